@@ -1,7 +1,7 @@
-"""Compare the epoch times of OneFlow and PyTorch: flags -> plan -> runs of train.py -> report.
+"""Compare the epoch times of OneFlow and PyTorch in alternating runs of train.py.
 
-Reads as: settings -> cells in turn, A B A B -> a record of each run -> equal work or refusal ->
-compare.json, compare.md, compare.html. docs/en/compare.md explains every figure.
+It runs the cells in turn (A B A B), records each run, refuses unequal work, and writes
+compare.json, compare.md and compare.html. docs/en/compare.md explains the results.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import datetime
 import shlex
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 class Comparison:
-    """The runs so far, and the reports written after each run."""
+    """The runs so far, and their reports, written after each run."""
 
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings, self.folder = settings, folder
@@ -67,7 +67,7 @@ class Comparison:
         except KeyboardInterrupt:
             self.conclude("interrupted")
             resume = shlex.join([sys.executable, *program_words(), "--resume", str(self.folder)])
-            say(f"interrupted; what was measured is kept: continue with {resume}")
+            say(f"interrupted; completed runs are kept; continue with {resume}")
             return EXIT_INTERRUPTED
         except documents.UnequalWorkError:
             self.conclude("refused")
@@ -77,7 +77,7 @@ class Comparison:
         return EXIT_FAILED if failed else 0
 
     def take_turns(self) -> None:
-        """Run every cell once per round; a cell that failed is not run again."""
+        """Run every cell once per round, skipping cells that have failed."""
         planned = list(turns(documents.cells_of(self.settings), self.settings.rounds))
         for number, turn in enumerate(planned, start=1):
             runs = self.records[turn.cell]
@@ -88,7 +88,7 @@ class Comparison:
             sys.stdout.flush()  # it may be a pipe, and a run takes minutes
             runs.append(kept or carry_out(self.settings, turn, self.folder))
             if number == 1 and turn.cell.variant == PLAIN and (reason := refusal_of(runs[-1])):
-                raise UserError(reason)  # every other run has these flags too
+                raise UserError(reason)  # all other runs use the same flags
             say(*run_lines(runs[-1], kept is not None))
             write_reports(self.document("running"), self.folder)
             documents.require_equal_work(turn.cell, self.records, self.settings)
@@ -98,10 +98,10 @@ class Comparison:
         return documents.build_document(self.settings, self.records, *about)
 
     def conclude(self, status: str) -> None:
-        """Write the final reports; print warnings, pairs, and where the reports are."""
+        """Write the final reports; print warnings, pairs and the reports' paths."""
         report = write_reports(self.document(status), self.folder)
         say(*report.warnings, *(x for part in report.sections for x in part.items), wrap=True)
-        say(f"{self.folder / 'compare.html'} is the page; compare.md has its rows as text")
+        say(f"report: {self.folder / 'compare.html'}, and as text compare.md")
 
 
 if __name__ == "__main__":

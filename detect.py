@@ -1,4 +1,4 @@
-"""Detect: weights and images or videos -> boxes drawn on them, and files of what was found.
+"""Detect objects in images, videos and streams, and save the results.
 
 python detect.py --weights runs/train/exp/weights/best.safetensors --source images/
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import sys
 
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def place_of(source: str) -> str:
-    """Return where the images of --source are; those of a built-in dataset are drawn if absent."""
+    """Return the path of --source's images, creating those of a built-in dataset if missing."""
     if source not in BUILT_INS:
         return source
     (images,) = load_dataset(source, splits=("val",)).val

@@ -1,4 +1,4 @@
-"""Export: weights -> files for other runtimes, each verified against the model.
+"""Export weights to files for other runtimes, each verified against the model.
 
 python export.py --weights runs/train/exp/weights/best.safetensors --include onnx openvino
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import sys
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> Any:
-    """Export by flags, by default those of sys.argv; return `Exports` of models/export/job.py."""
+    """Export with flags, by default from sys.argv; return models/export/job.py's `Exports`."""
     config = parse_export_flags(arguments)
     check_device(config.device)
     check_export(config.weights, config.include, choose(config.backend))

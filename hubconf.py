@@ -1,6 +1,6 @@
-"""The models for `torch.hub.load(FOLDER, NAME, source="local")`; docs/en/api.md shows how.
+"""Models for `torch.hub.load(FOLDER, NAME, source="local")`; see docs/en/api.md.
 
-FOLDER is the folder of this file. Nothing is downloaded.
+FOLDER is this file's folder. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from duet.utils import errors
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
 
-dependencies = list(PACKAGES)  # torch.hub names those that are missing
+dependencies = list(PACKAGES)  # torch.hub reports missing ones
 
 
 def custom(path: str, device: str | int | None = None, backend: str | None = None):
     """Return a model with trained weights: `models/detection/hub.py::HubModel`.
 
     Args:
-        path: a file that docs/en/weights.md lists.
-        device: "cpu"; "0", or 0, for the first GPU; None for a GPU if there is one.
-        backend: "torch", "oneflow" or "onnx"; None for the order of choice that the README gives.
+        path: a file listed in docs/en/weights.md.
+        device: "cpu"; "0" or 0 for the first GPU; None for a GPU if available.
+        backend: "torch", "oneflow" or "onnx"; None for the default order, see the README.
     """
     weights = duet.begin([path], backend, _device_name(device))
     from duet.models.detection.hub import HubModel
@@ -28,7 +28,7 @@ def custom(path: str, device: str | int | None = None, backend: str | None = Non
 
 
 def _entry(name: str):
-    """Return the function with which `torch.hub` makes a public model."""
+    """Return the `torch.hub` entry point of a public model."""
 
     def make(
         path: str | None = None,
@@ -43,9 +43,9 @@ def _entry(name: str):
     make.__doc__ = f"""Return {name}.
 
     Args:
-        path: a file with weights; None for `weights/{name}.safetensors`, or `.pt`, in this folder.
-        pretrained: False for weights as training starts from them.
-        classes: how many the model knows; None for what the weights know, and for 80 without any.
+        path: weights file; None for `weights/{name}.safetensors` or `.pt` in this folder.
+        pretrained: False for the initial weights of a training.
+        classes: number of classes; None for that of the weights, or 80 without weights.
         device: as in `custom`.
         backend: as in `custom`.
     """
@@ -77,18 +77,18 @@ def _named(
     model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
     if classes not in (None, len(model.names)):
         raise errors.UserError(
-            f"classes={classes}: the model of {path} has {len(model.names)}; leave classes out"
+            f"classes={classes}: the model in {path} has {len(model.names)}; omit classes"
         )
     return model
 
 
 def _stored(name: str) -> str:
-    """Return the file in which a user has put a public model's weights; UserError for none."""
+    """Return the user's file with a public model's weights; UserError if there is none."""
     files = [PROJECT / "weights" / f"{name}{suffix}" for suffix in (".safetensors", ".pt")]
     for file in files:
         if file.exists():
             return str(file)
     raise errors.UserError(
-        f"{name}: nothing is downloaded; put its weights into {files[0]}, or {files[1].name} "
-        "beside it, or name them by path=..., or give pretrained=False for weights to train"
+        f"{name}: weights not found, and nothing is downloaded; save them as {files[0]} or "
+        f"{files[1].name}, or pass path=..., or pretrained=False for untrained weights"
     )

@@ -1,4 +1,4 @@
-"""Train a detector: flags -> data -> framework -> `models/training/job.py` -> weights, results.
+"""Train a model; the framework-dependent part is `models/training/job.py`.
 
 python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import logging
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, with
 from duet.utils.weights.load import load_weights, stored_model
 from duet.utils.wings import require_wing
 
-WINGS = ("duet.utils.evolution.search",)  # modules whose `evolve` searches hyper-parameters
+WINGS = ("duet.utils.evolution.search",)  # modules with an `evolve` function for --evolve
 
 log = logging.getLogger("train")
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    """Train by flags, by default those of sys.argv; return `Trained` of `outputs.py`."""
+    """Train with flags, by default from sys.argv; return `Trained` from `outputs.py`."""
     values, given = read_train_flags(arguments)
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = resume.find_resume_point(values, given)
@@ -50,11 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> Any:
         else:
             config, hyp = resume.resumed_config(values, given, point.header)
             if point.is_finished:
-                return log.info("%s is finished, nothing is left to do", point.folder)
+                return log.info("%s is already finished", point.folder)
         check_device(config.device, choose(config.backend, trains=True))
-        # A rectangle of this shape stands for all of --rect.
-        height = config.image_size // 2 if config.rect else config.image_size
-        require_transforms(config.albumentations, (height, config.image_size))
+        require_transforms(config.albumentations)
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
             jobs.check_inputs(config)
@@ -74,12 +72,12 @@ def run(
     stop: StopRequests,
     world: World = ALONE,
 ) -> Any:
-    """Read the data, import the framework, and train; no other process may write the run."""
+    """Read the data, import the framework, and train, holding the lock of the run's folder."""
     with RunLock() as lock:
         if point is not None and world.process.is_main:
             lock.take(point.folder)
         start = load_weights(config.weights) if config.weights and point is None else None
-        given = (config.task, config.cfg) if point is None else ("", "")  # a --cfg may be gone
+        given = (config.task, config.cfg) if point is None else ("", "")  # --cfg may be gone
         source = start or point
         task = find_task(*given, source.header.model if source else {})
         data = jobs.read_data(config, task.name, world)
@@ -95,7 +93,7 @@ def run(
 
             job = with_batch_size(job)
         with jobs.train_loader(job) as loader:
-            loader.start()  # its processes start up while the framework is imported
+            loader.start()  # workers start while the framework is imported
             backend.use(config.backend)
             stop.take_signals()
             from duet.models.training.job import run_job

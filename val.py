@@ -1,4 +1,4 @@
-"""Validate a model: a split of a dataset -> the figures of its task, per class and over all.
+"""Validate a model on a dataset split: metrics per class and over all.
 
 python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.yaml --img 640
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ from duet.utils.weights.detecting import load_to_detect
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:
-    """Validate by flags, by default those of sys.argv; return `Validated` of `validation.py`."""
+    """Validate with flags, by default from sys.argv; return `Validated` from `validation.py`."""
     config = parse_val_flags(arguments)
     check_device(config.device, choose(config.backend))
     launch(config.backend, config.device, config.nproc, config.check_processes)

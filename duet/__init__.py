@@ -1,4 +1,4 @@
-"""Duet in a program of one's own, as `duet.train(...)`; importing it chooses no framework."""
+"""Python API, for example `duet.train(...)`; importing it selects no framework."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duet.utils.errors import UserError
 
-if TYPE_CHECKING:  # what these need may be absent while Python reads this file
+if TYPE_CHECKING:  # their dependencies may be missing at import time
     from duet.models.detection.api import TrainedDetector
     from duet.models.evaluation.validation import Validated
     from duet.models.export.job import Exports
@@ -26,24 +26,24 @@ def load(
     max_pixels: int | None = None,
     runtime: str = "",
 ) -> TrainedDetector:
-    """Return a detector with trained weights.
+    """Load trained weights; return a detector.
 
     Args:
-        weights: a file that docs/en/weights.md lists, or one of export.py; of several files the
-            models detect together.
-        backend: "torch", "oneflow" or "onnx"; None for the one in use, else YOLO_BACKEND, else what
-            is installed. A process has one.
-        device: "cpu"; "0", or 0, for the first GPU; "" for a GPU if there is one.
-        half: compute in half precision on a GPU; a line of the log says if there is none.
-        max_pixels: image files of more pixels are refused; None for the limit of --max-pixels.
-        runtime: what runs an exported file, as --runtime; "" for the one of its name.
+        weights: a file listed in docs/en/weights.md, or one from export.py; several files form an
+            ensemble.
+        backend: "torch", "oneflow" or "onnx"; None for the active one, else YOLO_BACKEND, else the
+            installed one. A process uses only one.
+        device: "cpu"; "0" or 0 for the first GPU; "" for a GPU if available.
+        half: compute in half precision on a GPU; falls back to float32 with a log line.
+        max_pixels: reject image files with more pixels; None for the default of --max-pixels.
+        runtime: runtime of an exported file, as for --runtime; "" to choose by its name.
 
     Raises:
-        ValueError: a file or an argument that cannot be used; it names the next step.
+        ValueError: unusable file or argument; the message suggests the next step.
     """
     files = [weights] if isinstance(weights, (str, os.PathLike)) else list(weights)
     if not files:
-        raise ValueError("weights: []; at least one file of docs/en/weights.md is needed")
+        raise ValueError("weights: [] is empty; give at least one file, see docs/en/weights.md")
     device = str(device)
     opened = begin(files, backend, device, runtime)
     from duet.models.detection.api import TrainedDetector
@@ -54,8 +54,8 @@ def load(
 def begin(
     files: Sequence[str | os.PathLike[str]], backend: str | None, device: str, runtime: str = ""
 ) -> list[Any]:
-    """Choose the framework and read weights; return them. Errors as in `load`."""
-    # What these need may be absent while Python reads this file: utils/processes/start.py.
+    """Select the framework and return the loaded weights. Errors as in `load`."""
+    # Dependencies may be missing at import time: see utils/processes/start.py.
     from duet.backend import use
     from duet.backend.devices import check_device
     from duet.utils.weights.detecting import load_to_detect
@@ -66,19 +66,19 @@ def begin(
 
 
 def train(data: str | os.PathLike[str] | None = None, **flags: Any) -> Trained:
-    """Train a model as `duet train` does; return where its files are and its metrics.
+    """Train a model, like `duet train`; return the paths of its files and its metrics.
 
     `train(data="shapes", cfg="yolov5n.yaml", weights="", epochs=30, img=160, backend="torch")`
 
     Args:
-        data: a dataset YAML, a folder, an annotation file or the name of a built-in dataset.
-        flags: any of docs/en/train-flags.md, with underscores: True for a switch, a list for
+        data: dataset YAML, folder, annotation file, or name of a built-in dataset.
+        flags: flags from docs/en/train-flags.md, with underscores; True for a switch, a list for
             several values.
 
     Raises:
-        UserError: a wrong value, with the message of the command.
-        Suspended: of utils/processes/suspend.py, where `time_limit` or a signal asked it to stop;
-            the state is saved, and its text says how to go on.
+        UserError: invalid value; same message as the command's.
+        Suspended (utils/processes/suspend.py): stopped by `time_limit` or a signal; the state has
+            been saved, and the message explains how to continue.
     """
     from duet.commands.train import main
     from duet.runs import call
@@ -91,15 +91,15 @@ def val(
     data: str | os.PathLike[str] | None = None,
     **flags: Any,
 ) -> Validated:
-    """Validate weights as `duet val` does; return the metrics.
+    """Validate weights, like `duet val`; return the metrics.
 
     Args:
-        weights: a file that docs/en/weights.md lists; several detect together.
+        weights: a file listed in docs/en/weights.md; several form an ensemble.
         data: as for `train`.
-        flags: any of docs/en/val-flags.md, as for `train`.
+        flags: flags from docs/en/val-flags.md, as for `train`.
 
     Raises:
-        UserError: a wrong value, with the message of the command.
+        UserError: invalid value; same message as the command's.
     """
     from duet.commands.val import main
     from duet.runs import call
@@ -110,15 +110,15 @@ def val(
 def export(
     weights: str | os.PathLike[str], include: Sequence[str] | str = "onnx", **flags: Any
 ) -> Exports:
-    """Write verified files for other runtimes as `duet export` does; return their paths.
+    """Export verified files for other runtimes, like `duet export`; return their paths.
 
     Args:
-        weights: a file that docs/en/weights.md lists.
-        include: formats, as "onnx" or ["onnx", "openvino"].
-        flags: any of docs/en/export-flags.md, as for `train`.
+        weights: a file listed in docs/en/weights.md.
+        include: formats, such as "onnx" or ["onnx", "openvino"].
+        flags: flags from docs/en/export-flags.md, as for `train`.
 
     Raises:
-        UserError: a wrong value, with the message of the command.
+        UserError: invalid value; same message as the command's.
     """
     from duet.commands.export import run
     from duet.runs import call
@@ -127,14 +127,14 @@ def export(
 
 
 def check(data: str | os.PathLike[str], **flags: Any) -> Check:
-    """Look for mistakes in a dataset as `duet check` does; return what is found.
+    """Check a dataset for mistakes, like `duet check`; return the findings.
 
     Args:
         data: as for `train`.
-        flags: those that `duet check --help` lists, as for `train`.
+        flags: flags from `duet check --help`, as for `train`.
 
     Raises:
-        UserError: a wrong value, with the message of the command.
+        UserError: invalid value; same message as the command's.
     """
     from duet.runs import call
     from duet.utils.data.check.__main__ import run

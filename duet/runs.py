@@ -1,4 +1,4 @@
-"""A command as a function: keywords become its flags, and the process is left as it was."""
+"""Run a command as a function: keywords become flags, and process-wide state is restored."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from duet.backend.processes import this_process
 from duet.utils.errors import UserError
 from duet.utils.progress import begin_lines
 
-SPELLED_SO = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags that have no hyphens
+WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
-OF_COMMANDS = ("nproc", "evolve")  # flags that start processes, from the command line alone
+COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 
 def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, Any]) -> Any:
-    """Do the work of the command `duet NAME` with flags as keywords; return what it returns.
+    """Run the command `duet NAME` with flags as keywords; return its result.
 
     Raises:
-        UserError: what ends the command with exit code 2, with the same message.
+        UserError: for errors that end the command with exit code 2, with the same message.
     """
     several = "," in str(flags.get("device", "")) and this_process().world_size == 1
-    refused = ["device"] if several else [flag for flag in OF_COMMANDS if flags.get(flag)]
+    refused = ["device"] if several else [flag for flag in COMMAND_LINE_ONLY if flags.get(flag)]
     if refused:
         raise UserError(
-            f"{refused[0]}={flags[refused[0]]!r} starts further processes: use the command "
+            f"{refused[0]}={flags[refused[0]]!r} would start more processes; use the command "
             f"`duet {name}`, or start this program with a launcher"
         )
     words = words_of(flags)
-    with _as_before(), _as_command([f"duet {name}", *words]):
+    with _restoring_handlers(), _as_command([f"duet {name}", *words]):
         try:
             return work(words)
         except BackendError as error:
@@ -42,27 +42,27 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
 
 
 def words_of(flags: Mapping[str, Any]) -> list[str]:
-    """Return keywords as words of a command line.
+    """Convert keywords to command-line arguments.
 
-    True is a switch; False and None leave a flag out; the values of a list follow their flag.
+    True becomes a switch, False and None are omitted, and list values follow their flag.
     """
     words = []
     for name, value in flags.items():
-        flag = "--" + (name if name in SPELLED_SO else name.replace("_", "-"))
+        flag = "--" + (name if name in WITH_UNDERSCORES else name.replace("_", "-"))
         if value is None or value is False:
             continue
         if isinstance(value, (list, tuple)):
             words += [flag, *map(str, value)]
-        else:  # with "=", a value may begin with a hyphen
+        else:  # with "=", values may begin with a hyphen
             words.append(flag if value is True else f"{flag}={value}")
     return words
 
 
 @contextmanager
 def _as_command(words: list[str]) -> Iterator[None]:
-    """Have sys.argv name the command, for the lines that say how to go on.
+    """Set sys.argv to the command, for messages that show how to continue.
 
-    Loader workers do not run the caller's program again: it need not guard its main part.
+    Loader workers do not import the caller's program, so it needs no `__main__` guard.
     """
     before, sys.argv = sys.argv, words
     main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
@@ -73,8 +73,8 @@ def _as_command(words: list[str]) -> Iterator[None]:
 
 
 @contextmanager
-def _as_before() -> Iterator[None]:
-    """Log as a command does in the block; afterwards handlers of signals and logs are as before."""
+def _restoring_handlers() -> Iterator[None]:
+    """Log like a command inside the block; restore signal and log handlers afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     signals = {number: signal.getsignal(number) for number in HANDLED}

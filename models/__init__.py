@@ -1,1 +1,1 @@
-"""Models: blocks, the graph that joins them, heads; their evaluation and their training."""
+"""Models: blocks, the graph that connects them, heads, evaluation and training."""

@@ -1,4 +1,4 @@
-"""The detector: images -> floats on the device -> raw maps, by the graph of `graph.py`."""
+"""The detector: runs the layers planned by `graph.py` from images to raw maps."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Detector(nn.Module):
 
     Attributes:
         spec: the model YAML it was built from.
-        model: its layers; the list's name is part of the public parameter names.
+        model: the layers; the attribute name is part of the public parameter names.
         head: the last layer.
-        head_name: what the names of its parameters begin with.
-        stride: pixels that image sides must be a multiple of: that of the coarsest map.
-        fixed_size, takes_arrays: as a `Predictor`, it takes tensors of images of any size.
+        head_name: prefix of the head's parameter names.
+        stride: stride of the coarsest map; image sides must be a multiple of it.
+        fixed_size, takes_arrays: see `Predictor`; it takes tensors of any image size.
     """
 
     fixed_size: tuple[int, int] | None = None
@@ -54,11 +54,11 @@ class Detector(nn.Module):
         return self.model[len(self.spec.layers) - 1]
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if this machine's memory cannot hold the maps of images (B, 3, H, W).
+        """Raise UserError if the maps for images (B, 3, H, W) do not fit into memory.
 
-        Counted are float32 maps: in training, which keeps them for the backward pass, those of all
-        layers, else the largest one. A step takes several times as much. Attention counts with its
-        matrix of all pairs of cells.
+        It counts float32 maps: of all layers in training, which keeps them for the backward pass,
+        else the largest one. A step takes several times as much. Attention counts its matrix of all
+        pairs of cells.
         """
         images, _, height, width = shape
         over = sum if trains else max
@@ -71,17 +71,17 @@ class Detector(nn.Module):
         )
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Map (B, 3, H, W) RGB in [0, 1], sides multiples of `stride`, to raw maps per level.
+        """Map (B, 3, H, W) RGB in [0, 1] with sides divisible by `stride` to raw maps per level.
 
-        A model of one channel makes grey of them; (B, 1, H, W) is taken as it is.
+        A one-channel model converts them to grey, and accepts (B, 1, H, W) unchanged.
         """
         output: Any = images
-        for output in self.run_layers(images):  # noqa: B007  the last one is the head's
+        for output in self.run_layers(images):  # noqa: B007  the last one is the head's output
             pass
         return output
 
     def run_layers(self, images: Tensor) -> Iterator[Any]:
-        """Run the layers one after the other and yield what each returns."""
+        """Run the layers in order and yield each output."""
         if images.shape[1] != self.spec.image_channels:
             images = grey_of(images)
         mean, std = self.head.image_mean, self.head.image_std
@@ -95,7 +95,7 @@ class Detector(nn.Module):
             yield output
 
     def decode(self, raw: tuple[Tensor, ...]) -> Tensor:
-        """Return all that is predicted, (B, N, ...), as `Head.decode` does."""
+        """Return all predictions, (B, N, ...); see `Head.decode`."""
         return self.head.decode(raw)
 
     def decode_above(
@@ -105,7 +105,7 @@ class Detector(nn.Module):
         return self.head.decode_above(raw, confidence_threshold)
 
     def initialize(self, seed: int) -> None:
-        """Draw all weights from the seed in NumPy, so that both backends start identical."""
+        """Draw all weights in NumPy from the seed, so that both backends start identically."""
         kept = nn.state_arrays(self)
         drawn, trained = draw_weights(kept, seed), dict(nn.named_parameters(self))
         state = {name: drawn[name] if name in trained else kept[name] for name in kept}
@@ -116,10 +116,10 @@ class Detector(nn.Module):
 
 
 def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarray]:
-    """Draw new values for convolutions and products among the named arrays; keep the rest.
+    """Draw new values for convolutions and linear layers among the named arrays; keep the rest.
 
-    Weights and biases are uniform in +-1 / sqrt(fan-in), what both frameworks draw by default.
-    BatchNorm starts as the framework made it: weight 1, bias 0, mean 0, variance 1.
+    Weights and biases are uniform in +-1 / sqrt(fan-in), the default of both frameworks. BatchNorm
+    keeps its initial values: weight 1, bias 0, mean 0, variance 1.
     """
     bounds = {
         name.removesuffix("weight"): 1 / math.sqrt(np.prod(array.shape[1:]))
@@ -138,20 +138,20 @@ def draw_weights(state: dict[str, np.ndarray], seed: int) -> dict[str, np.ndarra
 
 
 def grey_of(images: Tensor) -> Tensor:
-    """Map (B, 3, H, W) RGB to (B, 1, H, W), the luma of ITU-R BT.601."""
+    """Map (B, 3, H, W) RGB to (B, 1, H, W) luma (ITU-R BT.601)."""
     red, green, blue = (images[:, index : index + 1] for index in range(3))
     return luma(red, green, blue)
 
 
 def luma(red: Any, green: Any, blue: Any) -> Any:
-    """Return the luma of colours, as tensors or numbers."""
+    """Return the luma of colours given as tensors or numbers."""
     return red * 0.299 + green * 0.587 + blue * 0.114
 
 
 def normalized(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Tensor:
-    """Return images (B, 3 or 1, H, W) less a mean, divided by a deviation, channel by channel.
+    """Normalize images (B, 3 or 1, H, W) by mean and standard deviation per channel.
 
-    mean, std: of red, green and blue; a grey image has their luma.
+    mean, std: red, green and blue; for grey images their luma is used.
     """
     if images.shape[1] == 1:
         return (images - luma(*mean)) / luma(*std)
@@ -160,8 +160,8 @@ def normalized(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
 
 
 def count_parameters(model: Detector, folded: bool = False) -> int:
-    """Count the trainable numbers; folded: as public tables do, each BatchNorm merged into its
-    convolution as one bias a channel."""
+    """Return the number of trainable parameters; folded: like the public tables, count BatchNorm
+    as merged into its convolution, one bias per channel."""
     sizes = {name: int(np.prod(p.shape)) for name, p in nn.named_parameters(model)}
     if not folded:
         return sum(sizes.values())
@@ -169,16 +169,16 @@ def count_parameters(model: Detector, folded: bool = False) -> int:
 
 
 def require_image_size(image_size: int, stride: int, trains: bool) -> None:
-    """Raise UserError unless a model of this stride takes --img.
+    """Raise UserError if --img does not fit the model's stride.
 
-    Training needs two cells a side: of one image, a map of one cell has a single value per channel,
-    and BatchNorm no variance.
+    Training needs two cells per side: with one image, a map of one cell has a single value per
+    channel and BatchNorm no variance.
     """
     check_image_size(image_size, stride)
     if trains and image_size == stride:
         raise UserError(
-            f"--img {image_size} is one cell of the model's stride {stride}, too few for the "
-            f"statistics of BatchNorm in training; use {2 * stride} or more"
+            f"--img {image_size} equals the model's stride {stride}: a single cell is too little "
+            f"for BatchNorm statistics in training; use {2 * stride} or more"
         )
 
 
@@ -187,5 +187,5 @@ def check_image_size(size: int, stride: int, flag: str = "--img") -> None:
     if size % stride:
         fitting = -(-size // stride) * stride
         raise UserError(
-            f"{flag} {size} is no multiple of the model's stride {stride}; use {fitting}"
+            f"{flag} {size} is not a multiple of the model's stride {stride}; use {fitting}"
         )

@@ -1,10 +1,10 @@
-"""A model document -> a checked `ModelSpec` -> plans of the layers that `detector.py` runs.
+"""Parse a model document into a checked `ModelSpec`, and plan its layers for `detector.py`.
 
-The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, what the head needs
-(anchors), the lists backbone and head of [from, number, module, args], and, where they are not
-the usual ones, ch (channels of an image) and act (the activation). Its strings are names to look
-up; nothing of it is evaluated. It comes out of a YAML, or out of a weights file
-(`models/stored.py`): the same limits hold, before anything is made.
+The format is the public YOLOv5 one: nc, depth_multiple, width_multiple, keys for the head
+(anchors), the lists backbone and head of [from, number, module, args], and optionally ch (image
+channels) and act (activation). Strings are looked up as names; nothing is evaluated. A document
+comes from a YAML or a weights file (`models/stored.py`); the same limits are checked before
+anything is built.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from duet.utils.errors import UserError, brief
 from duet.utils.model_yamls import read_model, scale_depth, scale_width
 from duet.utils.weights.plain import to_plain
 
-COLOURS = {1: "grey", 3: "RGB"}  # what the channels of an image can be
+COLOURS = {1: "grey", 3: "RGB"}  # by number of image channels
 DEFAULT_CHANNELS = 3
 REQUIRED_KEYS = ("depth_multiple", "width_multiple", "backbone", "head")
 IMAGE = -1  # source index of the image itself
-# Far beyond any model, so that neither a typing error nor a hostile file builds for hours or fills
-# the memory. yolov5x6 has 33 layers, 72 blocks, 141 million numbers, maps of 176 numbers a pixel.
+# Far beyond any model; prevents typos and hostile files from building for hours or filling memory.
+# yolov5x6 has 33 layers, 72 blocks, 141 million parameters, and maps of 176 values per pixel.
 MAX_MULTIPLE = 10
 MAX_CLASSES = 10_000
 MAX_BLOCKS = 1_000
 MAX_NUMBERS = 2_000_000_000
-MAX_MAP_NUMBERS = 4_096  # of the maps of all layers, for each pixel of an image
+MAX_MAP_NUMBERS = 4_096  # values in all layers' maps per image pixel
 
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """One line of the YAML with its sources counted from the first layer."""
+    """One line of the YAML with absolute source indices."""
 
-    sources: tuple[int, ...]  # layer indices, IMAGE for the image
+    sources: tuple[int, ...]  # layer indices, or IMAGE
     number: int  # before the depth multiple
     block: str
     args: tuple[Any, ...]
@@ -48,7 +48,7 @@ class LayerSpec:
 class ModelSpec:
     """A checked model YAML for a given number of classes."""
 
-    document: Mapping[str, Any]  # the YAML as read, with nc replaced: what checkpoints store
+    document: Mapping[str, Any]  # the YAML as read, with nc replaced; stored in checkpoints
     num_classes: int
     image_channels: int
     activation: Activation
@@ -58,10 +58,10 @@ class ModelSpec:
 
 
 def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSpec:
-    """Read and check a model YAML; num_classes, when given, replaces its nc.
+    """Read and check a model YAML; num_classes, if given, replaces nc.
 
     Raises:
-        UserError: no such file, no YAML, or a document that `parse_model` or `plan_layers` refuses.
+        UserError: missing file, invalid YAML, or rejected by `parse_model` or `plan_layers`.
     """
     path, document = read_model(str(path))
     try:
@@ -73,21 +73,21 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
 
 
 def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
-    """Check a model document; UserError names the key or layer that is wrong."""
+    """Check a model document; UserError names the invalid key or layer."""
     document = to_plain(document)
     if not isinstance(document, dict):
-        raise UserError("a model YAML is a mapping of nc, anchors, backbone, head, ...")
+        raise UserError("a model YAML must be a mapping with nc, anchors, backbone, head, ...")
     missing = [key for key in REQUIRED_KEYS if key not in document]
     if missing:
         raise UserError(f"missing {', '.join(missing)}")
     classes = document.get("nc") if num_classes is None else num_classes
     if type(classes) is not int or not 1 <= classes <= MAX_CLASSES:
         raise UserError(
-            f"nc: {brief(classes)}; a number of classes from 1 to {MAX_CLASSES:,} is needed"
+            f"nc: {brief(classes)}; accepted: a number of classes from 1 to {MAX_CLASSES:,}"
         )
     lines = [*_check_lines(document, "backbone"), *_check_lines(document, "head")]
     if len(lines) > MAX_BLOCKS:
-        raise UserError(f"{len(lines):,} layers; at most {MAX_BLOCKS:,} are accepted")
+        raise UserError(f"{len(lines):,} layers; accepted: at most {MAX_BLOCKS:,}")
     document = {**document, "nc": classes}
     layers = tuple(_parse_layer(index, line, document) for index, line in enumerate(lines))
     _check_head(layers, classes)
@@ -103,10 +103,10 @@ def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
 
 
 def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
-    """Plan the layers of a model in order, within limits on their sum; nothing is made yet.
+    """Plan a model's layers in order and check limits on their totals; nothing is built yet.
 
     Raises:
-        UserError: names the layer that cannot be made, or from which on it is too much.
+        UserError: names the layer that is invalid or exceeds a limit.
     """
     image = LayerPlan(lambda: None, spec.image_channels, 1)
     plans: list[LayerPlan] = []
@@ -124,7 +124,7 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
         try:
             block = find_block(layer.block)
             if request.in_margin and not block.trims:
-                raise UserError("its source is padded, which only nn.MaxPool2d takes")
+                raise UserError("its source is padded, which only nn.MaxPool2d accepts")
             plans.append(block.kind.plan(request))
             blocks += request.repeats
             _check_sums(plans, blocks)
@@ -136,33 +136,33 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
 
 
 def coarsest_stride(plans: Sequence[LayerPlan]) -> int:
-    """Return the pixels that image sides must be a multiple of."""
+    """Return the largest stride; image sides must be a multiple of it."""
     return max(plan.stride for plan in plans)
 
 
 def _check_sums(plans: Sequence[LayerPlan], blocks: int) -> None:
-    """Raise UserError if the layers so far, or the last of them, take too much.
+    """Raise UserError if the layers so far exceed a limit.
 
-    blocks: of all layers, after the depth multiple.
+    blocks: total over all layers, after the depth multiple.
     """
     for what, value, limit in (
         ("channels", plans[-1].out_channels, MAX_CHANNELS),
         ("blocks up to here", blocks, MAX_BLOCKS),
-        ("numbers up to here", sum(plan.numbers for plan in plans), MAX_NUMBERS),
+        ("weights up to here", sum(plan.numbers for plan in plans), MAX_NUMBERS),
         (
-            "numbers a pixel in all maps up to here",
+            "values per pixel in all maps up to here",
             sum(plan.out_channels / plan.stride**2 for plan in plans),
             MAX_MAP_NUMBERS,
         ),
     ):
         if value > limit:
-            raise UserError(f"{value:,.0f} {what}; at most {limit:,} are accepted")
+            raise UserError(f"{value:,.0f} {what}; accepted: at most {limit:,}")
 
 
 def _check_channels(value: Any) -> int:
     if type(value) is not int or value not in COLOURS:
         accepted = " or ".join(f"{channels} ({name})" for channels, name in COLOURS.items())
-        raise UserError(f"ch: {brief(value)}; images are read as {accepted}")
+        raise UserError(f"ch: {brief(value)}; accepted: {accepted}")
     return value
 
 
@@ -171,7 +171,7 @@ def _check_multiple(document: Mapping[str, Any], key: str) -> float:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= MAX_MULTIPLE:
         raise UserError(
-            f"{key}: {brief(value)}; a number above 0, at most {MAX_MULTIPLE}, is needed"
+            f"{key}: {brief(value)}; accepted: a number above 0 and at most {MAX_MULTIPLE}"
         )
     return float(value)
 
@@ -179,30 +179,30 @@ def _check_multiple(document: Mapping[str, Any], key: str) -> float:
 def _check_lines(document: Mapping[str, Any], key: str) -> list[Any]:
     lines = document[key]
     if not isinstance(lines, list) or not lines:
-        raise UserError(f"{key}: a list of [from, number, module, args] is needed")
+        raise UserError(f"{key} must be a list of [from, number, module, args]")
     return lines
 
 
 def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpec:
-    """Parse one [from, number, module, args]; strings in args are names, or stay strings."""
+    """Parse one [from, number, module, args]; known names in args are replaced by their values."""
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
-        raise UserError(f"layer {index}: {brief(line)}; [from, number, module, args] is needed")
+        raise UserError(f"layer {index}: {brief(line)}; expected [from, number, module, args]")
     origin, number, block, args = line
     if type(number) is not int or not 1 <= number <= MAX_BLOCKS:
-        raise UserError(
-            f"layer {index}: number {brief(number)}; a count from 1 to {MAX_BLOCKS:,} is needed"
-        )
+        raise UserError(f"layer {index}: number {brief(number)}; accepted: 1 to {MAX_BLOCKS:,}")
     try:
         kind = find_block(block)
     except UserError as error:
         raise UserError(f"layer {index}: {error}") from error
     if number > 1 and not kind.repeats:
-        raise UserError(f"layer {index}: number {number}; a layer has only one {block}: write 1")
+        raise UserError(f"layer {index}: number {number}; {block} cannot repeat: use 1")
     origins = origin if isinstance(origin, list) else [origin]
     if not origins or len(origins) > 1 and not kind.joins:
-        raise UserError(f"layer {index}: from {brief(origin)}; {block} takes one source")
+        raise UserError(f"layer {index}: from {brief(origin)}; {block} takes exactly one source")
     if len(origins) > MAX_BLOCKS:
-        raise UserError(f"layer {index}: {len(origins):,} sources; at most {MAX_BLOCKS:,}")
+        raise UserError(
+            f"layer {index}: {len(origins):,} sources; accepted: at most {MAX_BLOCKS:,}"
+        )
     sources = tuple(_resolve_source(index, value) for value in origins)
     names = {"nc": document["nc"], "None": None}
     if issubclass(kind.kind, Head):
@@ -212,25 +212,23 @@ def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpe
 
 
 def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
-    """Check that the head is the last layer, it alone, and predicts the model's number of
-    classes.
-    """
+    """Check that only the last layer is a head, and that it predicts num_classes classes."""
     names = names_of(Head)
     heads = [index for index, layer in enumerate(layers) if layer.block in names]
     if heads != [len(layers) - 1]:
         wanted = " or ".join(names)
         raise UserError(
-            f"layers {brief(heads)} are {wanted}; the last layer, and no other, must be"
+            f"heads ({wanted}) at layers {brief(heads)}; exactly the last layer must be one"
         )
     last = layers[-1]
     if last.args[:1] != (num_classes,):
         raise UserError(
-            f"{last.block} {brief(list(last.args[:1]))}: its first arg must be nc, {num_classes}"
+            f"{last.block} {brief(list(last.args[:1]))}: the first arg must be nc, {num_classes}"
         )
 
 
 def _resolve_source(index: int, origin: Any) -> int:
-    """Return an absolute layer index from one counted from the start or, if negative, from here."""
+    """Return an absolute layer index; negative origins count back from this layer."""
     if type(origin) is int:
         source = index + origin if origin < 0 else origin
         if IMAGE <= source < index:

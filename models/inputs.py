@@ -1,4 +1,4 @@
-"""Images as bytes -> a tensor on the device, in the layout that the device gains from."""
+"""Convert uint8 images to a tensor on the device, in its faster memory layout."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from duet.backend.contract import Tensor
 def images_to_tensor(
     images: np.ndarray, device: str, dtype: str = "float32", channels_last: bool | None = None
 ) -> Tensor:
-    """Map (B, 3, H, W) uint8 to float tensor of the same shape in [0, 1].
+    """Convert (B, 3, H, W) uint8 to a float tensor of the same shape in [0, 1].
 
-    The layers keep the layout of their images; None chooses the one that the device gains from.
+    Layers keep the layout of their input; None selects the faster one for the device.
     """
     if channels_last is None:
         channels_last = gains_from_channels_last(device, dtype)
@@ -26,10 +26,10 @@ def images_to_tensor(
 
 
 def gains_from_channels_last(device: str, dtype: str) -> bool:
-    """Return whether convolutions of a dtype are known to be faster in that layout on a device.
+    """Return whether convolutions in a dtype are known to be faster channels-last on a device.
 
-    All but float64 on a CPU, by benchmarks/train_step.py; half precision on a GPU, whose matrix
-    units read channels side by side.
+    On a CPU all dtypes but float64, measured by benchmarks/train_step.py; on a GPU half precision,
+    because tensor cores read adjacent channels.
     """
     if not backend.device.supports("channels_last"):
         return False

@@ -1,6 +1,6 @@
-"""The model that a weights file describes, compared with its arrays before it is made.
+"""Build the model described in a weights file, after checking it against the file's arrays.
 
-A description of a few bytes could otherwise make a model that fills the memory.
+Otherwise a description of a few bytes could build a model that fills the memory.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def stored_spec(document: Mapping[str, Any], arrays: Arrays) -> ModelSpec:
-    """Return the checked model of a description whose layers take as many numbers as there are.
+    """Return the checked model if its layers match the sizes of the arrays.
 
     Raises:
-        UserError: a description that `models/graph.py` refuses, or one of another model than that
-            of the arrays; it names the layer.
+        UserError: the description is rejected by `models/graph.py` or does not match the arrays;
+            the message names the layer.
     """
     spec = parse_model(document)
-    stored: dict[str, int] = {}  # numbers in the arrays model.LAYER.REST, as `LayerPlan.numbers`
+    stored: dict[str, int] = {}  # elements in arrays model.LAYER.*, as in `LayerPlan.numbers`
     for name, array in arrays.items():
         layer_name = name.removeprefix("model.").partition(".")[0]
         stored[layer_name] = stored.get(layer_name, 0) + (array.size if array.ndim else 0)
@@ -38,32 +38,32 @@ def stored_spec(document: Mapping[str, Any], arrays: Arrays) -> ModelSpec:
         found = stored.get(str(index), 0)
         if plan.numbers != found:
             raise UserError(
-                f"layer {index}, {layer.block} {brief(list(layer.args))}, takes {plan.numbers:,} "
-                f"numbers, and the file has {found:,} for it"
+                f"layer {index}, {layer.block} {brief(list(layer.args))}, needs {plan.numbers:,} "
+                f"weights, but the file has {found:,}"
             )
     return spec
 
 
 def spec_of_weights(weights: Checkpoint) -> ModelSpec:
-    """Return the checked model of weights; UserError says why it cannot be built here."""
+    """Return the checked model of weights; UserError if it cannot be built."""
     document = model_document(weights)
     try:
         return stored_spec(document, weights.ema)
     except UserError as error:
         named = f"--weights {weights.path}".strip()
-        raise UserError(f"{named}: their model cannot be built here: {error}") from error
+        raise UserError(f"{named}: the model cannot be built: {error}") from error
 
 
 def detector_of_weights(weights: Checkpoint) -> Detector:
-    """Build the model of weights with its EMA; UserError says why it cannot be built here."""
+    """Build the model of weights with its EMA; UserError if it cannot be built."""
     model, named = Detector(spec_of_weights(weights)), f"--weights {weights.path}".strip()
     try:
         nn.load_state_arrays(model, weights.ema)
     except ValueError as error:
-        raise UserError(f"{named}: their model cannot be built here: {error}") from error
+        raise UserError(f"{named}: the model cannot be built: {error}") from error
     strides, found = weights.header.settings.get("strides"), list(model.head.strides)
     if strides and strides != found:
-        raise UserError(f"{named}: strides {brief(strides)}, here {found}")
+        raise UserError(f"{named}: the file has strides {brief(strides)}, the model {found}")
     return model
 
 
@@ -80,13 +80,13 @@ def load_detector(weights: Checkpoint, device: str, fold: bool = False) -> Detec
 
 
 def fold_batch_norm(model: nn.Module) -> None:
-    """Make one convolution with a bias of each `Conv`'s convolution and BatchNorm.
+    """Fold each `Conv`'s BatchNorm into its convolution, which gets a bias.
 
-    In evaluation the values stay the same to rounding; training is no longer possible. What has no
-    BatchNorm, or had it folded before, stays as it is.
+    Evaluation results are the same up to rounding; the model can no longer be trained. Layers
+    without BatchNorm, or already folded, are unchanged.
 
     Args:
-        model: on the CPU.
+        model: model on the CPU.
     """
     for part in model.modules():
         if isinstance(part, Conv) and "running_var" in nn.state_arrays(part.bn):
@@ -95,7 +95,7 @@ def fold_batch_norm(model: nn.Module) -> None:
 
 def _fold(part: Conv) -> None:
     weight, norm = nn.state_arrays(part.conv)["weight"], nn.state_arrays(part.bn)
-    with np.errstate(all="ignore"):  # where weights are no numbers, nor is what BatchNorm returns
+    with np.errstate(all="ignore"):  # non-finite weights make BatchNorm's output non-finite anyway
         variance = norm["running_var"].astype(np.float64) + as_float32(part.eps)
         factor = norm["weight"] / np.sqrt(variance)
         folded = {

@@ -46,7 +46,7 @@ class PresenceHead(Head):
 
     task = PRESENCE
     loss_names = {"presence": "pres", "count": "num"}
-    figure_names = {"accuracy": "acc"}
+    metric_names = {"accuracy": "acc"}
     target_fields = ("image_index", "class_index")
     nothing_found = Present(np.zeros(0, np.float32))
 
@@ -86,7 +86,7 @@ class PresenceHead(Head):
         return PresenceEvaluator()
 
     @classmethod
-    def figures(cls, result: float) -> dict[str, float]:
+    def metrics(cls, result: float) -> dict[str, float]:
         return {"accuracy": result}
 
 

@@ -1,5 +1,5 @@
-"""What is neither a model nor a framework; a folder is a subject (docs/en/architecture.md).
+"""Everything that is neither a model nor a framework; one folder per subject.
 
-Flat lies what several of them share: errors, boxes, detections. No folder imports itself by way of
-others, as `tests/structure/test_imports.py` holds.
+Files at the top are shared by several folders: errors, boxes, detections. Folders do not import
+each other in cycles, as checked by `tests/structure/test_imports.py`; see docs/en/architecture.md.
 """

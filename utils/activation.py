@@ -1,4 +1,4 @@
-"""The name of an activation, as a model YAML writes it, taken apart; it is never evaluated."""
+"""Parse the name of an activation in a model YAML, without evaluating it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 _WRITTEN = re.compile(r"(?:nn\.)?([A-Za-z]\w{0,19})(?:\((?:negative_slope=)?([\d.e-]{0,12})\))?")
 LEAKY = "LeakyReLU"
-DEFAULT_SLOPE = 0.01  # of nn.LeakyReLU()
+DEFAULT_SLOPE = 0.01  # default of nn.LeakyReLU()
 
 
 class NamedActivation(NamedTuple):
-    """An activation by its class and, of LeakyReLU, the slope below zero."""
+    """The class of an activation and, for LeakyReLU, the negative slope."""
 
     kind: str
     slope: float | None = None
@@ -20,11 +20,11 @@ class NamedActivation(NamedTuple):
         return self.kind if self.slope is None else f"{self.kind}({self.slope:g})"
 
 
-DEFAULT_ACTIVATION = NamedActivation("SiLU")  # where a model YAML names none
+DEFAULT_ACTIVATION = NamedActivation("SiLU")  # if a model YAML names none
 
 
 def parse_activation(written: Any) -> NamedActivation | None:
-    """Return what nn.SiLU() or nn.LeakyReLU(0.1) names; None for what is no such name."""
+    """Parse a name such as nn.SiLU() or nn.LeakyReLU(0.1); None if it is not valid."""
     found = _WRITTEN.fullmatch(written) if isinstance(written, str) else None
     if found is None:
         return None

@@ -1,10 +1,10 @@
-"""Arrays that can be made again, kept for the next run in the user's cache folder.
+"""Cache arrays that can be recomputed in the user's cache folder, for the next run.
 
-$DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE keeps nothing. A
-file that is not whole, or of another version, counts as absent. If one cannot be written, a line in
-the log says so, and the work goes on.
+$DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE disables the cache.
+Incomplete files and those of other versions are ignored. A failure to write is logged and otherwise
+ignored.
 
-Source of the folder's place: the XDG Base Directory Specification 0.8.
+Location: XDG Base Directory Specification 0.8.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from duet.utils.project import PROJECT
 from duet.utils.regular_files import pinned, read_bytes
 
 VARIABLE = "DUET_CACHE"
-MAX_FOLDER_BYTES = 2 << 30  # of all files of one kind; the oldest go
-# A file system's clock ticks every few milliseconds, that of FAT every two seconds: a file that was
-# just changed may be changed again without another time.
+MAX_FOLDER_BYTES = 2 << 30  # per kind; the oldest files are removed
+# File system timestamps have a resolution of milliseconds, or two seconds on FAT: a file changed
+# just now may change again without a new timestamp.
 RECENT_NS = 2_000_000_000
 _DIGEST_BYTES = 32
 
@@ -37,7 +37,7 @@ log = logging.getLogger("cache")
 
 
 def cache_folder() -> Path | None:
-    """Return the folder for all that is kept; None if there is none."""
+    """Return the cache folder; None if disabled or unknown."""
     if (chosen := os.environ.get(VARIABLE)) is not None:
         return Path(chosen).absolute() if chosen else None
     shared = os.environ.get("XDG_CACHE_HOME", "")
@@ -49,9 +49,9 @@ def cache_folder() -> Path | None:
 
 @lru_cache
 def version_of(*patterns: str) -> bytes:
-    """Return a hash of files of the project, by patterns from its folder: the code of a reader.
+    """Return a hash of the project files that match the patterns: the code that fills the cache.
 
-    A version of the code does not read what another version wrote.
+    It keeps one version of the code from reading what another wrote.
     """
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for path in sorted(path for pattern in patterns for path in PROJECT.glob(pattern)):
@@ -60,7 +60,7 @@ def version_of(*patterns: str) -> bytes:
 
 
 def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] | None:
-    """Return the arrays that `write_arrays` kept of this version; None if they are not there."""
+    """Return arrays cached by `write_arrays` with this version; None if there are none."""
     path = _path(kind, name)
     if path is None:
         return None
@@ -76,7 +76,7 @@ def read_arrays(kind: str, name: str, version: bytes) -> dict[str, np.ndarray] |
 
 
 def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
-    """Keep arrays for the next run; a failure is a line in the log."""
+    """Cache arrays for the next run; a failure is only logged."""
     path = _path(kind, name)
     if path is None:
         return
@@ -86,7 +86,7 @@ def write_arrays(kind: str, name: str, version: bytes, arrays: Arrays) -> None:
             file.write(save(dict(arrays), metadata={"digest": _digest(version, arrays)}))
         _remove_oldest(path.parent)
     except OSError as error:
-        log.info("%s are not kept for the next run: %s", kind, error)
+        log.info("could not cache %s for the next run: %s", kind, error)
 
 
 def _path(kind: str, name: str) -> Path | None:
@@ -103,7 +103,7 @@ def _digest(version: bytes, arrays: Arrays) -> str:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Keep the newest files of a folder within its limit; that of a killed writer ages too."""
+    """Remove the oldest files beyond the folder's limit, including leftovers of killed writers."""
     states = [(path.stat(), path) for path in folder.glob("*.safetensors*")]
     total = 0
     for status, path in sorted(states, key=lambda found: -found[0].st_mtime_ns):
@@ -113,13 +113,13 @@ def _remove_oldest(folder: Path) -> None:
 
 
 def state_of_files(paths: Sequence[str], now_ns: int) -> bytes | None:
-    """Return what shows a change of these files, of which any may be absent: size, times, inode.
+    """Return a fingerprint of these files by size, times and inode; any may be absent.
 
     Args:
-        now_ns: the time before they were looked at.
+        now_ns: the time before this call.
 
     Returns:
-        None if a later change may not show: one was changed a moment ago, or cannot be seen.
+        None if a later change could go unnoticed: a file changed just now, or is not accessible.
     """
     states = [_state(path, now_ns) for path in paths]
     if None in states:
@@ -136,22 +136,22 @@ def _state(path: str, now_ns: int) -> str | None:
     except (OSError, ValueError):
         return None
     changed, modified = status.st_ctime_ns, status.st_mtime_ns
-    # A camera or a copy may give a file any time of modification, even one to come.
+    # A camera or a copy may set any modification time, even a future one.
     if changed > now_ns - RECENT_NS or abs(now_ns - modified) < RECENT_NS:
         return None
-    # With its number: of two files of one size and tick, a link may be turned to the other.
+    # The inode: a link may be switched to a file of the same size and time.
     return f"{status.st_size} {modified} {changed} {status.st_ino}"
 
 
 def key_of(state: bytes | None) -> int:
-    """Return a key of 63 bits of a state; 0 for None, which is never found."""
+    """Hash a state to a key of 63 bits; 0 for None, which never matches."""
     if state is None:
         return 0
     return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "big") >> 1
 
 
 def find_keys(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return for each key (N,) int64 its row among the known ones, (N,) int64; -1 for none."""
+    """Return the row of each key among the known ones, (N,) int64; -1 if unknown."""
     if not len(known):
         return np.full(len(keys), -1)
     order = np.argsort(known, kind="stable")

@@ -1,4 +1,4 @@
-"""Files and folders that are complete or absent, also files that grow piece by piece."""
+"""Write files and folders atomically; also files that grow in pieces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def atomic_file(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
     """Yield a file that replaces `path` when the block ends; it is removed if the block fails.
 
     Args:
-        buffering: of Python's `open`.
+        buffering: passed to `open`.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
@@ -31,13 +31,13 @@ def atomic_file(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
 
 @contextmanager
 def atomic_text_file(path: Path) -> Iterator[TextIO]:
-    """Yield a UTF-8 file, else as `atomic_file`."""
+    """Like `atomic_file`, for UTF-8 text."""
     with _opened(path, "w", encoding="utf-8") as file:
         yield file
 
 
 def link_or_copy(source: Path, path: Path) -> None:
-    """Give a file a second name atomically; make a copy where there are no hard links."""
+    """Hard-link a file atomically; copy it where hard links are not supported."""
     temporary = _temporary_name(path)
     try:
         os.link(source, temporary)
@@ -48,12 +48,12 @@ def link_or_copy(source: Path, path: Path) -> None:
         with naming(path, temporary):
             try:
                 os.replace(temporary, path)
-            finally:  # also after success: onto another name of the same file it does nothing
+            finally:  # os.replace does nothing if both are links to the same file
                 temporary.unlink(missing_ok=True)
 
 
 def remove_unfinished(folder: Path) -> None:
-    """Remove what killed writers left in a folder under temporary names."""
+    """Remove temporary files that killed writers left in a folder."""
     for path in folder.glob(".*.tmp"):
         with contextlib.suppress(IsADirectoryError):
             path.unlink(missing_ok=True)
@@ -61,10 +61,10 @@ def remove_unfinished(folder: Path) -> None:
 
 @contextmanager
 def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
-    """Yield a new file of another name, made in the folder of `path`, that takes its place."""
+    """Yield a temporary file in the folder of `path` that replaces it at the end."""
     temporary = _temporary_name(path)
     with naming(path, temporary):
-        # A file or link that someone put there is not opened.
+        # Never open an existing file or link.
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
         descriptor = os.open(temporary, flags, 0o666)
         try:
@@ -79,13 +79,13 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _temporary_name(path: Path) -> Path:
-    """Return a random name in the folder of `path`, which nobody can guess."""
+    """Return an unguessable random name in the folder of `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
 @contextmanager
 def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
-    """Make system errors name `path`, unless they name another file than `temporary`."""
+    """Make system errors name `path` instead of `temporary` or nothing."""
     try:
         yield
     except OSError as error:
@@ -95,23 +95,23 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
 
 
 class GrowingFile:
-    """A file of pieces and an end, which is written again behind each new piece.
+    """A file of pieces followed by an end, which is rewritten after each new piece.
 
-    A piece that cannot be written, or is interrupted, leaves the file as it was before.
+    If writing a piece fails or is interrupted, the file keeps its previous content.
     """
 
     def __init__(self, path: Path, file: BinaryIO, end: bytes) -> None:
         self._path, self._file, self._end = path, file, end
-        self._length = 0  # bytes of the pieces
+        self._length = 0  # bytes, without the end
         self.add(b"")
 
     def add(self, piece: bytes) -> None:
-        """Write a piece; OSError names the file."""
+        """Append a piece; an OSError names the file."""
         with naming(self._path):
             try:
                 self._write(piece + self._end)
             except BaseException:
-                self._write(self._end)  # also on a full disk: it was there before
+                self._write(self._end)  # fits even on a full disk: it was there before
                 raise
         self._length += len(piece)
 
@@ -124,23 +124,23 @@ class GrowingFile:
 
 @contextmanager
 def growing_file(path: Path, end: bytes = b"") -> Iterator[GrowingFile]:
-    """Yield a file as `atomic_file`; `end` is what closes it, as a bracket."""
+    """Like `atomic_file`, for a growing file; `end` closes it, such as a bracket."""
     with atomic_file(path, buffering=0) as file:
         yield GrowingFile(path, file, end)
 
 
 def refuse_existing(path: Path, flag: str = "--out") -> None:
-    """Raise DatasetError when there is something at the path of a new folder."""
+    """Raise DatasetError if the path exists."""
     if os.path.lexists(path):
-        raise DatasetError(f"{flag} {path} exists and is not written over; name a new folder")
+        raise DatasetError(f"{flag} {path} already exists; choose a new folder")
 
 
 @contextmanager
 def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
-    """Yield a folder to fill; it becomes `path` when the block ends, or is removed if it fails.
+    """Yield a folder to fill; it becomes `path` when the block ends, and is removed on failure.
 
     Args:
-        flag: the one that named it, for messages.
+        flag: the flag that named it, for messages.
 
     Raises:
         DatasetError: `path` exists, or something cannot be written.
@@ -156,6 +156,6 @@ def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
             os.rename(folder, path)
     except OSError as error:
         raise DatasetError(
-            f"{flag} {path}: cannot be written, and nothing was left there: {error.strerror}; "
-            "free some space, or name a folder that can be written to"
+            f"{flag} {path}: cannot be written: {error.strerror}; nothing was left there; free "
+            "some space, or choose a writable folder"
         ) from error

@@ -6,30 +6,30 @@ import numpy as np
 
 
 def cxcywh_to_xyxy(boxes_cxcywh: np.ndarray) -> np.ndarray:
-    """Convert (..., 4) centre and size to left, top, right, bottom; unit and float dtype stay."""
-    # A column by itself: NumPy takes twice as long for columns of two.
+    """Convert (..., 4) centre and size to left, top, right, bottom; keep unit and float dtype."""
+    # Column by column: NumPy takes twice as long on (..., 2).
     x, y, width, height = (boxes_cxcywh[..., column] for column in range(4))
-    two = boxes_cxcywh.dtype.type(2)  # NumPy 1 makes float64 of a single number over 2
+    two = boxes_cxcywh.dtype.type(2)  # NumPy 1 promotes a scalar divided by 2 to float64
     width, height = width / two, height / two
     return np.stack((x - width, y - height, x + width, y + height), axis=-1)
 
 
 def xyxy_to_cxcywh(boxes_xyxy: np.ndarray) -> np.ndarray:
-    """Convert (..., 4) left, top, right, bottom to centre and size; unit and float dtype stay."""
+    """Convert (..., 4) left, top, right, bottom to centre and size; keep unit and float dtype."""
     top_left, bottom_right = boxes_xyxy[..., 0:2], boxes_xyxy[..., 2:4]
     return np.concatenate(((top_left + bottom_right) / 2, bottom_right - top_left), axis=-1)
 
 
 def corners_of(box_xyxy: np.ndarray) -> np.ndarray:
-    """Return the corners of a box (4,) in their order around it, (4, 2)."""
+    """Return the corners of a box (4,) in order around it, (4, 2)."""
     return box_xyxy[[0, 1, 0, 3, 2, 3, 2, 1]].reshape(4, 2)
 
 
 def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
-    """Move corners onto the image: x into [0, width], y into [0, height].
+    """Clip boxes to the image: x to [0, width], y to [0, height].
 
     Args:
-        boxes_xyxy: (K, 4), pixels; left unchanged, the result is a new array of its dtype.
+        boxes_xyxy: (K, 4), pixels; not modified.
         image_size: (height, width), pixels.
     """
     height, width = image_size
@@ -38,7 +38,7 @@ def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarra
 
 
 def covered_parts(boxes_xyxy: np.ndarray, covers_xyxy: np.ndarray) -> np.ndarray:
-    """Return the fraction of each box (M, 4) that each cover (N, 4) hides, (M, N); 0 if empty."""
+    """Return the fraction of each box (M, 4) hidden by each cover (N, 4), (M, N); 0 if empty."""
     boxes = boxes_xyxy[:, None]
     low = np.maximum(boxes[..., :2], covers_xyxy[:, :2])
     high = np.minimum(boxes[..., 2:], covers_xyxy[:, 2:])
@@ -50,22 +50,22 @@ def covered_parts(boxes_xyxy: np.ndarray, covers_xyxy: np.ndarray) -> np.ndarray
 def pairwise_iou(
     boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray, b_is_crowd: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the intersection over union of every box of one set with every box of another.
+    """Return the IoU of every pair of boxes of two sets.
 
     Args:
         boxes_a_xyxy: (N, 4), any unit.
         boxes_b_xyxy: (M, 4), same unit.
-        b_is_crowd: (M,) bool, boxes around many objects: with these it is the fraction of box a
-            that is covered, COCO's rule.
+        b_is_crowd: (M,) bool, boxes around many objects: for these, the covered fraction of box a
+            instead of the IoU, as in COCO.
 
     Returns:
-        (N, M) float64 in [0, 1]; 0 where boxes only touch or have no area.
+        (N, M) float64 in [0, 1]; 0 for boxes that only touch or have no area.
     """
-    # (M, N), as few rows as there are objects of an image: NumPy takes a while for each row.
+    # (M, N), because fewer, longer rows are faster in NumPy.
     left_a, top_a, width_a, height_a = _corner_and_size(boxes_a_xyxy)
     left_b, top_b, width_b, height_b = (x[:, None] for x in _corner_and_size(boxes_b_xyxy))
-    # The right edge is left + width, as in pycocotools: in float64 that can differ from the given
-    # edge by one rounding, enough to change the comparison of an IoU with a threshold.
+    # The right edge is left + width, as in pycocotools: rounding may make it differ from the given
+    # edge, which can change whether an IoU exceeds a threshold.
     overlap_width = np.minimum(left_a + width_a, left_b + width_b) - np.maximum(left_a, left_b)
     overlap_height = np.minimum(top_a + height_a, top_b + height_b) - np.maximum(top_a, top_b)
     overlap = (overlap_width > 0) & (overlap_height > 0)

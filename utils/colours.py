@@ -1,4 +1,4 @@
-"""A colour for every class: the same in all runs, and easy to tell from the others."""
+"""A distinct colour for every class, the same in all runs."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 
 RGB = tuple[int, int, int]  # 0 to 255
 
-# Seven colours told apart under the common kinds of colour blindness: Okabe and Ito 2008.
+# Seven colours distinguishable under common colour blindness: Okabe and Ito 2008.
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-# These and 73 more: each the one furthest in OKLab from all before it, of a grid over sRGB without
-# what is nearly black, white or grey.
+# These and 73 more, each furthest in OKLab from all before it, chosen from an sRGB grid without
+# colours close to black, white or grey.
 _PALETTE = bytes.fromhex(
     "0072B2 E69F00 009E73 CC79A7 56B4E9 D55E00 F0E442 9600FF 960F69 FFD2FF "
     "0000FF FF0FFF 4BFFF0 00E100 5A5A00 FF0069 7878FF 87C387 FF87FF C32DB4 "
@@ -25,20 +25,20 @@ _PALETTE = bytes.fromhex(
 NUM_COLOURS = len(_PALETTE) // 3
 
 BLACK, WHITE = (0, 0, 0), (255, 255, 255)
-_LUMINANCE = np.array((0.2126, 0.7152, 0.0722))  # of linear sRGB
+_LUMINANCE = np.array((0.2126, 0.7152, 0.0722))  # weights of linear sRGB
 
 
 def class_colour(class_index: int) -> RGB:
-    """Return the colour of a class; that of class 80 is that of class 0."""
+    """Return the colour of a class; they repeat after 80 classes."""
     red, green, blue = _PALETTE[3 * (class_index % NUM_COLOURS) :][:3]
     return red, green, blue
 
 
 @lru_cache(maxsize=NUM_COLOURS)
 def ink_on(colour: RGB) -> RGB:
-    """Return black or white, whichever has more contrast with a colour: WCAG 2.1, 1.4.3.
+    """Return black or white, whichever contrasts more with a colour (WCAG 2.1, 1.4.3).
 
-    The smaller of both contrasts is largest at sqrt(21), so the ratio is never below 4.58.
+    The contrast is at least sqrt(21) = 4.58.
     """
     value = np.array(colour) / 255
     linear = np.where(value <= 0.04045, value / 12.92, ((value + 0.055) / 1.055) ** 2.4)

@@ -1,4 +1,4 @@
-"""Detections and labelled objects of an image, which evaluation and data share."""
+"""Detections and labelled objects of an image, shared by evaluation and data."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ class Detections(NamedTuple):
     class_index: np.ndarray  # (K,) int64
 
     def take(self, rows: np.ndarray) -> Detections:
-        """Return the detections at these rows, in the order of the rows."""
+        """Return the detections at these rows, in this order."""
         return Detections(*(field[rows] for field in self))
 
 
 class Segmentations(NamedTuple):
-    """Objects found in one image with their pixels, highest score first."""
+    """The detections of one image with masks, highest score first."""
 
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels
     scores: np.ndarray  # (K,) float32, objectness * class score
     class_index: np.ndarray  # (K,) int64
-    masks: Ragged  # K rows of uint32: COCO's run lengths over the image, column by column
+    masks: Ragged  # K rows of uint32: COCO run lengths over the image, column by column
 
     def take(self, rows: np.ndarray) -> Segmentations:
-        """Return the objects at these rows, in the order of the rows."""
+        """Return the detections at these rows, in this order."""
         return Segmentations(
             self.boxes_xyxy[rows], self.scores[rows], self.class_index[rows], self.masks.take(rows)
         )
@@ -41,26 +41,26 @@ AnyDetections = TypeVar("AnyDetections", Detections, Segmentations)
 
 
 class Classification(NamedTuple):
-    """How probable each class is for one image as a whole."""
+    """The class probabilities of a whole image."""
 
-    scores: np.ndarray  # (1, C) float32, which add up to 1
+    scores: np.ndarray  # (1, C) float32, sum 1
 
 
 class GroundTruth(NamedTuple):
     """The objects labelled in one image.
 
-    YOLO labels have neither crowds nor outlines: nothing is a crowd then, and the area is the
-    box's. COCO's annotations give the area of the outline.
+    YOLO labels have no crowds or outlines, so the area is that of the box. COCO annotations give
+    the area of the outline.
     """
 
     class_index: np.ndarray  # (M,) int64
-    boxes_xyxy: np.ndarray  # (M, 4) float, pixels of the frame that the detections are in
-    is_crowd: np.ndarray | None = None  # (M,) bool, boxes around many objects; none when None
-    area: np.ndarray | None = None  # (M,) float64, square pixels; of the boxes when None
+    boxes_xyxy: np.ndarray  # (M, 4) float, pixels, in the same frame as the detections
+    is_crowd: np.ndarray | None = None  # (M,) bool, boxes around many objects; None: no crowds
+    area: np.ndarray | None = None  # (M,) float64, square pixels; None: the areas of the boxes
     masks: Ragged | None = None  # M rows of run lengths, as in `Segmentations`
 
     def take(self, rows: np.ndarray) -> GroundTruth:
-        """Return some of the objects: their indices, in any order, or an (M,) bool."""
+        """Return the selected objects, by indices in any order or an (M,) bool mask."""
         masks = None if self.masks is None else self.masks.take(rows)
         crowd, area = (None if field is None else field[rows] for field in self[2:4])
         return GroundTruth(self.class_index[rows], self.boxes_xyxy[rows], crowd, area, masks)
@@ -68,15 +68,15 @@ class GroundTruth(NamedTuple):
 
 @dataclass(frozen=True)
 class SuppressionSettings:
-    """What NMS keeps of the predictions of an image (`utils/evaluation/nms.py`).
+    """Settings of NMS (`utils/evaluation/nms.py`).
 
     Attributes:
         confidence_threshold: at least 0; only scores above it become candidates.
-        iou_threshold: a candidate is removed when its IoU with a kept one of its class is above
-            this, rounded to float32.
-        class_agnostic: a kept box removes boxes of all classes.
-        classes: only these classes become candidates; all when None.
-        max_detections: at most this many are kept.
+        iou_threshold: a candidate is removed if its IoU with a kept one of its class is above this,
+            rounded to float32.
+        class_agnostic: a kept box also removes boxes of other classes.
+        classes: only these classes become candidates; None: all.
+        max_detections: maximum number to keep.
         multi_label: every class above the threshold is a candidate, not only the best one.
     """
 

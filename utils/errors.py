@@ -1,4 +1,4 @@
-"""The errors that more than one folder raises or handles."""
+"""Errors raised or handled in more than one folder."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ LONGEST_TEXT = 200
 
 
 class UserError(ValueError):
-    """A mistake in a flag, a file or a dataset.
+    """An error in a flag, a file or a dataset.
 
-    Its text names the value, what is accepted and the next step. A command prints it and ends
-    with exit code 2 (`processes/command.py::run_command`); any other exception is a defect of ours
-    and keeps its traceback.
+    The message gives the value, what is accepted and the next step. Commands print it and exit
+    with code 2 (`processes/command.py::run_command`); any other exception is a bug and keeps its
+    traceback.
     """
 
 
 class _Bounded(reprlib.Repr):
-    """The standard library's bounded repr, with bounds for one line of a message."""
+    """A bounded repr that fits one line of a message."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,7 +26,7 @@ class _Bounded(reprlib.Repr):
         self.maxlist = self.maxtuple = self.maxset = self.maxfrozenset = 10
 
     def repr_int(self, x: int, level: int) -> str:
-        # Python refuses to write a number of thousands of digits, for the time that it takes.
+        # Python refuses to convert numbers with thousands of digits.
         return repr(x) if x.bit_length() <= 128 else f"a number of {x.bit_length()} bits"
 
 
@@ -34,26 +34,25 @@ _BOUNDED = _Bounded()
 
 
 def brief(value: Any) -> str:
-    """Return a value out of a file for a message: its repr, cut to 200 characters.
+    """Return the repr of a value from a file for a message, cut to 200 characters.
 
-    It takes no more time than those need, whatever the value: a list may hold one list many times,
-    and that one again.
+    The time is bounded too, even for values that nest the same list many times.
     """
     text = _BOUNDED.repr(value)
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
 class DatasetError(UserError):
-    """A dataset that cannot be used as it is; the text says what to change."""
+    """A dataset that cannot be used; the message gives the fix."""
 
 
 class WorkerError(RuntimeError):
-    """A process that this one started failed or died.
+    """A child process failed or died.
 
-    Its text says which and how, often by the traceback of that process: a command prints it without
-    one of its own, and ends with exit code 1.
+    The message names it and the cause, often with its traceback. Commands print it without their
+    own traceback and exit with code 1.
     """
 
 
 class LoaderError(WorkerError):
-    """A loader worker failed or died; the text says which and how."""
+    """A loader worker failed or died; the message names it and the cause."""

@@ -1,4 +1,4 @@
-"""What `python -m duet fetch` gets, for messages about a file that is not there."""
+"""What `python -m duet fetch` can download, for messages about missing files."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from duet.utils.project import PROJECT
 
 FOLDER = PROJECT / "data" / "fetch"
-PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx]6?\.pt")  # those of data/fetch/yolov5.yaml
+PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx]6?\.pt")  # as in data/fetch/yolov5.yaml
 
 
 def list_names() -> list[str]:
@@ -17,8 +17,8 @@ def list_names() -> list[str]:
 
 
 def how_to_fetch(argument: str | Path) -> str:
-    """Return the command that gets weights or a dataset of this name; "" if none does."""
+    """Suggest the command that downloads weights or a dataset of this name; "" if unknown."""
     name = Path(argument).name
     words = f"yolov5 {name}" if PUBLIC_WEIGHTS.fullmatch(name) else Path(name).stem.lower()
     known = words.partition(" ")[0] in list_names()
-    return f"`python -m duet fetch {words}` gets it and says how to name it" if known else ""
+    return f"`python -m duet fetch {words}` downloads it and shows how to use it" if known else ""

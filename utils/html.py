@@ -1,6 +1,6 @@
-"""A page: one file of plain blocks that holds everything, needs no network and runs no script.
+"""Build self-contained HTML pages that need no network and run no scripts.
 
-What takes a `str` escapes it and makes it printable; what is `Html` already is put in as it is.
+A `str` is escaped and made printable; `Html` is inserted unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from duet.utils.text import printable
 
 Html = NewType("Html", str)
 STYLE = Path(__file__).with_name("page.css")
-# With it the browser refuses to load anything for the page but what lies in it.
+# Keeps the browser from loading anything outside the page.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8">
@@ -30,47 +30,47 @@ PAGE = """<!doctype html>
 
 
 def html_page(title: str, blocks: Iterable[Html]) -> str:
-    """Return a page of these parts; the title is that of the window, too."""
+    """Return a page; the title is also the window's."""
     style, body = read_text(STYLE), "\n".join(blocks)
     return PAGE.format(policy=POLICY, title=text(title), style=style, body=body)
 
 
 def text(words: str) -> Html:
-    """Return a text from anywhere, with nothing in it that a browser would follow."""
+    """Escape untrusted text."""
     return Html(escape(printable(words)))
 
 
 def paragraph(words: str) -> Html:
-    """Return a paragraph; "" without words."""
+    """Return a paragraph; "" if empty."""
     return Html(f"<p>{text(words)}</p>" if words else "")
 
 
 def warning(words: str) -> Html:
-    """Return a paragraph that stands out."""
+    """Return a highlighted paragraph."""
     return Html(f'<p class="warning" role="alert">{text(words)}</p>')
 
 
 def bullets(lines: Iterable[str]) -> Html:
-    """Return a list; "" of none."""
+    """Return a list; "" if empty."""
     items = "".join(f"<li>{text(line)}</li>" for line in lines)
     return Html(f'<ul class="lines">{items}</ul>' if items else "")
 
 
 def svg_image(content: bytes, alternative: str) -> Html:
-    """Return a chart with its alternative text; its background is white on a dark page too."""
+    """Return a chart with its alternative text; the background is always white."""
     encoded = base64.b64encode(content).decode()
     return Html(f'<img style="max-width: 100%; background: white" alt="{text(alternative)}" '
                 f'src="data:image/svg+xml;base64,{encoded}">')  # fmt: skip
 
 
 def section(title: str, *blocks: Html, level: int = 2) -> Html:
-    """Return a part of the page with its heading; of level 3 a part of a part."""
+    """Return a section with a heading; level 3 for a subsection."""
     heading = f"<h{level}>{text(title)}</h{level}>"
     return Html(f"<section>{heading}{''.join(blocks)}</section>")
 
 
 def table(heading: Sequence[str], rows: Iterable[Sequence[str]]) -> Html:
-    """Return a table; on a phone each row is a panel that begins with its first cell."""
+    """Return a table; on a phone each row becomes a panel headed by its first cell."""
     head = "".join(f"<th>{text(title)}</th>" for title in heading)
     body = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""JSON read within bounds, and its values checked for the expected form before they are used."""
+"""Read JSON within limits, and validate its structure before use."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from duet.utils.regular_files import read_text_bytes
 
 MAX_DEPTH = 64
 TOO_DEEP = f"nested deeper than {MAX_DEPTH}"
-MAX_BYTES = 1 << 27  # of a file of ours
+MAX_BYTES = 1 << 27  # for our own files
 LARGEST_COUNT = 2**53  # far above any number of batches or images
 _ABSENT = object()
 
 
 def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
-    """Return the value of a JSON file; OSError as `read_text_bytes`, ValueError as `parse_json`."""
+    """Read a JSON file; OSError as `read_text_bytes`, ValueError as `parse_json`."""
     return parse_json(read_text_bytes(path, max_bytes))
 
 
 def parse_json(content: str | bytes) -> Any:
-    """Return the value of a JSON text; NaN and infinity are accepted, a state may hold them.
+    """Parse JSON; NaN and infinity are accepted, because a state may contain them.
 
     Raises:
-        ValueError: no JSON in UTF-8, a key twice, a whole number beyond 64 bits, or nested deeper
-            than `MAX_DEPTH`.
+        ValueError: not JSON in UTF-8, a duplicate key, a whole number beyond 64 bits, or nested
+            deeper than `MAX_DEPTH`.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -40,9 +40,9 @@ def parse_json(content: str | bytes) -> Any:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) <= 18:  # nearly all, of which a large file has millions
+    if len(digits) <= 18:  # fast path; a large file has millions
         return int(digits)
-    # Python's own limit is 4,300 digits, and from 400 on a float is no longer made of it.
+    # Python's limit is 4,300 digits, and a float overflows at about 310.
     value = int(digits) if len(digits) <= 20 else 2**64
     if not -(2**63) <= value < 2**63:
         raise ValueError(f"the number {digits[:30]}{'...' * (len(digits) > 30)} is beyond 64 bits")
@@ -58,7 +58,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_depth(value: Any) -> None:
-    """Raise ValueError beyond the limit, level by level: what uses a value may walk down it."""
+    """Raise ValueError beyond the limit, because users of a value may recurse into it."""
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
         level = [
@@ -73,31 +73,32 @@ def _check_depth(value: Any) -> None:
 
 
 class Default(NamedTuple):
-    """The kind of what an object may lack, and the value that it has then."""
+    """The kind of an optional member, and its default."""
 
     kind: Any
     value: Any
 
 
 def complete(value: Any, kind: Any, name: str = "") -> Any:
-    """Return a JSON value of a kind, with the defaults of what its objects lack.
+    """Check that a JSON value is of a kind, and fill in defaults.
 
     Args:
-        kind: str, bool, int (a count: 0 up), float (NaN too: a loss may be), dict; [kind] is a
-            list of any length, {name: kind, ...} an object with exactly these names. Of these it
-            may lack those with a `Default`; `str: kind` allows all others too.
-        name: of the value, for the error.
+        kind: str, bool, int (a count, from 0), float (also NaN, as for a loss), dict; [kind] is a
+            list of any length, {name: kind, ...} an object with exactly these names. Those with a
+            `Default` are optional; `str: kind` allows any other name.
+        name: name of the value, for the error.
 
     Raises:
-        ValueError: something is of another kind, absent or not known; its name, "a.b" for b in a.
+        ValueError: a value of another kind, missing or unknown; the message is its name, such as
+            "a.b".
     """
     if isinstance(kind, Default):
         return copy.deepcopy(kind.value) if value is _ABSENT else complete(value, kind.kind, name)
     if isinstance(kind, dict) and isinstance(value, dict):
         kinds = {**dict.fromkeys(value, kind.get(str)), **kind}
         return {
-            key: complete(value.get(key, _ABSENT), of_key, f"{name}.{key}" if name else key)
-            for key, of_key in kinds.items()
+            key: complete(value.get(key, _ABSENT), member, f"{name}.{key}" if name else key)
+            for key, member in kinds.items()
             if key is not str
         }
     if isinstance(kind, list) and isinstance(value, list):

@@ -1,4 +1,4 @@
-"""How much memory is free, and whether what a command needs fits into it."""
+"""Check that a command's needs fit in the free memory."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> Non
     """Raise UserError unless this many bytes are free.
 
     Args:
-        needed: bytes.
-        what: begins the message: what they are for.
-        remedy: ends it.
+        needed: number of bytes.
+        what: what needs them; begins the message.
+        remedy: what to do; ends the message.
     """
     free = free_memory()
     if needed > free:
         raise UserError(
-            f"{what} take at least {needed / 2**30:.1f} GiB of memory, {free / 2**30:.1f} GiB are "
-            f"free; {remedy}"
+            f"{what} need at least {needed / 2**30:.1f} GiB of memory, but only "
+            f"{free / 2**30:.1f} GiB are free; {remedy}"
         )
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that this process may still take, within a container's limit.
+    """Return the bytes this process can still allocate, within a container's limit.
 
-    Where the system does not state it, that is without end.
+    Unlimited if the system does not report it.
     """
     try:
         _, _, available = Path("/proc/meminfo").read_text().partition("MemAvailable:")
@@ -43,7 +43,7 @@ def free_memory() -> int:
 
 
 def _left_in_groups() -> Iterator[int]:
-    """Yield the bytes left of each limit on this process: of its control group and all above."""
+    """Yield the bytes left in this process's control group and its parents."""
     try:
         lines = _OWN_GROUP.read_text().splitlines()
     except OSError:
@@ -54,10 +54,10 @@ def _left_in_groups() -> Iterator[int]:
             limit = (folder / "memory.max").read_text().strip()
             used = int((folder / "memory.current").read_text())
             statistics = (folder / "memory.stat").read_text().splitlines()
-        except OSError:  # also of a container that does not see the path of its own group
+        except OSError:  # also in a container that cannot see its own group
             continue
         if limit != "max":
-            # Cached files count as used, but are dropped on demand.
+            # Cached files count as used, but are freed on demand.
             names = "inactive_file ", "active_file "
             files = sum(int(line.split()[1]) for line in statistics if line.startswith(names))
             yield int(limit) - used + files

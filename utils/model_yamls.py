@@ -1,4 +1,4 @@
-"""The model YAMLs of the project, found by name; what their multiples mean."""
+"""Find the project's model YAMLs by name, and apply their multiples."""
 
 from __future__ import annotations
 
@@ -20,51 +20,50 @@ CHANNEL_MULTIPLE = 8
 
 
 def find_model(argument: str) -> Path:
-    """Return the file of --cfg: as given, else that of the name in models/ or models/hub/."""
+    """Return the --cfg file: the path as given, else by name from models/ or models/hub/."""
     return find_yaml(argument, *FOLDERS)
 
 
 def shipped_model(name: str) -> Path:
-    """Return the file of a model of the project, whatever else has its name here."""
+    """Return the file of a public model, ignoring files of that name in the working folder."""
     paths = [PROJECT / folder / f"{name}.yaml" for folder in FOLDERS]
     return next(path for path in paths if path.is_file())
 
 
 def read_model(argument: str) -> tuple[Path, Mapping[Any, Any]]:
-    """Return the file of --cfg and what it holds; UserError as `read_yaml`."""
+    """Return the --cfg file and its content; UserError as `read_yaml`."""
     path = find_model(argument)
     if not path.exists():
         raise UserError(
-            f"--cfg {argument}: there is no such file and no public model of this name; "
-            f"{near_yamls(argument, *FOLDERS)}give a model YAML, or the name of one of the "
-            f"{PUBLIC_MODELS}"
+            f"--cfg {argument}: no such file or public model; "
+            f"{near_yamls(argument, *FOLDERS)}accepted: a model YAML, or one of the {PUBLIC_MODELS}"
         )
     return path, read_yaml("--cfg", path, PUBLIC_MODELS)
 
 
 def scale_depth(number: int, multiple: float) -> int:
-    """Return repeats of a block after the depth multiple; at least one."""
+    """Scale a block's repeats by the depth multiple; at least one."""
     return max(round(number * multiple), 1)
 
 
 def scale_width(channels: int, multiple: float) -> int:
-    """Return channels after the width multiple, rounded up to a multiple of 8."""
+    """Scale channels by the width multiple, rounded up to a multiple of 8."""
     return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
 def block_of(document: Mapping[str, Any]) -> Any:
-    """Return the block of a document's last layer; None if it is no such document."""
+    """Return the block of the last layer; None if the document is not a model YAML."""
     return _last_line(document)[2]
 
 
 def args_of(document: Mapping[str, Any]) -> list[Any]:
-    """Return the args of a document's last layer; [] where it is no such document."""
+    """Return the args of the last layer; [] if the document is not a model YAML."""
     args = _last_line(document)[3]
     return args if isinstance(args, list) else []
 
 
 def _last_line(document: Mapping[str, Any]) -> list[Any]:
-    """Return [from, number, module, args] of the last layer, None for what is not there."""
+    """Return [from, number, module, args] of the last layer, with None for missing parts."""
     try:
         line = document["head"][-1]
     except (KeyError, IndexError, TypeError):

@@ -1,4 +1,4 @@
-"""Optional packages and programs: only some features need them, and they are imported there."""
+"""Optional packages and programs, imported only by the features that need them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ from typing import Any
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT, STAMP
 
-LONGEST_SECONDS = 900  # of a program
+TIMEOUT_SECONDS = 900  # for a program
 
-# The extra of pyproject.toml that each belongs to.
+# The extra in pyproject.toml that installs each package.
 EXTRAS = {
     "av": "media",
-    "mss": "media",
     "onnx": "export",
     "onnxruntime": "export",
     "openvino": "openvino",
@@ -34,34 +33,26 @@ EXTRAS = {
     "tensorboardX": "loggers",
     "trackers": "track",
 }
-# The command for each of the others: single formats of export.py, large loggers, archived packages.
+# The command for each of the others: single formats of export.py, large loggers.
 INSTALL = {
     "ai_edge_litert": "pip install ai-edge-litert==2.1.2",
-    "albumentations": "pip install albumentations",
     "coremltools": "pip install coremltools==9.0",
     "cuda": "pip install cuda-python==13.4.4",
     "ncnn": "pip install ncnn==1.0.20261020",
-    "onnx2tf": "pipx install --python 3.12 onnx2tf==2.6.9",  # it asks for another onnx than ours
+    "onnx2tf": "pipx install --python 3.12 onnx2tf==2.6.9",  # requires another version of onnx
     "pnnx": "pip install pnnx==20261020",
     "tensorrt": "pip install tensorrt==11.4.0.106",
     "wandb": "pip install wandb==0.25.0",
 }
 
-# Variables that keep a package from asking the network for a newer version of itself, or from
-# telling its makers that it runs.
+# Environment variables that disable update checks and telemetry.
 _QUIET = {
-    "albumentations": {
-        "NO_ALBUMENTATIONS_UPDATE": "1",
-        "ALBUMENTATIONS_NO_TELEMETRY": "1",  # of AlbumentationsX, as the next
-        "ALBUMENTATIONS_OFFLINE": "1",
-    },
     "wandb": {"WANDB_ERROR_REPORTING": "false"},
 }
 
 # Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
-# imported, and no variable stops that. torch would cost a loader's process a second and 180 MB.
+# imported, and no variable stops that.
 _BARRED = {
-    "albumentations": ("torch",),
     "nncf": ("openvino_telemetry",),
     "openvino": ("openvino_telemetry",),
 }
@@ -72,7 +63,7 @@ def install_command(package: str) -> str:
     if package not in EXTRAS:
         return INSTALL[package]
     environment = Path(sys.prefix)
-    if (environment / STAMP).exists():  # pip knows nothing of the overrides in its locks
+    if (environment / STAMP).exists():  # pip does not know the overrides in the lock files
         name = environment.name.partition("-")[0]
         return f"make --directory {PROJECT} setup BACKEND={name} WITH=extras"
     what = f"-e '{PROJECT}" if (PROJECT / "pyproject.toml").exists() else "'duet-detect"
@@ -80,15 +71,15 @@ def install_command(package: str) -> str:
 
 
 def find_program(name: str, what_for: str) -> str:
-    """Return the path of an optional program; UserError if it is absent, as `import_optional`."""
+    """Return the path of an optional program; UserError as `import_optional` if it is missing."""
     found = shutil.which(name)
     if found is None:
-        raise UserError(f"{what_for} needs the program {name}: {install_command(name)}")
+        raise UserError(f"{what_for} needs the program {name}; install it: {install_command(name)}")
     return found
 
 
 def run_program(command: Sequence[str | Path], folder: Path) -> None:
-    """Run a program in a folder; UserError has the last line it wrote if it fails."""
+    """Run a program in a folder; on failure, UserError has the last line of its output."""
     name = Path(command[0]).name
     try:
         with subprocess.Popen(
@@ -96,29 +87,29 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
             stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
         ) as process:  # fmt: skip
             try:
-                output, errors = process.communicate(timeout=LONGEST_SECONDS)
-            except BaseException:  # a timeout, Ctrl-C or SIGTERM: it ends with what it has started
+                output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
+            except BaseException:  # on a timeout, Ctrl-C or SIGTERM, kill its children too
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
     except subprocess.TimeoutExpired as error:
-        raise UserError(f"{name} has not ended after {LONGEST_SECONDS} s") from error
+        raise UserError(f"{name} did not finish within {TIMEOUT_SECONDS} s") from error
     except OSError as error:
-        raise UserError(f"{command[0]} cannot be started: {error.strerror}") from error
+        raise UserError(f"could not start {command[0]}: {error.strerror}") from error
     if process.returncode:
         *_, last = (errors.strip() or output.strip() or "no message").splitlines()
-        raise UserError(f"{name} failed with status {process.returncode}: {brief(last)}")
+        raise UserError(f"{name} failed with exit code {process.returncode}: {brief(last)}")
 
 
 def import_optional(module: str, what_for: str) -> ModuleType:
-    """Import an optional package, or a module of one.
+    """Import an optional package or one of its modules.
 
     Args:
         module: its name: "av", "trackers".
-        what_for: what needs it, the first words of the message: "--track", "a video".
+        what_for: what needs it, to begin the message: "--track", "a video".
 
     Raises:
-        UserError: it is absent, or lacks what it needs; the text has the command that installs it.
+        UserError: it or one of its dependencies is missing; the message has the install command.
     """
     package = module.partition(".")[0]
     os.environ.update(_QUIET.get(package, {}))
@@ -128,12 +119,12 @@ def import_optional(module: str, what_for: str) -> ModuleType:
     except ImportError as error:
         reason = "" if error.name == package else f" ({error})"
         command = install_command(package)
-        raise UserError(f"{what_for} needs {package}{reason}: {command}") from error
+        raise UserError(f"{what_for} needs {package}{reason}; install it: {command}") from error
 
 
 @contextmanager
 def _without(modules: Sequence[str]) -> Iterator[None]:
-    """Make each import of a module that is not imported yet fail in the block."""
+    """Make imports of these modules fail in the block, unless already imported."""
     barred: dict[str, Any] = {name: None for name in modules if name not in sys.modules}
     sys.modules.update(barred)
     try:

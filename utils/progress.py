@@ -1,4 +1,4 @@
-"""Progress of a piece of work, as a bar or lines, and log lines that do not break the bar."""
+"""Show progress as a bar or log lines, and log without breaking the bar."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tqdm import tqdm
 from duet.backend.processes import this_process
 from duet.utils.text import as_message, discard_unread, wrapped, write_what_cannot_be_encoded
 
-# 80 columns hold it with an epoch of four digits and three losses; a longer one is cut at its end.
+# Fits 80 columns with a four-digit epoch and three losses; longer ones are truncated.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 LINE = "{desc}: {n_fmt} of {total_fmt} {unit}, {remaining} left{postfix}"
-ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # of work whose end nobody knows
+ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # if the total is unknown
 
-LINE_SECONDS = 30.0  # between two lines where there is no terminal
+LINE_SECONDS = 30.0  # between log lines if there is no terminal
 
 log = logging.getLogger("progress")
 CLEAR_LINE = "\r\033[K"
 
 
 class _Lines(io.TextIOBase):
-    """What a bar is written to where there is no terminal."""
+    """The output of a bar without a terminal: log lines."""
 
     def write(self, text: str) -> int:
         if line := text.strip():
@@ -34,17 +34,17 @@ class _Lines(io.TextIOBase):
 
 
 class Progress:
-    """Shows the progress of a piece of work until the block ends; the bar is then removed.
+    """Shows the progress of some work until the block ends, then removes the bar.
 
-    Of several processes only the first shows it. Threads may share it. Where there is no terminal
-    a line comes from time to time.
+    Only the main process shows it. Threads may share it. Without a terminal, it logs a line now and
+    then.
     """
 
     def __init__(self, total: int | None, title: str, unit: str, done: int = 0) -> None:
-        """Begin work of so many units, as "batches", of which some may be done already.
+        """Begin work of `total` units, such as "batches", of which `done` are already done.
 
         Args:
-            total: None if it is not known.
+            total: None if unknown.
         """
         is_bar, self._lock = sys.stderr.isatty(), threading.Lock()
         self._with_total = BAR if is_bar else LINE
@@ -65,12 +65,12 @@ class Progress:
         self._bar.close()
 
     def expect(self, total: int) -> None:
-        """Take how many units there are, if that was not known at the start."""
+        """Set the total if it was unknown at the start."""
         with self._lock:
             self._bar.total, self._bar.bar_format = total, self._with_total
 
     def update(self, note: str = "") -> None:
-        """Count a unit that is done; the note is shown next to the bar."""
+        """Advance by one unit; the note is shown next to the bar."""
         with self._lock:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
@@ -78,14 +78,14 @@ class Progress:
 
 
 def clock(seconds: float) -> str:
-    """Return a time as minutes and seconds, "3:05", or as hours too, "1:03:05"."""
+    """Format a duration as "3:05" or, with hours, "1:03:05"."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class LineHandler(logging.StreamHandler):
-    """Writes log records, each on lines of its own: a bar is cleared first and drawn again."""
+    """Writes log records on their own lines: it clears the bar and redraws it."""
 
     def format(self, record: logging.LogRecord) -> str:
         return wrapped(as_message(super().format(record)), self.stream)
@@ -95,11 +95,11 @@ class LineHandler(logging.StreamHandler):
             return super().emit(record)
         with tqdm.external_write_mode(file=self.stream):
             if self.stream.isatty():
-                self.stream.write(CLEAR_LINE)  # another rank's bar may stand there
+                self.stream.write(CLEAR_LINE)  # another rank's bar may be there
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Go on without a log once its reader has ended; the work matters more."""
+        """Continue without a log if its reader has exited."""
         if isinstance(sys.exc_info()[1], BrokenPipeError):
             discard_unread()
         else:
@@ -107,11 +107,11 @@ class LineHandler(logging.StreamHandler):
 
 
 def begin_lines(speaker: str, level: int) -> None:
-    """Write log records and Python's warnings to standard output, each on its own line.
+    """Configure logging: records and Python warnings go to standard output.
 
     Args:
         speaker: written before each record.
-        level: of the least important records that are written.
+        level: the lowest level that is written.
     """
     write_what_cannot_be_encoded()
     handler = LineHandler(sys.stdout)

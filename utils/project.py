@@ -1,4 +1,4 @@
-"""Where the project lies; every path to a file that it ships starts here."""
+"""The location of the project; paths to files it ships start here."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
-STAMP = "duet-environment.json"  # in an environment of `make setup` that is complete
+STAMP = "duet-environment.json"  # marks a complete environment made by `make setup`
 
 
 def script(name: str) -> list[str]:
-    """Return the words after the interpreter that run a script of ours, as a user types them."""
-    path = PROJECT / f"{name}.py"  # of a checkout; an installed package has only `duet`
+    """Return the arguments after `python` that run one of our scripts, as a user types them."""
+    path = PROJECT / f"{name}.py"  # in a checkout; an installed package only has `duet`
     return [str(from_here(path))] if path.exists() else ["-m", "duet", name]
 
 
 def from_here(path: Path) -> Path:
-    """Return a path inside the working folder as a relative one, as a user would type it."""
+    """Make a path inside the working folder relative, as a user would type it."""
     path, here = Path(os.path.abspath(path)), Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path

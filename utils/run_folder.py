@@ -1,4 +1,4 @@
-"""The folder of a run, locked against a second process; and temporary ones that outlive no kill."""
+"""Run folders, locked against a second process; and temporary folders that are always removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger("train")
 
 
 def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
-    """Make project/name, or project/name2, name3, ... if it exists and exist_ok is not set."""
+    """Create project/name, or project/name2, name3, ... if it exists and exist_ok is not set."""
     try:
         project.mkdir(parents=True, exist_ok=True)
         for suffix in ("", *(str(number) for number in range(2, 10_000))):
@@ -36,21 +36,20 @@ def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
                 return folder
     except OSError as error:
         raise UserError(
-            f"--project {project} --name {name}: no folder can be made in {project.absolute()}: "
-            f"{error.strerror}; give a --project that can be written to, or a shorter --name"
+            f"--project {project} --name {name}: could not create a folder in "
+            f"{project.absolute()}: {error.strerror}; use a writable --project, or a shorter --name"
         ) from error
-    raise UserError(f"--project {project} is full of runs called {name}; give another --name")
+    raise UserError(f"--project {project} has too many runs named {name}; use another --name")
 
 
 @contextlib.contextmanager
 def working_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder; remove those of this prefix whose processes were killed.
+    """Yield a temporary folder; also remove those with this prefix left by killed processes.
 
-    The process of a folder holds a lock on a file in it, which it has there under this name only
-    once it is locked.
+    A process locks a file in its folder, which gets its final name only once it is locked.
     """
     for held in Path(tempfile.gettempdir()).glob(f"{prefix}*/{HELD_FILE}"):
-        with contextlib.suppress(OSError), open_regular(held) as file:  # another's, or at work
+        with contextlib.suppress(OSError), open_regular(held) as file:  # in use, or not ours
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(held.parent)
     with tempfile.TemporaryDirectory(prefix=prefix) as name:
@@ -62,20 +61,20 @@ def working_folder(prefix: str) -> Iterator[Path]:
 
 
 class RunLock:
-    """The right to write into the folder of one run.
+    """A lock on the folder of a run.
 
-    The kernel releases it however this process ends. The file in the folder stays: it names the
-    last process that had the lock. Processes that this one starts do not keep it.
+    The kernel releases it however this process ends. The lock file stays and names its last holder.
+    Child processes do not inherit the lock.
     """
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
 
     def take(self, folder: Path) -> None:
-        """Lock a folder until the end of the block; one that is locked here already stays so.
+        """Lock a folder until the block ends; no effect if already locked here.
 
         Raises:
-            UserError: another process has the lock; the lock's file cannot be written.
+            UserError: another process holds the lock, or the lock file cannot be written.
         """
         if self._descriptor is not None:
             return
@@ -92,12 +91,12 @@ class RunLock:
                 os.pwrite(descriptor, holder.encode(), 0)
             except OSError as error:
                 raise UserError(
-                    f"{path}: it cannot be written ({error.strerror}); give permission, or remove "
-                    "it if it is no file"
+                    f"{path}: cannot be written ({error.strerror}); change its permissions, or "
+                    "remove it if it is not a file"
                 ) from error
             stack.pop_all()
         self._descriptor = descriptor
-        os.register_at_fork(after_in_child=self._close)  # a copy would keep the lock
+        os.register_at_fork(after_in_child=self._close)  # the child would keep the lock
 
     def __enter__(self) -> RunLock:
         return self
@@ -112,18 +111,18 @@ class RunLock:
 
 
 def _lock(descriptor: int, folder: Path) -> None:
-    """Lock an open file, or warn where the file system has no locks."""
+    """Lock an open file; warn if the file system does not support locks."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         found = HOLDER.match(os.pread(descriptor, 512, 0))
         raise UserError(
-            f"{folder} is being written by {found[0].decode() if found else 'another process'}; "
-            "wait until it ends or stop it (kill -TERM saves its state), or start a new run under "
-            "another --name"
+            f"{folder} is in use by {found[0].decode() if found else 'another process'}; wait for "
+            "it to end, stop it (kill -TERM saves its state), or start a new run with another "
+            "--name"
         ) from None
     except OSError as error:
         if error.errno not in NO_LOCKS:
             raise
-        log.warning("%s: no lock can be had here (%s); start no second process on this run "
-                    "yourself", folder, error.strerror)  # fmt: skip
+        log.warning("%s: this file system does not support locks (%s); do not start a second "
+                    "process on this run", folder, error.strerror)  # fmt: skip

@@ -1,4 +1,4 @@
-"""The strengths that hyper-parameters name: those of augmentation, checked, and those of a loss."""
+"""Augmentation strengths and loss gains, as set by hyper-parameters."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all o
 
 @dataclass(frozen=True)
 class AugmentConfig:
-    """Strengths by their public names; the defaults change nothing."""
+    """Augmentation strengths by their public names; the defaults have no effect."""
 
-    hsv_h: float = 0.0  # hue factor is 1 +- this; likewise saturation and value
+    hsv_h: float = 0.0  # hue factor, 1 +- this; likewise saturation and value
     hsv_s: float = 0.0
     hsv_v: float = 0.0
     degrees: float = 0.0  # rotation, +- degrees
@@ -26,28 +26,28 @@ class AugmentConfig:
     flipud: float = 0.0  # probability
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
-    copy_paste: float = 0.0  # part of a mosaic's objects with a polygon that is pasted again
-    mosaic9: float = 0.0  # part of the mosaics that has nine images instead of four
-    mixup: float = 0.0  # part of the mosaics that is mixed with another one
+    copy_paste: float = 0.0  # fraction of a mosaic's objects with polygons that are pasted again
+    mosaic9: float = 0.0  # fraction of mosaics of nine images instead of four
+    mixup: float = 0.0  # fraction of mosaics mixed with another one
     cutout: float = 0.0  # probability
-    randaugment: float = 0.0  # strength of two random operations on an image of a class
-    transforms: str = ""  # of --albumentations, as `transform_list.py` writes them down
+    randaugment: float = 0.0  # strength of two random operations, for classification
+    transforms: str = ""  # --albumentations, in the form of `transform_list.py`
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
     def __post_init__(self) -> None:
         for name in STRENGTHS:
             value, limit = getattr(self, name), _UPPER_LIMITS.get(name, 1.0)
             if not 0 <= value <= limit:
-                raise UserError(f"{name}: {value}; a number from 0 to {limit:g} is needed")
+                raise UserError(f"{name}: {value}; accepted: a number from 0 to {limit:g}")
 
     def in_epoch(self, epoch: int) -> AugmentConfig:
-        """Return the strengths in an epoch, counted from 0: the last epochs may have no mosaics."""
+        """Return the strengths in an epoch, from 0: the last epochs may have no mosaics."""
         if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
             return self
         return dataclasses.replace(self, mosaic=0.0, mixup=0.0)
 
     def without_effect(self) -> tuple[str, ...]:
-        """Return the names of strengths above 0 that change only mosaics, if there are none."""
+        """Return the strengths above 0 that need mosaics, if there are no mosaics."""
         if self.mosaic:
             return ()
         return tuple(name for name in ("mosaic9", "mixup") if getattr(self, name))
@@ -62,7 +62,7 @@ STRENGTHS = tuple(
 
 @dataclass(frozen=True)
 class LossGains:
-    """Weights of the terms of a loss, for one number of levels, classes and one image size."""
+    """The weights of the loss terms, for one number of levels and classes and one image size."""
 
     box: float
     objectness: float
@@ -74,9 +74,7 @@ class LossGains:
     distribution: float = 1.5
 
     def scaled(self, num_levels: int, num_classes: int, image_size: int) -> LossGains:
-        """Return the gains of hyper-parameters, which are for 3 levels, 80 classes and 640 px,
-        scaled to these.
-        """
+        """Scale the hyper-parameters' gains, which are for 3 levels, 80 classes and 640 px."""
         levels = NOMINAL_LEVELS / num_levels
         return dataclasses.replace(
             self,

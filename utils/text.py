@@ -1,7 +1,7 @@
-"""Text for a person: nothing from outside controls the terminal or looks like our words.
+"""Text for people: untrusted content cannot control the terminal or imitate our messages.
 
-File names, class names and the headers of files may hold escape codes, line ends, marks that turn
-the direction of writing, and bytes that are no text.
+File names, class names and file headers may contain escape codes, line ends, bidirectional marks
+and bytes that are not text.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ import sys
 import textwrap
 from typing import TextIO
 
-FORMULAS = tuple("=+-@＝＋－＠")  # how a cell begins that a spreadsheet computes
-STDOUT, STDERR = 1, 2  # sys.stdout may be replaced by something without a descriptor
+FORMULAS = tuple("=+-@＝＋－＠")  # a spreadsheet evaluates cells that begin so
+STDOUT, STDERR = 1, 2  # sys.stdout may have been replaced by an object without a descriptor
 
 
 def count(number: int, noun: str, nouns: str = "") -> str:
-    """Return a number with the noun that fits it, as "12,000 images".
+    """Return a number with its noun, such as "12,000 images".
 
     Args:
-        nouns: the plural, if it is not the noun and an "s".
+        nouns: the plural, if it does not just add an "s".
     """
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def printable(text: str) -> str:
-    r"""Return a text as one line of characters that show; others become \x1b, \n, \u202e.
+    r"""Return a text as one line, with non-printable characters escaped: \x1b, \n, \u202e.
 
-    A byte of a file name that is not UTF-8 becomes \xe9.
+    A non-UTF-8 byte of a file name becomes \xe9.
     """
     return text if text.isprintable() else "".join(map(_printable, text))
 
@@ -38,13 +38,13 @@ def printable(text: str) -> str:
 def _printable(character: str) -> str:
     if character.isprintable():
         return character
-    if "\udc80" <= character <= "\udcff":  # so Python keeps a byte of a file name
+    if "\udc80" <= character <= "\udcff":  # surrogateescape: a byte of a file name
         return f"\\x{ord(character) - 0xDC00:02x}"
     return character.encode("unicode_escape").decode("ascii")
 
 
 def csv_cell(text: str) -> str:
-    """Return a text for a cell of a CSV file: `printable`, and no formula to a spreadsheet.
+    """Return a text for a CSV cell: `printable`, and not evaluated as a formula.
 
     Source: OWASP, CSV Injection.
     """
@@ -53,21 +53,21 @@ def csv_cell(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """Return a text of several lines, each of them `printable`."""
+    """Make each line of a text `printable`."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def as_message(text: str) -> str:
-    """Return a text of ours with text from outside in it: printable, and lines as they are.
+    """Make a message that may quote untrusted text printable, keeping its lines.
 
-    A line end may be foreign too, so no line but the first begins at the margin, as ours do.
+    A line end may come from the quoted text, so all lines but the first are indented.
     """
     first, *others = text.split("\n")
     return "\n".join([printable(first), *(_indented(printable(line)) for line in others)])
 
 
 def wrapped(text: str, file: TextIO) -> str:
-    """Return a text in lines that a terminal does not break inside words; as it is elsewhere."""
+    """Wrap a text at the width of the terminal; unchanged if file is not a terminal."""
     if not file.isatty():
         return text
     wrapper = textwrap.TextWrapper(
@@ -82,36 +82,36 @@ def _indented(line: str) -> str:
 
 
 def say(*lines: str, file: TextIO | None = None, wrap: bool = False) -> None:
-    """Print lines, each of them made `printable`; by default to standard output.
+    """Print lines, each made `printable`; by default to standard output.
 
-    wrap: break them between words on a terminal; not for what is copied from there.
+    wrap: wrap at words on a terminal; not for text to be copied.
     """
     for line in map(printable, lines):
         print(wrapped(line, file or sys.stdout) if wrap else line, file=file)
 
 
 def write_what_cannot_be_encoded() -> None:
-    """Escape characters that the terminal's encoding lacks, so that they end no command."""
+    """Escape characters that the terminal's encoding lacks instead of failing."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a caller may have put something else there
+        if isinstance(stream, io.TextIOWrapper):  # a caller may have replaced it
             stream.reconfigure(errors="backslashreplace")
 
 
 def stdout_has_no_reader() -> bool:
-    """Return whether standard output is a pipe whose reader has ended, as in `| head`."""
+    """Return whether standard output is a pipe whose reader has exited, as in `| head`."""
     return _has_no_reader(STDOUT)
 
 
 def _has_no_reader(descriptor: int) -> bool:
     poll = select.poll()
-    poll.register(descriptor, 0)  # an error of the descriptor is reported unasked
+    poll.register(descriptor, 0)  # errors are always reported
     return bool(poll.poll(0))
 
 
 def discard_unread() -> None:
-    """Discard from now on what nobody reads of both standard outputs, and what buffers hold of it.
+    """Discard output, now and later, to a standard stream whose reader has exited.
 
-    Without it, Python would try to write the buffers when it ends, and end with code 120.
+    Otherwise Python would fail to flush its buffers at exit and return code 120.
     """
     for descriptor in filter(_has_no_reader, (STDOUT, STDERR)):
         with open(os.devnull, "w") as nowhere:

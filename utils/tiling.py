@@ -1,4 +1,4 @@
-"""How a large image is cut into tiles that overlap."""
+"""Cut a large image into overlapping tiles."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import math
 from dataclasses import dataclass
 
 MIN_SIDE = 64
-# What lies across a border is recognised by the overlap; and each tile brings something new, so
-# that the tiles of an image need memory in proportion to it.
+# The overlap lets objects across a border be recognised; the maximum keeps the tiles' total memory
+# proportional to the image.
 MIN_OVERLAP, MAX_OVERLAP = 0.1, 0.75
 OVERLAP = 0.2
 
 
 @dataclass(frozen=True)
 class Tiling:
-    """How large images are cut."""
+    """The settings for cutting images into tiles."""
 
-    side: int  # of a tile, pixels of the image
-    overlap: float = OVERLAP  # of neighbours, at least, as a fraction of the side
-    batch_size: int = 16  # tiles that go through the network at once, at most
+    side: int  # tile side in pixels of the image
+    overlap: float = OVERLAP  # minimum overlap of neighbours, as a fraction of the side
+    batch_size: int = 16  # maximum number of tiles per batch
 
     def tile_size(self, image_size: tuple[int, int]) -> tuple[int, int]:
-        """Return (height, width) of every tile of an image: less than the side where it is."""
+        """Return (height, width) of the tiles: less than the side for a smaller image."""
         height, width = image_size
         return min(self.side, height), min(self.side, width)
 
     def corners(self, image_size: tuple[int, int]) -> list[tuple[int, int]]:
         """Return (top, left) of every tile of an image, row by row.
 
-        As few tiles as keep the overlap, evenly spread from border to border.
+        Uses as few tiles as the overlap allows, evenly spaced.
         """
         tops, lefts = (self._starts(length) for length in image_size)
         return [(top, left) for top in tops for left in lefts]
 
     def _starts(self, length: int) -> list[int]:
-        """Return where the tiles begin along one axis."""
+        """Return the tile positions along one axis."""
         free = max(length - self.side, 0)
         step = self.side - math.ceil(self.side * self.overlap)
         intervals = -(-free // step)

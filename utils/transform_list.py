@@ -1,6 +1,6 @@
-"""Transforms of --albumentations: a YAML file's, as one text of JSON.
+"""The transforms of --albumentations: read from a YAML file, kept as JSON text.
 
-A run keeps the text: it goes on with the transforms with which it began.
+A run stores the text, so that resuming uses the transforms it began with.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FLAG = "--albumentations"
 
 
 def read_transforms(path: str) -> str:
-    """Return the transforms of a YAML file as one text; "" for no file.
+    """Read the transforms in a YAML file as text; "" for no file.
 
-    The file maps names to arguments, in the order in which they are applied: `Blur: {p: 0.01}`.
+    The file maps names to arguments, in order of application: `Blur: {p: 0.01}`.
 
     Raises:
-        UserError: it cannot be read, or is no mapping of names to arguments.
+        UserError: it cannot be read, or does not map names to arguments.
     """
     if not path:
         return ""
@@ -36,26 +36,26 @@ def read_transforms(path: str) -> str:
 
 
 def require_arguments(where: str, document: Mapping[Any, Any]) -> None:
-    """Raise UserError unless a document maps names of transforms to arguments by name."""
+    """Raise UserError unless a document maps names of transforms to keyword arguments."""
     if not document:
-        raise UserError(f"{where}: no transform is named; write a line such as Blur: {{p: 0.01}}")
+        raise UserError(f"{where}: no transforms; add a line such as Blur: {{p: 0.01}}")
     for name, given in document.items():
         if not (isinstance(name, str) and name.isidentifier()):
-            raise UserError(f"{where}: {brief(name)} is no name of a transform; write one as Blur")
+            raise UserError(f"{where}: {brief(name)} is not a transform name such as Blur")
         arguments = {} if given is None else given
         if not (isinstance(arguments, dict) and all(isinstance(key, str) for key in arguments)):
             raise UserError(
-                f"{where}: {name}: {brief(given)}; its arguments by name are needed: {{p: 0.5}}"
+                f"{where}: {name}: {brief(given)}; accepted: arguments by name, as in {{p: 0.5}}"
             )
 
 
 def parse_transforms(text: str) -> dict[str, Any]:
-    """Return the transforms of a text; it may be that of a state from anywhere."""
+    """Parse the text, which may come from an untrusted state."""
     try:
         document = parse_json(text)
     except ValueError:
         document = None
     if not isinstance(document, dict):
-        raise UserError(f"{FLAG}: {brief(text)}; names of transforms are needed")
+        raise UserError(f"{FLAG}: {brief(text)}; accepted: a mapping of transforms to arguments")
     require_arguments(FLAG, document)
     return document

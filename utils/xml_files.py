@@ -1,7 +1,7 @@
-"""XML read within bounds: plain elements, without a DTD and so without entities of its own.
+"""Read XML within limits: plain elements, no DTD and so no custom entities.
 
-Elements are those of the standard library: `find`, `findtext`, `iter` and `attrib`. Names keep
-their prefix: "a:b". The reference of a character and the five entities of XML are resolved.
+Returns standard library elements, with `find`, `findtext`, `iter` and `attrib`. Names keep their
+prefix: "a:b". Character references and the five predefined entities are resolved.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from xml.parsers import expat
 from duet.utils.regular_files import read_bytes
 
 MAX_DEPTH = 64
-MAX_BYTES = 1 << 24  # of a file that is read whole, 100 times its size in memory at worst
+MAX_BYTES = 1 << 24  # for files read whole; up to 100 times as much in memory
 _BLOCK_BYTES = 1 << 20
 
 __all__ = ["Element", "read_xml", "stream_xml"]
 
 
 def read_xml(path: Path, max_bytes: int = MAX_BYTES) -> Element:
-    """Return the root of an XML file, in UTF-8 or the encoding that it declares.
+    """Return the root of an XML file, in UTF-8 or its declared encoding.
 
     Raises:
         OSError: as `read_bytes`.
-        ValueError: "line 3: ..."; no XML, a DTD, an encoding that expat does not know, or nested
-            deeper than `MAX_DEPTH`.
+        ValueError: "line 3: ..."; not XML, a DTD, an encoding unknown to expat, or nested deeper
+            than `MAX_DEPTH`.
     """
     reader = _Reader(None)
     reader.feed(read_bytes(path, max_bytes), is_last=True)
@@ -36,12 +36,12 @@ def read_xml(path: Path, max_bytes: int = MAX_BYTES) -> Element:
 
 
 def stream_xml(file: BinaryIO, names: Container[str]) -> Iterator[Element]:
-    """Yield the elements of these names, complete, as they end; of nested ones only the outer.
+    """Yield complete elements with these names; of nested ones, only the outer.
 
-    What lies outside of them is not kept: memory holds those of one MiB of the file.
+    Everything else is discarded: memory holds the elements in one MiB of the file.
 
     Raises:
-        ValueError: as `read_xml`; the elements before that place have been yielded.
+        ValueError: as `read_xml`, after yielding the elements before that line.
     """
     reader, block = _Reader(names), b"-"
     while block:
@@ -52,17 +52,17 @@ def stream_xml(file: BinaryIO, names: Container[str]) -> Iterator[Element]:
 
 
 class _Reader:
-    """expat's events -> elements; what is not wanted is counted, not built.
+    """Builds elements from expat events; unwanted ones only count towards the depth.
 
     Attributes:
-        done: the elements that are complete.
+        done: the complete elements.
     """
 
     def __init__(self, names: Container[str] | None) -> None:
         self.done: list[Element] = []
         self._names = names
         self._depth = 0
-        self._base = 0  # the depth of the element that is being built
+        self._base = 0  # depth of the element being built
         self._builder: TreeBuilder | None = None
         self._parser = parser = expat.ParserCreate()
         parser.buffer_text = True
@@ -75,21 +75,21 @@ class _Reader:
             self._parser.Parse(block, is_last)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
-            raise ValueError(f"line {error.lineno}: no valid XML: {reason}") from error
+            raise ValueError(f"line {error.lineno}: invalid XML: {reason}") from error
         except (LookupError, UnicodeError) as error:
-            text = f"line 1: an encoding that is not read ({error!s:.100}); save the file as UTF-8"
+            text = f"line 1: unsupported encoding ({error!s:.100}); save the file as UTF-8"
             raise ValueError(text) from error
 
-    def _refused(self, text: str) -> ValueError:
+    def _error(self, text: str) -> ValueError:
         return ValueError(f"line {self._parser.CurrentLineNumber}: {text}")
 
     def _doctype(self, *declared: object) -> None:
-        raise self._refused("a document type (<!DOCTYPE) is not accepted; remove it")
+        raise self._error("<!DOCTYPE is not supported; remove it")
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self._refused(f"nested deeper than {MAX_DEPTH}")
+            raise self._error(f"nested deeper than {MAX_DEPTH}")
         if self._builder is None and (self._names is None or name in self._names):
             self._builder, self._base = TreeBuilder(), self._depth
             self._parser.CharacterDataHandler = self._builder.data

@@ -1,8 +1,8 @@
-"""YAML files: plain data read within bounds, and written whole.
+"""Read plain YAML within limits, and write YAML atomically.
 
-Anyone may have written such a file. So what is not plain is refused before it is built: the result
-holds dicts (keys are texts or whole numbers), lists, texts, whole numbers of 64 bits, finite
-floats, booleans and None, so that JSON can hold it too.
+Files are untrusted, so anything else is refused before it is built. The result can be stored as
+JSON: dicts (keys are texts or whole numbers), lists, texts, whole numbers of 64 bits, finite
+floats, booleans and None.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from duet.utils.regular_files import read_bytes
 
 MAX_BYTES = 1 << 22
 MAX_DEPTH = 32
-MAX_NODES = 300_000  # values and keys; an alias counts as all that it stands for
+MAX_NODES = 300_000  # values and keys; an alias counts as its whole content
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
 
 _RESOLVER = yaml.resolver.Resolver()
 _SCALARS = yaml.constructor.SafeConstructor()
-# libyaml compares each with all before it, and no plain file needs any but the version.
+# libyaml's handling of directives is quadratic, and plain files need none but the version.
 _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -38,12 +38,12 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
     """Read a YAML file whose top level is a mapping.
 
     Args:
-        flag: the one that named the file, for messages.
-        known: what could be given instead; ends the message for a file that is not there.
+        flag: the flag that named the file, for messages.
+        known: alternatives; ends the message for a missing file.
 
     Raises:
-        UserError: the file cannot be read, is no YAML, has more than plain data, a key twice, or
-            is beyond the limits above; the text has the line and the key. Or it is no mapping.
+        UserError: the file cannot be read, is not plain YAML or not a mapping, has a duplicate key,
+            or exceeds the limits above; the message has the line and the key.
     """
     try:
         document = parse_yaml(read_bytes(path, MAX_BYTES))
@@ -52,48 +52,49 @@ def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
     except ValueError as error:
         raise UserError(f"{flag} {path}: {error}") from error
     if not isinstance(document, dict):
-        raise UserError(f"{flag} {path}: a mapping of names to values is needed; {known}")
+        raise UserError(f"{flag} {path}: not a mapping of names to values; {known}")
     return document
 
 
-def find_yaml(argument: str, *folders: str) -> Path:
+def find_yaml(argument: str, *folders: str, prefix: str = "") -> Path:
     """Return the file as given; if there is none, the one of its name in the project's folders.
 
-    The name may lack its .yaml, and a folder of that name is no such file.
+    The name may lack its .yaml and the prefix, and a folder of that name is no such file.
     """
     given, name = Path(argument), Path(argument).name
     if not name or (given.exists() and not given.is_dir()):
         return given
-    shipped = (PROJECT / folder / f"{name}{end}" for folder in folders for end in ("", ".yaml"))
+    names = [f"{start}{name}{end}" for start in ("", prefix) for end in ("", ".yaml")]
+    shipped = (PROJECT / folder / name for folder in folders for name in names)
     return next((path for path in shipped if path.is_file()), given)
 
 
 def near_yamls(argument: str, *folders: str) -> str:
-    """Return "did you mean a or b?; " of the names in the project's folders; "" if none is near."""
+    """Suggest close names from the project's folders: "did you mean a or b?; ", or ""."""
     names = [path.stem for folder in folders for path in (PROJECT / folder).glob("*.yaml")]
     near = difflib.get_close_matches(Path(argument).name.removesuffix(".yaml"), names, n=3)
     return f"did you mean {' or '.join(near)}?; " if near else ""
 
 
 def yaml_text(document: Mapping[str, Any]) -> str:
-    """Return plain values as YAML for people to read, in the order given."""
+    """Return plain values as readable YAML, in the given order."""
     text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
-    if "\x85" in text:  # PyYAML 6.0.3 writes this line end so that it reads a blank again
+    if "\x85" in text:  # PyYAML 6.0.3 does not round-trip this line end
         text = yaml.safe_dump(dict(document), sort_keys=False)
     return text
 
 
 def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
-    """Write settings for people to read, in the order given."""
+    """Write settings as readable YAML, in the given order."""
     with atomic_text_file(path) as file:
         file.write(yaml_text(document))
 
 
 def parse_yaml(content: bytes) -> Any:
-    """Return the plain data of a YAML document in UTF-8; None of an empty one.
+    """Parse a plain YAML document in UTF-8; None if empty.
 
     Raises:
-        ValueError: as `read_yaml` says, "line 3, names.5: ...".
+        ValueError: as UserError in `read_yaml`, "line 3, names.5: ...".
     """
     try:
         text = content.decode("utf-8-sig")
@@ -104,20 +105,20 @@ def parse_yaml(content: bytes) -> Any:
         ) from error
     if found := _DIRECTIVE.search(text):
         line = text.count("\n", 0, found.start()) + 1
-        raise ValueError(f"line {line}: a directive (%) is not accepted; remove it")
+        raise ValueError(f"line {line}: directives (%) are not supported; remove it")
     try:
         return _Reader(text).document()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         context = f"{error.context}, " if error.context else ""
-        raise ValueError(f"line {line}: no valid YAML: {context}{error.problem}") from error
+        raise ValueError(f"line {line}: invalid YAML: {context}{error.problem}") from error
     except yaml.reader.ReaderError as error:
         line = content.count(b"\n", 0, error.position) + 1
-        raise ValueError(f"line {line}: no valid YAML: {error.reason}") from error
+        raise ValueError(f"line {line}: invalid YAML: {error.reason}") from error
 
 
 class _Reader:
-    """The parser's events -> values, checked before they are built."""
+    """Builds values from the parser's events, checking before building."""
 
     def __init__(self, text: str) -> None:
         self._events: Iterator[Any] = yaml.parse(text, yaml.CSafeLoader)
@@ -134,10 +135,10 @@ class _Reader:
         next(self._events)  # the end of the document
         event = next(self._events)
         if not isinstance(event, yaml.StreamEndEvent):
-            raise self._refused(event, "a second document starts here; one is needed")
+            raise self._error(event, "a second document starts here; accepted: one document")
         return value
 
-    def _refused(self, event: Any, text: str) -> ValueError:
+    def _error(self, event: Any, text: str) -> ValueError:
         names = [name if len(name) <= 40 else name[:37] + "..." for name in map(str, self._place)]
         place = ", ".join([f"line {event.start_mark.line + 1}", *filter(None, [".".join(names)])])
         return ValueError(f"{place}: {text}")
@@ -148,7 +149,7 @@ class _Reader:
         if isinstance(event, yaml.AliasEvent):
             if event.anchor not in self._anchors:
                 name = brief(event.anchor)
-                raise self._refused(event, f"the alias {name} has no anchor that ends before it")
+                raise self._error(event, f"the alias {name} has no anchor before it")
             value, nodes = self._anchors[event.anchor]
             self._nodes += nodes
         elif isinstance(event, yaml.ScalarEvent):
@@ -156,9 +157,7 @@ class _Reader:
         else:
             value = self._collection(event)
         if self._nodes > MAX_NODES:
-            raise self._refused(
-                event, f"more than {MAX_NODES:,} values; an alias counts as all it stands for"
-            )
+            raise self._error(event, f"more than {MAX_NODES:,} values, with aliases expanded")
         self._anchors[event.anchor] = value, self._nodes - before
         return value
 
@@ -166,9 +165,9 @@ class _Reader:
         is_list = isinstance(event, yaml.SequenceStartEvent)
         own = "seq" if is_list else "map"
         if event.tag not in (None, "!", f"tag:yaml.org,2002:{own}"):
-            raise self._refused(event, f"the tag {brief(event.tag)} is not accepted; remove it")
+            raise self._error(event, f"the tag {brief(event.tag)} is not supported; remove it")
         if len(self._place) >= MAX_DEPTH:
-            raise self._refused(event, f"nested deeper than {MAX_DEPTH}")
+            raise self._error(event, f"nested deeper than {MAX_DEPTH}")
         return self._list() if is_list else self._mapping()
 
     def _list(self) -> list[Any]:
@@ -181,11 +180,11 @@ class _Reader:
 
     def _mapping(self) -> dict[str | int, Any]:
         values: dict[str | int, Any] = {}
-        texts: set[str] = set()  # in JSON 1 and "1" are one key
+        texts: set[str] = set()  # 1 and "1" are the same key in JSON
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._key(event)
             if str(key) in texts:
-                raise self._refused(event, f"the key {brief(key)} appears twice")
+                raise self._error(event, f"the key {brief(key)} appears twice")
             texts.add(str(key))
             self._place.append(key)
             values[key] = self._value(next(self._events))
@@ -196,7 +195,7 @@ class _Reader:
         is_simple = isinstance(event, yaml.ScalarEvent | yaml.AliasEvent)
         key: Any = self._value(event) if is_simple else []
         if not isinstance(key, (str, int)) or isinstance(key, bool):
-            raise self._refused(
+            raise self._error(
                 event, f"the key {brief(key)} is not text or a whole number; put it in quotes"
             )
         return key
@@ -205,19 +204,19 @@ class _Reader:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
         if tag == "str":
             if _SURROGATE.search(text):
-                raise self._refused(event, f"{brief(text)} has half of a surrogate pair")
+                raise self._error(event, f"{brief(text)} contains a lone surrogate")
             return text
         if tag == "null":
             return None
         try:
             return _plain(tag, text)
         except (ValueError, LookupError) as error:
-            what = "no boolean, whole number of 64 bits or finite number; put text in quotes"
-            raise self._refused(event, f"{brief(text)}, read as {brief(tag)}, is {what}") from error
+            what = "accepted: a boolean, 64-bit whole number or finite number; quote it if text"
+            raise self._error(event, f"{brief(text)}, read as {brief(tag)}; {what}") from error
 
 
 def _plain(tag: str, text: str) -> bool | int | float:
-    """Return a boolean, a whole number of 64 bits or a finite float; ValueError for all else."""
+    """Convert to a boolean, a whole number of 64 bits or a finite float; or ValueError."""
     if tag not in ("bool", "int", "float") or len(text) > MAX_NUMBER_LENGTH:
         raise ValueError(tag)
     construct = getattr(_SCALARS, f"construct_yaml_{tag}")
@@ -228,7 +227,7 @@ def _plain(tag: str, text: str) -> bool | int | float:
 
 
 def _tag_of(event: Any) -> str:
-    """Return the tag of a scalar: its own, else that of what is written."""
+    """Return the tag of a scalar: explicit, or resolved from its text."""
     if event.tag not in (None, "!"):
         return str(event.tag)
     return str(_RESOLVER.resolve(yaml.ScalarNode, event.value, event.implicit))

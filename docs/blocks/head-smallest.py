@@ -45,5 +45,5 @@ for image, rows in enumerate(
     mine = targets.image_index == image
     truth = GroundTruth(targets.class_index[mine], np.zeros((mine.sum(), 4)))
     evaluator.add(image, found, truth)
-print("figures:         ", head.figures(evaluator.result()))
+print("figures:         ", head.metrics(evaluator.result()))
 print("fitness:         ", head.fitness(evaluator.result()))

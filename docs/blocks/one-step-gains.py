@@ -21,7 +21,6 @@ for side, classes in ((640, 80), (320, 80), (640, 5)):
     )  # fmt: skip
 # --8<-- [end:page]
 
-from duet.models.training.schedule import NOMINAL_BATCH
 from duet.models.training.state import GRADIENT_NORM_LIMIT
 
 fine, middle, coarse = LEVEL_BALANCE[3]
@@ -30,6 +29,6 @@ values = {
     "middle": middle,
     "coarse": coarse,
     "side_ratio": f"{hyp.anchor_t:g}",
-    "images": NOMINAL_BATCH,
+    "images": f"{hyp.nbs:g}",
     "norm": f"{GRADIENT_NORM_LIMIT:g}",
 }

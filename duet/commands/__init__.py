@@ -1,1 +1,1 @@
-"""The commands, by links to the scripts at the top."""
+"""The commands, as links to the top-level scripts."""

@@ -1,4 +1,4 @@
-"""Bottlenecks, and the cross-stage partial blocks that hold several of them.
+"""Bottlenecks, and the cross-stage partial blocks built from them.
 
 Sources: CSP: Wang et al. 2019, arXiv:1911.11929; Ghost: Han et al. 2020, arXiv:1911.11907; C2f: the
 published architecture table of YOLOv8.
@@ -16,9 +16,9 @@ from duet.utils.errors import UserError, brief
 
 
 class Bottleneck(nn.Module):
-    """1x1 then 3x3 convolution, with a shortcut if it is asked for and the channels agree.
+    """1x1 then 3x3 convolution, with a shortcut if requested and the channels match.
 
-    first_kernel: size of the first convolution.
+    first_kernel: kernel size of the first convolution.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Bottleneck(nn.Module):
 
 @register("Bottleneck", repeats=True)
 class Bottlenecks:
-    """A layer of one bottleneck, or of several in a row, each with half of the channels inside.
+    """One bottleneck or several in sequence, each with half the channels inside.
 
     Source: YOLOv3, Redmon and Farhadi 2018, arXiv:1804.02767.
     """
@@ -80,7 +80,7 @@ class GhostBottleneck(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
         hidden = channels // 2
-        # Position 1 is that of a convolution with stride, which no public model has.
+        # Index 1 is reserved for a strided convolution, which no public model uses.
         self.conv = nn.Sequential(
             GhostConv(channels, hidden),
             nn.Sequential(),
@@ -98,7 +98,7 @@ class GhostBottleneck(nn.Module):
 
 @register("C3", repeats=True)
 class C3(nn.Module):
-    """Cross-stage partial block: one half through bottlenecks, one past them, then joined."""
+    """Cross-stage partial block: bottlenecks on one half, a bypass for the other, then concat."""
 
     def __init__(
         self, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = True
@@ -116,13 +116,13 @@ class C3(nn.Module):
 
     @staticmethod
     def inner(channels: int, repeats: int, shortcut: bool) -> Any:
-        """Return what one half goes through, (B, C, H, W) to (B, C, H, W)."""
+        """Return the module for one half, (B, C, H, W) to (B, C, H, W)."""
         rows = (Bottleneck(channels, channels, channels, shortcut) for _ in range(repeats))
         return nn.Sequential(*rows)
 
     @staticmethod
     def inner_cost(channels: int, repeats: int) -> Cost:
-        """Return what `inner` takes."""
+        """Return the cost of `inner`."""
         return Bottleneck.cost(channels, channels, channels) * repeats
 
     @classmethod
@@ -142,7 +142,7 @@ class C3(nn.Module):
 
 @register("C3Ghost", repeats=True)
 class C3Ghost(C3):
-    """A `C3` of Ghost bottlenecks, which always have their shortcut."""
+    """`C3` with Ghost bottlenecks, which always have a shortcut."""
 
     @staticmethod
     def inner(channels: int, repeats: int, shortcut: bool) -> Any:
@@ -155,7 +155,7 @@ class C3Ghost(C3):
 
 @register("C2f", repeats=True)
 class C2f(nn.Module):
-    """Bottlenecks of two 3x3 convolutions, one after the other; what each returns is joined."""
+    """Sequence of bottlenecks with two 3x3 convolutions; all their outputs are concatenated."""
 
     def __init__(
         self, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = False
@@ -186,17 +186,17 @@ class C2f(nn.Module):
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
-        """Plan from YAML args [out_channels, shortcut]; without the latter there is none."""
+        """Plan from YAML args [out_channels, shortcut]; shortcut defaults to False."""
         out_channels, shortcut = channels_and_shortcut(request, usual=False)
         return plan_layer(cls, request, out_channels, request.repeats, shortcut)
 
 
 def channels_and_shortcut(request: LayerRequest, usual: bool = True) -> tuple[int, bool]:
-    """Return YAML args [out_channels, shortcut], the channels as wide as the model.
+    """Return YAML args [out_channels, shortcut], with the width multiple applied.
 
-    usual: the shortcut where it is left out.
+    usual: default of shortcut.
     """
     *channels, shortcut = (*request.args, usual) if len(request.args) < 2 else request.args
     if not isinstance(shortcut, bool):
-        raise UserError(f"shortcut is {brief(shortcut)}; True or False is needed")
+        raise UserError(f"shortcut is {brief(shortcut)}; accepted: True or False")
     return request.counts(channels, channels=None)["channels"], shortcut

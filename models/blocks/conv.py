@@ -1,4 +1,4 @@
-"""Convolutions with BatchNorm and activation, and blocks made only of them.
+"""Convolutions with BatchNorm and activation, and blocks built only from them.
 
 Sources: Ghost convolutions: Han et al. 2020, arXiv:1911.11907; SiLU: Elfwing et al. 2017,
 arXiv:1702.03118; Hardswish: Howard et al. 2019, arXiv:1905.02244; Mish: Misra 2019,
@@ -21,7 +21,7 @@ from duet.utils.errors import UserError, brief
 Activation = Callable[[Tensor], Tensor]
 
 
-@cache  # equal for equal slopes, since specs of models are compared
+@cache  # model specs are compared, so equal slopes must give equal functions
 def leaky_relu(slope: float) -> Activation:
     """Return the function that is x where x > 0, else slope · x."""
     return partial(ops.leaky_relu, slope=slope)
@@ -36,7 +36,7 @@ def hardswish(x: Tensor) -> Tensor:
 
 
 def mish(x: Tensor) -> Tensor:
-    """Return x · tanh(log(1 + e^x)), by e^x = 1 / s - 1 with s = sigmoid(-x), which is finite."""
+    """Return x · tanh(log(1 + e^x)), using e^x = 1 / s - 1 with s = sigmoid(-x) to stay finite."""
     square = ops.sigmoid(-x) ** 2
     return x * (1.0 - square) / (1.0 + square)
 
@@ -50,10 +50,10 @@ PLAIN: dict[str, Activation] = {
 
 
 def find_activation(written: Any) -> Activation:
-    """Return the function that a name such as nn.LeakyReLU(0.1) stands for; None for the usual one.
+    """Return the function for a name such as nn.LeakyReLU(0.1); None gives the default.
 
     Raises:
-        UserError: any other; the text lists what is accepted.
+        UserError: unknown activation; the message lists the accepted ones.
     """
     found = DEFAULT_ACTIVATION if written is None else parse_activation(written)
     if found is not None and found.slope is not None:
@@ -61,27 +61,26 @@ def find_activation(written: Any) -> Activation:
     if found is None or found.kind not in PLAIN:
         accepted = ", ".join(f"nn.{kind}()" for kind in PLAIN)
         raise UserError(
-            f"act: {brief(written)}; accepted: {accepted}, nn.{LEAKY}(SLOPE) with a SLOPE from 0 "
-            "to 1"
+            f"act: {brief(written)}; accepted: {accepted}, nn.{LEAKY}(SLOPE) with SLOPE from 0 to 1"
         )
     return PLAIN[found.kind]
 
 
 BATCHNORM_EPS = 1e-3
 BATCHNORM_MOMENTUM = 0.03
-# Numbers: 2 MiB. 16 images at 320 px have 24 of YOLOv5n's 57 maps, 76 % in size.
+# Elements, 2 MiB. With 16 images at 320 px, 24 of YOLOv5n's 57 maps are larger, 76 % of the memory.
 LARGE_MAP = 1 << 19
-GHOST_KERNEL_SIZE = 5  # of the depthwise convolution
+GHOST_KERNEL_SIZE = 5  # depthwise convolution
 
 
 @register("Conv")
 class Conv(nn.Module):
-    """Convolution without bias, BatchNorm, activation; padded so that stride 1 keeps the size.
+    """Convolution without bias, BatchNorm, activation; padded to keep the size at stride 1.
 
     Attributes:
-        arguments: of the convolution, without its bias.
-        activation: SiLU until `graph.py` sets that of the model; None for none.
-        eps, momentum: of its BatchNorm.
+        arguments: arguments of the convolution except bias.
+        activation: SiLU until `detector.py` sets the model's; None for none.
+        eps, momentum: BatchNorm parameters.
     """
 
     eps, momentum = BATCHNORM_EPS, BATCHNORM_MOMENTUM
@@ -108,7 +107,7 @@ class Conv(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, in, H, W) to (B, out, H / stride, W / stride)."""
         y = self.conv(x)
-        # Of smaller maps the calls take longer than the memory is worth.
+        # For smaller maps the memory saved is not worth the longer calls.
         large = self.training and math.prod(y.shape) >= LARGE_MAP
         if large and self.activation is ops.silu:
             return fused.batch_norm_silu(self.bn, y)
@@ -124,7 +123,7 @@ class Conv(nn.Module):
         padding: int | None = None,
         groups: int = 1,
     ) -> Cost:
-        """Return what a layer of these arguments takes, as `cost` of all blocks."""
+        """Return the cost of a layer with these constructor arguments, as every block's `cost`."""
         return Cost(out_channels * (in_channels // groups) * kernel_size**2, out_channels)
 
     @classmethod
@@ -137,15 +136,13 @@ class Conv(nn.Module):
                 f"{args['groups']} groups do not divide {in_channels} and {out_channels} channels"
             )
         if args["padding"] > args["kernel_size"] // 2:
-            raise UserError(
-                f"padding is {args['padding']}; at most half of kernel_size is accepted"
-            )
+            raise UserError(f"padding is {args['padding']}; accepted: at most half of kernel_size")
         return plan_layer(cls, request, out_channels, *request.args[1:], stride=args["stride"])
 
 
 @register("DWConv")
 class DepthwiseConv(Conv):
-    """A `Conv` of as many groups as the channels allow."""
+    """`Conv` with as many groups as the channels allow."""
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
@@ -158,7 +155,7 @@ class DepthwiseConv(Conv):
 
 @register("Focus")
 class Focus(nn.Module):
-    """Squares of 2x2 pixels laid into channels, then a convolution: the stem up to v5."""
+    """Stack 2x2 pixels into channels, then convolve: the stem of YOLOv5 up to v5."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 1) -> None:
         super().__init__()
@@ -168,7 +165,7 @@ class Focus(nn.Module):
         """Map (B, in, H, W), even sides, to (B, out, H / 2, W / 2)."""
         batch, channels, height, width = x.shape
         squares = x.reshape(batch, channels, height // 2, 2, width // 2, 2)
-        # The order of the public weights: the row within the square changes first.
+        # Channel order of the public weights: the row within the square varies fastest.
         folded = squares.permute(0, 5, 3, 1, 2, 4)
         return self.conv(folded.reshape(batch, 4 * channels, height // 2, width // 2))
 
@@ -185,7 +182,7 @@ class Focus(nn.Module):
 
 @register("GhostConv")
 class GhostConv(nn.Module):
-    """Half of the channels by a convolution, the other half from these, each from one."""
+    """Half the channels from a convolution, the other half from a depthwise one on those."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Maps pooled, on their own and in spatial pyramids, and maps enlarged and joined.
+"""Pooling, spatial pyramid pooling, padding, upsampling and concatenation.
 
 Source of SPP: He et al. 2014, arXiv:1406.4729.
 """
@@ -23,7 +23,7 @@ from duet.utils.errors import UserError, brief
 
 @register("SPPF")
 class SPPF(nn.Module):
-    """Spatial pyramid pooling: three poolings in a row see what 5, 9 and 13 px windows see."""
+    """Spatial pyramid pooling: three poolings in sequence cover windows of 5, 9 and 13 px."""
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int = 5) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class SPPF(nn.Module):
         """Plan from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=5)
         if args["kernel_size"] % 2 == 0:
-            raise UserError(f"kernel_size is {args['kernel_size']}; an odd number is needed")
+            raise UserError(f"kernel_size is {args['kernel_size']}; accepted: odd numbers")
         return plan_layer(cls, request, *args.values())
 
 
@@ -84,34 +84,32 @@ class SPP(nn.Module):
         """Plan from YAML args [out_channels, kernel_sizes]."""
         *channels, sizes = request.args if len(request.args) > 1 else (*request.args, (5, 9, 13))
         if not isinstance(sizes, (list, tuple)) or not 1 <= len(sizes) <= MAX_ARGUMENT:
-            raise UserError(f"kernel_sizes is {brief(sizes)}; a list of odd numbers is needed")
+            raise UserError(f"kernel_sizes is {brief(sizes)}; accepted: a list of odd numbers")
         if not all(type(size) is int and size in range(1, MAX_ARGUMENT, 2) for size in sizes):
             raise UserError(
-                f"kernel_sizes is {brief(sizes)}; odd numbers up to {MAX_ARGUMENT} are needed"
+                f"kernel_sizes is {brief(sizes)}; accepted: odd numbers up to {MAX_ARGUMENT}"
             )
         return plan_layer(cls, request, request.counts(channels, channels=None)["channels"], sizes)
 
 
 @register("nn.MaxPool2d", trims=True)
 class MaxPool:
-    """The largest value of each window."""
+    """Max pooling."""
 
     @staticmethod
     def plan(request: LayerRequest) -> LayerPlan:
-        """Plan from YAML args [kernel_size, stride, padding]; the stride is the kernel's size if
-        it is left out.
-        """
+        """Plan from YAML args [kernel_size, stride, padding]; stride defaults to kernel_size."""
         first = request.args[0] if request.args else None
         stride = first if type(first) is int else 1
         args = request.counts(kernel_size=None, stride=stride, padding=0)
         window, stride, padding = args["kernel_size"], args["stride"], args["padding"]
         if padding > window // 2:
-            raise UserError(f"padding is {padding}; at most half of kernel_size is accepted")
+            raise UserError(f"padding is {padding}; accepted: at most half of kernel_size")
         if (request.in_margin + 2 * padding - window) // stride != -1:
             raise UserError(
-                f"a window of {window}, stride {stride} and padding {padding} gives no map of the "
-                f"image's size / stride; [{window}, {window}] does, and before [2, 1] "
-                "nn.ZeroPad2d [[0, 1, 0, 1]]"
+                f"kernel_size {window}, stride {stride} and padding {padding} do not give a map of "
+                f"image size / stride; use [{window}, {window}], or nn.ZeroPad2d [[0, 1, 0, 1]] "
+                "before [2, 1]"
             )
         out_stride = request.in_strides[0] * stride
         return LayerPlan(
@@ -121,7 +119,7 @@ class MaxPool:
 
 @register("nn.ZeroPad2d")
 class ZeroPad(nn.Module):
-    """One row of zeros below and one column of zeros to the right."""
+    """Pad one row of zeros at the bottom and one column at the right."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W) to (B, C, H + 1, W + 1)."""
@@ -130,9 +128,9 @@ class ZeroPad(nn.Module):
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
-        """Plan from YAML args [[0, 1, 0, 1]], left, right, top, bottom: the one padding there is.
+        """Plan from YAML args [[0, 1, 0, 1]] (left, right, top, bottom), the only one supported.
 
-        Only nn.MaxPool2d takes what comes out.
+        Only nn.MaxPool2d accepts the output.
         """
         if request.args not in (([0, 1, 0, 1],), ((0, 1, 0, 1),)):
             raise UserError(f"args {brief(list(request.args))}; accepted: [[0, 1, 0, 1]]")
@@ -141,7 +139,7 @@ class ZeroPad(nn.Module):
 
 @register("nn.Upsample")
 class Upsample(nn.Module):
-    """Twice the size, nearest neighbour."""
+    """Upsample by 2, nearest neighbour."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Map (B, C, H, W) to (B, C, 2H, 2W)."""
@@ -149,17 +147,17 @@ class Upsample(nn.Module):
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
-        """Plan from YAML args [None, 2, nearest], the one upsampling there is."""
+        """Plan from YAML args [None, 2, nearest], the only ones supported."""
         if request.args != (None, 2, "nearest"):
             raise UserError(f"args {brief(list(request.args))}; accepted: [None, 2, nearest]")
         if request.in_strides[0] % 2:
-            raise UserError(f"its source has stride {request.in_strides[0]}; an even one is needed")
+            raise UserError(f"its source has stride {request.in_strides[0]}; it must be even")
         return LayerPlan(cls, request.in_channels[0], request.in_strides[0] // 2)
 
 
 @register("Concat", joins=True)
 class Concat(nn.Module):
-    """Feature maps of one size joined along their channels."""
+    """Concatenate feature maps of the same size along the channels."""
 
     def forward(self, *maps: Tensor) -> Tensor:
         """Map (B, C_i, H, W) each to (B, sum of C_i, H, W)."""
@@ -173,5 +171,5 @@ class Concat(nn.Module):
             raise UserError(f"args {args}; accepted: [1], the channel dimension")
         if len(set(request.in_strides)) > 1:
             strides = brief(list(request.in_strides))
-            raise UserError(f"joins maps of strides {strides}; they must be equal")
+            raise UserError(f"cannot join maps of strides {strides}; they must be equal")
         return LayerPlan(cls, sum(request.in_channels), request.in_strides[0])

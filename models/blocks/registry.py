@@ -1,4 +1,4 @@
-"""Block names of model YAMLs -> the classes that build them; strings are looked up, never run."""
+"""Registry of block names in model YAMLs; strings are looked up, never evaluated."""
 
 from __future__ import annotations
 
@@ -10,34 +10,33 @@ from typing import Any
 
 from duet.utils.errors import UserError, brief
 
-MAX_CHANNELS = 65_536  # of a layer's output; yolov5x has 1,280
+MAX_CHANNELS = 65_536  # per layer output; yolov5x has 1,280
 MAX_ARGUMENT = 32  # kernel sizes, strides, paddings
 LARGEST = {"channels": MAX_CHANNELS, "groups": MAX_CHANNELS}  # other args: MAX_ARGUMENT
 
 
 @dataclass(frozen=True)
 class LayerRequest:
-    """What a block learns about its place in the graph when it is planned."""
+    """Input to planning a block: its arguments and its sources in the graph."""
 
     args: tuple[Any, ...]
     repeats: int  # after the depth multiple
     in_channels: tuple[int, ...]  # one per source
     in_strides: tuple[int, ...]  # image pixels per cell of each source
-    in_margin: int  # rows and columns that the source has beyond those of the image / stride
-    scale_width: Callable[[int], int]  # channels of the YAML -> channels of this width
+    in_margin: int  # rows and columns of the source beyond image size / stride
+    scale_width: Callable[[int], int]  # applies the width multiple to channels
 
     def counts(
         self, args: Sequence[Any] | None = None, /, **defaults: int | None
     ) -> dict[str, Any]:
-        """Return the args by name, all whole numbers, channels as wide as the model.
+        """Return the args by name as integers, with the width multiple applied to channels.
 
-        UserError names one that is not.
+        UserError names an invalid one.
 
         Args:
-            args: instead of all.
-            defaults: the names of the args in their order, each with what it is when left out;
-                None for one that must be there. All are from 1 up, save one whose default is 0,
-                and to `LARGEST` or `MAX_ARGUMENT`.
+            args: used instead of `self.args`.
+            defaults: default of each arg in order; None if required. Values range from 1 (from 0
+                if the default is 0) to `LARGEST` or `MAX_ARGUMENT`.
         """
         names, args = list(defaults), self.args if args is None else args
         if len(args) > len(names):
@@ -48,33 +47,33 @@ class LayerRequest:
             highest = LARGEST.get(name, MAX_ARGUMENT)
             if type(value) is not int or not lowest <= value <= highest:
                 raise UserError(
-                    f"{name} is {brief(value)}; a whole number from {lowest} to {highest} is needed"
+                    f"{name} is {brief(value)}; accepted: whole numbers from {lowest} to {highest}"
                 )
         if "channels" in values:
             values["channels"] = self.scale_width(values["channels"])
         return values
 
 
-ONCE = 0  # in place of a stride: what is computed once an image
-# By the tool that the public tables were made with, in multiply-adds.
-NORMALIZATION = 4  # a value that BatchNorm normalizes
-SOFTMAX = 3  # a value, less one a row
-BATCHNORM_NUMBERS = 4  # a channel: weight, bias, mean and variance
+ONCE = 0  # instead of a stride: computed once per image
+# Multiply-adds, as counted by the tool behind the public tables.
+NORMALIZATION = 4  # per value normalized by BatchNorm
+SOFTMAX = 3  # per value, minus 1 per row
+BATCHNORM_NUMBERS = 4  # per channel: weight, bias, mean and variance
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What a block holds, and by it what a cell of its map takes to compute."""
+    """Sizes of a block, which determine the computation per cell of its map."""
 
-    weights: int = 0  # of convolutions and products, one multiply-add a cell each
-    normalized: int = 0  # channels that BatchNorm normalizes
+    weights: int = 0  # convolutions and matrix products: one multiply-add per cell each
+    normalized: int = 0  # channels normalized by BatchNorm
     biases: int = 0
-    attended: int = 0  # channels that each cell compares and adds up over all cells
-    heads: int = 0  # of attention: softmaxes over all cells
+    attended: int = 0  # channels compared and summed over all cells for each cell
+    heads: int = 0  # attention heads: softmaxes over all cells
 
     @property
     def numbers(self) -> int:
-        """In its arrays, save those of no dimension: BatchNorm's count of batches."""
+        """Number of elements in its arrays, except 0-d ones such as BatchNorm's batch count."""
         return self.weights + BATCHNORM_NUMBERS * self.normalized + self.biases
 
     def __add__(self, other: Cost) -> Cost:
@@ -86,28 +85,28 @@ class Cost:
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """A layer before it is made: what it takes, and what the layers after it need to know."""
+    """A layer before construction: its cost, and what later layers need to know."""
 
     make: Callable[[], Any]  # constructs the module
     out_channels: int
     stride: int  # image pixels per cell
-    costs: tuple[tuple[int, Cost], ...] = ()  # each with the stride that it computes at, or ONCE
-    buffered: int = 0  # numbers in its buffers, beside those of the costs
-    margin: int = 0  # rows and columns beyond those of the image / stride
+    costs: tuple[tuple[int, Cost], ...] = ()  # with the stride of the computation, or ONCE
+    buffered: int = 0  # elements in buffers not covered by costs
+    margin: int = 0  # rows and columns beyond image size / stride
 
     @property
     def numbers(self) -> int:
-        """In its arrays, as `Cost.numbers`."""
+        """Number of elements in its arrays, as in `Cost.numbers`."""
         return self.buffered + sum(cost.numbers for _, cost in self.costs)
 
 
 def plan_layer(
     kind: Any, request: LayerRequest, out_channels: int, *arguments: Any, stride: int = 1
 ) -> LayerPlan:
-    """Return the plan of a block with one source, whose constructor and static `cost` take the
-    channels of the source, its own, and these arguments.
+    """Return the plan of a block with one source, whose constructor and static `cost` take
+    (in_channels, out_channels, *arguments).
 
-    stride: of the block itself.
+    stride: the block's own stride.
     """
     sizes, stride = (request.in_channels[0], out_channels), request.in_strides[0] * stride
     costs = ((stride, kind.cost(*sizes, *arguments)),)
@@ -116,15 +115,15 @@ def plan_layer(
 
 @dataclass(frozen=True)
 class Block:
-    """The class that builds the layers of one name, and how they may stand in the graph."""
+    """A registered block class and how it may be used in the graph."""
 
     kind: Any  # has a classmethod `plan(request: LayerRequest) -> LayerPlan`
-    repeats: bool  # takes a number above 1
-    joins: bool  # takes several sources
-    trims: bool = False  # takes a source with a margin
+    repeats: bool  # accepts a number above 1
+    joins: bool  # accepts several sources
+    trims: bool = False  # accepts a source with a margin
 
 
-# What registers blocks, loaded when the first one is looked up; a head is the last layer's.
+# Modules that register blocks or heads, imported at the first look-up.
 MODULES = (
     "duet.models.blocks.bottleneck",
     "duet.models.blocks.conv",
@@ -141,7 +140,7 @@ _BLOCKS: dict[str, Block] = {}
 def register(
     name: str, repeats: bool = False, joins: bool = False, trims: bool = False
 ) -> Callable[[type], type]:
-    """Decorate a class: YAML layers called `name` are planned by the class's `plan(request)`."""
+    """Register a class whose `plan(request)` plans the YAML layers called `name`."""
 
     def add(block: Any) -> Any:
         assert name not in _BLOCKS, f"block {name} registered twice"
@@ -158,13 +157,13 @@ def _load_modules() -> None:
 
 
 def names_of(base: type) -> list[str]:
-    """Return the sorted names of all blocks whose class derives from a base."""
+    """Return the sorted names of all blocks derived from a base class."""
     _load_modules()
     return sorted(name for name, block in _BLOCKS.items() if issubclass(block.kind, base))
 
 
 def find_block(name: object) -> Block:
-    """Return the block of a name; UserError with the known names for any other."""
+    """Return a block by name; UserError listing the known names if there is none."""
     _load_modules()
     if not isinstance(name, str) or name not in _BLOCKS:
         raise UserError(f"unknown block {brief(name)}; known: {', '.join(sorted(_BLOCKS))}")
@@ -172,10 +171,10 @@ def find_block(name: object) -> Block:
 
 
 def count_gflops(plans: Sequence[LayerPlan], image_size: int = 640, folded: bool = False) -> float:
-    """Return 10^9 floating-point operations for a square image, two for each multiply-add.
+    """Return GFLOPs for a square image, counting a multiply-add as two operations.
 
-    As the public tables count: convolutions, products and softmaxes, and BatchNorm unless it is
-    folded into the convolutions; neither activations nor what the head decodes.
+    Like the public tables, this counts convolutions, matrix products, softmaxes, and BatchNorm
+    unless folded into the convolutions, but not activations or decoding.
     """
     parts = [
         (1 if stride == ONCE else (image_size / stride) ** 2, cost)
@@ -186,7 +185,7 @@ def count_gflops(plans: Sequence[LayerPlan], image_size: int = 640, folded: bool
 
 
 def _multiply_adds(cells: float, cost: Cost, folded: bool) -> float:
-    """Return those of a block for a map of so many cells."""
+    """Return a block's multiply-adds for a map with this many cells."""
     normalization = 0 if folded else NORMALIZATION * cost.normalized
     attention = cost.attended * cells + cost.heads * (SOFTMAX * cells - 1)
     return cells * (cost.weights + normalization + attention)

@@ -1,7 +1,7 @@
-"""Attention over all cells of a map, within a cross-stage partial block.
+"""Attention over all cells of a map, inside a cross-stage partial block.
 
-Each sub-layer has a shortcut and no LayerNorm, and the feed-forward part no activation, as the
-stored outputs of the public model say. Source of attention: Vaswani et al. 2017, arXiv:1706.03762.
+Sub-layers have shortcuts and no LayerNorm, and the feed-forward part has no activation, which
+matches the public model's stored outputs. Attention: Vaswani et al. 2017, arXiv:1706.03762.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HEADS = 4
 
 
 class Linear(nn.Module):
-    """A product with a weight (out, in), and a bias if there is one."""
+    """Linear layer with weight (out, in) and an optional bias."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class Linear(nn.Module):
 
 
 class Attention(nn.Module):
-    """Multi-head attention; its three projections lie in one weight, as in the public files."""
+    """Multi-head attention with the three projections in one weight, as in the public files."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -51,13 +51,13 @@ class Attention(nn.Module):
         """Map (B, N, C) each to (B, N, C)."""
         q, k, v = (self._heads(x, part) for part, x in enumerate((query, key, value)))
         scale = 1 / math.sqrt(self.channels // HEADS)
-        shares = ops.softmax(ops.matmul(q * scale, k.permute(0, 1, 3, 2)))
+        attention = ops.softmax(ops.matmul(q * scale, k.permute(0, 1, 3, 2)))
         batch, cells, channels = query.shape
-        joined = ops.matmul(shares, v).permute(0, 2, 1, 3).reshape(batch, cells, channels)
+        joined = ops.matmul(attention, v).permute(0, 2, 1, 3).reshape(batch, cells, channels)
         return self.out_proj(joined)
 
     def _heads(self, x: Tensor, part: int) -> Tensor:
-        """Project (B, N, C) by one of the three parts and split it to (B, heads, N, C / heads)."""
+        """Apply one of the three projections to (B, N, C); split to (B, heads, N, C / heads)."""
         batch, cells, channels = x.shape
         rows = slice(part * channels, (part + 1) * channels)
         projected = ops.linear(x, self.in_proj_weight[rows], self.in_proj_bias[rows])
@@ -65,7 +65,7 @@ class Attention(nn.Module):
 
 
 class TransformerLayer(nn.Module):
-    """Attention, then two products, each added to its input."""
+    """Attention, then two linear layers, each part with a shortcut."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class TransformerLayer(nn.Module):
 
 
 class TransformerBlock(nn.Module):
-    """Cells as a sequence, with a learnt product of each as its position, through layers."""
+    """Transformer layers over cells as a sequence, with a linear layer as position embedding."""
 
     def __init__(self, channels: int, repeats: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class TransformerBlock(nn.Module):
 
 @register("C3TR", repeats=True)
 class C3TR(C3):
-    """A `C3` with a transformer block of so many layers in place of bottlenecks."""
+    """`C3` with a transformer block instead of bottlenecks."""
 
     @staticmethod
     def inner(channels: int, repeats: int, shortcut: bool) -> Any:
@@ -108,7 +108,7 @@ class C3TR(C3):
 
     @staticmethod
     def inner_cost(channels: int, repeats: int) -> Cost:
-        # A layer: q, k, v, their three projections, the one after attention, fc1 and fc2.
+        # Per layer: q, k, v, their three projections, the output projection, fc1 and fc2.
         weights, biases = 9 * channels**2, 4 * channels
         layer = Cost(weights, biases=biases, attended=2 * channels, heads=HEADS)
         return Cost(channels**2, biases=channels) + layer * repeats
@@ -117,5 +117,5 @@ class C3TR(C3):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         plan = super().plan(request)
         if plan.out_channels // 2 % HEADS:
-            raise UserError(f"{plan.out_channels // 2} channels are not {HEADS} equal heads")
+            raise UserError(f"{plan.out_channels // 2} channels do not split into {HEADS} heads")
         return plan

@@ -1,1 +1,1 @@
-"""Trained weights at work: for detect.py, `duet.load`, `torch.hub.load` and the server."""
+"""Detection with trained weights, for detect.py, `duet.load`, `torch.hub.load` and the server."""

@@ -1,7 +1,7 @@
-"""`python -m duet.models.detection FLAGS`: the process that predicts for `python -m duet serve`.
+"""`python -m duet.models.detection FLAGS`: the prediction process of `python -m duet serve`.
 
-It takes the flags of the server. Requests come in on its standard input and answers go out on its
-standard output, in frames; it ends when the input does.
+It takes the server's flags, reads requests from stdin and writes answers to stdout, in frames. It
+ends when stdin closes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import os
 import signal
@@ -24,17 +24,17 @@ from duet.utils.serve.config import parse_serve_flags
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # the server ends this process when it has finished
+        signal.signal(number, signal.SIG_IGN)  # the server ends this process
     ask_for_signal_when_parent_ends(signal.SIGKILL)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what libraries print is no answer
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' prints out of the answers
     config = parse_serve_flags()
     backend.use(config.backend)
     from duet.models.detection.worker import Worker, load_model
 
     models = [load_model(source, config) for source in config.models]
     Worker(models, config, answers).run(sys.stdin.buffer)
-    end_process(EXIT_DONE)  # at once, whatever the threads do: nobody waits for their answers
+    end_process(EXIT_DONE)  # without waiting for threads, whose answers nobody needs
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Trained weights in a program of one's own: images -> results. docs/en/api.md shows how."""
+"""Python API for detection with trained weights; see docs/en/api.md."""
 
 from __future__ import annotations
 
@@ -31,32 +31,30 @@ log = logging.getLogger("detect")
 
 
 class TrainedDetector:
-    """Trained weights on a device, ready to detect; made by `duet.load`.
+    """Trained weights on a device, ready to detect; created by `duet.load`.
 
-    Threads may share one. What is found in an image depends neither on other threads nor, with
-    batch=1, on the other images given.
+    It is thread-safe. An image's detections do not depend on other threads or, with batch=1, on
+    the other images.
 
-    The arguments of a call that are numbers are those of detect.py's flags, with their defaults:
+    Options of a call, the same as detect.py's flags, with the same defaults:
 
-    - size: long side of the images as the network sees them, pixels; a multiple of `stride`. None
-      for 640, of a classifier for what it was trained at; an exported file of one size has its
-      own.
-    - conf: the lowest score.
-    - iou: the overlap above which the worse of two boxes of a class is dropped.
-    - max_det: at most so many detections per image.
-    - classes: detect only these classes, by number; None for all.
-    - agnostic: a box removes overlapping boxes of all classes.
-    - augment: look at each image in three ways (test-time augmentation).
-    - tile: of an image larger than this many pixels, look at tiles of this side too; 0: do not.
-    - overlap: of neighbouring tiles, a fraction of `tile`; None for detect.py's default.
-    - resize: "linear" as YOLOv5, or "area": averages of all pixels, where an image shrinks.
-    - batch: so many images, or tiles, at a time go through the network. A GPU gains; rounding may
-      differ.
+    - size: long side of the network input in pixels, a multiple of `stride`. None for 640, for a
+      classifier's training size, or for the size of an exported file.
+    - conf: lowest score.
+    - iou: overlap above which the lower-scoring of two boxes of a class is dropped.
+    - max_det: maximum detections per image.
+    - classes: class numbers to detect; None for all.
+    - agnostic: boxes suppress overlapping boxes of all classes.
+    - augment: test-time augmentation with three views per image.
+    - tile: also detect in tiles of this many pixels if the image is larger; 0: off.
+    - overlap: overlap of neighbouring tiles as a fraction of `tile`; None for detect.py's default.
+    - resize: "linear" as in YOLOv5, or "area", which averages all pixels when shrinking.
+    - batch: images or tiles per forward pass. Faster on a GPU; rounding may differ.
 
     Attributes:
-        class_names: the name of each class, by number.
+        class_names: class names by number.
         device: "cpu" or "cuda:0".
-        stride: pixels that `size` must be a multiple of.
+        stride: `size` must be a multiple of this many pixels.
     """
 
     def __init__(
@@ -72,17 +70,16 @@ class TrainedDetector:
         self._max_pixels = max_pixels or DetectConfig.max_pixels
 
     def __call__(self, images: Any, **options: Any) -> list[ImageResult]:
-        """Return a list with what is found in each image; of one image, a list of one.
+        """Return a list with the result for each image, even for a single one.
 
         Args:
-            images: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or
-                (H, W) of uint8 in RGB order, a PIL image; a list of any of them, whatever their
-                sizes; or an array (B, H, W, 3).
-            options: the arguments above.
+            images: file name, bytes of an image file, uint8 NumPy array (H, W, 3), (H, W, 4) or
+                (H, W) in RGB order, or PIL image; a list of these in any sizes; or an array
+                (B, H, W, 3).
+            options: see the class.
 
         Raises:
-            UserError: a `ValueError` that names what is wrong: an argument, or the image that
-                cannot be read.
+            UserError: a `ValueError` naming the invalid argument or unreadable image.
         """
         config = self._config(**options)
         given = enumerate(as_list(images))
@@ -101,23 +98,22 @@ class TrainedDetector:
     def stream(
         self, source: Any, vid_stride: int = 1, track: bool = False, **options: Any
     ) -> Iterator[ImageResult]:
-        """Yield what is found in each image or frame, in order, with a few batches in memory.
+        """Yield the result of each image or frame in order, with a few batches in memory.
 
-        While the network computes, threads read what comes next; they end with the generator. An
-        image that cannot be read is named in a warning of the log "detect" and left out, as
-        detect.py does.
+        Threads read ahead while the network computes; they end with the generator. An unreadable
+        image is skipped with a warning in the log "detect", as in detect.py.
 
         Args:
-            source: what --source takes: a video, folder, pattern, list file, camera or URL. Or
-                images as a call takes them, and names of videos: a list, or what yields them. Of
-                what yields them no more is taken than the batch of the next result.
-            vid_stride: of videos, take every n-th frame.
-            track: number the objects of each video, in `Result.track_ids`; images that are no
-                frames of a video count as one.
-            options: those of a call.
+            source: as for --source: a video, folder, pattern, list file, camera or URL. Or a list
+                or iterator of images, as for a call, and of video names. An iterator is read only
+                up to the batch of the next result.
+            vid_stride: use every n-th frame of videos.
+            track: assign track IDs to the objects of each video, in `Result.track_ids`; separate
+                images count as one video.
+            options: as for a call.
 
         Raises:
-            UserError: as a call; of what can be known then, before the first result is asked for.
+            UserError: as for a call; raised before the first result where possible.
         """
         config = self._config(track=track, **options)
         stride = whole("vid_stride", vid_stride)
@@ -128,17 +124,17 @@ class TrainedDetector:
             name = os.fsdecode(source)
             return self._stream(find_sources(name, self._max_pixels, stride), config)
         if hasattr(source, "__next__"):
-            # Its next image may wait for a result, or be written over this one.
+            # The iterator may wait for a result, or reuse its image buffer.
             return self._stream(self._sources(source, stride), config, ahead=0)
         return self._stream(self._sources(as_list(source), stride), config)
 
     def warm_up(self, size: int | None = None) -> None:
-        """Detect in a grey square once, so that the first real image does not wait for set-up."""
+        """Detect in a grey image once, so that the first real one does not wait for set-up."""
         side = self._config(size=size).image_size
         self(np.full((side, side, 3), FILL, np.uint8), size=size)
 
     def _sources(self, images: Iterable[Any], stride: int) -> Iterator[Source]:
-        """Yield images, and videos among them, as sources."""
+        """Yield images and videos as sources."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
                 yield file_source(os.fsdecode(image), self._max_pixels, stride)
@@ -151,7 +147,7 @@ class TrainedDetector:
         config: DetectConfig,
         ahead: int | None = None,
     ) -> Iterator[ImageResult]:
-        """Yield what is found in the frames of sources; name those that give none, or no more."""
+        """Yield results for the frames of sources; warn about sources that fail."""
         detector = configured(self._detector, config)
         trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
         size = config.batch_size
@@ -180,6 +176,6 @@ class TrainedDetector:
 
 
 def _warn(read: Read) -> None:
-    what = "it" if read.source.kind == "image" else "what follows"
+    skipped = "skipped" if read.source.kind == "image" else "the rest is skipped"
     name = printable(str(read.source.name))
-    log.warning("%s: %s; %s is left out", name, read.problem, what)
+    log.warning("%s: %s; %s", name, read.problem, skipped)

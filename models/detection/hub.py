@@ -1,7 +1,6 @@
-"""Trained weights as the public YOLOv5 gives them to `torch.hub.load`: the same names and shapes.
+"""`torch.hub.load` models with the names and shapes of the public YOLOv5's.
 
-What a network sees of several images is the public wrapper's too: all of a call in one shape, each
-as large as it fits.
+As in the public wrapper, all images of a call share one input shape, each as large as it fits.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ from duet.utils.model_yamls import shipped_model
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.detecting import Weights
 
-FEWEST_ROWS = 5  # an array with fewer has its channels first
+FEWEST_ROWS = 5  # arrays with fewer rows are channels-first
 
 
 class HubModel:
-    """What `torch.hub.load` returns: call it with images.
+    """Model returned by `torch.hub.load`; call it with images.
 
     Attributes:
-        conf, iou, classes, agnostic, multi_label, max_det: what counts as found; set them.
-        resize: how images are resized, as --resize; set it.
+        conf, iou, classes, agnostic, multi_label, max_det: detection settings; writable.
+        resize: resizing method, as --resize; writable.
         names: class names by number.
-        stride: pixels that the sides of the network's input are multiples of.
+        stride: the sides of the network input are multiples of this many pixels.
         device: "cpu" or "cuda:0".
     """
 
@@ -69,15 +68,15 @@ class HubModel:
     def __call__(
         self, ims: Any, size: int | Sequence[int] = DetectConfig.image_size, augment: bool = False
     ) -> HubResults:
-        """Return what is found in images.
+        """Detect in images.
 
         Args:
-            ims: an image or a list of them, as docs/en/api.md lists them; arrays are RGB.
-            size: long side of the network's input, pixels; of (height, width) the larger.
-            augment: look at the images in three ways (test-time augmentation).
+            ims: an image or a list of them, see docs/en/api.md; arrays are RGB.
+            size: long side of the network input in pixels; the larger one of (height, width).
+            augment: test-time augmentation with three views per image.
 
         Raises:
-            UserError: an image, or a setting, that cannot be used.
+            UserError: an unusable image or setting.
         """
         start = time.perf_counter()
         given = as_list(ims)
@@ -90,7 +89,7 @@ class HubModel:
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
-        results: list[Any] = [  # of boxes: `Task.refused`
+        results: list[Any] = [  # boxes only: see `Task.refused`
             RESULTS[detector.head.task.name].of(
                 frame, detector.finish([view], [found]), self._class_names
             )
@@ -105,7 +104,7 @@ class HubModel:
         return HubResults(results, milliseconds, shape)
 
     def to(self, device: Any) -> HubModel:
-        """Move to "cpu", "cuda", "cuda:1", 1, or what prints as one of them; return the model."""
+        """Move to "cpu", "cuda", "cuda:1", 1, or an object that prints so; return the model."""
         name = str(device)
         self._place("0" if name == "cuda" else name, self._half)
         return self
@@ -123,7 +122,7 @@ class HubModel:
         return self
 
     def half(self) -> HubModel:
-        """Compute in half precision, if the device has it; else a line says so."""
+        """Compute in half precision if the device supports it; log a line if not."""
         self._place(self.device, half=True)
         return self
 
@@ -133,7 +132,7 @@ class HubModel:
         return self
 
     def _configured(self, long_side: int, num_images: int, augment: bool) -> ImageDetector:
-        """Return the detector with the settings of now."""
+        """Return the detector with the current settings."""
         config = call_config(
             len(self.names),
             size=long_side,
@@ -158,10 +157,10 @@ def hub_views(
     fixed_size: tuple[int, int] | None = None,
     resizing: Resizing = resize_linear,
 ) -> list[View]:
-    """Return each image (H, W, 3) as large as fits into one input for all of them.
+    """Fit each image (H, W, 3) as large as possible into one input shape for all.
 
-    The input holds every image with its long side at `long_side`, and is rounded up to the stride,
-    unless it has a fixed size.
+    The shape holds every image with its long side at `long_side`, rounded up to the stride,
+    unless the size is fixed.
     """
     if not images:
         return []
@@ -179,13 +178,13 @@ def hub_views(
 
 
 def _long_side(size: Any) -> int:
-    """Return the long side that is asked for, by itself or as (height, width)."""
+    """Return the long side from a number or (height, width)."""
     sides = size if isinstance(size, (list, tuple)) and size else [size]
     return max(call_config(1, size=side).image_size for side in sides)
 
 
 def _frame(image: Any, index: int) -> Frame:
-    """Return an image as a frame whose source is what `HubResults.files` calls it."""
+    """Return an image as a frame whose source is its name in `HubResults.files`."""
     if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
         image = image.transpose(1, 2, 0)
     frame = GivenImage(image, index, MAX_PIXELS).frame()
@@ -193,7 +192,7 @@ def _frame(image: Any, index: int) -> Frame:
 
 
 def random_weights(name: str, num_classes: int) -> Checkpoint:
-    """Return the weights of a public model as training starts from them, from seed 0."""
+    """Return a public model's initial training weights for seed 0."""
     spec = read_model_yaml(shipped_model(name), num_classes)
     model = Detector(spec)
     model.initialize(0)

@@ -1,4 +1,4 @@
-"""What was found in images, under the names of the public YOLOv5's results."""
+"""Detection results with the attribute names of the public YOLOv5."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")
 
 
 class Tables(NamedTuple):
-    """A `pandas.DataFrame` per image, for each format of the boxes."""
+    """One `pandas.DataFrame` per image, for each box format."""
 
     xyxy: list[Any]
     xyxyn: list[Any]
@@ -33,20 +33,20 @@ class Tables(NamedTuple):
 
 
 class HubResults:
-    """What was found in the images of a call.
+    """Results of a call.
 
     Attributes:
-        xyxy: of each image a tensor (K, 6) float32 of the backend in use, on the CPU: left, top,
-            right, bottom in pixels, score, class number; the highest score first.
-        xywh: the same with centre and size.
-        xyxyn, xywhn: the same as fractions of the image's width and height.
+        xyxy: per image a CPU tensor (K, 6) float32: left, top, right, bottom in pixels, score,
+            class number; highest score first.
+        xywh: the same, with centre and size.
+        xyxyn, xywhn: the same, as fractions of the image's width and height.
         pred: `xyxy`.
-        ims: the images, (H, W, 3) uint8 RGB; after `render` with what was found drawn.
-        files: their file names, those of `save`.
+        ims: the images, (H, W, 3) uint8 RGB; with detections drawn after `render`.
+        files: their file names, as used by `save`.
         names: class names by number.
-        n: how many images.
-        t: milliseconds per image: before the network, in it, after it.
-        s: shape of the network's input.
+        n: number of images.
+        t: milliseconds per image for pre-processing, inference and post-processing.
+        s: shape of the network input.
     """
 
     def __init__(
@@ -78,54 +78,54 @@ class HubResults:
         return "".join(f"{line}\n" for line in self._lines())
 
     def print(self) -> None:
-        """Print a line per image, and the times."""
+        """Print a line per image and the times."""
         before, network, after = self.t
-        speed = f"{before:.1f} ms before the network, {network:.1f} ms in it, {after:.1f} ms after"
-        say(*self._lines(), f"Speed: {speed} per image, at shape {self.s}")
+        speed = f"{before:.1f} ms pre-process, {network:.1f} ms inference, {after:.1f} ms NMS"
+        say(*self._lines(), f"Speed: {speed} per image at shape {self.s}")
 
     def render(self, labels: bool = True) -> list[np.ndarray]:
-        """Draw what was found; return the drawn images, (H, W, 3) uint8 RGB, which `ims` are then.
+        """Draw the detections into `ims`; return them, (H, W, 3) uint8 RGB.
 
         Args:
-            labels: write class and score on each box.
+            labels: show class and score on each box.
         """
         self.ims = [result.plot(labels=labels) for result in self._results]
         return self.ims
 
     def show(self, labels: bool = True) -> None:
-        """Show the drawn images with the program that Pillow finds for it.
+        """Show the drawn images in the viewer that Pillow finds.
 
         Raises:
-            UserError: there is none.
+            UserError: no viewer was found.
         """
         for name, image in zip(self.files, self.render(labels), strict=True):
             if not ImageShow.show(Image.fromarray(image), title=name):
-                raise UserError("show(): no program here shows images; save() writes them")
+                raise UserError("show(): no image viewer found; use save() to write the images")
 
     def save(
         self, labels: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
     ) -> None:
-        """Write the drawn images into a new folder, and say where.
+        """Write the drawn images to a new folder and print its path.
 
         Args:
-            save_dir: the folder; of a name that exists, one with a number, unless exist_ok.
+            save_dir: folder; a number is appended if it exists, unless exist_ok.
 
         Raises:
-            UserError: they cannot be written there.
+            UserError: the folder is not writable.
         """
         self._write(save_dir, exist_ok, hide_labels=not labels, hide_conf=not labels)
 
     def crop(
         self, save: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
     ) -> list[dict[str, Any]]:
-        """Return what each box shows, image by image, from the lowest score to the highest.
+        """Return the crop of each box, image by image, lowest score first.
 
         Args:
-            save: also write them, as crops/CLASS/NAME.jpg in a folder as `save` makes it.
+            save: also write crops/CLASS/NAME.jpg, to a folder created as by `save`.
 
         Returns:
-            A dict each: box (left, top, right, bottom in pixels), conf, cls, label "bus 0.51", and
-            im, (h, w, 3) uint8 RGB.
+            Dicts with box (left, top, right, bottom in pixels), conf, cls, label such as
+            "bus 0.51", and im, (h, w, 3) uint8 RGB.
         """
         if save:
             self._write(save_dir, exist_ok, nosave=True, save_crop=True)
@@ -154,16 +154,16 @@ class HubResults:
         say(f"results in {folder}")
 
     def tolist(self) -> list[HubResults]:
-        """Return the results image by image."""
+        """Return one `HubResults` per image."""
         return [HubResults([result], self.t, self.s) for result in self._results]
 
     def pandas(self) -> Tables:
-        """Return tables, as `results.pandas().xyxy[0]` wants them; UserError without pandas."""
+        """Return tables, for use as `results.pandas().xyxy[0]`; UserError without pandas."""
         return Tables(*([_table(one, kind) for one in self._results] for kind in Tables._fields))
 
 
 def _boxes(result: Result, kind: str) -> np.ndarray:
-    """Return boxes (K, 4) in the format that a field of `Tables` names."""
+    """Return boxes (K, 4) in the format named by a field of `Tables`."""
     boxes = result.boxes_xyxy
     if kind.startswith("xywh"):
         boxes = xyxy_to_cxcywh(boxes)
@@ -174,7 +174,7 @@ def _boxes(result: Result, kind: str) -> np.ndarray:
 
 
 def _table(result: Result, kind: str) -> Any:
-    """Return a table of what was found, with boxes in the format that a field names."""
+    """Return a table of detections with boxes in the format named by a field."""
     table = result.to_pandas()
     table[list(CORNERS)] = _boxes(result, kind).astype(np.float64)
     if kind.startswith("xywh"):

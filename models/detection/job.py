@@ -1,4 +1,4 @@
-"""The work of detect.py: weights and sources -> frames, what is found in them, and files."""
+"""The main function of detect.py: detect in all sources and write the results."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ log = logging.getLogger("detect")
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
 ) -> int:
-    """Detect in every frame of the sources and write what was found.
+    """Detect in every frame of the sources and write the results.
 
     Returns:
-        How many sources were left out or broke off; each is named in a line.
+        The number of sources that were skipped or broke off; each is logged.
 
     Raises:
-        UserError: none of the sources could be read.
+        UserError: no source could be read.
     """
     detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
@@ -48,19 +48,19 @@ def run_detection(
             pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):
-        say(f"stopped after {report.done}; results so far in {folder}")
+        say(f"stopped after {report.done}; results so far saved to {folder}")
         raise
     if not report.num_frames:
         with contextlib.suppress(OSError):  # labels of an earlier run may be in it
             folder.rmdir()
-        raise UserError(f"--source {report.sources}: nothing in it could be read")
+        raise UserError(f"--source {report.sources}: no image or video could be read")
     report.print_totals(pipeline.seconds.by_stage)
     say(f"results in {folder}")
     return report.num_broken
 
 
 def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
-    """Return `report`, which with --view-img shows the drawn image too; q there is as Ctrl-C."""
+    """Return `report`, extended to show the drawn image if --view-img; q acts as Ctrl-C."""
     if not config.view_images:
         return report
     window = Window("detect.py")

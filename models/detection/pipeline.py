@@ -1,9 +1,9 @@
-"""Sources -> what is found in each of their frames: reading, network and writing side by side.
+"""Detection pipeline: read, predict and write frames concurrently.
 
-While the network computes a batch in a lane, threads read the next one and write the last one. On a
-CPU each lane computes whole batches with its part of the cores. The threads of one operation wait
-for each other at its end, those of two lanes never do. So YOLOv5n at 640 px on two cores takes a
-tenth less time an image, and what decodes and draws beside it no longer holds both cores up.
+While the network computes a batch in a lane, threads read the next and write the previous one. On a
+CPU each lane computes whole batches on its part of the cores: threads of one operation wait for
+each other at its end, separate lanes do not. YOLOv5n at 640 px on two cores takes 10 % less time
+per image this way, and decoding or drawing no longer stalls both cores.
 """
 
 from __future__ import annotations
@@ -39,28 +39,28 @@ Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
-    """Return how many batches to have in the network at once: of weights, on a device."""
-    of_files = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
-    if of_files:
-        return min(of_files)
+    """Return the number of batches to compute concurrently on a device."""
+    file_lanes = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
+    if file_lanes:
+        return min(file_lanes)
     return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 
 class Lanes:
-    """A pool of threads that share the cores; a context manager.
+    """Thread pool that divides the cores; a context manager.
 
-    Its end waits for all work; after an exception, for what has begun, and the rest is cancelled.
+    On exit it waits for all work; after an exception it cancels work that has not started.
     """
 
     def __init__(self, number: int) -> None:
         self._threads = backend.device.host_threads()
-        of_each = max(1, self._threads // number)
+        threads_per_lane = max(1, self._threads // number)
         self._pool = ThreadPoolExecutor(
-            number, "network", backend.device.set_host_threads, (of_each,)
+            number, "network", backend.device.set_host_threads, (threads_per_lane,)
         )
 
     def submit(self, work: Callable[..., Made], *given: Any) -> Future[Made]:
-        """Have work done in a lane."""
+        """Run work in a lane."""
         return self._pool.submit(work, *given)
 
     def __enter__(self) -> Lanes:
@@ -68,21 +68,21 @@ class Lanes:
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
-        backend.device.set_host_threads(self._threads)  # of threads that begin later
+        backend.device.set_host_threads(self._threads)  # for threads that start later
 
 
 class Written(NamedTuple):
-    """A frame that is done, but for its share in the files of all."""
+    """A finished frame, and its entries for the files shared by all frames."""
 
     done: Done
     share: Share | None = None
 
 
 class Pipeline:
-    """Detects in sources with a detector and reports each frame in the order of the sources.
+    """Detect in sources and report each frame in source order.
 
-    Neither the number of threads nor their pace changes a result. Another batch size may, as far
-    as the framework's kernels for it round differently.
+    Results do not depend on the number or speed of threads. They may depend on the batch size if
+    the framework's kernels round differently.
     """
 
     def __init__(
@@ -95,14 +95,14 @@ class Pipeline:
         track: Track | None = None,
         threads: int | None = None,
     ) -> None:
-        """Make a pipeline.
+        """Create a pipeline.
 
         Args:
-            files: takes the results; None: nothing is written.
-            report: called for each frame in order, in the caller's thread, when it is written.
-            track: takes what is found in a frame, the frame and its video's frames per second, and
-                returns what counts as found and its ids; called for all frames in order.
-            threads: that read images, and as many that write them; None for what the cores allow.
+            files: writes the results; None to write nothing.
+            report: called in the caller's thread for each written frame, in order.
+            track: maps a frame's detections, the frame and its video's frame rate to the kept
+                detections and their IDs; called for all frames in order.
+            threads: number of reader threads, and of writer threads; None to use the cores.
         """
         self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
         self.seconds = StageSeconds()
@@ -110,7 +110,7 @@ class Pipeline:
         self._threads = threads or num_threads()
 
     def run(self, sources: Iterable[Source]) -> None:
-        """Detect in all frames of the sources; raise what a thread raised."""
+        """Detect in all frames of the sources; re-raise exceptions from threads."""
         threads = self._threads
         most = self.batch_size * (self.detector.lanes + 1) + threads
         with (
@@ -126,14 +126,14 @@ class Pipeline:
                     writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
     def _predict(self, batch: Sequence[Read]) -> list[list[Any]]:
-        """Return what may count as found in each view of each frame."""
+        """Return the candidate detections for each view of each frame."""
         views = [view for read in batch for view in read.prepared or ()]
         with self.seconds("network"):
             rows = iter(self.detector.predict(views))
         return [[next(rows) for _ in read.prepared or ()] for read in batch]
 
     def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Written]:
-        """Return what is left to do for a frame, the index-th of a batch."""
+        """Return the remaining work for the frame at an index of the batch."""
         if read.frame is None:
             return lambda: Written(Done(read.source, None, read.problem))
         place = None

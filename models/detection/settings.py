@@ -1,4 +1,4 @@
-"""Flags, and the settings of one call -> a detector on a device."""
+"""Build a detector on a device from flags, or from the options of one call."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from duet.utils.detect.tracker import needed_threshold
 from duet.utils.detections import SuppressionSettings
 from duet.utils.weights.detecting import Weights
 
-SURELY_FIT = 1 << 25  # values of images; asking takes 2 ms, as long as a small network
+SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as long as a small network
 
 log = logging.getLogger("detect")
 
 
 def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> ImageDetector:
-    """Build the models on a device, as --device names it; each call sets it by `configured`."""
+    """Build the models on a device named as for --device; calls adjust it with `configured`."""
     device = backend.device.resolve(device)
     predictor = make_predictor(weights, device, half=half)
     return ImageDetector(predictor, device, DetectConfig.image_size, SuppressionSettings())
@@ -41,10 +41,10 @@ def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> 
 def make_detector(
     config: DetectConfig, weights: Sequence[Weights], several: bool = True
 ) -> ImageDetector:
-    """Build the models on the device that the flags ask for.
+    """Build the models on the device given by the flags.
 
     Args:
-        several: batches can be computed side by side.
+        several: whether batches may be computed concurrently.
     """
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
@@ -60,13 +60,13 @@ def make_detector(
 
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
-    """Return a detector with the settings of a call, of the same network and its lock.
+    """Return a detector with the options of a call, sharing the network and its lock.
 
     Args:
-        suppression: fields of `SuppressionSettings` that differ from those of config.
+        suppression: overrides for `SuppressionSettings` fields.
 
     Raises:
-        UserError: images of the size take more memory than this machine has.
+        UserError: images of this size need more memory than the machine has.
     """
     detector = copy.copy(detector)
     detector.image_size, detector.tiling = config.image_size, config.tiling

@@ -1,4 +1,4 @@
-"""Weights -> served models; requests -> answers, in threads that each take a batch at a time."""
+"""Load served models and answer requests, in threads that each take one batch at a time."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from duet.utils.serve.frames import pack_frame, read_frame
 from duet.utils.text import printable_lines
 from duet.utils.weights.detecting import ExportedWeights, Weights, load_to_detect
 
-MOST_DETECTIONS = {"segment": 1_000}  # by task: each mask is drawn, packed and outlined
+MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000
-FEWEST_THREADS = 2  # one decodes while the other is in the network
+FEWEST_THREADS = 2  # one decodes while the other runs the network
 STAGES = ("wait", "decode", "network", "finish")
 SUFFIXES = {"jpeg": ".jpg", "png": ".png"}
 MEDIA_TYPES = {".jpg": "image/jpeg", ".png": "image/png"}
@@ -49,10 +49,10 @@ log = logging.getLogger("serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A model, and how requests set it.
+    """A served model.
 
     Attributes:
-        about: its description for /v1/model.
+        about: description for /v1/model.
     """
 
     detector: ImageDetector
@@ -60,14 +60,14 @@ class ServedModel:
     about: dict[str, Any]
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
-        """Return the detector with the settings of a request, of the same network.
+        """Return the detector with the settings of a request, sharing the network.
 
         Raises:
-            UserError: one that the model cannot honour.
+            UserError: a setting that the model does not support.
         """
         most = MOST_DETECTIONS.get(self.about["task"], MOST_BOXES)
         if query.get("max_det", 1) > most:
-            raise UserError(f"max_det {query['max_det']}; at most {most:,} are accepted")
+            raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
         return configured(self.detector, replace(config, image_size=self.detector.image_size))
@@ -77,7 +77,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     """Load a model and run it once, so that the first request does not wait for set-up.
 
     Raises:
-        UserError: weights, a device or settings that cannot be used.
+        UserError: unusable weights, device or settings.
     """
     shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
     settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
@@ -107,10 +107,10 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
 
 
 def batch_size_of(weights: Weights, device: str, most: int) -> int:
-    """Return how many images to give the network at once, at most --max-batch.
+    """Return the number of images per forward pass, at most --max-batch.
 
-    On a CPU each lane takes one: of YOLOv5n at 640x480 px ONNX Runtime needs 51 ms of processor
-    time an image, and 54 ms in batches of four.
+    On a CPU each lane takes one: ONNX Runtime needs 51 ms of CPU time per image for YOLOv5n at
+    640x480 px, and 54 ms in batches of four.
     """
     if isinstance(weights, ExportedWeights):
         metadata = weights.runtime.metadata
@@ -122,13 +122,13 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
 
 @dataclass
 class Job:
-    """A request under way.
+    """A request in progress.
 
     Attributes:
-        asked: model, query, answer (the kind), id and deadline, as the server sends them.
-        content: the image file.
-        clock: when it came, and when each stage ended.
-        detector: with the settings of the request.
+        asked: model, query, answer (format), id and deadline, as sent by the server.
+        content: image file.
+        clock: arrival time, then the end of each stage.
+        detector: detector with the request's settings.
     """
 
     asked: dict[str, Any]
@@ -139,11 +139,11 @@ class Job:
     view: View = field(init=False)
 
     def end_stage(self) -> None:
-        """Note the time."""
+        """Record the time."""
         self.clock.append(time.perf_counter())
 
     def milliseconds(self) -> dict[str, float]:
-        """Return the time of each stage, to the microsecond."""
+        """Return the time of each stage, rounded to microseconds."""
         steps = zip(STAGES, self.clock, self.clock[1:], strict=False)
         stages = {stage: round(1000 * (end - start), 3) for stage, start, end in steps}
         return {**stages, "total": round(1000 * (self.clock[-1] - self.clock[0]), 3)}
@@ -161,7 +161,7 @@ class Worker:
         self._waiting: dict[str, queue.Queue[Job]] = {name: queue.Queue() for name in names}
 
     def run(self, requests: BinaryIO) -> None:
-        """Answer requests until there are no more."""
+        """Answer requests until the stream ends."""
         for model in self._models:
             threads = max(model.detector.lanes, num_threads(), FEWEST_THREADS)
             pool = Lanes(threads)
@@ -183,7 +183,7 @@ class Worker:
                 self._answer(model, jobs)
 
     def _next_batch(self, model: ServedModel) -> list[Job]:
-        """Wait for a request, and then a moment for others that can go with it."""
+        """Wait for a request, then up to --max-wait-ms for others to batch with it."""
         waiting = self._waiting[model.about["name"]]
         jobs = [waiting.get()]
         until = time.monotonic() + self._config.max_wait_ms / 1000
@@ -198,7 +198,7 @@ class Worker:
         """Decode the image of a request; answer the request and return False if that fails."""
         with self._answering_errors([job], mistake=(400, "bad_request")):
             if time.monotonic() > job.asked["deadline"]:
-                raise UserError("the time for an answer is over")  # nobody waits for it
+                raise UserError("the request timed out")  # the client no longer waits
             job.end_stage()
             job.detector = model.configured(job.asked["query"])
             job.image = decode_image(job.content, self._config.max_pixels)
@@ -208,8 +208,8 @@ class Worker:
         return False
 
     def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
-        """Answer requests whose images go through the network together."""
-        # Each image is held to its own threshold afterwards.
+        """Answer requests as one batch."""
+        # Each image's own threshold is applied afterwards.
         lowest = min(jobs, key=lambda job: job.detector.suppression.confidence_threshold)
         found: list[Any] = []
         with self._answering_errors(jobs):
@@ -238,9 +238,9 @@ class Worker:
     def _answering_errors(
         self, jobs: Sequence[Job], mistake: tuple[int, str] = (500, "failed")
     ) -> Iterator[None]:
-        """Answer requests with what goes wrong in the block, and go on.
+        """Answer requests with the error raised in the block, if any, and continue.
 
-        mistake: status and code of a UserError: of a request, or of the model.
+        mistake: status and code for a UserError, which the request or the model may cause.
         """
         try:
             yield
@@ -257,7 +257,7 @@ class Worker:
 
 
 def as_json(result: ImageResult, model: str, milliseconds: dict[str, float]) -> bytes:
-    """Return what was found as JSON; model: its name."""
+    """Return a result as JSON; model: its name."""
     height, width = result.size
     answer = {
         "model": model,

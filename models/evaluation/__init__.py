@@ -1,1 +1,1 @@
-"""A model and a split of a dataset: what it finds, scored."""
+"""Evaluation of a model on a dataset split."""

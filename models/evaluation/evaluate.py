@@ -1,4 +1,4 @@
-"""Detect in every image of a split and compare what is found with its labels.
+"""Detect in every image of a split and compare the detections with its labels.
 
 `loop.py` calls it after each epoch, `validation.py` for val.py.
 """
@@ -32,10 +32,10 @@ DEFAULT_SUPPRESSION = SuppressionSettings()
 
 
 class Validation(NamedTuple):
-    """What `evaluate` measures."""
+    """Result of `evaluate`."""
 
-    result: Any  # of the head's evaluator, as `Head.figures` reads it
-    losses: np.ndarray  # float64 means in the order of `Head.loss_names`; zeros without a loss
+    result: Any  # from the head's evaluator; read by `Head.metrics`
+    losses: np.ndarray  # float64 means in `Head.loss_names` order; zeros without a loss
 
 
 def evaluate(
@@ -54,19 +54,18 @@ def evaluate(
 ) -> Validation:
     """Detect in every image of the loader and compare with its labels.
 
-    Each rank detects in its shard of every batch; all of them return what a single process does.
+    Each rank processes its shard of every batch; all return the same result as a single process.
 
     Args:
-        model: in evaluation mode; with a loss, only one model, without augmentation.
-        samples: those that the loader was made from.
-        suppression: which predictions count as found.
-        loss: adds the batches' mean losses, as in training; those of all ranks add up to a batch's.
-        sinks: receive what the evaluator receives, by place in samples, on the first rank.
-        objects_of: returns those of the sample at a place, in pixels of its image; None for its
-            labels.
-        channels_last: layout of the feature maps; None for the one that the device gains from.
-        at_a_time: images that the model computes together; 0: all of a batch.
-        after_batch: called after every batch, on all ranks; what it raises ends the validation.
+        model: in evaluation mode; with a loss, a single model without augmentation.
+        samples: the loader's samples.
+        suppression: settings for filtering predictions.
+        loss: compute losses too, as in training; the ranks' losses add up to a batch's mean.
+        sinks: receive what the evaluator receives, by sample index, on rank 0.
+        objects_of: returns the objects of a sample by index, in image pixels; None to use labels.
+        channels_last: layout of the feature maps; None for the faster one on the device.
+        at_a_time: images per forward pass; 0: the whole batch.
+        after_batch: called after every batch on all ranks; an exception ends the validation.
     """
     head, evaluator = model.head, model.head.make_evaluator(class_names)
     receive = _receiver(head, evaluator, sinks, samples, objects_of, loader.world)
@@ -77,16 +76,16 @@ def evaluate(
         for index, found in zip(batch.sample_indices.tolist(), images, strict=True):
             collector.add_image(FoundImage(batch_index, index, found))
 
-    finish_last: Callable[[], object] = list  # nothing before the first batch
+    finish_last: Callable[[], object] = list  # no-op before the first batch
     raw: Any = ()
     with Progress(len(loader), "validating", "batches") as bar, autograd.no_grad():
         for batch_index, batch in enumerate(loader):
-            # Without an image, a rank still takes part in the loss, which asks all of them.
+            # The loss is collective: ranks without images take part too.
             if len(batch.images) or loss is not None:
                 images = network_input(model, batch.images, device, channels_last)
                 raw = in_pieces(model, images, at_a_time)
             read_losses = _losses_later(head, loss, raw, batch.targets)
-            # The framework has queued its work, but for PyTorch on a CPU, and does it meanwhile.
+            # Overlaps with the queued work of the framework, except for PyTorch on a CPU.
             finish_last()
             lowest = suppression.confidence_threshold
             predictions = model.decode_above(raw, lowest) if len(batch.images) else []
@@ -97,12 +96,12 @@ def evaluate(
             if after_batch is not None:
                 after_batch()
         finish_last()
-    losses = collector.finish()  # the evaluator has all images only then
+    losses = collector.finish()  # the evaluator is complete only after this
     return Validation(evaluator.result(), losses)
 
 
 def in_precision(model: Predictor, device: str, dtype: str, channels_last: bool) -> Predictor:
-    """Return a model of float32 weights as it computes in a dtype; "float32": as it is."""
+    """Wrap a float32 model to compute in a dtype; "float32" returns it unchanged."""
     return model if dtype == "float32" else HalfPrecision(model, device, dtype, channels_last)
 
 
@@ -114,13 +113,13 @@ def evaluate_tiled(
     sinks: Sequence[Sink] = (),
     objects_of: Callable[[int], GroundTruth] | None = None,
 ) -> Validation:
-    """Detect in every image at its own size, in tiles, and compare with its labels.
+    """Detect in tiles of every image at full size, and compare with its labels.
 
-    Each rank detects in its shard of the images; otherwise it is `evaluate` without a loss.
-    The next image is read meanwhile: two are in memory.
+    Each rank processes its shard of the images; otherwise like `evaluate` without a loss.
+    The next image is read ahead, so two are in memory.
 
     Args:
-        detector: with tiling.
+        detector: detector with tiling enabled.
     """
     assert detector.tiling is not None
     head = detector.predictor.head
@@ -140,7 +139,7 @@ def evaluate_tiled(
 
 
 def in_pieces(model: Predictor, images: Any, at_a_time: int) -> Any:
-    """Return what the model does of a batch; at most so many images are computed together."""
+    """Run the model on a batch, with at most `at_a_time` images per forward pass."""
     if not 0 < at_a_time < images.shape[0]:
         return model(images)
     starts = range(0, images.shape[0], at_a_time)
@@ -151,7 +150,7 @@ def in_pieces(model: Predictor, images: Any, at_a_time: int) -> Any:
 def _losses_later(
     head: Head, loss: Loss | None, raw: Any, targets: Targets
 ) -> Callable[[], np.ndarray]:
-    """Return what reads a batch's losses, in the head's order, as float64; zeros without a loss."""
+    """Return a function that reads a batch's losses as float64; zeros without a loss."""
     if loss is None:
         return partial(np.zeros, len(head.loss_names))
     read = ops.to_numpy_later(ops.stack(list(loss(raw, targets).by_name.values())))
@@ -166,7 +165,7 @@ def _receiver(
     objects_of: Callable[[int], GroundTruth] | None,
     world: World,
 ) -> Callable[[FoundImage], None]:
-    """Return what takes each image and hands it on with its objects: to the sinks on rank 0."""
+    """Return a function that passes each image and its objects to evaluator and sinks."""
     items = items_of(head.task.name)
     takers = (evaluator, *sinks) if world.process.is_main else (evaluator,)
 

@@ -1,4 +1,4 @@
-"""What val.py reads, writes and measures beside COCO's figures, by the name of the task."""
+"""Extra inputs, outputs and metrics of val.py, by task."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from duet.utils.text import count
 
 
 class ValFiles(NamedTuple):
-    """What a task has for flags of val.py alone; `Task.refused_by_val` refuses them for others.
+    """A task's functions for val.py-only flags; `Task.refused_by_val` rejects them for others.
 
     Attributes:
-        annotations: reads the objects of samples in COCO's file, for --annotations; UserError for
-            a file that is not as it should be.
-        legacy: makes what measures YOLOv5's own figures, for --legacy-metric.
+        annotations: reads the samples' objects from a COCO file, for --annotations; UserError for
+            an invalid file.
+        legacy: creates the evaluator of YOLOv5's own metrics, for --legacy-metric.
     """
 
     annotations: Callable[[Path, Sequence[Sample], Sequence[str]], CocoAnnotations]
@@ -38,7 +38,7 @@ def _mask_annotations(
     if num_objects and not found.num_segmentations:
         raise UserError(
             f"--annotations {path}: none of its {count(num_objects, 'object')} has a "
-            "segmentation, and masks need them; give a file that has some, or leave it out"
+            "segmentation, which masks require; use a file with segmentations, or omit the flag"
         )
     return found
 
@@ -51,9 +51,9 @@ VAL_FILES: dict[str, ValFiles] = {
 
 
 class LabelFiles:
-    """Lines of label files, added image by image and written together.
+    """Label files, collected image by image and written together.
 
-    samples: those of the images; scores: whether lines have them.
+    samples: the images' samples; scores: whether to write scores.
     """
 
     def __init__(self, samples: Sequence[Sample], scores: bool) -> None:
@@ -63,14 +63,14 @@ class LabelFiles:
     def add(
         self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
     ) -> None:
-        """Add what is found in the image at this index of samples, in its pixels."""
+        """Add the detections of the image at a sample index, in its pixels."""
         sample = self._samples[image_id]
         self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
 
     def write(self, folder: Path) -> None:
-        """Write the files into a folder that is made; without detections there is no file.
+        """Create the folder and write a file per image with detections.
 
-        Of several images of one name the second gets NAME-2.txt.
+        If several images have the same name, the second becomes NAME-2.txt.
         """
         folder.mkdir(exist_ok=True)
         taken: set[str] = set()
@@ -82,7 +82,7 @@ class LabelFiles:
             taken.add(name)
             path = folder / f"{name}.txt"
             lines = self._lines.get(index)
-            if not lines:  # nor does one of an earlier run in this folder stay
+            if not lines:  # remove the file of an earlier run
                 path.unlink(missing_ok=True)
                 continue
             with atomic_text_file(path) as file:

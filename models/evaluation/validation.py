@@ -1,4 +1,4 @@
-"""The work of val.py: weights and samples -> a model, its evaluation, and the figures shown."""
+"""The main function of val.py: build the model, evaluate it, and report its metrics."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ log = logging.getLogger("val")
 
 @dataclasses.dataclass(frozen=True)
 class Validated:
-    """What a validation found.
+    """Result of a validation.
 
     Attributes:
-        metrics: those of all classes together, by the names of results.csv without "metrics/".
-        result: all of them, also by class: `EvaluationResult` of boxes, or that of the task.
+        metrics: metrics over all classes, named as in results.csv without "metrics/".
+        result: all metrics, also per class: `EvaluationResult` for boxes, or the task's own type.
     """
 
     folder: Path
@@ -69,14 +69,14 @@ def run_validation(
     own_annotations: Path | None = None,
     is_of_folders: bool = False,
 ) -> Validated | None:
-    """Evaluate the EMA of checkpoints together; return what the first rank shows.
+    """Evaluate checkpoints' EMA weights as an ensemble; return the result on rank 0.
 
     Other ranks return None.
 
     Args:
-        samples: of the split, with labels of all classes.
-        own_annotations: the COCO file that the labels are from, if they are from one.
-        is_of_folders: the images are labelled by the folders in which they lie.
+        samples: samples of the split, with labels of all classes.
+        own_annotations: the COCO file the labels come from, if any.
+        is_of_folders: labels come from the images' folders.
     """
     device, is_main = backend.device.resolve(config.device), world.process.is_main
     work = _Work(config, class_names, device, world, is_of_folders)
@@ -86,7 +86,7 @@ def run_validation(
     config = with_size(config, model, weights)
     trained_names = weights[0].class_names
     if is_main and class_names != trained_names and not config.single_class:
-        log.warning("the weights were trained for other classes: %s", ", ".join(trained_names))
+        log.warning("the weights were trained on other classes: %s", ", ".join(trained_names))
     log.info(backend.device.describe(device))
     files = VAL_FILES.get(task.name)
     coco_results = CocoResults(class_names, samples) if config.save_json else None
@@ -117,7 +117,7 @@ def run_validation(
     if labels is not None:
         labels.write(folder / "labels")
     say(f"results in {folder}")
-    return Validated(folder, model.head.figures(result), result)
+    return Validated(folder, model.head.metrics(result), result)
 
 
 def find_annotations(
@@ -128,7 +128,7 @@ def find_annotations(
     own_annotations: Path | None,
     is_main: bool,
 ) -> CocoAnnotations | None:
-    """Return what counts in place of the labels: of --annotations, or of the dataset's own file."""
+    """Return annotations to use instead of labels: from --annotations or the dataset's file."""
     if files is not None and config.annotations is not None:
         return files.annotations(config.annotations, samples, class_names)
     if files is None or own_annotations is None:
@@ -137,22 +137,22 @@ def find_annotations(
         annotations = files.annotations(own_annotations, samples, class_names)
     except UserError as error:  # good enough to train on, but not for COCO's metric
         if is_main:
-            log.warning("crowds and areas of outlines do not count: %s", printable(str(error)))
+            log.warning("crowds and areas of outlines are ignored: %s", printable(str(error)))
         return None
-    log.info("crowds and areas are those of %s", printable(str(own_annotations)))
+    log.info("crowds and areas are taken from %s", printable(str(own_annotations)))
     return annotations
 
 
 def annotated_objects(
     annotations: CocoAnnotations, classes: Sequence[int] | None, image: int
 ) -> GroundTruth:
-    """Return the objects of these classes in an image; all when None."""
+    """Return an image's objects of these classes; None for all."""
     objects = annotations.ground_truth(image)
     return objects if classes is None else objects.take(np.isin(objects.class_index, classes))
 
 
 class _Work(NamedTuple):
-    """A validation of any model."""
+    """Settings shared by the validations of a run."""
 
     config: ValConfig
     class_names: tuple[str, ...]
@@ -161,17 +161,17 @@ class _Work(NamedTuple):
     is_of_folders: bool
 
     def model(self, weights: Sequence[Weights]) -> Predictor:
-        """Return the models together, as the flags score them."""
+        """Return the models as one predictor, configured by the flags."""
         flags = self.config
         model = make_predictor(weights, self.device, flags.augment, flags.half, fold=False)
         return OneClass(model) if flags.single_class else model
 
     def samples_for(self, model: Predictor, samples: Sequence[Sample]) -> SampleTable:
-        """Return samples with the labels of --classes.
+        """Return samples filtered by --classes.
 
         Raises:
-            UserError: flags or labels are not of the model's task, or data and weights have not the
-                same number of classes.
+            UserError: flags or labels do not fit the model's task, or the numbers of classes of
+                data and weights differ.
         """
         config, task, weights = self.config, model.head.task, " ".join(self.config.weights)
         config.refuse({**task.refused, **task.refused_by_val})
@@ -181,8 +181,8 @@ class _Work(NamedTuple):
         if not config.single_class and len(self.class_names) != model.head.num_classes:
             raise UserError(
                 f"--data {config.data} has {count(len(self.class_names), 'class', 'classes')}, "
-                f"--weights {weights} {model.head.num_classes}; they must be equal, or taken for "
-                "one with --single-cls"
+                f"--weights {weights} has {model.head.num_classes}; the numbers must be equal; use "
+                "matching weights, or --single-cls to treat all classes as one"
             )
         return only_classes(table, config.classes, len(self.class_names))
 
@@ -193,7 +193,7 @@ class _Work(NamedTuple):
         sinks: Sequence[Sink] = (),
         objects_of: Callable[[int], GroundTruth] | None = None,
     ) -> Validation:
-        """Validate in batches of whole images or, with --tile, of tiles at the images' own size."""
+        """Validate on whole images or, with --tile, on tiles of full-size images."""
         config, device, size = self.config, self.device, self.config.image_size
         suppression = suppression_settings(config, multi_label=True)
         with watchdog.phase("validation"):

@@ -104,7 +104,7 @@ def score(
         items=items_of(head.task.name),
     ) as loader:
         result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
-    return Score(name, head.figures(result), head.fitness(result))
+    return Score(name, head.metrics(result), head.fitness(result))
 
 
 def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
@@ -120,7 +120,7 @@ def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
 
 def table(scores: Sequence[Score], head: Head) -> list[str]:
     """Return the lines of the table; the first score is the model's."""
-    rows = [("", "MB", *head.figure_names.values(), "largest difference")]
+    rows = [("", "MB", *head.metric_names.values(), "largest difference")]
     for one in scores:
         values = (f"{value:.4f}" for value in one.figures.values())
         rows.append((one.name, one.megabytes, *values, one.difference))

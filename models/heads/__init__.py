@@ -1,1 +1,1 @@
-"""Heads, one folder per task; `models/blocks/registry.py` names the modules of all."""
+"""Heads, one folder per task; `models/blocks/registry.py` lists their modules."""

@@ -1,7 +1,7 @@
-"""The interface of a task: what a head is to everything outside its folder.
+"""The interface between a task's head and the rest of the project.
 
-A head is the last layer of the graph. It names its losses and figures, so that whoever trains,
-reports or resumes goes by these names.
+A head is the last layer of the graph. It names its losses and metrics; training, reporting and
+resuming use these names.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from duet.utils.tasks.table import Task
 
 
 class LossSettings(NamedTuple):
-    """What a loss is made for, and how it weighs its parts.
+    """Settings of a loss.
 
     Attributes:
-        gains: of the hyper-parameters, not yet scaled to the model.
+        gains: gains from the hyper-parameters, before scaling to the model.
         image_size: long side of the images, pixels.
-        fused_on: a device on which fused operations are to be used if they prove right there.
-        label_smoothing: of the class targets, 0 to 1.
-        autobalance: weigh the parts of a loss by how large they are.
+        fused_on: device on which to use fused operations if verified; None for plain ones.
+        label_smoothing: smoothing of class targets, 0 to 1.
+        autobalance: weight the parts of the loss by their magnitude.
     """
 
     gains: LossGains
@@ -45,23 +45,23 @@ class LossSettings(NamedTuple):
 class LossTerms(NamedTuple):
     """The losses of a batch, 0-d each.
 
-    On several ranks each has its part: the ranks' means add up to those of the whole batch, and
-    the mean of the gradients of their totals is the gradient of the whole batch's total.
+    On several ranks, each has its part: the ranks' means add up to the batch's means, and the mean
+    of the gradients of their totals is the gradient of the batch's total.
     """
 
-    by_name: dict[str, Tensor]  # means over the batch, in the order of `Head.loss_names`
-    # What is differentiated: their sum, times the batch size if the task accumulates batches.
+    by_name: dict[str, Tensor]  # means over the batch, in `Head.loss_names` order
+    # The value to differentiate: their sum, times the batch size if the task accumulates batches.
     total: Tensor
 
 
 @dataclass
 class WholeBatch:
-    """A rank's part of a batch, for a loss that gets it piece by piece.
+    """A rank's part of a batch, for computing the loss in pieces.
 
     Attributes:
-        num_images, targets: of all pieces.
-        done: images of the pieces before.
-        over_ranks: counts over all ranks, which the loss gathers once per batch.
+        num_images, targets: over all pieces.
+        done: images in earlier pieces.
+        over_ranks: counts over all ranks, gathered once per batch by the loss.
     """
 
     num_images: int
@@ -71,28 +71,28 @@ class WholeBatch:
 
 
 class BatchParts(NamedTuple):
-    """The fractions of the batch in a rank or a piece: factors of its means, on the device.
+    """Fractions of the batch in a rank or piece: factors for its means, on the device.
 
-    A mean over its rows times its fraction of all rows, summed over ranks and pieces, is the mean
-    over all rows; the mean of the means is not.
+    Means over rows, each times its fraction of all rows, sum over ranks and pieces to the mean over
+    all rows; the mean of means does not.
     """
 
     images: Tensor  # 0-d: fraction of the batch's images
-    positives: Tensor  # (L,): fraction of each level's positives; 0 of none
-    total: Tensor  # 0-d: images of the batch times ranks: gradients are averaged over the ranks
+    positives: Tensor  # (L,): fraction of each level's positives; 0 if there are none
+    total: Tensor  # 0-d: batch images times ranks, because gradients are averaged over ranks
 
 
 def batch_parts(
     own: Sequence[int], all_pieces: Sequence[int], whole: WholeBatch | None, dtype: str, device: str
 ) -> BatchParts | None:
-    """Return the fractions in this rank's piece; None if it is the whole batch.
+    """Return the fractions for this rank's piece; None if it is the whole batch.
 
-    Every rank calls it for every batch.
+    Call it on every rank for every batch.
 
     Args:
-        own: number of images of the piece, then of its positives at each level.
-        all_pieces: the same of all pieces of this rank.
-        dtype: of the losses.
+        own: number of images in the piece, then of positives per level.
+        all_pieces: the same for all pieces of this rank.
+        dtype: dtype of the losses.
     """
     if this_process().world_size == 1 and own[0] == all_pieces[0]:
         return None
@@ -107,103 +107,100 @@ def batch_parts(
 
 
 class Loss(Protocol):
-    """The loss of a batch; one without a state or a fast path inherits the rest."""
+    """The loss of a batch, with defaults for losses without state or fast paths."""
 
     @property
     def means(self) -> Mapping[str, str]:
-        """How it computes, "plain" or "fast", by name: for work.json."""
+        """Implementations in use, "plain" or "fast", by name; for work.json."""
         return {}
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
-        """Return the cost of what the head returned: in its dtype, in float32 of half precision.
+        """Return the loss of raw maps in their dtype, or float32 for half precision.
 
-        With `whole`, raw and targets are a piece of a batch: the terms of all pieces add up to
-        those of the batch, and so do the gradients of their totals.
+        With `whole`, raw and targets are a piece of a batch: the pieces' terms, and the gradients
+        of their totals, add up to those of the batch.
         """
 
     def compiled(self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> Loss:
-        """Return the same loss with its part on the device compiled, to rounding.
+        """Return the loss with its device part compiled; values differ only by rounding.
 
         Args:
-            compile_: `autograd.compiled`: takes a function and how many shapes it may have. Of what
-                it returns, only numbers (0-d) outlive the pass.
+            compile_: `autograd.compiled`, taking a function and the number of shapes. Only 0-d
+                results outlive the pass.
         """
 
     def end_batch(self) -> None:
-        """Learn from the batch of the last call; every rank calls it, after training batches."""
+        """Update the state after a training batch; called on every rank."""
         return None
 
     def state(self) -> dict[str, Tensor]:
-        """Return what it has learnt, by name; `restore` takes it as lists of numbers."""
+        """Return the learned state by name; `restore` takes it as lists of numbers."""
         return {}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Go on from a `state()`; ValueError for that of another loss."""
+        """Restore a `state()`; ValueError for that of a different loss."""
         if state:
-            raise ValueError(
-                f"it has a state of the loss that this head does not have: {', '.join(state)}"
-            )
+            raise ValueError(f"loss state that this head does not have: {', '.join(state)}")
 
 
 class PassImages(NamedTuple):
-    """The images of the next training pass, for which a head may draw random numbers."""
+    """The images of the next training pass, for heads that draw random numbers."""
 
-    seed: int  # of the run
+    seed: int  # the run's seed
     batch_number: int  # from the start of training
-    batch_size: int  # images of the whole batch, over all ranks
-    places: np.ndarray  # (B,) int64, of the images of the pass in that batch
+    batch_size: int  # images in the whole batch, over all ranks
+    places: np.ndarray  # (B,) int64, positions of the pass's images in that batch
 
 
 class Pass(NamedTuple):
-    """How a model sees an image once, with test-time augmentation."""
+    """One view of test-time augmentation."""
 
     scale: float
     mirrored: bool
-    unused: Callable[[Sequence[int]], int] | None = None  # picks the stride of the map without rows
+    unused: Callable[[Sequence[int]], int] | None = None  # picks the stride of the map to skip
 
 
 class Sink(Protocol):
-    """Takes what is found in each image of a set."""
+    """Receives the detections of each image of a set."""
 
     def add(self, image_id: int, found: Any, truth: GroundTruth) -> None:
-        """Take what `Head.finish` returned for an image, and its labels in pixels."""
+        """Receive the result of `Head.finish` for an image, and its labels in pixels."""
 
 
 class Evaluator(Sink, Protocol):
-    """Scores a set of images, one at a time."""
+    """Scores a set of images, added one at a time."""
 
     def result(self) -> Any:
-        """Return the figures of all images, as `Head.figures` reads them."""
+        """Return the metrics over all images, as read by `Head.metrics`."""
 
 
 class Head(nn.Module, ABC):
-    """The last layer of a model and the task that it stands for.
+    """The last layer of a model, which defines its task.
 
-    A subclass registers itself under its name in model YAMLs (`models/blocks/registry.py`), whose
-    first argument is the number of classes.
+    Subclasses register under their name in model YAMLs (`models/blocks/registry.py`); their first
+    YAML argument is the number of classes.
 
     Attributes:
-        task: the half of the task that needs no framework.
-        loss_names: the losses in their order, each with its short name: NAME_loss in results.csv.
-        figure_names: the figures of a validation in their order, as results.csv has them behind
-            metrics/, each with its name in tables.
-        target_fields: the fields of `Targets` that the loss reads.
-        nothing_found: what `finish` returns of an image in which nothing is found.
-        passes: how a model sees an image with --augment; none if it cannot.
-        joins_models: rows of `decode_above` of several models may be put one behind the other.
-        image_mean, image_std: of red, green and blue in [0, 1]: the detector subtracts the one and
-            divides by the other; None to take images as they are.
-        strides: pixels per cell of each map that it takes.
-        draws_biases: `initial_biases` are added to drawn numbers; else they take their place.
-        dropout: the probability, below 1, with which a training pass leaves a number out; only a
-            task with the flag uses it.
+        task: the framework-independent part of the task.
+        loss_names: losses in order, with their short names: NAME_loss in results.csv.
+        metric_names: validation metrics in order, named as in results.csv after metrics/, with
+            their names in tables.
+        target_fields: fields of `Targets` that the loss reads.
+        nothing_found: result of `finish` for an image without detections.
+        passes: views for --augment; empty if unsupported.
+        joins_models: whether `decode_above` rows of several models can be concatenated.
+        image_mean, image_std: mean and deviation of red, green and blue in [0, 1] for normalizing
+            images; None for no normalization.
+        strides: pixels per cell of each input map.
+        draws_biases: `initial_biases` are added to drawn biases instead of replacing them.
+        dropout: dropout probability, below 1; used only by tasks with the flag.
     """
 
     task: ClassVar[Task]
     loss_names: ClassVar[Mapping[str, str]]
-    figure_names: ClassVar[Mapping[str, str]]
+    metric_names: ClassVar[Mapping[str, str]]
     target_fields: ClassVar[tuple[str, ...]]
     nothing_found: Any
     passes: ClassVar[Sequence[Pass]] = ()
@@ -217,28 +214,28 @@ class Head(nn.Module, ABC):
 
     @classmethod
     def row_names(cls) -> Mapping[str, str]:
-        """Return the figures that an epoch's row on screen has, each with its name there.
+        """Return the metrics shown in an epoch's row on screen, with their names there.
 
-        With the losses they fit into 80 columns (`utils/report/console.py`).
+        Together with the losses they must fit into 80 columns (`utils/report/console.py`).
         """
-        return cls.figure_names
+        return cls.metric_names
 
     @classmethod
     def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the values that YAML args of the head may name; UserError for a wrong one."""
+        """Return values that the head's YAML args may name; UserError for an invalid one."""
         return {}
 
     @classmethod
     @abstractmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
-        """Return the plan of the layer; UserError for args that it does not take."""
+        """Return the layer's plan; UserError for invalid args."""
 
     @abstractmethod
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
-        """Return raw outputs of feature maps (B, C_i, H_i, W_i)."""
+        """Map feature maps (B, C_i, H_i, W_i) to raw outputs."""
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """Return biases to begin with, by parameter names in the head; see `draws_biases`."""
+        """Return initial biases by parameter name in the head; see `draws_biases`."""
         return {}
 
     def draw(self, images: PassImages) -> None:
@@ -246,62 +243,62 @@ class Head(nn.Module, ABC):
 
     @abstractmethod
     def make_loss(self, settings: LossSettings) -> Loss:
-        """Return the loss of a training."""
+        """Return the training loss."""
 
     @abstractmethod
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Return all predictions of each image, (B, N, ...), on the device."""
+        """Return all predictions, (B, N, ...), on the device."""
 
     @abstractmethod
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[Any]:
-        """Return the candidates of each image, on the host, in the form that `finish` takes."""
+        """Return each image's candidates on the host, as input for `finish`."""
 
     def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
-        """Return the candidates of each image from the raw outputs of all `passes`.
+        """Return each image's candidates from the raw outputs of all `passes`.
 
         Args:
-            width: of the images, pixels.
+            width: image width, pixels.
         """
         raise NotImplementedError
 
     def of_best_class(self, decoded: Any) -> Any:
-        """Return candidates as a model of one class has them: with the score of the best class."""
+        """Convert candidates to a single class, keeping the best class's score."""
         raise NotImplementedError
 
     @abstractmethod
     def finish_images(
         self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
     ) -> list[Any]:
-        """Return what is found in each image, in its own pixels: a NamedTuple of arrays and
-        `utils/ragged.py::Ragged`, all with a row for each thing found.
+        """Return each image's detections in its own pixels: a NamedTuple of arrays and
+        `utils/ragged.py::Ragged`, with one row per detection.
 
         It must not touch the device, where reading a result waits for all queued work.
 
         Args:
-            decoded: candidates, as of `decode_above`.
+            decoded: candidates from `decode_above`.
         """
 
     def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
-        """Return what is found in one image, as `finish_images`."""
+        """Return one image's detections, as `finish_images`."""
         (found,) = self.finish_images([decoded], [letterbox], settings)
         return found
 
     @abstractmethod
     def make_evaluator(self, class_names: Sequence[str]) -> Evaluator:
-        """Return an evaluator that has seen no image yet."""
+        """Return a new evaluator."""
 
     @classmethod
-    def figures(cls, result: Any) -> dict[str, float]:
-        """Return the figures of an evaluator's result by the names of `figure_names`."""
-        return dict(zip(cls.figure_names, result.means, strict=True))
+    def metrics(cls, result: Any) -> dict[str, float]:
+        """Return the metrics in an evaluator's result, named as in `metric_names`."""
+        return dict(zip(cls.metric_names, result.means, strict=True))
 
     @classmethod
     def fitness(cls, result: Any) -> float:
-        """Return the figure that decides which weights are best: the highest."""
-        figures = cls.figures(result)
+        """Return the fitness that selects the best weights; higher is better."""
+        figures = cls.metrics(result)
         return sum(weight * figures[name] for name, weight in cls.task.fitness.items())
 
     @staticmethod
     def class_scores(result: Any) -> tuple[float, ...]:
-        """Return how well each class is found, (C,) from 0 to 1; () of a task without classes."""
+        """Return a score per class, (C,) from 0 to 1; () for tasks without classes."""
         return ()

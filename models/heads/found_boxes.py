@@ -1,7 +1,7 @@
-"""What heads that find boxes have in common: rows of cells become detections.
+"""Base of heads that predict boxes: converts rows to detections.
 
-A row is cx, cy, w, h in pixels, objectness and C class scores; a head without objectness has 1 in
-its place. So rows of any such heads can be joined.
+A row has cxcywh in pixels, objectness and C class scores; heads without objectness use 1, so that
+rows from different heads can be combined.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from duet.utils.evaluation.nms import best_rows_of_images
 
-SCORE_ROUNDING = 1e-6  # more than a float32 sigmoid can be wrong by
+SCORE_ROUNDING = 1e-6  # upper bound for the error of a float32 sigmoid
 
 
 class BoxHead(Head):
-    """A head whose maps each give their own rows, so that views and models can be joined."""
+    """Head whose maps yield separate rows, so that views and models can be combined."""
 
-    figure_names = {
+    metric_names = {
         "precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95",
     }  # fmt: skip
     target_fields = ("image_index", "class_index", "boxes_cxcywh_norm")
@@ -35,7 +35,7 @@ class BoxHead(Head):
         np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
     )
     joins_models = True
-    # Scales, mirroring and unused maps are those of the public YOLOv5.
+    # Scales, mirroring and unused maps as in the public YOLOv5.
     passes = (Pass(1.0, False, max), Pass(0.83, True), Pass(0.67, False, min))
 
     @abstractmethod
@@ -45,12 +45,12 @@ class BoxHead(Head):
         confidence_threshold: float,
         levels: Sequence[int] | None = None,
     ) -> list[Any]:
-        """Return the candidates of each image, of some levels or of all."""
+        """Return each image's candidates from some levels, or all."""
 
     def join_passes(
         self, raw: Sequence[Any], width: int, confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Return of each image the rows of all passes, in their order, in pixels of the image."""
+        """Return each image's rows from all passes in order, in image pixels."""
         passes = []
         for one, maps in zip(self.passes, raw, strict=True):
             levels = used_levels(one, self.strides)
@@ -76,22 +76,22 @@ class BoxHead(Head):
 
     @staticmethod
     def class_scores(result: EvaluationResult) -> tuple[float, ...]:
-        """Return mAP50-95 by class; the mean of the others for one without objects."""
+        """Return mAP50-95 per class; for classes without objects, the mean of the others."""
         return tuple(np.where(np.isnan(result.ap), result.map, result.ap).tolist())
 
 
 def rows_of_images(
     above: Sequence[Tensor], decode_at: Callable[[int, Sequence[np.ndarray]], Tensor]
 ) -> list[np.ndarray]:
-    """Return the decoded rows of chosen cells, one array (K, ...) an image.
+    """Return the decoded rows of selected cells, one array (K, ...) per image.
 
-    With trained weights and a threshold of 0.001 it is one row of ten: decoding and fetching every
-    row took ten times as long. The host waits for the device twice: for which rows, and for them.
-    Both copies go into page-locked memory where there is some, and what lies between needs no wait.
+    With trained weights and a threshold of 0.001 this is one row in ten; decoding and fetching all
+    rows took ten times as long. The host waits for the device twice: for the selection and for the
+    rows. Both copies use page-locked memory if available; nothing in between waits.
 
     Args:
-        above: of each level (B, ...) bool: the cells, or anchors of cells, that are chosen.
-        decode_at: returns rows (K, ...) of a level, by its number and places in `above`.
+        above: per level (B, ...) bool: selected cells, or anchors of cells.
+        decode_at: returns a level's rows (K, ...), given its number and positions in `above`.
     """
     flat = ops.to_numpy_later(ops.cat([x.reshape(x.shape[0], -1) for x in above], dim=1))()
     ends = np.cumsum([math.prod(x.shape[1:]) for x in above])
@@ -107,19 +107,19 @@ def rows_of_images(
 
 
 def logit(score: float) -> float:
-    """Return the inverse of the sigmoid: minus infinity from 0 down."""
+    """Return the inverse of the sigmoid; minus infinity for scores of 0 or less."""
     return math.log(score / (1 - score)) if score > 0 else -math.inf
 
 
 def used_levels(one: Pass, strides: Sequence[int]) -> list[int]:
-    """Return the maps whose rows a pass gives: of a model with one stride, all."""
+    """Return the maps used by a pass; all for a model with a single stride."""
     unused = one.unused(strides) if one.unused else None
     used = [level for level, stride in enumerate(strides) if stride != unused]
     return used or list(range(len(strides)))
 
 
 def brought_back(rows: np.ndarray, one: Pass, width: int) -> np.ndarray:
-    """Return rows (K, 4 + ...) of a pass as if found in images of this width."""
+    """Map a pass's rows (K, 4 + ...) back to images of this width."""
     boxes_cxcywh = rows[:, :4] / np.float32(one.scale)
     if one.mirrored:
         boxes_cxcywh[:, 0] = width - boxes_cxcywh[:, 0]

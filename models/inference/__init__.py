@@ -1,1 +1,1 @@
-"""Images -> detections, as val.py, training and `models/detection` need them."""
+"""Inference for val.py, training and `models/detection`."""

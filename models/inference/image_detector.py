@@ -1,7 +1,7 @@
-"""Images of any size -> what is found in them: views, a predictor, and the end on the host.
+"""Detection in images of any size: views, a predictor, and post-processing on the host.
 
-`views` and `finish` work only on the host, in any thread; `predict` is for `lanes` threads at a
-time, and waits.
+`views` and `finish` run on the host in any thread; `predict` admits `lanes` threads at a time and
+blocks others.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from duet.utils.tiling import Tiling
 
 
 class ImageDetector:
-    """A predictor on a device, for images of any size.
+    """Predictor on a device for images of any size.
 
     Args:
-        image_size: what the long side of an image, or of a tile, becomes for the network; a
-            predictor of a fixed size has its own.
-        suppression: which predictions count as found.
-        tiling: how an image is cut that is larger than a tile; None: it is not.
-        lanes: how many threads may be in the network at once; others wait.
+        image_size: long side of the network input for an image or tile; ignored by predictors of a
+            fixed size.
+        suppression: settings for filtering predictions.
+        tiling: how to cut images larger than a tile; None to disable.
+        lanes: number of threads that may run the network at once; others wait.
     """
 
     def __init__(
@@ -48,20 +48,21 @@ class ImageDetector:
         self.suppression = suppression
         self.tiling = tiling
         self.lanes = lanes
-        self.resizing: Resizing = resize_linear  # of images and tiles
+        self.resizing: Resizing = resize_linear  # for images and tiles
         self._network = threading.Semaphore(lanes)
 
     @property
     def head(self) -> Head:
-        """That of the predictor, which knows the task."""
+        """The predictor's head."""
         return self.predictor.head
 
     def views(self, image: np.ndarray) -> list[View]:
-        """Return what the network takes of an image (H, W, 3) uint8 RGB.
+        """Return the network's views of an image (H, W, 3) uint8 RGB.
 
-        It is the whole image; before it, of one that is larger than a tile, the tiles: their boxes
-        are the finer ones, and of equal scores the first stays. The whole shows what is larger than
-        a tile. Tiles are parts of this very image: leave it as it is until `predict` has seen them.
+        These are the tiles, if the image is larger than one, then the whole image, which shows
+        objects larger than a tile. Tiles come first because their boxes are more precise and NMS
+        keeps the first of equal scores. They are views of the array: do not modify it until
+        `predict` is done.
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
@@ -78,10 +79,10 @@ class ImageDetector:
         return [*tiles, whole]
 
     def predict(self, views: Sequence[View]) -> list[Any]:
-        """Return what may count as found in each view, as `Head.finish` takes it.
+        """Return the candidates in each view, as input for `Head.finish`.
 
-        Views of one shape are a batch; so what is found in one depends on no other. With tiles, a
-        batch has no more of them than `tiling` says.
+        Views of the same shape form a batch, so results do not depend on other views. With tiles,
+        batches are limited by `tiling`.
         """
         rows: dict[int, Any] = {}
         for indices in self._batches(views):
@@ -90,7 +91,7 @@ class ImageDetector:
         return [rows[index] for index in range(len(views))]
 
     def _batches(self, views: Sequence[View]) -> Iterator[list[int]]:
-        """Yield which views go through the network together."""
+        """Yield the indices of views to batch."""
         shapes: dict[tuple[int, int], list[int]] = {}
         for index, view in enumerate(views):
             shapes.setdefault(view.placement.input_size, []).append(index)
@@ -105,22 +106,22 @@ class ImageDetector:
             return self.predictor.decode_above(raw, self.suppression.confidence_threshold)
 
     def finish(self, views: Sequence[View], rows: Sequence[Any]) -> Any:
-        """Return what is found in an image, in its pixels, from the rows of its views."""
+        """Return an image's detections in its pixels, from the rows of its views."""
         return self.join(views, list(map(self.finish_view, views, rows)))
 
     def finish_view(self, view: View, rows: Any) -> Any:
-        """Return what is found in one view, in pixels of its part of the image."""
+        """Return one view's detections, in pixels of its part of the image."""
         return self.head.finish(rows, view.placement, self.suppression)
 
     def join(self, views: Sequence[View], found: Sequence[Any]) -> Any:
-        """Return what is found in an image, in its pixels, from what is found in its views."""
+        """Return an image's detections in its pixels, from the detections of its views."""
         if len(views) == 1:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
         return join_views(found, regions_xyxy, self.suppression)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
-        """Return what is found in each image (H, W, 3) uint8 RGB."""
+        """Return the detections in each image (H, W, 3) uint8 RGB."""
         views = [self.views(image) for image in images]
         rows = iter(self.predict([view for image in views for view in image]))
         return [self.finish(image, [next(rows) for _ in image]) for image in views]
@@ -128,7 +129,7 @@ class ImageDetector:
     def detect_in_batches(
         self, image: np.ndarray, batch_size: int, advance: Callable[[], None]
     ) -> Any:
-        """Return what is found in one image; raw rows are kept of only one batch of its views.
+        """Return one image's detections, keeping the raw rows of only one batch of views.
 
         advance: called after each batch.
         """

@@ -1,4 +1,4 @@
-"""Weights -> a predictor: one model, one with augmentation, or several together."""
+"""Build a predictor from weights: one model, one with augmentation, or an ensemble."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.detecting import Weights as Weights
 from duet.utils.wings import require_wing
 
-# Modules with a function `predictor_of`, which makes a predictor of weights that are no checkpoint.
+# Modules with a function `predictor_of` for weights that are not checkpoints.
 WINGS = ("duet.models.export.exported",)
-MOST_NAMES = 3  # of classes, in a message
+MOST_NAMES = 3  # class names in a message
 AnyConfig = TypeVar("AnyConfig", bound=DetectionConfig)
 
 log = logging.getLogger("models")
@@ -40,18 +40,18 @@ def make_predictor(
     half: bool = False,
     fold: bool = True,
 ) -> Predictor:
-    """Build the EMA of each checkpoint in evaluation mode on a device, and join them.
+    """Build each checkpoint's EMA model in evaluation mode on a device, and combine them.
 
-    An exported file computes where its runtime does, in the precision that it was exported in.
+    Exported files run in their runtime, in the precision they were exported with.
 
     Args:
-        augment: each model sees an image several times (`predictors.py`).
-        half: compute in half precision; if the device or the backend has none, a line says so.
+        augment: test-time augmentation (`predictors.py`).
+        half: compute in half precision; log a warning if the device or backend does not support it.
         fold: fold BatchNorm into the convolutions; results differ by rounding.
 
     Raises:
-        UserError: weights without a model, one that this project cannot build as it was, or models
-            that cannot detect together.
+        UserError: weights without a model, a model that cannot be built, or models that cannot be
+            combined.
     """
     reason = why_not_half(device) if half else ""
     if reason and any(isinstance(one, Checkpoint) for one in weights):
@@ -65,7 +65,7 @@ def make_predictor(
 
 
 def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
-    """Return the predictor of one file."""
+    """Return the predictor for one file."""
     if isinstance(weights, Checkpoint):
         model = load_detector(weights, device, fold)
         return HalfPrecision(model, device) if half and not why_not_half(device) else model
@@ -75,40 +75,40 @@ def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
 
 
 def log_once(text: str, *given: str, level: int = logging.WARNING) -> None:
-    """Log a line, only on the first rank."""
+    """Log a line on rank 0 only."""
     if this_process().is_main:
         log.log(level, text, *map(printable, given))
 
 
 def augmented(predictor: Predictor) -> Predictor:
-    """Return a predictor of the same models, each of which sees an image several times."""
+    """Return a predictor of the same models with test-time augmentation."""
     if isinstance(predictor, Ensemble):
         return Ensemble(list(map(augmented, predictor.members)), predictor.names)
     return Augmented(predictor)
 
 
 def _warn_of_other_names(weights: Sequence[Weights]) -> None:
-    """Warn of weights whose classes have other names than those of the first, which count."""
+    """Warn about weights whose class names differ from those of the first, which are used."""
     first = weights[0]
     for other in weights[1:]:
         pairs = zip(other.class_names, first.class_names, strict=False)
         different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different:
-            text = "--weights %s has other class names than %s, whose names are used: %s"
+            text = "--weights %s: class names differ from those of %s, which are used: %s"
             log_once(text, str(other.path), str(first.path), ", ".join(different[:MOST_NAMES]))
 
 
 def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:
-    """Return the name of each class that the weights predict; class5 where they have no name."""
+    """Return the names of all classes of the weights; class5, for example, if unnamed."""
     names = weights.class_names
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
 
 
 def suppression_settings(config: DetectionConfig, multi_label: bool) -> SuppressionSettings:
-    """Return the flags that say what counts as found.
+    """Return the suppression settings from flags.
 
     Args:
-        multi_label: a box may be found once for each of its classes, as a metric wants it.
+        multi_label: allow several classes per box, as for metrics.
     """
     names = {field.name for field in dataclasses.fields(SuppressionSettings)} - {"multi_label"}
     values = {name: getattr(config, name) for name in names}
@@ -116,13 +116,12 @@ def suppression_settings(config: DetectionConfig, multi_label: bool) -> Suppress
 
 
 def with_size(config: AnyConfig, predictor: Predictor, weights: Sequence[Weights]) -> AnyConfig:
-    """Return flags whose image size is what the network takes.
+    """Return flags with the image size set to the network's.
 
-    It is that of --img; where that was left out, the usual one of the task, or the only one that an
-    exported file takes.
+    This is --img or, if not given, the task's default or the fixed size of an exported file.
 
     Raises:
-        UserError: --img is no multiple of the stride, or not the only size.
+        UserError: --img is not a multiple of the stride, or not the fixed size.
     """
     size = config.image_size
     if not config.is_size_given:
@@ -132,7 +131,7 @@ def with_size(config: AnyConfig, predictor: Predictor, weights: Sequence[Weights
 
 
 def accepted_size(size: int, predictor: Predictor) -> int:
-    """Return --img, or the only size that an exported file takes; UserError as `with_size`."""
+    """Return --img or an exported file's fixed size; UserError as in `with_size`."""
     if predictor.fixed_size is None:
         require_image_size(size, predictor.stride, trains=False)
         return size
@@ -140,7 +139,7 @@ def accepted_size(size: int, predictor: Predictor) -> int:
     longest = max(height, width)
     if size not in (longest, DetectionConfig.image_size):
         raise UserError(
-            f"--img {size}: the exported file takes only images of {height} x {width} px "
-            "(height x width); leave --img out, or export it with --dynamic"
+            f"--img {size}: the exported file accepts only images of {height} x {width} px "
+            "(height x width); omit --img, or export with --dynamic"
         )
     return longest

@@ -1,4 +1,4 @@
-"""What predicts: a model, or others around it: in half precision, augmented, several together.
+"""Predictors: a model, and wrappers for half precision, augmentation and ensembles.
 
 `predictor.py` chooses among them.
 """
@@ -21,52 +21,52 @@ from duet.utils.errors import UserError
 from duet.utils.text import count
 
 HALF = "float16"
-FILL = 0.447  # around a scaled image, as the public weights were measured with
+FILL = 0.447  # padding of scaled images, as in the evaluation of the public weights
 
 
 class Predictor(Protocol):
-    """A model, as code that only detects uses it; `Detector` is one."""
+    """Interface of a model for inference; `Detector` implements it."""
 
     @property
     def head(self) -> Head:
-        """The head whose task it is, and which finishes what it predicts."""
+        """The head, which defines the task and finishes predictions."""
 
     @property
     def stride(self) -> int:
-        """Pixels that image sides must be a multiple of."""
+        """Image sides must be a multiple of this many pixels."""
 
     @property
     def fixed_size(self) -> tuple[int, int] | None:
-        """(height, width) that every image must have; None: any multiples of the stride."""
+        """(height, width) required for every image; None: any multiples of the stride."""
 
     @property
     def takes_arrays(self) -> bool:
-        """Whether images come as NumPy arrays: the network is in no tensors of the backend."""
+        """Whether images are passed as NumPy arrays: the network does not run in the backend."""
 
     def __call__(self, *inputs: Any) -> Any:
-        """Queue the work on one tensor (B, 3, H, W) in [0, 1]; return what `decode_above` takes.
+        """Queue the forward pass for (B, 3, H, W) in [0, 1]; return input for `decode_above`.
 
-        If `takes_arrays`, it is an array (B, 3, H, W) uint8.
+        If `takes_arrays`, the input is an array (B, 3, H, W) uint8.
         """
 
     def decode_above(self, raw: Any, confidence_threshold: float) -> list[np.ndarray]:
-        """Return of each image the rows that may count as found, as `Head.decode_above` does."""
+        """Return each image's candidates; see `Head.decode_above`."""
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if images (B, 3, H, W) take too much, as `Detector.require_memory`."""
+        """Raise UserError if images (B, 3, H, W) need too much memory; see `Detector`."""
 
 
 def network_input(
     predictor: Predictor, images: np.ndarray, device: str, channels_last: bool | None = None
 ) -> Any:
-    """Return images (B, 3, H, W) uint8 as a predictor takes them; the rest as `images_to_tensor`"""
+    """Convert images (B, 3, H, W) uint8 to a predictor's input; see `images_to_tensor`."""
     if predictor.takes_arrays:
         return images
     return images_to_tensor(images, device, channels_last=channels_last)
 
 
 class PredictorAround:
-    """A predictor that does all as another one does; a subclass changes some of it."""
+    """Base class of predictors that wrap another one."""
 
     def __init__(self, model: Predictor) -> None:
         self.model, self.head, self.stride = model, model.head, model.stride
@@ -76,26 +76,26 @@ class PredictorAround:
         return self.model(images)
 
     def decode_above(self, raw: Any, confidence_threshold: float) -> list[Any]:
-        """Return of each image the rows that may count as found."""
+        """Return each image's candidates."""
         return self.model.decode_above(raw, confidence_threshold)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if images (B, 3, H, W) take too much."""
+        """Raise UserError if images (B, 3, H, W) need too much memory."""
         self.model.require_memory(shape, trains)
 
 
 class HalfPrecision(PredictorAround):
-    """One model whose convolutions compute in half precision; its maps come back in float32.
+    """Model with convolutions in half precision and float32 outputs.
 
-    So boxes are decoded in float32, as NMS needs them.
+    Boxes are thus decoded in float32, as NMS requires.
     """
 
     def __init__(
         self, model: Predictor, device: str, dtype: str = HALF, channels_last: bool | None = None
     ) -> None:
-        """Take a model of float32 weights on a device, and a dtype of `amp.supported`.
+        """Wrap a model with float32 weights; dtype is one of `amp.supported`.
 
-        channels_last: whether maps have that layout; None for the one that the device gains from.
+        channels_last: layout of the maps; None for the faster one on the device.
         """
         super().__init__(model)
         self.device, self.dtype = device, dtype
@@ -111,44 +111,44 @@ class HalfPrecision(PredictorAround):
 
 
 def why_not_half(device: str) -> str:
-    """Return why --half means float32 on a device; "" where it means half precision."""
+    """Return why --half falls back to float32 on a device; "" if it does not."""
     if device == CPU:
-        return "a CPU detects in float32"
+        return "using float32 on a CPU"
     if HALF not in amp.supported(device):
-        return f"the {backend.use()} backend detects in float32"
+        return f"using float32: the {backend.use()} backend has no half precision here"
     return ""
 
 
 class OneClass(PredictorAround):
-    """A model whose classes are not told apart, as val.py --single-cls scores it.
+    """Model whose classes are merged into one, for val.py --single-cls.
 
-    All that it finds counts as one class; its head finishes rows of any number of classes.
+    The head can finish rows with any number of classes.
     """
 
     def decode_above(self, raw: Any, confidence_threshold: float) -> list[Any]:
-        """Return rows with only the class score of the best class."""
+        """Return rows with only the best class's score."""
         images = super().decode_above(raw, confidence_threshold)
         return [self.head.of_best_class(rows) for rows in images]
 
 
 class Augmented(PredictorAround):
-    """One model that sees each image several times, in other sizes and mirrored.
+    """Model with test-time augmentation: several scaled and mirrored views per image.
 
-    How often, and what is made of it, its head says.
+    The head defines the views and combines their results.
     """
 
     def __init__(self, model: Predictor) -> None:
-        """Raise UserError for an exported file, and for a task without several passes."""
+        """Raise UserError for exported files and tasks without augmented passes."""
         super().__init__(model)
         if self.takes_arrays:
             raise UserError(
-                "--augment: an exported file returns no single maps to choose from; leave it out, "
-                "or give the weights that it was exported from"
+                "--augment: not supported for exported files; omit it, or use the weights that the "
+                "file was exported from"
             )
         if not self.head.passes:
             raise UserError(
-                f"--augment: models to {self.head.task.name} cannot join what they find in "
-                "several sizes of an image; leave it out"
+                f"--augment: not supported for the task {self.head.task.name}: results in several "
+                "image sizes cannot be combined; omit it"
             )
 
     def __call__(self, images: Tensor) -> tuple[Any, int]:
@@ -157,14 +157,14 @@ class Augmented(PredictorAround):
         return maps, images.shape[3]
 
     def decode_above(self, raw: tuple[Any, int], confidence_threshold: float) -> list[Any]:
-        """Return of each image what its head makes of all passes."""
+        """Return each image's candidates, combined over all passes by the head."""
         return self.head.join_passes(*raw, confidence_threshold)
 
 
 def view(images: Tensor, one: Pass, stride: int) -> Tensor:
-    """Return images (B, 3, H, W) as a pass sees them, sides multiples of the stride.
+    """Return the view of images (B, 3, H, W) for a pass, with sides divisible by the stride.
 
-    They are mirrored before they are padded on the right, so that padding is on the right of all.
+    Images are mirrored before padding, so that padding is always on the right.
     """
     if one.mirrored:
         images = ops.flip_columns(images)
@@ -177,19 +177,19 @@ def view(images: Tensor, one: Pass, stride: int) -> Tensor:
 
 
 class Ensemble:
-    """Models of one task and equally many classes, of any sizes and strides.
+    """Models with the same task and number of classes, of any sizes and strides.
 
-    All predict in the same images, and NMS chooses among all their boxes.
+    All predict on the same images, and NMS selects among all boxes.
 
     Attributes:
-        head: of the first member; it finishes what all of them predict.
+        head: the first member's head, which finishes all predictions.
     """
 
     def __init__(self, members: Sequence[Predictor], names: Sequence[str]) -> None:
-        """Join members; names are their weights, for messages.
+        """Combine members; names are their weights files, for messages.
 
         Raises:
-            UserError: they differ in task or number of classes, or their rows cannot be joined.
+            UserError: tasks or numbers of classes differ, or rows cannot be combined.
         """
         self.members, self.names = tuple(members), tuple(names)
         self.head = members[0].head
@@ -200,27 +200,27 @@ class Ensemble:
             self._join(member, name)
 
     def _join(self, member: Predictor, name: str) -> None:
-        """Raise UserError for a member that cannot detect with the ones before it."""
+        """Add a member; UserError if it cannot be combined with the ones before."""
         first, head, size = self.head, member.head, member.fixed_size
         joins = member is self.members[0] or head.joins_models and first.joins_models
         if not joins:
             raise UserError(
-                f"--weights {name}: models to {head.task.name} cannot detect together with "
-                f"{self.names[0]}, which is to {first.task.name}; give one file, or several of a "
-                "task whose boxes can be put together"
+                f"--weights {name} (task {head.task.name}) cannot be combined with "
+                f"{self.names[0]} (task {first.task.name}); give one file, or several detection "
+                "models"
             )
         if head.num_classes != first.num_classes:
             raise UserError(
-                f"--weights {name}: {count(head.num_classes, 'class', 'classes')}, {self.names[0]} "
-                f"has {first.num_classes}; weights that detect together need the same number"
+                f"--weights {name} has {count(head.num_classes, 'class', 'classes')}, "
+                f"{self.names[0]} has {first.num_classes}; combined weights need the same number"
             )
         if size is None:
             return
         if size != (self.fixed_size or size) or any(side % self.stride for side in size):
             raise UserError(
-                f"--weights {name}: it takes only images of {size[0]} x {size[1]} px, which do not "
-                f"fit {self.names[0]} and the others; files that detect together need one size; "
-                "export.py --dynamic leaves it free"
+                f"--weights {name} accepts only images of {size[0]} x {size[1]} px, which does not "
+                f"match {self.names[0]}; combined files need a common size; export.py --dynamic "
+                "allows any"
             )
         self.fixed_size = size
 
@@ -228,7 +228,7 @@ class Ensemble:
         return [member(images) for member in self.members]
 
     def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:
-        """Return of each image the rows of all members, in their order."""
+        """Return each image's rows from all members, in order."""
         rows = [
             member.decode_above(predicted, confidence_threshold)
             for member, predicted in zip(self.members, raw, strict=True)
@@ -236,6 +236,6 @@ class Ensemble:
         return [np.concatenate(image) for image in zip(*rows, strict=True)]
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if images (B, 3, H, W) take too much."""
+        """Raise UserError if images (B, 3, H, W) need too much memory."""
         for member in self.members:
             member.require_memory(shape, trains)

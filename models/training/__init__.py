@@ -1,1 +1,1 @@
-"""Training: the state of a run, its step, its loop, and the choices made at its start."""
+"""Training: a run's state, step and loop, and the choices made at its start."""

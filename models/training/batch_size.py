@@ -1,7 +1,7 @@
-"""--batch-size -1: how many images a training step has memory for, by measuring steps.
+"""--batch-size -1: choose the batch size by measuring the memory of training steps.
 
-A step is measured as large as one can become: the images as large as --multi-scale draws them, each
-with as many boxes as an augmented image can have.
+It measures the largest possible step: the largest images drawn by --multi-scale, each with the
+maximum number of boxes of an augmented image.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.text import count
 
-PART_OF_FREE = 0.8  # of the memory that is free at the start; the rest is for what was not measured
-# Images a process. A CPU is no faster with more than its default, and two steps tell enough of it.
+PART_OF_FREE = 0.8  # fraction of initially free memory to use; the rest is a reserve
+# Images per process. More than the default is no faster on a CPU, where two sizes suffice.
 LARGEST, LARGEST_ON_CPU = 1024, 16
 MEASURED_ON_CPU = 2
 STEPS = 2  # per size; the first one allocates optimizer state
@@ -47,21 +47,21 @@ log = logging.getLogger("train")
 
 
 def with_batch_size(job: Job) -> Job:
-    """Return the job with a measured number of images in its settings, the same on all ranks.
+    """Return the job with a measured batch size, the same on all ranks.
 
     Raises:
-        UserError: memory does not suffice for one image.
+        UserError: not enough memory for one image.
     """
     device = backend.device.resolve(job.config.device)
     with watchdog.phase("measuring the batch size"):
         on_rank = fitting_batch(job, device)
-        gc.collect()  # the model that was measured
+        gc.collect()  # frees the measured model
     batch = on_rank * job.session.world.process.world_size
     return dataclasses.replace(job, config=dataclasses.replace(job.config, batch_size=batch))
 
 
 def fitting_batch(job: Job, device: str) -> int:
-    """Return how many images each rank has memory for."""
+    """Return the number of images per rank that fits into memory."""
     config, data, world = job.config, job.data, job.session.world
     if device == CPU:
         keep_freed_memory()
@@ -89,62 +89,62 @@ def fitting_batch(job: Job, device: str) -> int:
     what = f"{measured} of {side} x {side} px with {count(boxes, 'box', 'boxes')}"
     if fitting < 1:
         raise UserError(
-            f"--batch-size -1: {what} in a training step, {budget / GIB:.1f} GiB may be used; use "
-            "a smaller --img or model"
+            f"--batch-size -1: not enough memory: a training step takes {what}, but only "
+            f"{budget / GIB:.1f} GiB may be used; use a smaller --img or model"
         )
     on_main(log.info)(
-        "--batch-size -1: the process has %s in a training step and may have %.2f GiB: "
+        "--batch-size -1: a training step takes %s, %.2f GiB may be used: using "
         "--batch-size %d%s%s",
         what,
         budget / GIB,
         fitting * ranks,
         f", {fitting} per process" if ranks > 1 else "",
-        ", the largest that is chosen" if fitting == most else "",
+        " (the maximum)" if fitting == most else "",
     )
     return fitting
 
 
 def measured_state(job: Job, device: str) -> TrainState:
-    """Return what training steps of a model like the job's read and change."""
+    """Return a training state for a model like the job's."""
     ranks = job.session.world.process.world_size
-    # One shape alone is compiled; a step that is not takes more memory.
+    # Only one shape is compiled, and eager steps take more memory.
     config = dataclasses.replace(
         job.config, batch_size=ranks, multi_scale=False, quad=False, compile=False
     )
     level = log.level
-    log.setLevel(logging.WARNING)  # the lines come again when the run's own model is built
+    log.setLevel(logging.WARNING)  # the run's own model logs the same lines again
     try:
-        model = build_model(config, job.start, job.data.class_names)
+        model = build_model(config, job.hyp, job.start, job.data.class_names)
         return build_state(config, job.hyp, model, 1, device)
     finally:
         log.setLevel(level)
 
 
 def train_on(state: TrainState, batch: Batch) -> None:
-    """Train on a batch until the device has done it."""
+    """Train on a batch and wait for the device."""
     for _ in range(STEPS):
         train_step(state, batch, StageTimer(state.device))
-        settle(state)  # reads the losses: the steps are done
+        settle(state)  # waits for the steps by reading the losses
         state.watch.end_epoch()
 
 
 def memory_budget(device: str, present: int, may_have_graphs: bool) -> int:
-    """Return the bytes that this process may have: those in use, and a fraction of the free."""
+    """Return the bytes that this process may use: those in use and a fraction of the free ones."""
     free = backend.device.free_memory(device)
     if free is None:
         free = free_memory() // local_world_size()
-    # Graphs keep their memory: a batch of another size, which has no graph, needs as much beside.
+    # Graphs keep their memory; a batch of another size runs eagerly and needs as much again.
     return present + int(PART_OF_FREE * free / (2 if may_have_graphs else 1))
 
 
 def measure_sizes(
     measure: Callable[[int], int], present: int, most: int, budget: int, world: World
 ) -> dict[int, int]:
-    """Return the peaks of 0, 1, 2, 4, ... images, as long as the next size may fit on all ranks.
+    """Return peak memory by number of images, 0, 1, 2, 4, ..., while the next may fit on all ranks.
 
     Args:
-        measure: returns the most bytes during steps of so many images.
-        present: bytes, without images.
+        measure: returns the peak bytes of steps with a number of images.
+        present: bytes without images.
     """
     peaks, images = {0: present}, 1
     while images <= most and not world.any(fit_line(peaks, budget) < images):
@@ -153,15 +153,15 @@ def measure_sizes(
         except Exception as error:
             if not backend.device.is_out_of_memory(error):
                 raise
-            peaks[images] = max(budget, *peaks.values()) + 1  # more than may be
+            peaks[images] = max(budget, *peaks.values()) + 1  # exceeds the budget
         images *= 2
     return peaks
 
 
 def fit_line(peaks: Mapping[int, int], budget: int) -> int:
-    """Return how many images the budget holds, by a line through the two largest measured sizes.
+    """Return the number of images in the budget, extrapolated from the two largest sizes.
 
-    One image is always worth a try.
+    One image is always tried.
     """
     if len(peaks) == 1:
         return 1
@@ -172,7 +172,7 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
 
 
 def most_boxes(job: Job) -> int:
-    """Return how many boxes an augmented image can have."""
+    """Return the maximum number of boxes in an augmented image."""
     strengths = job.config.augmentation(job.hyp)
     tiles = (9 if strengths.mosaic9 else 4) if strengths.mosaic else 1
     twice = (strengths.mixup > 0) + (strengths.copy_paste > 0)
@@ -181,9 +181,9 @@ def most_boxes(job: Job) -> int:
 
 
 def crowded_batch(images: int, side: int, boxes: int, items: BoxItems = BOXES) -> Batch:
-    """Return noise with so many boxes of many sizes on each image, always the same.
+    """Return a deterministic batch of noise with boxes of many sizes on each image.
 
-    items: make the targets, of objects that fill their boxes.
+    items: creates the targets, with objects that fill their boxes.
     """
     generator = np.random.default_rng(0)
     pixels = generator.integers(0, 256, (images, 3, side, side), np.uint8)

@@ -1,6 +1,6 @@
-"""The whole state of a run as a checkpoint, and a run put back into it.
+"""Save the complete state of a run as a checkpoint, and restore it.
 
-`utils/state/progress.py` describes what a checkpoint holds beside weights.
+`utils/state/progress.py` describes the contents of a checkpoint beyond weights.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ log = logging.getLogger("train")
 
 
 def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
-    """Take everything that the rest of the run depends on, between two batches.
+    """Capture everything that the rest of the run depends on, between two batches.
 
-    is_best: whether it holds the best weights so far.
+    is_best: whether these are the best weights so far.
     """
     settle(state)
     job = run.job
@@ -69,10 +69,10 @@ def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
 
 
 def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
-    """Put a run that was just built into the state that `capture` saw.
+    """Restore a newly built run to a captured state.
 
     Raises:
-        UserError: losses or arrays of another model or optimizer.
+        UserError: losses or arrays belong to a different model or optimizer.
     """
     header = checkpoint.header
     try:
@@ -81,11 +81,11 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
         nn.load_state_arrays(state.ema.model, checkpoint.ema)
         state.optimizer.load_state_arrays(checkpoint.optimizer)
     except ValueError as error:
-        raise UserError(f"--resume: the state does not fit this model: {error}") from error
+        raise UserError(f"--resume: the state does not match the model: {error}") from error
     state.epoch, state.batch_number = header.epoch, header.batch_number
     state.last_update, state.ema.updates = header.last_update, header.ema_updates
     state.best_fitness = header.best_fitness
-    # Else the run was not in float16, as --amp auto may be.
+    # Keep the initial scale if the run did not use float16 before (--amp auto).
     if state.loss_scale.adapts and header.loss_scale != 1:
         state.loss_scale.value = header.loss_scale
     log.info(
@@ -100,32 +100,32 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
 def _restore_progress(run: Run, state: TrainState, progress: Mapping[str, Any]) -> None:
     names = progress["loss_names"]
     if names != list(state.watch.loss_names):
-        raise ValueError(f"its losses are {', '.join(names)}")
+        raise ValueError(f"the state has the losses {', '.join(names)}")
     state.class_scores = {int(at): tuple(x) for at, x in progress["scores_before_epoch"].items()}
     state.loss.restore(progress["loss"])
     state.learnt = state.loss.state()
     state.watch.restore(progress["watch"])
     state.best_epoch = progress["best_epoch"]
     state.loss_scale.finite_updates = progress["finite_updates"]
-    state.seconds_before = progress["seconds"]  # the timer is made when training starts
+    state.seconds_before = progress["seconds"]  # the timer is created when training starts
     run.work.restore(progress["work"])
     run.results.columns, run.results.rows = progress["columns"], progress["results"]
 
 
 def differences(header: Header, sync_bn: bool) -> Iterator[str]:
-    """Yield why the rest of the run may differ from that of a run that was not interrupted."""
+    """Yield reasons why the rest of the run may differ from an uninterrupted run."""
     writer, present = header.backend, backend.use()
     if writer != present:
-        yield f"{writer} saved the state, {present} rounds differently"
+        yield f"the state was saved by {writer}; {present} rounds differently"
     before, now = header.progress["world_size"], this_process().world_size
     if before != now:
         effect = "sums round differently" if sync_bn else "without --sync-bn BatchNorm differs"
-        yield f"it ran as {count(before, 'process', 'processes')}, now as {now}: {effect}"
+        yield f"{count(before, 'process', 'processes')} before, {now} now: {effect}"
 
 
 def rebuild_model(checkpoint: Checkpoint) -> Detector:
-    """Build the model of a state; `restore` gives it its weights."""
+    """Build the model of a state; `restore` loads its weights."""
     try:
         return Detector(stored_spec(checkpoint.header.model, checkpoint.model))
     except ValueError as error:
-        raise UserError(f"--resume: the model cannot be built here: {error}") from error
+        raise UserError(f"--resume: the model cannot be built: {error}") from error

@@ -1,7 +1,7 @@
-"""`python -m duet doctor --data D`: is the loader or the model slower, what to change?
+"""`python -m duet doctor --data D`: find out whether loader or model is the bottleneck.
 
-It takes the flags of train.py and measures what they would run: the loader on its own, with
-several numbers of workers and with `--cache ram`, and the training step on its own.
+It takes train.py's flags and measures separately the loader, with several numbers of workers and
+with `--cache ram`, and the training step.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import itertools
 import os
@@ -33,20 +33,22 @@ from duet.utils.tasks.find import complete_flags, find_task
 from duet.utils.text import say
 from duet.utils.weights.load import load_weights, stored_model
 
-SECONDS = 4.0  # of each measurement, after its warm-up
+SECONDS = 4.0  # per measurement, after warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
-ENOUGH = 1.1  # what a loader must make of what the model takes, so that it never waits
+ENOUGH = 1.1  # loader speed relative to the model's at which the model never waits
 
 
 def main() -> None:
     config = complete_flags(*read_train_flags(program="python -m duet doctor"), stored_model)
     if config.nproc > 1:
         raise UserError(
-            f"--nproc {config.nproc}: one process is measured; leave it out, and give --batch-size "
-            f"{config.batch_size // config.nproc}, the images of one process"
+            f"--nproc {config.nproc}: doctor measures a single process; omit --nproc and use "
+            f"--batch-size {config.batch_size // config.nproc}, the images per process"
         )
     if config.batch_size == AUTO_BATCH:
-        raise UserError("--batch-size -1: give the number of images whose speed is to be measured")
+        raise UserError(
+            "--batch-size -1: doctor needs a fixed number of images; accepted: 1 or more"
+        )
     check_device(config.device, choose(config.backend))
     hyp = read_hyperparameters(config.hyp, config.override)
     start = load_weights(config.weights) if config.weights else None
@@ -65,7 +67,7 @@ def main() -> None:
         shown = data.train[:CACHED_SAMPLES] if cache else data.train
         with TrainLoader(shown, recipe, workers, cache) as loader:
             epochs = (loader.epoch(number) for number in itertools.count())
-            # The workers start meanwhile; with a cache, a pass and most of another fill it.
+            # Workers start during the warm-up; a cache takes a pass and most of another to fill.
             warm_up = 2 * len(loader) if cache else 4 * max(1, workers)
             speed = images_per_second(itertools.chain.from_iterable(epochs), warm_up)
         per_worker = f"{speed / max(1, workers):.1f} per worker"
@@ -76,7 +78,7 @@ def main() -> None:
 
 
 def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]:
-    """Return (workers, cache) to measure: what the flags of these names choose comes first."""
+    """Return (workers, cache) combinations to measure; the flags' own choice comes first."""
     cores = len(os.sched_getaffinity(0))
     chosen = loader_workers(asked, device)
     counts = list(dict.fromkeys((chosen, 1, cores)))
@@ -84,7 +86,7 @@ def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]
 
 
 def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
-    """Train on the first batch without end; yield it each time the device is done with it."""
+    """Train on the first batch forever; yield it whenever the device is done."""
     from duet.models.training.start import build
     from duet.models.training.step import train_step
 
@@ -98,7 +100,7 @@ def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
 
 
 def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
-    """Return how many images per second the batches bring."""
+    """Return the throughput of batches in images per second."""
     for _ in range(warm_up):
         next(batches)
     start, count = time.perf_counter(), 0
@@ -110,28 +112,28 @@ def images_per_second(batches: Iterator[Batch], warm_up: int) -> float:
 def verdict(
     image_size: int, model_speed: float, speeds: Sequence[tuple[str, float]], on_cpu: bool
 ) -> str:
-    """Return what is slower, and the flags that change it.
+    """Return the bottleneck, and the flags to change.
 
-    speeds: the loader's by flags; the first are those that were given.
+    speeds: loader speed by flags, the user's flags first.
     """
     loader_speed, (flags, fastest) = speeds[0][1], max(speeds, key=lambda found: found[1])
-    compared = f"{loader_speed / model_speed:.2f} of the model's speed"
+    compared = f"{loader_speed / model_speed:.2f} times the model's speed"
     if loader_speed >= ENOUGH * model_speed:
         text = (
-            f"bottleneck: the model. The loader has {compared}. An epoch gets faster with a "
-            f"smaller --img than {image_size}, a smaller --cfg, "
+            f"bottleneck: the model. The loader runs at {compared}. To speed up an epoch, use "
+            f"--img below {image_size}, a smaller --cfg, "
             + ("or a GPU as --device" if on_cpu else "or a larger --batch-size")
         )
     elif fastest > ENOUGH * loader_speed:
-        text = f"bottleneck: the loader. It has {compared}; {flags} gives {fastest:.1f} images/s"
+        text = f"bottleneck: the loader, at {compared}; {flags} gives {fastest:.1f} images/s"
     else:
         text = (
-            f"bottleneck: the loader. It has {compared}, and no flag was faster here: use a "
-            f"smaller --img than {image_size}, or a machine with more cores"
+            f"bottleneck: the loader, at {compared}, and no flag made it faster: use --img below "
+            f"{image_size}, or a machine with more cores"
         )
-    if on_cpu:  # the measurements had all cores to themselves in turn
+    if on_cpu:  # each measurement used all cores
         share = 100 * model_speed / (model_speed + loader_speed)
-        text += f"\non a CPU both share the cores: the loader takes about {share:.0f} % of them"
+        text += f"\non a CPU both share the cores; the loader uses about {share:.0f} %"
     return text
 
 

@@ -23,11 +23,14 @@ class ModelEMA:
         updates: how many there were.
     """
 
-    def __init__(self, model: Any, together: bool = False) -> None:
+    def __init__(self, model: Any, together: bool = False, share: float = 0.0) -> None:
         """Make the EMA of a model that is where it stays.
 
-        together: update all tensors in one pass; both models are packed for it.
+        Args:
+            together: update all tensors in one pass; both models are packed for it.
+            share: see `decay_after`.
         """
+        self._share = share
         self.model = nn.frozen_copy(model)
         self.updates = 0
         self._average = (multi_tensor if together else ops).ema_update_
@@ -51,7 +54,7 @@ class ModelEMA:
         averages, values = self._averages(), self._values()
         if lost is not None:
             ops.restore_(self._statistics(values), self._statistics(averages), lost)
-        self._average(averages, values, decay_after(self.updates), lost)
+        self._average(averages, values, decay_after(self.updates, self._share), lost)
 
     def uncount_update(self) -> None:
         """Take back the count of the last update, of which `lost` was 1."""
@@ -68,6 +71,14 @@ class ModelEMA:
                 dist.broadcast_(x)
 
 
-def decay_after(updates: int) -> float:
-    """Return decay of an update, from 0 towards DECAY."""
+def decay_after(updates: int, share: float = 0.0) -> float:
+    """Return the decay of an update, counted from 1.
+
+    share: 0 for the public ramp from 0 towards DECAY, made for runs of many thousand updates.
+        Above 0 the average covers about this share of all updates so far, however many there are.
+
+    Source: Karras et al. 2024, arXiv:2312.02696, section 3.1 (power function EMA).
+    """
+    if share:
+        return float((1 - 1 / updates) ** (1 / share))
     return DECAY * (1 - math.exp(-updates / RAMP))

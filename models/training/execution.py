@@ -1,4 +1,4 @@
-"""How a training step is run, chosen once: precision, memory layout, compiled or not, threads."""
+"""Execution of training steps: precision, memory layout, compilation and threads."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from duet.utils.processes.ranks import on_main
 from duet.utils.report.stage_timer import StageTimer
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
-# Of the forward pass of a step. The loops of a small step are shorter than it takes to wake threads
-# and wait for them; docs/en/performance.md has what was measured.
+# Forward-pass GFLOPs per thread. The loops of a small step take less time than waking threads and
+# waiting for them; docs/en/performance.md has measurements.
 GFLOPS_OF_A_THREAD = 0.5
-# Of the trial of graphs. A lost loss or gradient is another pass's, or nothing; TF32 rounds to
-# 5e-4. The compiler runs a function as it is, then records it: most of these passes replay it.
+# For the trial of CUDA graphs. A lost loss or gradient would be another pass's, or empty; TF32
+# rounds to 5e-4. The compiler first runs a function eagerly, then records and replays it.
 GRAPH_TOLERANCE = 0.05
-GRAPH_UPDATES, PASSES = 3, 2  # passes of an update, whose gradients add up
+GRAPH_UPDATES, PASSES = 3, 2  # gradients of an update's passes accumulate
 IMAGES, MAPS = (4, 3, 16, 16), (4, 2, 8, 8)
 
 log = logging.getLogger("train")
@@ -38,35 +38,35 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class Execution:
-    """The choices of --amp, --layout and --compile that this backend and device can honour."""
+    """The choices for --amp, --layout and --compile supported by this backend and device."""
 
     device: str
-    dtype: str  # in which the network computes; weights and loss are float32 beside halves
+    dtype: str  # compute dtype of the network; with half precision, weights and loss are float32
     channels_last: bool
     compiled: bool
-    graphs: bool = False  # whether what is compiled runs as CUDA graphs
+    graphs: bool = False  # whether compiled functions run as CUDA graphs
 
     @property
     def autocast_dtype(self) -> str:
-        """For `amp.autocast`: a half precision, or "float32", which changes nothing."""
+        """Dtype for `amp.autocast`; "float32" disables it."""
         return self.dtype if self.dtype in HALF_PRECISIONS.values() else "float32"
 
     @property
     def layout(self) -> str:
-        """Of feature maps in memory, in words."""
+        """Memory layout of feature maps, for the log."""
         return "channels-last" if self.channels_last else "contiguous"
 
     def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
-        """Return the forward pass of what `dist.data_parallel` returned: images to raw maps.
+        """Return the forward pass of a `dist.data_parallel` module: images to raw maps.
 
-        Raw maps have the dtype in which the network computes; a loss takes them so.
+        Raw maps have the network's compute dtype, which losses accept.
         """
         forward = self._compile(model) if self.compiled else model
         if self.autocast_dtype == "float32":
             return forward
 
         def in_half_precision(images: Tensor) -> Sequence[Tensor]:
-            # A compiler casts in the kernels that need it.
+            # The compiler casts inside its kernels.
             together = "float32" if self.compiled else self.dtype
             with amp.autocast(self.device, self.dtype), amp.cast_together(model, together):
                 return forward(images)
@@ -74,11 +74,11 @@ class Execution:
         return in_half_precision
 
     def loss_of(self, loss: Loss) -> Callable[..., LossTerms]:
-        """Return the loss itself or its compiled form."""
+        """Return the loss, compiled if enabled."""
         return loss.compiled(self._compile) if self.compiled else loss
 
     def _compile(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
-        # Any look-up: a compiler cannot trace the first one, and would split the model there.
+        # Do one look-up first: compilers cannot trace it, and it would break the graph.
         _ = fused.complete_iou
         return autograd.compiled(function, most_shapes, self.graphs)
 
@@ -91,14 +91,14 @@ def choose_execution(
     compiles: bool,
     drops: bool,
 ) -> Execution:
-    """Decide what --amp, --layout and --compile mean here, and log it in one line.
+    """Resolve --amp, --layout and --compile for this backend and device, and log the result.
 
     Args:
-        dtype: of the weights.
-        drops: the model has dropout.
+        dtype: dtype of the weights.
+        drops: whether the model has dropout.
 
     Raises:
-        UserError: a precision or layout that the backend does not have on this device.
+        UserError: the backend does not support a precision or layout on this device.
     """
     computed = choose_precision(precision, device, dtype)
     if precision == "off":
@@ -121,18 +121,18 @@ def choose_execution(
 
 
 def describe_precision(computed: str, device: str, chosen: bool) -> str:
-    """Return a precision in words: whether --amp auto chose it, and how a GPU rounds float32."""
+    """Describe a precision: whether --amp auto chose it, and how a GPU rounds float32."""
     if chosen:
-        return f"{computed} (--amp auto; --amp off computes in float32)"
+        return f"{computed} (--amp auto; use --amp off for float32)"
     if computed != "float32" or device == CPU:
         return computed
     if backend.device.rounds_to_tf32(device):
-        return "float32 (convolutions round to TF32; NVIDIA_TF32_OVERRIDE=0 keeps them from it)"
+        return "float32 (convolutions use TF32; set NVIDIA_TF32_OVERRIDE=0 to disable it)"
     return "float32 (exact)"
 
 
 def choose_precision(asked: str, device: str, dtype: str) -> str:
-    """Return the dtype in which the network computes, as --amp says: the same on all ranks."""
+    """Return the compute dtype for --amp, the same on all ranks."""
     if asked == "auto" and dtype == "float32":
         return preferred_by_all(device)
     if asked in ("auto", "off"):
@@ -141,41 +141,41 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
     supported = [name for name, found in HALF_PRECISIONS.items() if found in amp.supported(device)]
     if asked not in supported:
         raise UserError(
-            f"--amp {asked}: the {use()} backend cannot train in {half} on {device}; accepted "
-            f"there: {', '.join(['auto', 'off', *supported])}"
+            f"--amp {asked}: the {use()} backend cannot train in {half} on {device}; accepted: "
+            f"{', '.join(['auto', 'off', *supported])}"
         )
     if half == "float16" and device == CPU:
-        log.warning("--amp fp16: CPUs without its kernels run it slower than float32; try bf16")
+        log.warning("--amp fp16: slower than float32 on CPUs without fp16 kernels; try bf16")
     return half
 
 
 def preferred_by_all(device: str) -> str:
-    """Return the precision that the devices of all ranks gain from: that of the weakest."""
+    """Return the precision that all ranks' devices gain from."""
     weakest_first = ("float32", *reversed(HALF_PRECISIONS.values()))
     mine = np.array([weakest_first.index(amp.preferred(device))])
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]
 
 
 def choose_layout(asked: str, device: str, dtype: str) -> bool:
-    """Return whether --layout means channels-last; UserError if the backend has no such layout.
+    """Return whether to use channels-last; UserError if --layout is not supported.
 
-    dtype: in which the network computes.
+    dtype: compute dtype of the network.
     """
     if asked == "auto":
         return gains_from_channels_last(device, dtype)
     if asked == "channels-last" and not backend.device.supports("channels_last"):
         raise UserError(
-            f"--layout channels-last: the {use()} backend has one layout only; use --layout auto, "
-            "or --backend torch"
+            f"--layout channels-last: not supported by the {use()} backend; use --layout auto, or "
+            "--backend torch"
         )
     return asked == "channels-last"
 
 
 def choose_step_threads(gflops: float, device: str) -> None:
-    """Give this process fewer threads than cores if its steps on a CPU are small, and log it.
+    """Use fewer threads than cores for small steps on a CPU, and log the number.
 
-    The number follows from the GFLOPs of a forward pass and the cores alone, so a run that resumes
-    on its machine has it again, and with it the same sums.
+    The number depends only on the GFLOPs of a forward pass and the cores, so a run resumed on the
+    same machine uses the same number and gets the same sums.
     """
     most = backend.device.host_threads()
     if device != CPU or cores.are_asked_for():
@@ -184,30 +184,30 @@ def choose_step_threads(gflops: float, device: str) -> None:
     if threads < most:
         backend.device.set_host_threads(threads)
         on_main(log.info)(
-            "threads: %d of %d, because a step of %.2g GFLOPs gains from no more; OMP_NUM_THREADS "
-            "sets another number", threads, most, gflops,
+            "threads: using %d of %d: more do not speed up a step of %.2g GFLOPs; set "
+            "OMP_NUM_THREADS to override", threads, most, gflops,
         )  # fmt: skip
 
 
 def graph_problem(device: str, drops: bool) -> str:
-    """Return why a compiled step does not run as CUDA graphs, in words; "" if it does.
+    """Return why a compiled step cannot run as CUDA graphs; "" if it can.
 
-    A GPU gets a graph's pass as a few launches, not as one for each kernel.
+    Graphs replace a launch per kernel with a few launches per pass.
     """
     if device == CPU:
-        return "the device is a CPU"
+        return "not on a GPU"
     if this_process().world_size > 1:
-        return "several processes exchange gradients in the middle of a pass"
-    if drops:  # the compiler takes the tensors of a module for as fixed as weights
+        return "several processes exchange gradients during a pass"
+    if drops:  # the compiler assumes that a module's tensors are fixed like weights
         return "--dropout draws a new tensor for each pass"
     return trial_problem(device)
 
 
 def trial_problem(device: str) -> str:
-    """Return how a small network trained in graphs differs from the plain one; "" if it does not.
+    """Train a small network with and without graphs; return how they differ, "" if equal.
 
-    The results of a graph lie in memory that the next pass overwrites; the trial proves that none
-    is lost. A driver or compiler that fails is such a problem too.
+    Every pass overwrites the memory of a graph's results; the trial verifies that none is lost. It
+    also detects failing drivers and compilers.
     """
     in_graphs = partial(autograd.compiled, graphs=True)
     return find_problem(
@@ -218,7 +218,7 @@ def trial_problem(device: str) -> str:
 
 
 def train_small(device: str, compile_: Callable[[Any], Any]) -> Mapping[str, np.ndarray]:
-    """Train a convolution for some updates; return its state, gradients, and losses read late."""
+    """Train a convolution for some updates; return its state, gradients, and losses read at end."""
     random = np.random.Generator(np.random.Philox(0))
     network = Conv(IMAGES[1], MAPS[1], 3, 2)
     shapes = {name: x.shape for name, x in nn.named_parameters(network)}

@@ -1,4 +1,4 @@
-"""Builds what a training needs on the chosen framework, and runs it to its end."""
+"""Build a training on the chosen framework and run it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from duet.utils.text import count
 
 
 def run_job(job: Job, train_loader: TrainLoader) -> Trained:
-    """Train a new run, or the rest of one; return what it leaves."""
+    """Train a new run or resume one; return its result."""
     config, ranks = job.config, job.session.world.process.world_size
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"):
@@ -47,16 +47,17 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             state.model.require_memory(shape, trains=True)
     run = begin_run(job, columns_of(state.model.head))
     describe_run(run, state)
-    recommend(config.precise_bn, len(train_loader))
+    if not job.hyp.ema_share:  # such an EMA forgets old statistics by itself
+        recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
-        del checkpoint  # its arrays
+        del checkpoint  # free its arrays
     with val_loader(job, state.model.stride) as loader, closing(run.loggers):
         loader.build_in(partial(backend.device.host_bytes, device=state.device))
         run.log_start(state.epoch, resumed=state.batch_number > 0)
         try:
             best = train(run, state, train_loader, loader)
-        except WorkerError:  # its text, of a worker that died, speaks of memory too
+        except WorkerError:  # its message about a dead worker mentions memory too
             raise
         except Exception as error:
             if backend.device.is_out_of_memory(error):
@@ -64,17 +65,17 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             raise
         conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
-    of_loaders = {"train_images": train_loader.num_images, "cached": cached}
-    write_work(run, state, of_loaders, asdict(DEFAULT_SUPPRESSION))
+    loader_work = {"train_images": train_loader.num_images, "cached": cached}
+    write_work(run, state, loader_work, asdict(DEFAULT_SUPPRESSION))
     return trained(run, state, best)
 
 
 def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
-    """Return the error of memory that ran out, which names the flags against it."""
+    """Return an out-of-memory error that suggests flags."""
     at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
     return UserError(
-        f"out of memory with {count(at_a_time, 'image')} at a time (--batch-size "
+        f"out of memory with {count(at_a_time, 'image')} per pass (--batch-size "
         f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img {config.image_size}; "
-        f"go on with --resume and --micro-batch {max(at_a_time // 2, 1)}, or start anew with a "
-        "smaller --batch-size, --img or model"
+        f"continue with --resume and --micro-batch {max(at_a_time // 2, 1)}, or start again with "
+        "a smaller --batch-size, --img or model"
     )

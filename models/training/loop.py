@@ -1,4 +1,4 @@
-"""Epochs of training and validation, and the places between batches where a run may end."""
+"""The training loop: epochs of training and validation, and stopping between batches."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from duet.utils.state.resume import load_state
 from duet.utils.state.run import Run
 from duet.utils.text import count
 
-OF_VALIDATION = ("metrics/", "val/")  # columns of results.csv
+VALIDATION_COLUMNS = ("metrics/", "val/")  # prefixes in results.csv
 
 log = logging.getLogger("train")
 
@@ -44,10 +44,10 @@ log = logging.getLogger("train")
 def train(
     run: Run, state: TrainState, train_loader: TrainLoader, val_loader: ValLoader
 ) -> BestEpoch | None:
-    """Train and validate epoch by epoch; return the best one, None if no figure was a number.
+    """Train and validate all epochs; return the best one, None if every metric was NaN.
 
     Raises:
-        Suspended: the run was asked to stop; its state is saved.
+        Suspended: the run was asked to stop; its state has been saved.
     """
     config, world = run.job.config, val_loader.world
     write_results(run)
@@ -77,24 +77,24 @@ def train(
 
 
 def has_ended(run: Run, state: TrainState, world: World) -> bool:
-    """Return whether the epoch that was counted last is the last one, as rank 0 finds."""
+    """Return whether the run ends after the last counted epoch, as decided by rank 0."""
     if state.epoch >= state.schedule.epochs:
         return True
     if state.batch_number > state.epoch * state.schedule.batches_per_epoch:
-        return False  # it was suspended within an epoch: that is finished whatever the limits are
-    return bool(world.of_main(why_run_ended(run, state)))
+        return False  # suspended within an epoch, which is finished regardless of limits
+    return bool(world.broadcast_text(why_run_ended(run, state)))
 
 
 def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
-    """Return whether the epoch that is not counted yet is the last one, as rank 0 finds."""
+    """Return whether the current, uncounted epoch is the last one, as decided by rank 0."""
     if state.epoch + 1 >= state.schedule.epochs:
         return True
     seconds = run.results.seconds + state.timer.total()
-    return bool(world.of_main("over" if is_over(run.limits, seconds) else ""))
+    return bool(world.broadcast_text("over" if is_over(run.limits, seconds) else ""))
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
-    """Train on the rest of the epoch in which the state is."""
+    """Train on the rest of the current epoch."""
     config = run.job.config
     done = state.batch_number - state.epoch * len(loader)
     title = f"epoch {state.epoch + 1}/{config.epochs}"
@@ -112,7 +112,7 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
             run.work.add_batch(batch)
             progress.update(state.watch.progress())
             watchdog.progress()
-            stop(run, state)  # the one place between two training steps that stops or saves
+            stop(run, state)  # the only place between training steps that stops or saves
             if config.save_steps and state.batch_number % config.save_steps == 0:
                 save_state(run, state)
     settle(state)
@@ -121,9 +121,9 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
 def validate(
     run: Run, state: TrainState, loader: ValLoader, is_in_training: bool = True
 ) -> Validation:
-    """Validate the EMA in the precision of the steps, twice as many images at a time as there.
+    """Validate the EMA in the precision of the steps, with twice as many images per pass.
 
-    is_in_training: measure losses too, and let the run stop; it then validates anew.
+    is_in_training: compute losses too, and allow the run to stop; it validates again on resume.
     """
     with state.timer("validation"):
         if is_in_training:
@@ -146,8 +146,8 @@ def validate(
 def validate_best(run: Run, state: TrainState, loader: ValLoader) -> BestEpoch | None:
     """Validate the best weights at the end of a run that found them before it was resumed.
 
-    The EMA of the state is theirs afterwards. Returns None where a rank does not have the file, or
-    has one from before better weights were found that were not kept.
+    This loads them into the state's EMA. Return None if a rank does not have the file, or if better
+    weights were found but not kept.
     """
     path = run.states.best
     if loader.world.any(not path.exists()):
@@ -161,13 +161,13 @@ def validate_best(run: Run, state: TrainState, loader: ValLoader) -> BestEpoch |
 
 
 def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> BestEpoch | None:
-    """Count the epoch, report it, and keep the state; return it if it is the best so far."""
+    """Count and report the epoch, and save the state; return it if it is the best so far."""
     losses = state.watch.end_epoch()
     state.epoch += 1
     report_epoch(run, state, losses, validation)
     if run.job.config.image_weights and validation is not None:
         keep_class_scores(state, state.model.head.class_scores(validation.result))
-    state.timer = StageTimer(state.device)  # saving the state counts for the next epoch
+    state.timer = StageTimer(state.device)  # saving counts towards the next epoch
     is_best = validation is not None and found_best(state, validation.result)
     keep_weights(run, state, is_best)
     write_results(run)
@@ -177,19 +177,19 @@ def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> Bes
 def report_epoch(
     run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
 ) -> None:
-    """Add a row to results.csv, and log it as a line on screen."""
+    """Add a row to results.csv and log it."""
     settings = state.schedule.at(state.batch_number - 1)
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     head = state.model.head
-    found = dict.fromkeys(head.figure_names, math.nan)
+    found = dict.fromkeys(head.metric_names, math.nan)
     val_losses = [math.nan] * len(head.loss_names)
     if validation is not None:
-        found, val_losses = head.figures(validation.result), validation.losses.tolist()
-    figures = [found[name] for name in head.figure_names]
+        found, val_losses = head.metrics(validation.result), validation.losses.tolist()
+    metrics = [found[name] for name in head.metric_names]
     columns, epoch = columns_of(head), state.epoch - 1
-    row = result_row(columns, epoch, losses, figures, val_losses, rates, state.timer)
+    row = result_row(columns, epoch, losses, metrics, val_losses, rates, state.timer)
     if validation is None:
-        row = {name: x for name, x in row.items() if not name.startswith(OF_VALIDATION)}
+        row = {name: x for name, x in row.items() if not name.startswith(VALIDATION_COLUMNS)}
     run.add_epoch(state.epoch, row)
     numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
     seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
@@ -198,7 +198,7 @@ def report_epoch(
 
 
 def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
-    """Keep the scores for the next epoch, and those by which pending batches were chosen."""
+    """Keep the scores for the next epoch, and those that selected pending batches."""
     first = (state.last_update + 1) // state.schedule.batches_per_epoch
     kept = {epoch: before for epoch, before in state.class_scores.items() if epoch >= first}
     state.class_scores = {**kept, state.epoch: scores}
@@ -213,13 +213,13 @@ def stop(run: Run, state: TrainState) -> None:
     save_state(run, state)
     done = count(state.batch_number, "batch", "batches")
     if requests.interrupted:
-        text = f"interrupted after {done}; go on with {run.line_to_go_on()}"
+        text = f"interrupted after {done}; continue with {run.resume_command()}"
         raise Suspended(text, by_hand=True)
-    raise Suspended(f"suspended after {done}: {cause}; go on with --resume {run.folder}")
+    raise Suspended(f"suspended after {done}: {cause}; continue with --resume {run.folder}")
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:
-    """Write everything that the rest of the run depends on, also under a name that stays."""
+    """Save the complete state, optionally also under a permanent name."""
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)
         if this_process().is_main:
@@ -227,7 +227,7 @@ def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "
 
 
 def found_best(state: TrainState, result: Any) -> bool:
-    """Return whether nothing was better than the epoch just counted; if so, keep its figure."""
+    """Return whether the last counted epoch is the best so far; if so, record its fitness."""
     fitness = state.model.head.fitness(result)
     if not fitness >= state.best_fitness:  # NaN is not
         return False
@@ -236,7 +236,7 @@ def found_best(state: TrainState, result: Any) -> bool:
 
 
 def keep_weights(run: Run, state: TrainState, is_best: bool) -> None:
-    """Write the state as last.safetensors, and under the other names that flags ask for."""
+    """Save the state as last.safetensors, and under the names requested by flags."""
     config, number = run.job.config, state.epoch - 1  # counted as results.csv does
     period = config.save_period
     also = f"epoch{number}" if period > 0 and number % period == 0 else ""

@@ -1,4 +1,4 @@
-"""What a run writes into its folder and prints, from its first line to its last."""
+"""Files and log lines of a run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from duet import backend
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -22,7 +20,7 @@ from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.sources.class_folders import fill_images, similar_names
+from duet.utils.data.sources.class_folders import similar_names
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import brief
 from duet.utils.processes.cores import loader_workers
@@ -30,8 +28,8 @@ from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
 from duet.utils.project import from_here, script
 from duet.utils.report.plots.images import plot_batch
-from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from duet.utils.report.plots.results import plot_learning_rates, plot_results
+from duet.utils.report.plots.label_statistics import plot_labels
+from duet.utils.report.plots.results import plot_results
 from duet.utils.report.results import result_columns
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.state.progress import why_ended
@@ -40,7 +38,6 @@ from duet.utils.text import count, say
 from duet.utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
-PLOTTED_RATES = 2000  # batches of the schedule that are drawn
 COLUMNS, NAME_WIDTH = 80, 9  # of the summary
 NOTHING_YET = "nothing was found yet: this is normal in the first epochs, so train longer"
 MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
@@ -49,46 +46,46 @@ log = logging.getLogger("train")
 
 
 class BestEpoch(NamedTuple):
-    """The epoch whose weights are the best."""
+    """The epoch with the best weights."""
 
     epoch: int  # from 1
-    result: Any  # of its validation, as `Head.figures` reads it
+    result: Any  # validation result, read by `Head.metrics`
 
 
 class Trained(NamedTuple):
-    """What a training leaves."""
+    """Result of a training."""
 
     folder: Path
-    weights: Path  # best.safetensors, or last.safetensors where no epoch is the best
-    epoch: int | None  # the best one, from 1
-    metrics: Mapping[str, float]  # its metrics, by the names of results.csv without "metrics/"
+    weights: Path  # best.safetensors, or last.safetensors without a best epoch
+    epoch: int | None  # best epoch, from 1
+    metrics: Mapping[str, float]  # its metrics, named as in results.csv without "metrics/"
 
 
 def trained(run: Run, state: TrainState, best: BestEpoch | None) -> Trained:
-    """Return what a run leaves."""
+    """Return the result of a run."""
     name = "last" if run.job.config.no_save or best is None else "best"
-    metrics = state.model.head.figures(best.result) if best is not None else {}
+    metrics = state.model.head.metrics(best.result) if best is not None else {}
     weights = run.folder / "weights" / f"{name}.safetensors"
     return Trained(run.folder, weights, best and best.epoch, metrics)
 
 
 @on_main
 def describe_run(run: Run, state: TrainState) -> None:
-    """Write the settings into the folder and, in a few words, on screen."""
+    """Write the settings to the folder, and log a summary."""
     job, names = run.job, run.job.data.class_names
     write_yaml(run.folder / "opt.yaml", run_settings(job.config))
     write_yaml(run.folder / "hyp.yaml", as_document(job.hyp))
     write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(names))})
     for alike in similar_names(names):
-        log.warning("classes %s: names that are nearly equal; are they one class?", brief(alike))
+        log.warning("classes %s have nearly equal names; are they the same class?", brief(alike))
     if not job.config.no_plots:
-        plot_start(run, state)
+        plot_labels(job.data.train, names, run.folder / "labels.jpg")
     for line in summary_lines(run, state):
         log.info("%s", line)
 
 
 def summary_lines(run: Run, state: TrainState) -> list[str]:
-    """Return the summary of a run in lines of 80 columns: data, model, device, recipe, results."""
+    """Return a run's summary in lines of 80 columns: data, model, device, recipe, results."""
     config, hyp, data = run.job.config, run.job.hyp, run.job.data
     model, execution = state.model, state.execution
     num_objects = table_of(data.train).num_objects
@@ -104,7 +101,7 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
         "data": [
             f"{config.data}: {count(len(data.train), 'image')} with "
             f"{count(labels, 'label')}{without}; "
-            f"{count(len(data.val), 'image')} to validate with"
+            f"{count(len(data.val), 'image')} for validation"
         ],
         "model": [
             Path(config.cfg or config.weights or model.head.task.model).name,
@@ -132,86 +129,70 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
     return [line for text in texts for line in wrapper.wrap(text)]
 
 
-def plot_start(run: Run, state: TrainState) -> None:
-    """Draw what is known before the first batch: the labels, and the learning rates."""
-    data, schedule = run.job.data, state.schedule
-    plot_labels(data.train, data.class_names, run.folder / "labels.jpg")
-    if not fill_images(table_of(data.train)):  # else all boxes are equal
-        plot_correlogram(data.train, run.folder / "labels_correlogram.jpg")
-    last = schedule.epochs * schedule.batches_per_epoch - 1
-    batches = np.unique(np.linspace(0, last, PLOTTED_RATES).astype(np.int64))
-    settings = [schedule.at(number) for number in batches.tolist()]
-    rates = {
-        "Learning rate of weights": np.array([step.weight_rate for step in settings]),
-        "Learning rate of biases": np.array([step.bias_rate for step in settings]),
-    }
-    plot_learning_rates(batches / schedule.batches_per_epoch, rates, run.folder / "LR.png")
-
-
 def plotted_batches(no_plots: bool) -> int:
-    """Return how many batches are drawn, from the first."""
+    """Return the number of first batches to plot."""
     return 0 if no_plots else PLOTTED_BATCHES
 
 
 @on_main
 def plot_trained_batch(run: Run, number: int, batch: Batch) -> None:
-    """Draw the first rank's shard of a batch, with its boxes."""
+    """Plot rank 0's shard of a batch with its boxes."""
     path = run.folder / f"train_batch{number}.jpg"
     plot_batch(batch.images, batch.targets, run.job.data.class_names, path)
 
 
 @on_main
 def write_results(run: Run) -> None:
-    """Write results.csv and results.jsonl, as far as the run has come."""
+    """Write results.csv and results.jsonl up to the current epoch."""
     run.results.write(run.folder / "results.csv")
     run.results.write_lines(run.folder / "results.jsonl")
 
 
 def columns_of(head: Head) -> list[str]:
-    """Return the columns of results.csv for a task."""
-    return result_columns(head.loss_names.values(), head.figure_names)
+    """Return the columns of results.csv for a head."""
+    return result_columns(head.loss_names.values(), head.metric_names)
 
 
 @on_main
 def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
-    """Draw the curves; print what the best epoch reached, and where everything lies."""
+    """Plot the curves; print the best epoch's metrics and the paths of the results."""
     head, config = state.model.head, run.job.config
-    figures = head.figures(best.result) if best is not None else {}
+    metrics = head.metrics(best.result) if best is not None else {}
     if not config.no_plots:
         plot_results(run.folder / "results.csv", run.folder / "results.png")
         if best is not None:
             REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:
         say(*REPORTS[head.task.name].table(best.result).splitlines())
-        if not any(figures.values()):
+        if not any(metrics.values()):
             say(NOTHING_YET)
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
-        say(f"ended after epoch {state.epoch} of {config.epochs}: {early}")
+        say(f"stopped early after epoch {state.epoch} of {config.epochs}: {early}")
     took = f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
-    say(f"{took}, counted from 1 here and from 0 in results.csv")
+    say(f"{took} (numbered from 1 here, from 0 in results.csv)")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
-        shown = [f"{short} {figures[name]:.3f}" for name, short in head.row_names().items()]
+        shown = [f"{short} {metrics[name]:.3f}" for name, short in head.row_names().items()]
         say("  ".join([title, *shown]))
     elif state.best_epoch:
-        say(f"epoch {state.best_epoch} was the best, but its weights are not here")
-    run.log_end(best.epoch if best else None, figures)
+        say(f"epoch {state.best_epoch} was the best, but its weights were not kept")
+    run.log_end(best.epoch if best else None, metrics)
     folder = from_here(run.folder)
     say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
-    say(f"weights in {folder / 'weights'}: {files}; check with")
+    say(f"weights in {folder / 'weights'}: {files}; validate them with")
     say(shlex.join(validation_command(run, state.device, names[-1])))
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:
-    """Return why a run ends early, after the epoch that was counted last; "" if it goes on."""
+    """Return why the run ends early after the last counted epoch; "" if it continues."""
     return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
 
 
 def validation_command(run: Run, device: str, name: str) -> list[str]:
-    """Return the command that validates weights of a run, from the folder where it was started."""
+    """Return the command that validates a run's weights, relative to the working directory."""
     config = run.job.config
     weights = from_here(run.folder / "weights" / f"{name}.safetensors")
     words = [
@@ -226,11 +207,11 @@ def validation_command(run: Run, device: str, name: str) -> list[str]:
 
 @on_main
 def write_work(
-    run: Run, state: TrainState, of_loaders: Mapping[str, Any], suppression: Mapping[str, Any]
+    run: Run, state: TrainState, loader_work: Mapping[str, Any], suppression: Mapping[str, Any]
 ) -> None:
-    """Write work.json: what another run must have done too for compare.py to compare their times.
+    """Write work.json: the work that compare.py requires to be equal before comparing times.
 
-    of_loaders, suppression: the work of the loaders, and the settings of NMS.
+    loader_work, suppression: work of the loaders, and NMS settings.
     """
     config = run.job.config
     every = state.epoch if config.no_val else 1
@@ -244,7 +225,7 @@ def write_work(
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        **of_loaders,
+        **loader_work,
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
         "validation": {"images": len(run.job.data.val), "every": every, **suppression},

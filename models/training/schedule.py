@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from duet.utils.cli.hyperparameters import Hyperparameters
 
-NOMINAL_BATCH = 64  # images an optimizer step; smaller batches are accumulated up to it
 MIN_WARMUP_BATCHES = 100
 
 
@@ -30,7 +29,12 @@ class Schedule:
     batches_per_epoch: int
     batch_size: int
     cosine: bool
-    nominal_batch: int = NOMINAL_BATCH
+    accumulates: bool = True  # add up small batches to `nbs` images per optimizer step
+
+    @property
+    def nominal_batch(self) -> float:
+        """Images per optimizer step to which smaller batches are accumulated."""
+        return self.hyp.nbs if self.accumulates else self.batch_size
 
     @property
     def accumulate(self) -> int:
@@ -47,7 +51,8 @@ class Schedule:
         """Batches over which rates and momentum rise to their own values; 0 for no warm-up."""
         if self.hyp.warmup_epochs == 0:
             return 0
-        return max(round(self.hyp.warmup_epochs * self.batches_per_epoch), MIN_WARMUP_BATCHES)
+        wanted = max(round(self.hyp.warmup_epochs * self.batches_per_epoch), MIN_WARMUP_BATCHES)
+        return min(wanted, round(self.hyp.warmup_share * self.epochs * self.batches_per_epoch))
 
     def at(self, batch_number: int) -> StepSettings:
         """Return settings of a batch, counted from 0 over all epochs."""

@@ -28,7 +28,7 @@ from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import choose_execution, choose_step_threads
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
-from duet.models.training.schedule import NOMINAL_BATCH, Schedule
+from duet.models.training.schedule import Schedule
 from duet.models.training.state import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
 from duet.models.training.updates import choose_updates
@@ -73,7 +73,7 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
         keep_freed_images()
     if model is None:
         fit = partial(fit_to_labels, job=job)
-        model = build_model(config, job.start, job.data.class_names, fit)
+        model = build_model(config, job.hyp, job.start, job.data.class_names, fit)
     gflops = count_gflops(plan_layers(model.spec), config.image_size)
     choose_step_threads(
         images_at_a_time(config.batch_size, config.micro_batch, ranks) * gflops, device
@@ -89,6 +89,7 @@ def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:
 
 def build_model(
     config: TrainConfig,
+    hyp: Hyperparameters,
     start: Checkpoint | None,
     class_names: Sequence[str],
     fit: Callable[[ModelSpec], ModelSpec] | None = None,
@@ -105,7 +106,8 @@ def build_model(
     if start is not None:
         # A model YAML that was asked for decides on the anchors, or the labels, else the weights.
         keep_anchors = bool(config.cfg) or spec is not asked
-        transfer_weights(model, start, class_names, keep_anchors, config.remap_classes)
+        remap_classes = config.remap_classes or bool(hyp.keep_head)
+        transfer_weights(model, start, class_names, keep_anchors, remap_classes)
     return model
 
 
@@ -169,8 +171,8 @@ def build_state(
     dtype: str = "float32",
 ) -> TrainState:
     """Build EMA, loss, optimizer and schedule of a new run, for so many batches per epoch."""
-    nominal = NOMINAL_BATCH if model.head.task.accumulates else config.batch_size
-    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, nominal)
+    accumulates = model.head.task.accumulates
+    schedule = Schedule(hyp, config.epochs, batches, config.batch_size, config.cosine, accumulates)
     model = nn.place(model, device, dtype)
     drops = config.dropout > 0
     execution = choose_execution(device, dtype, config.amp, config.layout, config.compile, drops)
@@ -182,7 +184,7 @@ def build_state(
     together = config.multi_tensor_optimizer and choose_updates(
         config.optimizer, number, device, dtype
     )
-    ema = ModelEMA(model, together)
+    ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
     settings = LossSettings(
         hyp.loss_gains(),

@@ -1,4 +1,4 @@
-"""What a training step reads and changes, built from flags and a model."""
+"""State that a training step reads and updates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger("train")
 
 @dataclass
 class TrainState:
-    """What a training step reads and changes."""
+    """State that a training step reads and updates."""
 
     model: Detector
     ema: ModelEMA
@@ -33,32 +33,32 @@ class TrainState:
     optimizer: Optimizer
     schedule: Schedule
     device: str
-    dtype: str  # of weights and images
+    dtype: str  # dtype of weights and images
     execution: Execution
-    parallel: Any  # the model as several ranks train it together
-    forward: Callable[[Tensor], Sequence[Tensor]]  # that, and
-    step_loss: Callable[..., LossTerms]  # the loss, as a step runs them
+    parallel: Any  # the model wrapped for training on several ranks
+    forward: Callable[[Tensor], Sequence[Tensor]]  # its forward pass, possibly compiled
+    step_loss: Callable[..., LossTerms]  # the loss, possibly compiled and scaled
     loss_scale: LossScale
-    means: Mapping[str, Any]  # that were chosen, for work.json
+    means: Mapping[str, Any]  # implementations in use, for work.json
     watch: StepWatch
-    table: EpochTable  # of the epochs, on screen
-    seed: int = 0  # of the run
-    multi_scale: MultiScale | None = None  # None: batches keep their size
-    timer: StageTimer = field(default_factory=StageTimer)  # of the epoch
-    seconds_before: Mapping[str, float] | None = None  # that it took before a resumption
+    table: EpochTable  # rows of epochs on screen
+    seed: int = 0
+    multi_scale: MultiScale | None = None  # None: fixed size
+    timer: StageTimer = field(default_factory=StageTimer)  # for the current epoch
+    seconds_before: Mapping[str, float] | None = None  # the epoch's times before resuming
     batch_number: int = 0  # batches since the start of training
-    last_update: int = -1  # number of the batch of the last optimizer step
-    micro_batch: int = 0  # images that this rank computes at a time; 0: all of a batch
+    last_update: int = -1  # batch number of the last optimizer step
+    micro_batch: int = 0  # images per pass on this rank; 0: the whole batch
     epoch: int = 0  # finished epochs
     best_fitness: float = -1.0
-    best_epoch: int = 0  # finished epochs at the last one of which none before was better
-    # With --image-weights: (C,) of the validation before an epoch, from that of the last update on.
+    best_epoch: int = 0  # number of the best epoch, from 1; the latest if several are equal
+    # For --image-weights: class scores (C,) before each epoch, since that of the last update.
     class_scores: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    learnt: Mapping[str, Any] = field(default_factory=dict)  # what the loss had at the last update
+    learnt: Mapping[str, Any] = field(default_factory=dict)  # loss state at the last update
 
 
 def settle(state: TrainState) -> None:
-    """Read whether the last update happened, unless that is known, and take it back if not.
+    """Read whether the last update happened, unless already known, and undo its count if not.
 
     Raises:
         UserError: too many updates in a row were skipped; see `StepWatch.settle`.

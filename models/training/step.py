@@ -1,7 +1,7 @@
-"""One training step: a batch becomes gradients and, once enough are accumulated, an update.
+"""The training step: compute a batch's gradients and, once enough have accumulated, update.
 
-With --micro-batch a batch is computed in pieces, whose gradients add up to those of the batch
-(`heads/base.py::WholeBatch`). Only BatchNorm normalizes each piece with its own statistics.
+With --micro-batch, a batch is computed in pieces whose gradients add up to the batch's
+(`heads/base.py::WholeBatch`); only BatchNorm uses each piece's own statistics.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from duet.utils.processes import watchdog
 
 
 def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
-    """Run forward and backward pass of one batch and, once enough are accumulated, one update."""
+    """Run one batch's forward and backward pass and, once enough have accumulated, an update."""
     settings = state.schedule.at(state.batch_number)
     ends_update = state.batch_number - state.last_update >= settings.accumulate
     terms = add_gradients(state, batch, ends_update, stage)
@@ -37,10 +37,9 @@ def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
 
 
 def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Stage) -> LossTerms:
-    """Add a batch's gradients to those pending and return its terms.
+    """Accumulate a batch's gradients and return its terms.
 
-    ends_update: whether it is the last batch of an update, after which gradients are averaged over
-        the ranks.
+    ends_update: whether gradients are averaged over the ranks after this batch.
     """
     found = []
     whole = WholeBatch(len(batch.images), batch.targets)
@@ -67,9 +66,9 @@ def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Sta
 
 
 def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> None:
-    """Step the optimizer and the EMA once; neither if a number is not finite.
+    """Update the weights and the EMA, unless a loss or gradient is not finite.
 
-    The device decides that, and `settle` reads it later. Until then the step counts.
+    The device decides that, and `settle` reads it later. Until then the step is counted.
     """
     settle(state)
     with stage("optimizer"):
@@ -85,10 +84,10 @@ def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> N
 
 
 def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
-    """Compute the gradients again that a run had accumulated since its last update when it stopped.
+    """Recompute the gradients that a suspended run had accumulated since its last update.
 
-    The weights are those of that update, and so these are the same gradients, bit for bit. All else
-    that the batches changed is in the state already: BatchNorm's statistics and counted losses.
+    Weights have not changed since that update, so the gradients are identical, bit for bit. Other
+    effects of the batches, BatchNorm statistics and counted losses, are in the state already.
     """
     if state.batch_number - 1 == state.last_update:
         return
@@ -105,7 +104,7 @@ def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
 
 
 def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targets) -> LossTerms:
-    if state.loss_scale.adapts:  # its value depends on the update before this forward pass
+    if state.loss_scale.adapts:  # the scale depends on the last update
         settle(state)
     return state.step_loss(raw, targets, whole)
 
@@ -116,7 +115,7 @@ def _plus(left: LossTerms, right: LossTerms) -> LossTerms:
 
 
 def network_images(state: TrainState, batch: Batch) -> Tensor:
-    """Return the images of the batch whose turn it is, or of a piece, as the network takes them."""
+    """Convert the images of the current batch or piece to network input."""
     layout = state.execution.channels_last
     images = images_to_tensor(batch.images, state.device, state.dtype, layout)
     if state.multi_scale is None:

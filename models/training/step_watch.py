@@ -1,7 +1,7 @@
-"""Watches the losses of a run: reads them late, and finds the updates that must not happen.
+"""Track losses without waiting for the device, and skip updates that are not finite.
 
-At an update the device decides whether all of its numbers are finite. In float16 the losses are
-scaled, to keep small gradients from vanishing: Micikevicius et al. 2017, arXiv:1710.03740, 3.2.
+The device decides at each update whether all values are finite. In float16, losses are scaled to
+keep small gradients from vanishing: Micikevicius et al. 2017, arXiv:1710.03740, 3.2.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from duet.utils.processes.ranks import on_main
 from duet.utils.text import count
 
 MAX_FIRST_LOSSES = 1000
-MOST_IN_A_ROW = 10  # skipped updates, before a run counts as lost
+MOST_IN_A_ROW = 10  # consecutive skipped updates that end a run
 INITIAL = 2.0**16
 GROWTH, BACKOFF = 2.0, 0.5
-GROWTH_INTERVAL = 2000  # updates in a row without an overflow
+GROWTH_INTERVAL = 2000  # consecutive updates without overflow
 LIMITS = 1.0, 2.0**24
 
 log = logging.getLogger("train")
-warn = on_main(log.warning)  # all ranks find the same
+warn = on_main(log.warning)  # all ranks have the same result
 
 
 class BatchName(NamedTuple):
-    """Which batch of a run; epoch and step are counted from 1."""
+    """Identifies a batch; epoch and step are counted from 1."""
 
     epoch: int
     step: int
@@ -45,11 +45,10 @@ class BatchName(NamedTuple):
 
 @dataclass
 class LossScale:
-    """A factor that halves when gradients overflow and doubles after many updates without.
+    """Loss scale that halves when gradients overflow and doubles after many finite updates.
 
     Attributes:
-        value: 1 and constant unless the network computes in float16: only its gradients
-            leave the range.
+        value: constant 1 unless the network computes in float16, whose range is too small.
     """
 
     value: float = 1.0
@@ -60,16 +59,16 @@ class LossScale:
     def of_precision(cls, dtype: str) -> LossScale:
         if dtype != "float16":
             return cls()
-        # The totals of several ranks have their number as a factor: see `BatchParts`.
+        # Totals include the number of ranks as a factor: see `BatchParts`.
         return cls(INITIAL / this_process().world_size, adapts=True)
 
     @property
     def can_fall(self) -> bool:
-        """Whether an overflow may be the scale's fault."""
+        """Whether a lower scale may avoid an overflow."""
         return self.adapts and self.value > LIMITS[0]
 
     def scaled(self, loss: Callable[..., LossTerms], factor: int = 1) -> Callable[..., LossTerms]:
-        """Return the loss with `total` times a factor and the value at the time of the call."""
+        """Return the loss with `total` multiplied by a factor and the scale's current value."""
 
         def scaled_loss(*piece: Any) -> LossTerms:
             terms = loss(*piece)
@@ -78,12 +77,12 @@ class LossScale:
         return scaled_loss if self.adapts or factor != 1 else loss
 
     def unscale(self, parameters: Iterable[Tensor]) -> None:
-        """Divide the gradients by the value; overflowed ones stay infinite or NaN."""
+        """Divide the gradients by the scale; overflowed ones stay infinite or NaN."""
         if self.value != 1:
             amp.scale_gradients_(parameters, 1.0 / self.value)
 
     def update(self, finite: bool) -> None:
-        """Choose the next value by whether the gradients of an update were finite."""
+        """Adjust the scale, given whether an update's gradients were finite."""
         if not self.adapts:
             return
         self.finite_updates = self.finite_updates + 1 if finite else 0
@@ -95,12 +94,12 @@ class LossScale:
 
 
 class StepWatch:
-    """Losses and finiteness of the batches of an epoch and of the updates made of them.
+    """Losses of an epoch's batches, and whether its updates were finite.
 
     Attributes:
-        loss_names: of a batch's losses in their order, each with its short name.
-        skipped: updates of this epoch that were skipped: a loss or gradient was not finite.
-        first_losses: of the first batches of the run, as far as they are read.
+        loss_names: names of the losses in order, with their short names.
+        skipped: number of updates skipped in this epoch because of a non-finite loss or gradient.
+        first_losses: losses of the run's first batches that have been read.
     """
 
     def __init__(self, loss_names: Mapping[str, str]) -> None:
@@ -108,8 +107,8 @@ class StepWatch:
         self.first_losses: list[np.ndarray] = []
         self._in_a_row = 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
-        self._window: list[tuple[BatchName, np.ndarray]] = []  # read, since the last update
-        # The last update: its unread batches, and what reads their losses and the gradients' norm.
+        self._window: list[tuple[BatchName, np.ndarray]] = []  # read since the last update
+        # The last update's unread batches, and a function to read their losses and gradient norm.
         self._closed: tuple[list[BatchName], Callable[[], np.ndarray]] | None = None
         self._begin_epoch()
 
@@ -118,15 +117,15 @@ class StepWatch:
         self.skipped = 0
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
-        """Keep a batch's losses; read nothing."""
+        """Record a batch's losses without reading them."""
         self._unread.append((name, [term.detach() for term in terms.by_name.values()]))
 
     def close_update(self, gradient_norm: Tensor) -> Tensor:
-        """End the batches of an update; `settle` comes before the next one.
+        """Close the batches of an update; call `settle` before the next one.
 
         Returns:
-            0-d float32 on the device: 1 where a loss since the last update, or the norm of their
-            gradients, is not finite, else 0. Nothing waits for it.
+            0-d float32 on the device: 1 if a loss since the last update or the gradient norm is not
+            finite, else 0. Nothing waits for it.
         """
         assert self._closed is None
         values = self._on_device([gradient_norm])
@@ -137,10 +136,10 @@ class StepWatch:
         return ops.where(ops.sum(values * 0.0) <= 0.0, 0.0 if read_before else 1.0, 1.0)
 
     def settle(self, scale_can_fall: bool = False) -> bool | None:
-        """Return whether the update that was closed last has happened; None if already returned.
+        """Return whether the last closed update happened; None if already returned.
 
-        Logs the batches if not. Raises UserError for the tenth time in a row, not counting those
-        of which only gradients overflow while the loss scale can still fall.
+        Log the batches if not. Raise UserError for the tenth consecutive one, not counting
+        overflows of gradients alone while the loss scale can still fall.
         """
         if self._closed is None:
             return None
@@ -160,12 +159,12 @@ class StepWatch:
         )
         if self._in_a_row >= MOST_IN_A_ROW:
             raise UserError(
-                f"{reason} not finite ({batches}), {count(self._in_a_row, 'update')} in a row; "
-                "lower lr0 in --hyp, check the labels of these images, or give --amp off"
+                f"{reason} not finite ({batches}) for {count(self._in_a_row, 'update')} in a row; "
+                "lower lr0 in --hyp, check the labels of these images, or use --amp off"
             )
         warn(
-            "update skipped: %s not finite: %s; BatchNorm statistics that are not finite are taken "
-            "from the EMA", reason, batches,
+            "update skipped: %s not finite: %s; non-finite BatchNorm statistics are restored from "
+            "the EMA", reason, batches,
         )  # fmt: skip
         return False
 
@@ -173,10 +172,10 @@ class StepWatch:
         """Return the mean losses of the epoch's batches with finite losses; NaN if none."""
         self._read()
         if self.skipped:
-            warn("%s of this epoch skipped, see above", count(self.skipped, "update"))
+            warn("%s skipped in this epoch, see above", count(self.skipped, "update"))
         if self._lost:
             lost = count(self._lost, "batch", "batches")
-            warn("%s left out of the mean losses: not finite", lost)
+            warn("%s excluded from the mean losses: not finite", lost)
         means = self.means()
         self._begin_epoch()
         return means
@@ -187,16 +186,16 @@ class StepWatch:
         return self._sums / self._batches if self._batches else nothing
 
     def describe(self, losses: np.ndarray) -> str:
-        """Return a batch's or the mean losses as one text, each with its short name."""
+        """Format losses with their short names."""
         named = zip(self.loss_names.values(), losses, strict=True)
         return "  ".join(f"{name} {loss:.4f}" for name, loss in named)
 
     def progress(self) -> str:
-        """Return the mean losses of the epoch's batches that are read; nothing before the first."""
+        """Return the mean losses of the batches read so far, formatted; "" if none."""
         return self.describe(self.means()) if self._batches else ""
 
     def state(self) -> dict[str, Any]:
-        """Return all counts as JSON values, after reading all losses; `restore` takes it."""
+        """Read all losses, and return the state as JSON values for `restore`."""
         self._read()
         return {
             "skipped": self.skipped,
@@ -208,9 +207,7 @@ class StepWatch:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state()`: batches that were added since are part of the next update, but
-        not counted.
-        """
+        """Restore a `state()`; batches added since then stay in the next update, uncounted."""
         self._read()
         self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]
         self.first_losses = [np.array(losses) for losses in state["first_losses"]]
@@ -218,15 +215,15 @@ class StepWatch:
         self._lost = state["lost"]
 
     def _read(self) -> None:
-        """Fetch the losses of batches of which no update was closed."""
-        assert self._closed is None, "settle first: its losses come before these"
+        """Fetch the losses of batches that are not in a closed update."""
+        assert self._closed is None, "call settle first: its losses come before these"
         if self._unread:
             values = ops.to_numpy(self._on_device([])).astype(np.float64)
             self._take([name for name, _ in self._unread], values)
             self._unread = []
 
     def _on_device(self, more: list[Tensor]) -> Tensor:
-        """Return all unread losses, summed over the ranks, and what else there is, as one."""
+        """Return all unread losses, summed over the ranks, and more tensors, concatenated."""
         tensors = [term for _, terms in self._unread for term in terms]
         parts = [ops.stack(group, 0) for group in (tensors, more) if group]
         if tensors:
@@ -234,12 +231,12 @@ class StepWatch:
         return ops.cat(parts, 0)
 
     def _take(self, names: list[BatchName], values: np.ndarray) -> None:
-        """Count the losses of batches; values has those of one behind those of another."""
+        """Add the losses of batches, concatenated in values, to the counts."""
         losses = values.reshape(-1, len(self.loss_names))
         self._window += zip(names, losses, strict=True)
         self.first_losses.extend(losses[: MAX_FIRST_LOSSES - len(self.first_losses)])
         finite = losses[np.isfinite(losses).all(axis=1)]
-        for row in finite:  # one by one: a read at another moment gives the same sums
+        for row in finite:  # one by one, so that sums do not depend on when losses are read
             self._sums = self._sums + row
         self._batches += len(finite)
         self._lost += len(losses) - len(finite)

@@ -1,6 +1,6 @@
-"""Updates of many tensors together, by --multi_tensor_optimizer.
+"""Verification of batched tensor updates for --multi_tensor_optimizer.
 
-They are tried beside the plain ones at the start of a run, on its device, and used if both agree.
+They are compared with the plain updates on the run's device at its start, and used if they agree.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from duet.utils.report.stage_timer import StageTimer
 
 Arrays = Mapping[str, np.ndarray]
 
-# Rounding of three updates of values about 1 is a few 1e-7 of them; a wrong formula is off by
-# more than the smallest learning rate, 0.01.
+# Three updates of values near 1 round to a few 1e-7; a wrong formula differs by more than the
+# smallest learning rate, 0.01.
 TOLERANCE = {"float32": 1e-5, "float64": 1e-12}
 SHAPES = ((3,), (4, 3, 1, 1), (2000,), (2, 4, 3, 3), (), (7,), (1, 5))
 RATES = ((0.1, 0.02), (0.05, 0.03), (0.01, 0.04))  # per step and group
 MOMENTA = (0.8, 0.9, 0.0)
-LOST_STEP = 1  # before it comes one that is lost
-EARLIER_UPDATES = 2000  # of the EMA, which then keeps two thirds of what it had
+LOST_STEP = 1  # preceded by a lost step
+EARLIER_UPDATES = 2000  # of the EMA, after which an update keeps two thirds
 
 log = logging.getLogger("train")
 
 
 def choose_updates(name: str, number: int, device: str, dtype: str) -> bool:
-    """Return whether the updates of many tensors agree with the plain ones; a line logs it.
+    """Return whether batched updates agree with plain ones, and log the outcome.
 
     Args:
-        name: of the optimizer.
-        number: how many tensors the model has.
+        name: name of the optimizer.
+        number: number of the model's tensors.
     """
-    # A GPU's kernels take long lists in chunks, a CPU one tensor at a time.
+    # GPU kernels process long lists in chunks, a CPU one tensor at a time.
     tried = len(SHAPES) if device == CPU else max(number, len(SHAPES))
     problem = find_problem(
         lambda: try_updates(True, name, tried, device, dtype),
@@ -52,12 +52,12 @@ def choose_updates(name: str, number: int, device: str, dtype: str) -> bool:
         log.info("--multi_tensor_optimizer: using the plain path (%s)", problem)
         return False
     described = multi_tensor.describe(name, device)
-    log.info("--multi_tensor_optimizer: %s; equal to the plain path", described)
+    log.info("--multi_tensor_optimizer: %s; verified against the plain path", described)
     return True
 
 
 def try_updates(together: bool, name: str, number: int, device: str, dtype: str) -> Arrays:
-    """Return weights, state and EMAs of tensors after three steps and a lost one.
+    """Return weights, state and EMAs after three steps and a lost one.
 
     One tensor has no gradient.
     """
@@ -99,7 +99,7 @@ def try_updates(together: bool, name: str, number: int, device: str, dtype: str)
 
 
 def backpropagate(weights: Mapping[str, Tensor], gradients: Arrays) -> None:
-    """Add these gradients to those of the weights, by a backward pass."""
+    """Add gradients to those of the weights through a backward pass."""
     products = []
     for name, gradient in gradients.items():
         x = weights[name]

@@ -18,7 +18,9 @@ def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(tmp_path
     flags += ["--noval", "--nosave", "--autobalance", "--time", "1e-9"]
     code, text = start_training(tmp_path, *flags).end()
     assert code == EXIT_DONE, text
-    assert text.count("ended after epoch 1 of 9: --time 1e-09: the limit of 1e-09 hours is") == 1
+    assert (
+        text.count("early after epoch 1 of 9: --time 1e-09: reached the limit of 1e-09 hours") == 1
+    )
     folder = tmp_path / "exp"
     assert [path.name for path in folder.glob("weights/*")] == ["last.safetensors"]
     with open(folder / "results.csv", newline="", encoding="utf-8") as file:

@@ -91,8 +91,8 @@ def whole(runs):
 def test_a_killed_rank_ends_the_job_and_is_named(runs, how, rank, phase, step, seconds):
     code, text = runs.end("cut", how=how, rank=rank, phase=phase, step=step, seconds=seconds)
     assert code == EXIT_FAILED, text
-    lines = [line for line in text.splitlines() if "the job ends" in line]
-    assert lines == [f"error: rank {rank} was killed by SIGKILL; the job ends"], text
+    lines = [line for line in text.splitlines() if "ending the job" in line]
+    assert lines == [f"error: rank {rank} was killed by SIGKILL; ending the job"], text
 
 
 def test_a_rank_killed_before_it_joins_ends_the_job(runs):
@@ -137,9 +137,9 @@ def test_control_c_saves_the_state_and_ends_all_ranks(runs):
     assert (code, text.count("interrupted")) == (EXIT_INTERRUPTED, 1), text
     state = load_checkpoint(runs.folder / "cut" / "weights" / "last.safetensors")
     line = f"{sys.executable} {SCRIPT} --nproc 2 --resume {runs.folder / 'cut'}\n"
-    assert f"interrupted after {state.header.batch_number} batches; go on with {line}" in text
+    assert f"interrupted after {state.header.batch_number} batches; continue with {line}" in text
     assert state.header.batch_number > 10, text  # which the test before left
-    assert "Traceback" not in text and "the job ends" not in text
+    assert "Traceback" not in text and "ending the job" not in text
 
 
 def test_the_run_ends_where_an_uninterrupted_one_does(runs, whole):

@@ -34,7 +34,6 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "killed": Case("kill", 1, "training"),
     "defect": Case("raise", 1, "training"),
     "mistake of all": Case(flags=(*FLAGS, "--batch", "5")),
     "hang": Case("stand still", 1, "validation", IMPATIENT),
@@ -51,11 +50,6 @@ def running(tmp_path_factory) -> Iterator[dict[str, Future[tuple[int, str]]]]:
         }
 
 
-def test_a_killed_rank_ends_the_job(running):
-    code, text = running["killed"].result()
-    assert code == 1, text
-
-
 def test_an_exception_of_one_rank_is_seen_and_ends_the_job(running):
     code, text = running["defect"].result()
     assert code == 1, text
@@ -65,7 +59,7 @@ def test_an_exception_of_one_rank_is_seen_and_ends_the_job(running):
 def test_what_all_ranks_find_wrong_is_reported_once(running):
     code, text = running["mistake of all"].result()
     assert code == 1
-    assert text.count("error: --batch-size 5 is the number of images of all 2") == 1, text
+    assert text.count("error: --batch-size 5 is the total over 2") == 1, text
     assert "rank 1: error" not in text
 
 

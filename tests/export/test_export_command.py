@@ -238,7 +238,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused():
 def test_a_program_that_is_absent_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     text = refused(write_tiny_weights(tmp_path), "--include", "tflite")
-    assert "--include tflite needs the program onnx2tf: pipx install" in text
+    assert "--include tflite needs the program onnx2tf; install it: pipx install" in text
 
 
 def test_all_absent_packages_are_named_with_the_command_that_installs_them(tmp_path, monkeypatch):
@@ -246,8 +246,8 @@ def test_all_absent_packages_are_named_with_the_command_that_installs_them(tmp_p
     for name in ("onnxruntime", "openvino"):
         monkeypatch.setitem(sys.modules, name, None)
     assert refused(weights, "--include", "openvino", "onnx").splitlines() == [
-        f"--include onnx needs onnxruntime: {install_command('onnxruntime')}",
-        f"--include openvino needs openvino: {install_command('openvino')}",
+        f"--include onnx needs onnxruntime; install it: {install_command('onnxruntime')}",
+        f"--include openvino needs openvino; install it: {install_command('openvino')}",
     ]
 
 

@@ -100,10 +100,10 @@ def test_a_file_is_a_model_of_the_hub(files, weights):
 def test_other_sizes_and_augmentation_are_refused(files):
     detector = duet.load(files["static"])
     with pytest.raises(
-        UserError, match="--img 96: the exported file takes only images of 64 x 64 px"
+        UserError, match="--img 96: the exported file accepts only images of 64 x 64 px"
     ):
         detector(noise(64, 64), size=96)
-    with pytest.raises(UserError, match="--augment: an exported file returns no single maps"):
+    with pytest.raises(UserError, match="--augment: not supported for exported files"):
         detector(noise(64, 64), augment=True)
     with pytest.raises(UserError, match="an exported file, which only detect.py, val.py and"):
         load_weights(files["static"])

@@ -74,12 +74,7 @@ class Returning:
     [
         (MASK_ROWS, [(1, 7, 14)], "returns 1 output, and its metadata says 2"),
         (MASK_ROWS, [(1, 7, 14), (1, 5, 16, 24)], "no mask of 5 classes can be"),
-        (MASK_ROWS, [(2, 7, 14), (2, 4, 16, 24)], r"returns \(2, 7, 14\)"),
-        (MASK_ROWS, [(1, 7, 14), (1, 4, 16)], r"returns \(1, 4, 16\)"),
-        (MASK_ROWS, [(1, 7, 14), (1, 4, 0, 24)], r"masks \(1, 4, 0, 24\): of those no mask"),
         (MASK_ROWS, [(1, 7, 10), (1, 0, 16, 24)], r"masks \(1, 0, 16, 24\): of those no mask"),
-        (MASKS, [(1, 4, 6), (1, 4, 16, 0)], r"masks \(1, 4, 16, 0\): of those no mask"),
-        (MASKS, [(1, 7, 14), (1, 4, 16, 24)], r"says \(1, any, 6\)"),
         (MASKS, [(1, 7, 6), (1, 4, 16, 24)], r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),
     ],
 )
@@ -115,7 +110,7 @@ def test_more_masks_than_can_be_put_together_are_refused(make):
     [
         (MaskHead, ["--nms", "--topk-all", "1025"], "--topk-all 1025: at most 1,024 masks per im"),
         (MaskHead, ["--include", "onnx", "ncnn"], "--include ncnn: .* 2 outputs.* onnx, openvino"),
-        (ClassifyHead, ["--nms"], "--nms: a classifier finds no boxes"),
+        (ClassifyHead, ["--nms"], "--nms: classifiers predict no boxes"),
     ],
 )
 def test_what_a_task_has_no_use_for_is_refused_by_name(head, words, text):

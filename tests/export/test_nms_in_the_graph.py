@@ -42,7 +42,7 @@ def row(box_xyxy: Sequence[float], objectness: float, *classes: float) -> list[f
     return [*centre, right - left, bottom - top, objectness, *classes]
 
 
-A, INSIDE_A, APART = (0, 0, 10, 10), (0, 0, 10, 8), (20, 0, 30, 10)  # IoU of the first two: 0.8
+A, INSIDE_A = (0, 0, 10, 10), (0, 0, 10, 8)  # IoU of the first two: 0.8
 
 
 @pytest.mark.parametrize(("iou_threshold", "number"), [(0.8, 2), (0.79, 1)])
@@ -78,16 +78,6 @@ def test_equal_scores_keep_the_order_of_their_rows():
     np.testing.assert_array_equal(found[:4, :4], apart)
     np.testing.assert_array_equal(found[:4, 5], [0, 1, 2, 0])
     assert not found[4:].any()  # of two boxes with one score the earlier one stayed
-
-
-@pytest.mark.parametrize("free", [(), FREE])
-def test_fewer_rows_than_detections_are_filled_up(free):
-    rows = np.array([[row(A, 0.5, 1.0), row(APART, 0.75, 1.0)]], np.float32)
-    model = nms_graph(rows.shape, free, max_detections=7)
-    (found,) = run_graph(model)(rows)
-    assert found.shape == (1, 7, 6)
-    np.testing.assert_array_equal(found[0, :2], [[*APART, 0.75, 0], [*A, 0.5, 0]])
-    assert not found[0, 2:].any()
 
 
 def crowded_rows(images: int, number: int, num_classes: int, seed: int) -> np.ndarray:

@@ -144,7 +144,7 @@ MEDIA_READERS = {
         (b".jpg\n", b"://", b"rtsp://h\n", b"screen", b"0\n"),
     ),
     "stream-list": Reader(
-        read_list, lambda: [b"rtsp://a:b@c/d\n0\n", b"screen 1\nudp://@:1\n"], "mutant.streams",
+        read_list, lambda: [b"rtsp://a:b@c/d\n0\n", b"udp://@:1\n"], "mutant.streams",
         (b"rtsp://", b"http://", b"file://", b"screen 9", b"@", b"0\n"),
     ),
 }  # fmt: skip

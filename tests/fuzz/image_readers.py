@@ -16,7 +16,7 @@ from duet.utils.data.check.inspection import inspect
 from duet.utils.data.image.fingerprint import fingerprint_of
 from duet.utils.data.image.header import read_other_view
 from duet.utils.data.loading.reading import decode
-from duet.utils.data.records.__main__ import describe_file, find_damages
+from duet.utils.data.records.__main__ import find_damages
 from duet.utils.data.records.layout import read_record
 from duet.utils.data.records.record_images import read_record_images
 from duet.utils.data.sources.image_source import ImageFile
@@ -65,7 +65,6 @@ def read_checked(path: Path) -> object:
 
 
 def read_records(path: Path) -> object:
-    list(describe_file(path))
     find_damages(path)
     images = read_record_images(path)
     for image in images:

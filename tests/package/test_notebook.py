@@ -41,7 +41,7 @@ def test_a_notebook_trains_twice_and_shows_what_a_mistake_is(tmp_path: Path, mon
     assert "weights in runs/train/exp/weights" in shown[2] and "mAP50" in shown[2]
     assert shown[3].endswith("True")
     assert shown[4].endswith("'exp2'")
-    assert shown[5] == "--epochs 0; a whole number from 1 up is needed\n"
+    assert shown[5] == "--epochs 0; accepted: a whole number of at least 1\n"
     assert shown[6] == "True"
 
 

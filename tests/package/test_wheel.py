@@ -116,7 +116,7 @@ def test_the_command_is_installed(user: Path) -> None:
     assert done.returncode == 0 and (user / "runs/detect").is_dir(), done.stderr
     done = run(user, "duet", "train", "--epcohs", 3)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--epcohs is no flag of duet train; did you mean --epochs?" in done.stderr
+    assert "unknown flag --epcohs for duet train; did you mean --epochs?" in done.stderr
 
 
 def test_without_a_framework_the_message_names_the_extra(tmp_path: Path, wheel: Path) -> None:

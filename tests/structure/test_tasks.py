@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from duet.utils.project import PROJECT
 from duet.utils.tasks.table import TASKS
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 
-# Where any task is served.
-SHARED = ("models/", "utils/report/", "utils/evaluation/collector.py", "train.py")
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
            "compare.py", "hubconf.py")  # fmt: skip
 # The folders in it are of one task; the rest is the seam.
@@ -25,8 +22,6 @@ OF_ONE_TASK = tuple(
 )
 # The names of public models, by which their files are read; our own tasks are not asked for.
 PUBLIC_NAMES = {"utils/weights/public_heads.py", "utils/weights/modules.py"}
-# Detection's losses by name, and losses that are three.
-TEXTS = re.compile(r"objectness|\b(box|obj|cls)_loss|\[:3\]|zeros\(3\)|reshape\(-1, 3\)")
 
 NAMES = {name for task in TASKS.values() for name in (task.name, task.head)}
 
@@ -76,16 +71,6 @@ def kinds_asked_for(tree: ast.AST) -> Iterator[str]:
             continue
         if node.func.id in ("isinstance", "issubclass") and len(node.args) == 2:
             yield from (x.id for x in ast.walk(node.args[1]) if isinstance(x, ast.Name))
-
-
-def test_no_shared_file_knows_the_losses_of_detection() -> None:
-    found = [
-        f"{name_of(path)}: {line.strip()}"
-        for path in files_of(SHARED, (HEADS,))
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if TEXTS.search(line)
-    ]
-    assert found == []
 
 
 def test_only_the_registries_import_what_is_of_one_task() -> None:

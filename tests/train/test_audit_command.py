@@ -103,7 +103,7 @@ def test_planted_errors_are_told_as_what_they_are(weights, tmp_path, monkeypatch
 
 def test_weights_for_other_classes_are_refused(weights, tmp_path, monkeypatch):
     data = write_dataset(tmp_path / "data", [[]] * 2 + [[(0, np.array([0.0, 0, 9, 9]))]], ["cat"])
-    with pytest.raises(UserError, match="none has the same name in both"):
+    with pytest.raises(UserError, match="no name matches"):
         run(monkeypatch, weights, data, tmp_path)
     assert not (tmp_path / "exp").exists()
 
@@ -118,7 +118,7 @@ def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp
 
 def test_a_classifier_is_refused(monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
-    with pytest.raises(UserError, match="give weights of a detector"):
+    with pytest.raises(UserError, match="use weights of a detector"):
         run(monkeypatch, write_tiny_classifier(tmp_path), data, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
@@ -130,7 +130,7 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
         (("dog", "cat"), 2, ([0, 1], [0, 1])),
         ((), 2, ([0, 1], [0, 1])),
         (("cat",), 1, ([1], [NOTHING, 0])),
-        (("Cat", "bird"), 2, "none has the same name in both"),
+        (("Cat", "bird"), 2, "no name matches"),
         ((), 3, "--data d.yaml has 2 classes, --weights w.pt 3 without names"),
     ],
 )

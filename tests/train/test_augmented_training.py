@@ -28,7 +28,7 @@ def as_diamond(line):
 @pytest.fixture
 def flags(tmp_path, monkeypatch):
     """train.py's flags: three epochs, the last without mosaics, of six batches of two images."""
-    for name in ("plot_start", "plot_batch", "plot_results"):
+    for name in ("plot_labels", "plot_batch", "plot_results"):
         monkeypatch.setattr(outputs, name, lambda *arguments: None)
     monkeypatch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
     (tmp_path / "transforms.yaml").write_text(TRANSFORMS)

@@ -5,7 +5,7 @@ import yaml
 
 from duet.backend import ops
 from duet.models.stored import detector_of_weights
-from duet.utils.data.anchors.fit import label_sizes, measure_fit
+from duet.utils.data.anchors import label_sizes, measure_fit
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.weights.checkpoint import load_checkpoint

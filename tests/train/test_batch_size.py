@@ -22,8 +22,8 @@ def test_the_number_is_kept_and_not_measured_again(flags, caplog, monkeypatch):
     with caplog.at_level("INFO"), pytest.raises(Suspended):
         start([*flags, "--name", "measured"], StopAt(1))
     folder = folder_of(flags, "measured")
-    assert "--batch-size -1: the process has " in caplog.text
-    assert f"--batch-size {IMAGES}, the largest that is chosen" in caplog.text
+    assert "--batch-size -1: a training step takes " in caplog.text
+    assert f"--batch-size {IMAGES} (the maximum)" in caplog.text
     assert read_yaml("--hyp", folder / "opt.yaml", "")["batch_size"] == IMAGES
     state = load_state(folder / "weights" / "last.safetensors")
     assert state.header.settings["batch_size"] == IMAGES

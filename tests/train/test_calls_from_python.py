@@ -45,11 +45,11 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epcohs": 3}, "--epcohs is no flag of duet train; did you mean --epochs?"),
-        ({"epochs": 0}, "--epochs 0; a whole number from 1 up is needed"),
+        ({"epcohs": 3}, "unknown flag --epcohs for duet train; did you mean --epochs?"),
+        ({"epochs": 0}, "--epochs 0; accepted: a whole number of at least 1"),
         ({"data": "none.yaml"}, "--data none.yaml: no dataset YAML at"),
         ({"backend": "jax"}, "argument --backend: invalid choice: 'jax'"),
-        ({"device": "0,1"}, "device='0,1' starts further processes: use the command `duet train`"),
+        ({"device": "0,1"}, "device='0,1' would start more processes; use the command"),
         ({"evolve": 3}, "evolve=3 starts further processes"),
     ],
 )

@@ -80,11 +80,9 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
         "results.png",
         *(f"{name}_curve.png" for name in ("P", "R", "PR", "F1")),
         "confusion_matrix.png",
-        "LR.png",
         "work.json",
         "run.lock",
         "labels.jpg",
-        "labels_correlogram.jpg",
         *(f"val_batch0_{what}.jpg" for what in ("labels", "pred")),
         "opt.yaml",
         "hyp.yaml",
@@ -121,12 +119,12 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
         for path in (inputs[1].parent / "labels" / "train").glob("*.txt")
     )
     text = " ".join(" ".join(lines).split())
-    assert f" images with {rows} labels" in text and " to validate with" in text
+    assert f" images with {rows} labels" in text and " for validation" in text
     assert f"{Path(inputs[2]).name}, {len(dataset.class_names)} classes" in text
     assert " parameters, " in text and " GFLOPs at 64 px" in text
     assert "SGD, learning rate 0.01 to 0.0001, batch 4 (64 per update), 2 epochs, seed 0" in text
     assert f"results  {folder}" in text.replace("results ", "results  ")
-    assert any(re.match(r"2 epochs in \d:\d\d, counted from 1 here", line) for line in lines)
+    assert any(re.match(r"2 epochs in \d:\d\d\(numbered from 1 here", line) for line in lines)
     first = next(number for number, line in enumerate(lines) if line.startswith("data     "))
     last = next(number for number, line in enumerate(lines) if line.startswith("results  "))
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
@@ -156,7 +154,7 @@ def test_the_last_line_of_a_run_validates_its_best_weights_and_repeats_their_fig
     assert printed.split()[-4:] == expected
     # After two epochs of a few images nothing is found; one line says that this is normal.
     assert set(expected) == {"0.0000"}
-    assert sum(line.startswith("nothing was found yet") for line in lines) == 1
+    assert sum(line.startswith("no objects detected yet") for line in lines) == 1
     assert "as YOLOv5 prints it" not in done.stdout
 
 
@@ -168,7 +166,7 @@ def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path):
         write_still_hyperparameters(tmp_path), "--project", tmp_path, "--bbox_iou_optim", *SMALL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "--bbox_iou_optim on cpu: gradient in closed form\n" in done.stdout
+    assert "--bbox_iou_optim on cpu: closed-form gradient\n" in done.stdout
     before = load_checkpoint(weights).ema
     after = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
     assert f"transferred {len(before)}/{len(before)}" in done.stdout
@@ -204,8 +202,8 @@ def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inp
     # Returns when no process that it started can write there any more.
     printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
-    assert errors == "\nCtrl-C: the state is saved after this batch; once more ends at once\n"
+    assert errors == "\nCtrl-C: saving the state after this batch; press again to quit now\n"
     state = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
     line = f"{sys.executable} train.py --resume {tmp_path / 'exp'}"
     number = state.header.batch_number
-    assert printed.splitlines()[-1] == f"interrupted after {number} batches; go on with {line}"
+    assert printed.splitlines()[-1] == f"interrupted after {number} batches; continue with {line}"

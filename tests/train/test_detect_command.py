@@ -154,7 +154,7 @@ def test_a_request_ends_the_command_and_what_is_written_is_whole(
     assert (process.returncode, told) == (code, errors)
     line = out.splitlines()[-1]
     done = int(re.match(r"stopped after ([\d,]+) ", line)[1].replace(",", ""))
-    assert line.endswith(f"; results so far in {folder}") and done < MANY
+    assert line.endswith(f"; results so far saved to {folder}") and done < MANY
     if kind == "images":
         names = drawn(folder)
         assert names == [f"{n:05d}.jpg" for n in range(len(names))] and len(names) == done

@@ -20,7 +20,7 @@ from tests.train.test_resume import die
 EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
 # Epoch 3 is as good as the one before, and nothing is better after it.
 FITNESS = (0.1, 0.3, 0.3, 0.2, 0.1)
-PLOTS = ("plot_batch", "plot_start", "plot_results")
+PLOTS = ("plot_batch", "plot_labels", "plot_results")
 
 
 @pytest.fixture(scope="module")
@@ -104,9 +104,9 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     assert finish(run, boundaries=4) == 5  # 15 boundaries, and two validations that begin anew
     assert_equal_runs(folder_of(run, "parts"), whole)
     shown = capsys.readouterr().out
-    reason = "ended after epoch 5 of 6: 2 epochs without a better one (--patience 2)"
+    reason = "stopped early after epoch 5 of 6: 2 epochs without improvement (--patience 2)"
     assert shown.count(reason) == 1 and "\nbest: epoch 3 of 6  P " in shown
-    assert "last.safetensors, best.safetensors; check with\n" in shown
+    assert "last.safetensors, best.safetensors; validate them with\n" in shown
 
 
 def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(
@@ -125,7 +125,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
     assert [line["val/box_loss"] is None for line in lines] == [True, False]
     assert load_checkpoint(folder / "weights" / "best.safetensors").header.epoch == 2
     shown = capsys.readouterr().out
-    assert "ended after epoch 2 of 5: --time 0.5: the limit of 0.5 hours is reached" in shown
+    assert "stopped early after epoch 2 of 5: --time 0.5: reached the limit of 0.5 hours" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
     with pytest.raises(UserError, match=r"is finished.*--time 0\.5"):
         start([*run, "--resume", str(folder)])
@@ -154,10 +154,10 @@ def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch,
     assert not [path for path in folder.iterdir() if path.suffix in (".jpg", ".png")]
     assert json.loads((folder / "work.json").read_text())["work"]["plotted_batches"] == 0
     shown = capsys.readouterr().out
-    assert "epoch 1 was the best, but its weights are not here" in shown
+    assert "epoch 1 was the best, but its weights were not kept" in shown
     assert "plots in" not in shown and "best.safetensors" not in shown
     (folder / "work.json").unlink()  # killed just before its end
     start([*run, "--resume", "auto"])
     assert weights(folder) == ["last"] and (folder / "work.json").exists()
-    with pytest.raises(UserError, match="is finished, nothing is left to resume$"):
+    with pytest.raises(UserError, match="is already finished$"):
         start([*run, "--resume", str(folder)])

@@ -131,7 +131,7 @@ def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog)
     monkeypatch.setattr(amp, "preferred", lambda device: "bfloat16")
     with caplog.at_level(logging.INFO):
         assert training[0]().execution.dtype == "bfloat16"
-    assert "bfloat16 (--amp auto; --amp off computes in float32), channels-last" in caplog.text
+    assert "bfloat16 (--amp auto; use --amp off for float32), channels-last" in caplog.text
 
 
 @pytest.mark.parametrize(("flags", "told"), [((), []), (("--amp", "off"), ["cpu"])])

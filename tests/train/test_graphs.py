@@ -160,7 +160,7 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
     [
         ({}, ""),
         ({"_own_number": lambda x: x}, "losses differs by nan"),
-        ({"copy_gradients": lambda parameters: {}}, "its gradient 0 of"),
+        ({"copy_gradients": lambda parameters: {}}, "gradient 0 of"),
     ],
 )
 def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
@@ -175,7 +175,7 @@ def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
 @pytest.mark.parametrize(
     ("drops", "device", "ranks", "reason"),
     [
-        (False, "cpu", 1, "the device is a CPU"),
+        (False, "cpu", 1, "not on a GPU"),
         (False, "cuda:0", 2, "several processes exchange gradients"),
         (True, "cuda:0", 1, "--dropout draws a new tensor"),
     ],
@@ -191,7 +191,7 @@ def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks,
     [
         ("cuda:0", "", "compiled, as CUDA graphs"),
         ("cuda:0", "its losses differ", "compiled (no CUDA graphs: its losses differ)"),
-        ("cpu", "the device is a CPU", "compiled"),
+        ("cpu", "not on a GPU", "compiled"),
     ],
 )
 def test_a_line_says_whether_a_compiled_step_runs_as_graphs(

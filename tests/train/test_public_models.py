@@ -48,7 +48,7 @@ head:
 def no_pictures():
     """Drawing takes longer than training these."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_start", "plot_batch", "plot_results"):
+        for name in ("plot_labels", "plot_batch", "plot_results"):
             patch.setattr(outputs, name, lambda *arguments: None)
         patch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
         yield
@@ -102,7 +102,10 @@ def test_a_public_model_trains_validates_and_detects(folder, name, image_size, s
 
 @pytest.mark.parametrize(
     ("image_size", "message"),
-    [(96, "--img 96 is no multiple of the model's stride 64; use 128"), (64, "is one cell of")],
+    [
+        (96, "--img 96 is not a multiple of the model's stride 64; use 128"),
+        (64, "equals the model's stride 64: a single cell"),
+    ],
 )
 def test_a_size_that_a_coarse_model_cannot_train_on_is_refused_before_anchors_are_fitted(
     folder, image_size, message, caplog

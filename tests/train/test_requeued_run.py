@@ -104,7 +104,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     code, printed, errors = run_here(flags(*job, "--workers", 0))
     assert (code, errors) == (75, "")
     assert "starting anew" in printed
-    assert f"suspended after 1 batch: {file} is there" in printed
+    assert f"suspended after 1 batch: {file} exists" in printed
     file.unlink()
     for number, workers in ((signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGUSR1, 2)):
         process = start(flags(*job, "--workers", workers, "--save-steps", 2))
@@ -118,7 +118,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
         assert code == (-9 if number == signal.SIGKILL else 75), errors
         if code == 75:
             assert errors == ""
-            assert f"batches: {number.name}; go on with --resume {folder}" in printed
+            assert f"batches: {number.name}; continue with --resume {folder}" in printed
     before = {path: path.read_bytes() for path in states(folder)}
     with no_large_files():
         code, printed, errors = run_here(flags(*job, "--workers", 0, "--save-steps", 1))
@@ -129,4 +129,4 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     assert (code, errors) == (0, "")
     assert_equal_runs(folder, whole)
     code, printed, _ = run_here(flags(*job))
-    assert code == 0 and printed.strip().endswith(f"{folder} is finished, nothing is left to do")
+    assert code == 0 and printed.strip().endswith(f"{folder} is already finished")

@@ -30,7 +30,7 @@ TOLERANCE = 1e-6
 FLAGS = ["--img", "64", "--conf-thres", "0.1", "--iou-thres", "0.45", "--max-det", "50"]
 
 
-def figures(result):
+def metrics(result):
     """Return P, R, mAP50 and mAP50-95."""
     return np.array([result.mean_precision, result.mean_recall, result.map50, result.map])
 
@@ -46,7 +46,7 @@ def score_text(folder, samples, class_names):
         boxes_xyxy = cxcywh_to_xyxy(rows[:, 1:5] * ([sample.width, sample.height] * 2))
         found = Detections(boxes_xyxy, rows[:, 5].astype(np.float32), rows[:, 0].astype(np.int64))
         evaluator.add(index, found, ground_truth(sample))
-    return figures(evaluator.result())
+    return metrics(evaluator.result())
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +110,6 @@ def test_text_scores_as_val_py_where_both_see_the_same_pixels_and_one_class_a_bo
     )
     in_process(["val.py", *given, "--data", str(data), "--project", str(tmp_path / "val"),
                 "--workers", "0", "--square"])  # fmt: skip
-    wanted = figures(printed[0].result)
+    wanted = metrics(printed[0].result)
     assert (wanted > 0.2).all() and (wanted < 0.95).all()
     np.testing.assert_allclose(text, wanted, rtol=0, atol=TOLERANCE)

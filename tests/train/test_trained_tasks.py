@@ -11,6 +11,7 @@ from duet.models.detector import Detector
 from duet.models.evaluation import validation
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_model, transfer_weights
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig, read_train_flags
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.data.sources.dataset import load_dataset
@@ -125,6 +126,19 @@ def test_a_task_is_trained_with_the_flags_of_a_recipe(inputs, tmp_path, name, re
     losses = losses_of(folder)
     assert losses.shape == (3, len(CASES[name].losses)) and np.isfinite(losses).all()
     assert (losses[:, :3] > 0).all()
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_recipe_for_small_data_fine_tunes_and_resumes(inputs, tmp_path, name):
+    flags, whole = inputs(name)
+    weights = str(whole / "weights" / "last.safetensors")
+    flags = [*flags, "--hyp", "small", "--override", "nbs=4", "--weights", weights]
+    small = start([*flags, "--project", str(tmp_path), "--name", "small"])
+    assert json.loads((small / "work.json").read_text())["work"]["optimizer_steps"] == 6  # batches
+    with pytest.raises(Suspended):
+        start([*flags, "--project", str(tmp_path)], StopAt(4))
+    start([*flags, "--project", str(tmp_path), "--resume"])
+    assert_equal_runs(tmp_path / "exp", small)
 
 
 def test_a_compiled_loss_trains_alike(inputs, tmp_path):
@@ -254,7 +268,8 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone():
     arrays = nn.state_arrays(classifier)
     weights = Checkpoint(header_of(classifier, CLASS_NAMES), arrays, arrays, {})
     values = read_train_flags(["--weights", "F", "--task", "detect"])[0]
-    model = build_model(TrainConfig(**values), weights, ("a", "b"))
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+    model = build_model(TrainConfig(**values), hyp, weights, ("a", "b"))
     assert model.head.task is DETECTION and len(model.spec.layers) == 25
     found = nn.state_arrays(model)
     for name, array in arrays.items():

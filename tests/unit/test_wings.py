@@ -21,5 +21,5 @@ def test_the_first_wing_that_is_there_is_the_one_required():
 
 
 def test_a_wing_that_is_needed_and_absent_is_named():
-    with pytest.raises(UserError, match="--evolve needs utils/absent, which this copy"):
+    with pytest.raises(UserError, match="--evolve needs utils/absent, which is missing"):
         require_wing((ABSENT,), "--evolve")

@@ -1,1 +1,1 @@
-"""Flags and hyper-parameters -> frozen settings, checked where they are built."""
+"""Flags and hyper-parameters as frozen settings, validated when built."""

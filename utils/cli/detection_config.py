@@ -1,4 +1,4 @@
-"""The settings of detection with trained weights, which val.py and detect.py share."""
+"""Settings of detection with trained weights, shared by val.py and detect.py."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tilin
 
 
 def require_tile(name: str, value: int) -> None:
-    """Raise UserError unless value is the side of a tile, or 0 for no tiles."""
+    """Raise UserError unless value is a tile size, or 0 for no tiles."""
     if value and value < MIN_SIDE:
-        raise UserError(f"{name} {value}; a whole number from {MIN_SIDE} up is needed, in pixels")
+        raise UserError(f"{name} {value}; accepted: 0, or at least {MIN_SIDE} pixels")
 
 
 def require_known(name: str, classes: Iterable[int] | None, num_classes: int) -> None:
-    """Raise UserError for a class number that a model of so many classes does not know."""
+    """Raise UserError for a class number outside the model's classes."""
     for number in classes or ():
         if not 0 <= number < num_classes:
-            raise UserError(f"{name} {number}; the model knows 0 to {num_classes - 1}")
+            raise UserError(f"{name} {number}; the model has classes 0 to {num_classes - 1}")
 
 
 @dataclass(frozen=True)
 class DetectionConfig(CommandConfig):
-    """Which weights, and which of their predictions count as found."""
+    """Weights, and how their predictions are filtered."""
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
         metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
@@ -44,26 +44,26 @@ class DetectionConfig(CommandConfig):
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
         check=whole_from(1), help="maximum number of detections per image")  # fmt: skip
     tile: int = flag("detection", "--tile", default=0, metavar="PX", check=require_tile,
-        help="for small objects: detect also in tiles of this side, in images that are larger; "
+        help="for small objects: also detect in tiles of this size if the image is larger, "
         "--batch-size tiles at a time")  # fmt: skip
     overlap: float | None = flag("detection", "--overlap", default=None, type=float, metavar="X",
         check=within(MIN_OVERLAP, MAX_OVERLAP),
-        help=f"overlap of neighbouring tiles, part of --tile; default: {OVERLAP}")  # fmt: skip
+        help=f"overlap of neighbouring tiles as a fraction; default: {OVERLAP}")  # fmt: skip
     augment: bool = flag("detection", "--augment", default=False,
-        help="test-time augmentation: each image three times, smaller and mirrored; takes over "
+        help="test-time augmentation: three scaled and mirrored views per image; takes more than "
         "twice the time")  # fmt: skip
     half: bool = flag("backend and device", "--half", default=False,
-        help="compute in half precision on a GPU; if float32 is used instead, a line says "
-        "so")  # fmt: skip
+        help="compute in half precision on a GPU; falls back to float32 with a "
+        "warning")  # fmt: skip
     save_txt: bool = flag("output", "--save-txt", default=False,
         help="save the detections of each image as YOLO labels")  # fmt: skip
     save_conf: bool = flag("output", "--save-conf", default=False,
         help="with --save-txt: add the score to each line")  # fmt: skip
-    is_size_given: bool = field(default=True, compare=False)  # else the task's own is meant
+    is_size_given: bool = field(default=True, compare=False)  # False: use the task's default size
 
     @property
     def tiling(self) -> Tiling | None:
-        """How images are cut; None: they are not."""
+        """How images are tiled; None if they are not."""
         if not self.tile:
             return None
         overlap = OVERLAP if self.overlap is None else self.overlap
@@ -73,9 +73,9 @@ class DetectionConfig(CommandConfig):
         super().__post_init__()
         if self.overlap is not None and not self.tile:
             raise UserError(
-                f"--overlap {self.overlap} is the overlap of tiles; give their side with --tile"
+                f"--overlap {self.overlap} is the overlap of tiles; add --tile with their size"
             )
         if self.save_conf and not self.save_txt:
-            raise UserError("--save-conf adds scores to the files of --save-txt; give both")
+            raise UserError("--save-conf adds scores to the files of --save-txt; add --save-txt")
         if not any(self.weights):
-            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
+            raise UserError("--weights is required; accepted files: docs/en/weights.md")

@@ -1,7 +1,7 @@
-"""A flag in one place: its names, default, help and check, as a field of a settings dataclass.
+"""Flags as fields of settings dataclasses: names, default, help and check in one place.
 
-`add_flags` gives a parser the flags of such a class, `check_flags` is called in its
-`__post_init__`, and `dataclasses.fields` tells the defaults without any command line.
+`add_flags` adds a class's flags to a parser, `check_flags` is called in its `__post_init__`, and
+`dataclasses.fields` gives the defaults without a command line.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from duet.utils.text import printable, printable_lines
 
-NEAR = 0.7  # how alike a flag must be to be suggested, from 0 to 1
+NEAR = 0.7  # minimum similarity of suggested flags, from 0 to 1
 GROUPS = (
     "data",
     "model",
@@ -34,34 +34,34 @@ GROUPS = (
     "interruption",
     "serving",
     "output",
-)  # of --help, in this order
+)  # sections of --help, in this order
 
 log = logging.getLogger("flags")
 
-Check = Callable[[str, Any], None]  # takes the flag's name and value; raises UserError
+Check = Callable[[str, Any], None]  # called with name and value; raises UserError
 _NOT_GIVEN = object()
 
 
 class Flag(NamedTuple):
-    """How a field is written on the command line."""
+    """Command-line definition of a field."""
 
-    names: tuple[str, ...]  # messages show the first
+    names: tuple[str, ...]  # messages use the first
     group: str
     check: Check | None
-    options: Mapping[str, Any]  # of `argparse.add_argument`
+    options: Mapping[str, Any]  # passed to `argparse.add_argument`
 
 
 def flag(
     group: str, *names: str, default: Any, help: str, check: Check | None = None, **options: Any
 ) -> Any:
-    """Return a field of a settings dataclass with its flag.
+    """Return a settings dataclass field with its flag.
 
     Args:
         group: one of GROUPS.
         names: "--epochs", then synonyms.
-        default: its type is the flag's, unless options name another; False makes a switch.
+        default: determines the flag's type unless set in options; False makes a switch.
         check: called when settings are built.
-        options: of `argparse.add_argument`.
+        options: passed to `argparse.add_argument`.
     """
     assert group in GROUPS, group
     if default is False:
@@ -73,7 +73,7 @@ def flag(
 
 
 def same_flag(settings: type, name: str, **options: Any) -> Any:
-    """Return a field with the flag and the default of another class, and some other options."""
+    """Return a field with another class's flag and default, overriding some options."""
     found = flags_of(settings)[name]
     found = found._replace(options={**found.options, **options})
     (field,) = (field for field in dataclasses.fields(settings) if field.name == name)
@@ -81,9 +81,9 @@ def same_flag(settings: type, name: str, **options: Any) -> Any:
 
 
 def flags_of(settings: Any) -> dict[str, Flag]:
-    """Return the flag of each field, by the field's name.
+    """Return the flags by field name.
 
-    A subclass that gives a field another default leaves the flag as it is.
+    Overriding a field's default in a subclass keeps its flag.
     """
     cls = settings if isinstance(settings, type) else type(settings)
     return {
@@ -96,7 +96,7 @@ def flags_of(settings: Any) -> dict[str, Flag]:
 
 
 def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
-    """Give a parser the flags of a settings class, group by group."""
+    """Add the flags of a settings class to a parser, by group."""
     flags = flags_of(settings)
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     for title in GROUPS:
@@ -108,7 +108,7 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 
 
 def as_words(settings: Any) -> list[str]:
-    """Return the words of a command line that give these settings; defaults are left out."""
+    """Return the command-line arguments for these settings, omitting defaults."""
     words = []
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     for name, found in flags_of(settings).items():
@@ -117,37 +117,37 @@ def as_words(settings: Any) -> list[str]:
             continue
         if isinstance(value, tuple):
             words += [found.names[0], *map(str, value)]
-        else:  # with "=", a value may begin with a hyphen
+        else:  # with "=", values may begin with a hyphen
             words.append(found.names[0] if value is True else f"{found.names[0]}={value}")
     return words
 
 
 def check_flags(settings: Any) -> None:
-    """Raise UserError for the first field with a value that its flag does not accept."""
+    """Raise UserError for the first invalid value."""
     for name, found in flags_of(settings).items():
         if found.check is not None:
             found.check(found.names[0], getattr(settings, name))
 
 
 def require_apart(settings: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
-    """Raise UserError for flags that cannot be honoured together.
+    """Raise UserError for conflicting flags.
 
-    pairs: names of two fields, and why not both may be set.
+    pairs: two field names, and why they cannot be combined.
     """
     for first, second, reason in pairs:
         if getattr(settings, first) and getattr(settings, second):
             flags = flags_of(settings)
             names = " with ".join(flags[name].names[0] for name in (first, second))
-            raise UserError(f"{names}: {reason}; leave one of them out")
+            raise UserError(f"{names}: {reason}; remove one of them")
 
 
 def read_flags(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of a command line by name: all of them, and those that it names.
+    """Parse a command line; return all settings by name, and those given explicitly.
 
     Args:
-        arguments: by default those of sys.argv.
+        arguments: default: sys.argv.
     """
     values = vars(parser.parse_args(arguments))
     values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
@@ -157,7 +157,7 @@ def read_flags(
 
 
 def whole_from(lowest: int, highest: float = math.inf) -> Check:
-    """Return a check for whole numbers from `lowest` up, or to `highest`, as `within` does."""
+    """Return a check for whole numbers of at least `lowest`, and at most `highest`."""
     return within(lowest, highest, kind="a whole number")
 
 
@@ -168,19 +168,18 @@ def within(
     above: bool = False,
     below: bool = False,
 ) -> Check:
-    """Return a check for finite numbers of a range; None, of a flag that is left out, passes.
+    """Return a check for finite numbers in a range; None, for a flag not given, passes.
 
     Args:
-        kind: what is needed, as "a number of seconds".
-        above: the lowest number itself is not accepted.
-        below: the highest number itself is not accepted.
+        kind: description of the number, such as "a number of seconds".
+        above: exclude `lowest`.
+        below: exclude `highest`.
     """
-    text = f"{kind} {'above' if above else 'from'} {lowest:g}"
+    start = "above" if above else "from" if highest < math.inf else "of at least"
+    text = f"{kind} {start} {lowest:g}"
     if highest < math.inf:
         end = "below " if below else "up to " if above else ""
         text += f" {'and' if above else 'to'} {end}{highest}"
-    elif not above:
-        text += " up"
 
     def check(name: str, value: float | None) -> None:
         if value is None:
@@ -188,7 +187,7 @@ def within(
         inside = lowest <= value <= highest and abs(value) < math.inf
         if not inside or (above and value == lowest) or (below and value == highest):
             shown = value if isinstance(value, int) else f"{value:g}"
-            raise UserError(f"{name} {shown}; {text} is needed")
+            raise UserError(f"{name} {shown}; accepted: {text}")
 
     return check
 
@@ -197,16 +196,16 @@ require_fraction = within(0, 1)
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser for which a mistake is a UserError of two lines.
+    """Parser that raises a two-line UserError for mistakes.
 
     Attributes:
-        absent: what to do in place of a public flag that is not there, by its name.
+        absent: replacements for public flags that do not exist, by name.
     """
 
     absent: Mapping[str, str] = {}
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        super()._print_message(printable_lines(message), file)  # a word may be a file's name
+        super()._print_message(printable_lines(message), file)  # may contain file names
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
@@ -226,29 +225,30 @@ class _Parser(argparse.ArgumentParser):
         return found
 
     def _too_many(self, words: Sequence[str], left: str) -> str:
-        """Return what to do about a value that no flag takes; the flag before it is meant."""
+        """Return a message about a surplus value, which may be meant for the flag before it."""
         shown, before = printable(left), words[: words.index(left)]
         before = [word.partition("=")[0] for word in before if word.startswith("-")]
         action = self._option_string_actions.get(before[-1]) if before else None
         if action is None or action.help is argparse.SUPPRESS:
-            return f"'{shown}' belongs to no flag; give the flag that it is for before it"
+            return f"unexpected argument '{shown}'; put its flag before it"
         if action.nargs == 0:
-            return f"'{shown}' belongs to no flag: {before[-1]} is a switch and takes no value"
+            return f"unexpected argument '{shown}': {before[-1]} is a switch and takes no value"
         pattern = "; a pattern such as 'images/*.jpg' needs quotes"
-        return f"{before[-1]} takes one value, and '{shown}' is one more: {action.help}" + (
+        return f"{before[-1]} takes one value; unexpected argument '{shown}': {action.help}" + (
             "" if action.type in (int, float) else pattern
         )
 
     def _answer(self, word: str) -> str:
-        """Return what to do about a word of the command line that looks like a flag and is none."""
+        """Return a message about an unknown flag."""
         name = printable(word.partition("=")[0])
         if instead := self.absent.get(name.replace("_", "-")):
-            return f"{name} is not in this version: {instead}"
+            return f"{name} is not supported: {instead}"
         near = difflib.get_close_matches(name, self._flags(), n=1, cutoff=NEAR)
-        return f"{name} is no flag of {self.prog}" + (f"; did you mean {near[0]}?" if near else "")
+        hint = f"; did you mean {near[0]}?" if near else ""
+        return f"unknown flag {name} for {self.prog}{hint}"
 
     def _flags(self) -> set[str]:
-        """Return the names of all flags, those of subcommands too."""
+        """Return the names of all flags, including those of subcommands."""
         choices = [getattr(action, "choices", None) for action in self._actions]
         values = [x for found in choices if isinstance(found, dict) for x in found.values()]
         parsers = [x for x in values if isinstance(x, _Parser)]
@@ -259,13 +259,13 @@ def _whole_number(text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}; a whole number is needed") from None
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number") from None
 
 
 def from_one(text: str) -> int:
-    """Return a number from 1 up, for a parser's `type`."""
+    """Parse a whole number of at least 1; for use as argparse `type`."""
     if (number := _whole_number(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; a whole number from 1 up is needed")
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number of at least 1")
     return number
 
 
@@ -273,11 +273,11 @@ def _number(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}; a number is needed") from None
+        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number") from None
 
 
 class _Accepted(argparse.Action):
-    """A flag that changes nothing: one line says why, however often it is parsed."""
+    """A flag without effect: logs the reason once, however often it is parsed."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
         if self.const is not None:
@@ -286,7 +286,7 @@ class _Accepted(argparse.Action):
 
 
 class _Help(argparse.HelpFormatter):
-    """Help with the defaults as a command line has them; an empty one is left out."""
+    """Help with defaults in command-line form; empty defaults are omitted."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
@@ -308,10 +308,10 @@ def new_parser(
 
     Args:
         program: the command as a user types it.
-        absent: what to do in place of a public flag that is not there, by its name with hyphens;
-            those of `ACCEPTED` are taken.
+        absent: replacements for public flags that do not exist, by name with hyphens; those in
+            `ACCEPTED` are accepted without effect.
     """
-    started = sys.argv[0]  # "duet train" where that is the command: duet/__main__.py
+    started = sys.argv[0]  # "duet train" if started by duet/__main__.py
     program = started if started.startswith("duet ") else program
     parser = _Parser(prog=program, description=description)
     parser.absent = absent or {}

@@ -17,6 +17,7 @@ from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # of a level
+SHARES = ("ema_share", "warmup_share", "keep_head")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,10 @@ class Hyperparameters:
     randaugment: float = 0.0
     anchors: float = 0.0
     dfl: float = 1.5
+    nbs: float = 64.0
+    ema_share: float = 0.0
+    warmup_share: float = 1.0
+    keep_head: float = 0.0
 
     def __post_init__(self) -> None:
         for name, value in dataclasses.asdict(self).items():
@@ -73,7 +78,9 @@ class Hyperparameters:
                 f"anchors: {self.anchors}; 0, or a number of anchors per level from 1 "
                 f"to {MAX_ANCHORS}, is needed"
             )
-        for name in ("lrf", "momentum", "warmup_momentum"):
+        if self.nbs < 1:
+            raise UserError(f"nbs: {self.nbs}; at least 1 image per optimizer step is needed")
+        for name in ("lrf", "momentum", "warmup_momentum", *SHARES):
             if getattr(self, name) > 1:
                 raise UserError(f"{name}: {getattr(self, name)}; at most 1 is accepted")
         self.augmentation()
@@ -102,7 +109,7 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
     Args:
         overrides: "KEY=VALUE", in place of those of the file.
     """
-    path = find_yaml(str(path), FOLDER)
+    path = find_yaml(str(path), FOLDER, prefix="hyp.")
     near = "" if path.exists() else near_yamls(str(path), FOLDER)
     document = read_yaml("--hyp", path, f"{near}the default is {DEFAULT_HYPERPARAMETERS}")
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}

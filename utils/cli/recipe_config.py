@@ -42,7 +42,7 @@ class RecipeConfig(RunConfig):
     """How a model learns, apart from the hyper-parameters of a file."""
 
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
-        help="hyper-parameter YAML")  # fmt: skip
+        help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
     epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
         check=whole_from(1), help="number of epochs")  # fmt: skip
     seed: int = flag("recipe", "--seed", default=0, check=require_seed,
@@ -102,8 +102,8 @@ class RecipeConfig(RunConfig):
         "that they are decoded once; 0: of any images")  # fmt: skip
     albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
-        help="also apply the transforms of a YAML, or without FILE the four of YOLOv5; any other "
-        "needs the package Albumentations")  # fmt: skip
+        help="also apply the transforms of a YAML (Blur, MedianBlur, ToGray, CLAHE), or without FILE "
+        "those four as YOLOv5 has them")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
         check=whole_from(0), help="search hyper-parameters with Optuna in N trainings (without N: "
         "300); the same command continues a search")  # fmt: skip

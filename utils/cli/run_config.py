@@ -1,4 +1,4 @@
-"""The settings that commands share: for running a model, and for work in several processes."""
+"""Settings shared by commands, for running a model and for several processes."""
 
 from __future__ import annotations
 
@@ -16,44 +16,44 @@ require_part = within(0, 1, "a fraction", above=True, below=True)
 
 
 def require_folder_name(name: str, value: str) -> None:
-    """Raise UserError unless value names a folder inside another."""
+    """Raise UserError unless value is a plain folder name."""
     if value in ("", ".", "..") or set("/\0") & set(value):
-        raise UserError(f"{name} {value!r}; the name of one folder is needed, inside --project")
+        raise UserError(f"{name} {value!r}; accepted: a folder name, without path, for --project")
 
 
 @dataclass(frozen=True)
 class CommandConfig:
-    """What every command that runs a model has, under the public names and their synonyms."""
+    """Settings of every command that runs a model, with the public flag names and synonyms."""
 
     backend: str | None = flag("backend and device", "--backend", default=None,
-        choices=tuple(FRAMEWORKS), help="framework; default: YOLO_BACKEND, else the one that is "
-        "installed")  # fmt: skip
+        choices=tuple(FRAMEWORKS), help="framework; default: YOLO_BACKEND, else the installed "
+        "one")  # fmt: skip
     image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_from(32, MAX_IMAGE_SIZE), help="long side of the images, one number: the "
-        "short side follows the image. Default of a classifier: 224, or the size of its "
-        "training")  # fmt: skip
+        check=whole_from(32, MAX_IMAGE_SIZE), help="long side of the images; the short side "
+        "follows from the image. Default for classifiers: 224, or the training "
+        "size")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
-        check=whole_from(1), help="leave out images with more pixels than this")  # fmt: skip
+        check=whole_from(1), help="skip images with more pixels than this")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=whole_from(1), help="images per batch, over all processes")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",
         help="cpu, 0 for the first GPU, 0,1 for two processes with one GPU each; '': a GPU if "
-        "there is one")  # fmt: skip
+        "available")  # fmt: skip
     project: Path = flag("output", "--project", default=Path("runs/train"), metavar="P",
         help="folder that holds the runs")  # fmt: skip
     name: str = flag("output", "--name", default="exp", metavar="N", check=require_folder_name,
         help="folder of this run inside --project")  # fmt: skip
     exist_ok: bool = flag("output", "--exist-ok", default=False,
-        help="write into the folder of the run even if it exists")  # fmt: skip
+        help="reuse the folder of the run if it exists")  # fmt: skip
 
     def usual(self) -> dict[str, Any]:
-        """Return the default of each setting, by name."""
+        """Return the defaults by name."""
         return {field.name: field.default for field in fields(self)}
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
-        """Raise UserError for a flag that was given although there is a reason against it.
+        """Raise UserError for a given flag that does not apply.
 
-        reasons: by the names of fields, of this command's and of others.
+        reasons: why, by field name; may include fields of other commands.
         """
         flags, usual = flags_of(self), self.usual()
         for name, reason in reasons.items():
@@ -66,7 +66,7 @@ class CommandConfig:
 
 @dataclass(frozen=True)
 class RunConfig(CommandConfig):
-    """What train.py and val.py share in addition: a dataset, and several processes."""
+    """Additional settings shared by train.py and val.py: dataset and processes."""
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, folder or annotation file, or a built-in one: shapes, shapes-seg, "
@@ -77,20 +77,20 @@ class RunConfig(CommandConfig):
         "rest")  # fmt: skip
     workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
         check=whole_from(0),
-        help="loader workers per process, at most as many as it has cores; default: by cores and "
+        help="loader workers per process, at most one per core; default: depends on cores and "
         "device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="number of processes; 0: one per device of --device")  # fmt: skip
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
         check=within(0, kind="a number of seconds", above=True),
-        help="end all processes when one makes no progress for this many seconds")  # fmt: skip
+        help="end all processes if one makes no progress for this many seconds")  # fmt: skip
 
     def check_processes(self, number: int) -> None:
         """Raise UserError for settings that do not work with this number of processes."""
 
 
 def as_document(config: Any) -> dict[str, Any]:
-    """Return a settings object as plain YAML and JSON values."""
+    """Convert settings to plain YAML and JSON values."""
     return {
         name: str(value) if isinstance(value, Path) else value
         for name, value in asdict(config).items()

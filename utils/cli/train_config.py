@@ -1,4 +1,4 @@
-"""The settings of a training run, and train.py's command line."""
+"""Settings of a training run, and train.py's command line."""
 
 from __future__ import annotations
 
@@ -24,57 +24,57 @@ from duet.utils.text import count
 
 PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
-NEWEST, AUTO = "newest", "auto"  # of --resume, besides a folder or file
-# Of utils/tasks/table.py, which needs this module.
+NEWEST, AUTO = "newest", "auto"  # values of --resume besides a folder or file
+# Same as in utils/tasks/table.py, which imports this module.
 TASK_NAMES = ("detect", "detect-anchor-free", "segment", "classify")
-AUTO_BATCH = -1  # of --batch-size: measured
+AUTO_BATCH = -1  # value of --batch-size that selects measuring
 QUAD_IMAGES = 4
 APART = (
-    ("image_weights", "no_val", "images are weighed by the figures of each validation"),
+    ("image_weights", "no_val", "images are weighted by the metrics of each validation"),
     ("evolve", "no_save", "a search keeps its best weights"),
-    ("evolve", "resume", "the same command continues a search by itself"),
+    ("evolve", "resume", "the same command continues a search automatically"),
 )
 APART_IN_SEVERAL_PROCESSES = (
-    ("compile", "sync_bn", "BatchNorm over several processes is not compiled"),
+    ("compile", "sync_bn", "synchronized BatchNorm cannot be compiled"),
     ("micro_batch", "sync_bn", "processes would wait for each other's pieces"),
 )
-# Settings of one process, not of the run that it begins or continues.
+# Settings of a process rather than of the run.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 
 
 def require_batch_size(name: str, value: int) -> None:
     """Raise UserError unless value is a number of images or AUTO_BATCH."""
     if value != AUTO_BATCH and value < 1:
-        raise UserError(f"{name} {value}; a whole number from 1 up, or -1 to measure, is needed")
+        raise UserError(f"{name} {value}; accepted: a whole number of at least 1, or -1 to measure")
 
 
 @dataclass(frozen=True)
 class TrainConfig(RecipeConfig):
-    """The settings of one training run."""
+    """Settings of a training run."""
 
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=require_batch_size,
-        help="images per batch, over all processes; -1: measure how many fit")  # fmt: skip
+        help="images per batch, over all processes; -1: as many as fit, by measuring")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="weights to start from, a file of docs/en/weights.md")  # fmt: skip
+        help="initial weights, a file listed in docs/en/weights.md")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
-        help="model YAML or its name, to start from scratch; default without --weights: "
+        help="model YAML or its name, to train from scratch; default without --weights: "
         "yolov5s")  # fmt: skip
     task: str = flag("model", "--task", default="", choices=TASK_NAMES,
-        help="task to train for: if neither --cfg nor --weights tells it, or to replace the task "
-        "of --weights")  # fmt: skip
+        help="task to train for, if not defined by --cfg or --weights, or to replace that of "
+        "--weights")  # fmt: skip
     cutoff: int = flag("model", "--cutoff", default=0, metavar="N", check=whole_from(0),
-        help="number of layers of a classifier that is made of another model: the first N - 1 "
-        "layers of --cfg or --weights, then its head; 0: the backbone, with the head in place of "
-        "its last layer")  # fmt: skip
+        help="number of layers of a classifier built from another model: the first N - 1 layers "
+        "of --cfg or --weights, then the head; 0: the backbone, with the head in place of its "
+        "last layer")  # fmt: skip
     freeze: tuple[str, ...] = flag("model", "--freeze", default=("0",), type=str, nargs="+",
         metavar="LAYER", help="layers to freeze: N for the first N layers, or several numbers or "
         "names (model.24.m); BatchNorm statistics are still updated")  # fmt: skip
     remap_classes: bool = flag("model", "--remap-classes", default=False,
         help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
     bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss, if it proves equal to the plain one on the device")  # fmt: skip
+        help="fused box loss, if verified equal to the plain one on the device")  # fmt: skip
     multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
         help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
@@ -82,25 +82,23 @@ class TrainConfig(RecipeConfig):
         help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "
         "(disk)")  # fmt: skip
     amp: str = flag("speed", "--amp", default="auto", choices=PRECISIONS,
-        help="mixed precision: compute the network in half precision; auto: where a GPU gains from "
-        "it; off: exact float32, if the backend can")  # fmt: skip
+        help="mixed precision: compute the network in half precision; auto: if faster on the GPU; "
+        "off: exact float32, if the backend supports it")  # fmt: skip
     layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
-        help="memory layout of feature maps; auto: the one that is faster on the "
-        "device")  # fmt: skip
+        help="memory layout of feature maps; auto: the faster one on the device")  # fmt: skip
     compile: bool = flag("speed", "--compile", default=False,
-        help="compile the training step, if the backend can")  # fmt: skip
+        help="compile the training step, if the backend supports it")  # fmt: skip
     micro_batch: int = flag("speed", "--micro-batch", default=0, metavar="N", check=whole_from(0),
-        help="images that a process computes at a time; gradients are accumulated over the batch. "
+        help="images per forward pass of a process; gradients are accumulated over the batch. "
         "0: all")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
-        help="BatchNorm statistics over the images of all ranks, not of each rank "
-        "alone")  # fmt: skip
+        help="compute BatchNorm statistics over all ranks instead of each rank")  # fmt: skip
     half_gradients: bool = flag("several processes", "--half-gradients", default=False,
-        help="send gradients between ranks as bfloat16: half the bytes")  # fmt: skip
+        help="exchange gradients between ranks as bfloat16: half the bytes")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
-        help="continue a run: the newest unfinished one of --project, or a run's folder or state "
-        "file; auto: the newest one of --name, or a new run if there is none")  # fmt: skip
+        help="continue a run: the newest unfinished one in --project, or a run's folder or state "
+        "file; auto: the newest one called --name, or a new run if there is none")  # fmt: skip
     suspend_file: str = flag("interruption", "--suspend-file", default="", metavar="F",
         help="save the state and stop once the file F exists")  # fmt: skip
     time_limit: float | None = flag("interruption", "--time-limit", default=None, type=float,
@@ -110,13 +108,13 @@ class TrainConfig(RecipeConfig):
         help="number of states to keep on disk")  # fmt: skip
     save_steps: int = flag("interruption", "--save-steps", default=0, metavar="N",
         check=whole_from(0),
-        help="save the state every N batches too; 0: only after epochs")  # fmt: skip
+        help="also save the state every N batches; 0: only after epochs")  # fmt: skip
 
     save_period: int = flag("output", "--save-period", default=-1, metavar="N",
         check=whole_from(-1), help="keep the weights of epochs 0, N, 2N, ... of results.csv; below "
         "1: none")  # fmt: skip
     no_save: bool = flag("output", "--nosave", default=False,
-        help="keep only the last weights, not the best; states to resume from exist only during "
+        help="keep only the last weights, not the best; states for resuming exist only during "
         "the run")  # fmt: skip
     no_val: bool = flag("output", "--noval", default=False,
         help="validate only after the last epoch, which is then the best; --patience has no "
@@ -124,8 +122,8 @@ class TrainConfig(RecipeConfig):
     no_plots: bool = flag("output", "--noplots", default=False, help="draw no plots")  # fmt: skip
     loggers: tuple[str, ...] = flag("output", "--loggers", default=(), type=str, nargs="+",
         metavar="LOGGER",
-        help="where else to log figures, besides results.csv: tensorboard, wandb, or "
-        "module:Class of your own")  # fmt: skip
+        help="log metrics, in addition to results.csv, to tensorboard, wandb, or your own "
+        "module:Class")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -133,19 +131,19 @@ class TrainConfig(RecipeConfig):
         self.check_processes(1)
         if self.no_save and self.save_period > 0:
             raise UserError(
-                "--nosave keeps only the last weights, --save-period those of other epochs; give "
+                "--nosave keeps only the last weights, --save-period those of other epochs; remove "
                 "one of them"
             )
         if self.remap_classes and not self.weights:
-            raise UserError("--remap-classes takes over classes of --weights; give both")
+            raise UserError("--remap-classes reuses classes of --weights; add --weights")
         if self.batch_size == AUTO_BATCH and self.micro_batch:
-            raise UserError("--micro-batch needs the number of images in --batch-size, not -1")
+            raise UserError("--micro-batch needs a fixed --batch-size, not -1")
 
     def check_processes(self, number: int) -> None:
         divisor = number * (QUAD_IMAGES if self.quad else 1)
         if self.batch_size != AUTO_BATCH and self.batch_size % divisor:
             processes = count(number, "process", "processes")
-            whose = f" is the number of images of all {processes} together and"
+            whose = f" is the total over {processes} and"
             lower = self.batch_size // divisor * divisor
             fitting = [str(size) for size in (lower, lower + divisor) if size]
             raise UserError(
@@ -159,14 +157,14 @@ class TrainConfig(RecipeConfig):
 def parse_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> TrainConfig:
-    """Parse train.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
+    """Parse train.py's command line, by default sys.argv; UserError for an unknown flag."""
     return TrainConfig(**read_train_flags(arguments, program)[0])
 
 
 def read_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the settings of a command line by name: all of them, and those that it names."""
+    """Parse a command line; return all settings by name, and those given explicitly."""
     return read_flags(train_parser(program), arguments)
 
 
@@ -178,5 +176,5 @@ def train_parser(program: str) -> argparse.ArgumentParser:
 
 
 def run_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return, as plain values, the settings of a run, however often it was interrupted."""
+    """Return a run's settings as plain values, without those of the process."""
     return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}

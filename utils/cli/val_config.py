@@ -1,4 +1,4 @@
-"""The settings of a validation, and val.py's command line."""
+"""Settings of a validation, and val.py's command line."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from duet.utils.cli.run_config import RunConfig
 from duet.utils.errors import UserError
 
 SPLITS = ("train", "val", "test")
-SPEED, STUDY = "speed", "study"  # the public val.py's others, both of split val
+SPEED, STUDY = "speed", "study"  # both on split val
+# As in the public val.py: the thresholds of detect.py.
 THRESHOLDS = {SPEED: {"confidence_threshold": 0.25, "iou_threshold": 0.45}}
 APART = (
-    ("square", "tile", "batches of one size are for whole images"),
-    ("single_class", "annotations", "COCO's annotations keep classes apart"),
-    ("single_class", "classes", "classes are chosen by number"),
+    ("square", "tile", "square batches contain whole images"),
+    ("single_class", "annotations", "COCO annotations distinguish classes"),
+    ("single_class", "classes", "only one class is left to select"),
 )
 
 
@@ -31,30 +32,28 @@ def _require_task(name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class ValConfig(DetectionConfig, RunConfig):
-    """The settings of one validation."""
+    """Settings of a validation."""
 
     batch_size: int = 32
     project: Path = Path("runs/val")
     task: str = flag("data", "--task", default="val", check=_require_task, metavar="T",
-        help="train, val or test: the split of the dataset; speed: val with the thresholds of "
-        "detect.py")  # fmt: skip
+        help="dataset split; speed: val with the thresholds of detect.py")  # fmt: skip
     square: bool = flag("data", "--square", default=False,
-        help="square batches of side --img, in the order of the dataset; default: rectangular "
-        "batches, as in YOLOv5")  # fmt: skip
+        help="square batches of size --img, in dataset order; default: rectangular batches, as in "
+        "YOLOv5")  # fmt: skip
     annotations: Path | None = flag("data", "--annotations", default=None, type=Path,
-        metavar="F", help="COCO instances JSON of the split: its objects, crowds and areas replace "
-        "the labels")  # fmt: skip
+        metavar="F", help="COCO instances JSON of the split, whose objects, crowds and areas "
+        "replace the labels")  # fmt: skip
     single_class: bool = flag("detection", "--single-cls", default=False,
         help="treat all objects and all detections as one class")  # fmt: skip
     save_json: bool = flag("output", "--save-json", default=False,
         help="save predictions.json, a COCO results file")  # fmt: skip
     legacy_metric: bool = flag("output", "--legacy-metric", default=False,
-        help="also print the figures as YOLOv5 computes them, to compare with old "
-        "logs")  # fmt: skip
+        help="also print metrics as computed by YOLOv5, for comparison with old logs")  # fmt: skip
 
     @property
     def split(self) -> str:
-        """The split of the dataset."""
+        """The dataset split to use."""
         return self.task if self.task in SPLITS else "val"
 
     def usual(self) -> dict[str, Any]:
@@ -66,8 +65,8 @@ class ValConfig(DetectionConfig, RunConfig):
 
 
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
-    """Parse val.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    about = "Validate a model: the figures of its task, per class and over all."
+    """Parse val.py's command line, by default sys.argv; UserError for an unknown flag."""
+    about = "Validate a model: metrics per class and over all."
     parser = new_parser("val.py", about, absent=VALIDATION)
     add_flags(parser, ValConfig)
     values, given = read_flags(parser, arguments)

@@ -1,1 +1,1 @@
-"""Detections compared with labels: NMS, COCO's metric, and the figures of old logs."""
+"""Evaluation of detections: NMS, COCO metrics, and YOLOv5's own metrics."""

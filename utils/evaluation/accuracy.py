@@ -1,4 +1,4 @@
-"""Top-1 and top-5 accuracy, of all images and of each class, and which classes are confused."""
+"""Top-1 and top-5 accuracy over all images and per class, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MAX_MISTAKES = 16  # kept for a plot
 
 
 class Mistake(NamedTuple):
-    """An image that is classified wrongly."""
+    """A misclassified image."""
 
-    score: float  # of the class that it is taken for
+    score: float  # of the predicted class
     image_id: int
     predicted: int
     true: int
@@ -27,7 +27,7 @@ class Mistake(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ClassificationResult:
-    """The figures of all images; NaN if there is no image."""
+    """Classification metrics; NaN without images."""
 
     class_names: tuple[str, ...]
     num_images: np.ndarray  # (C,) int64
@@ -35,19 +35,19 @@ class ClassificationResult:
     top5: float  # or one of the five highest
     class_top1: np.ndarray  # (C,) float64
     class_top5: np.ndarray  # (C,) float64
-    confusion: Confusion  # of the images; none is background
+    confusion: Confusion  # without background
     mistakes: tuple[Mistake, ...]  # the most confident ones, best first
 
     @property
     def means(self) -> tuple[float, float]:
-        """The figures over all classes."""
+        """Metrics over all classes."""
         return self.top1, self.top5
 
 
 class ClassificationEvaluator:
-    """Scores a set of images, one at a time, in any order.
+    """Scores images added one at a time, in any order.
 
-    Of equal scores the lower class comes first. Scores that are not finite find nothing.
+    Among equal scores the lower class comes first. Non-finite scores count as wrong.
     """
 
     def __init__(self, class_names: Sequence[str]) -> None:
@@ -56,7 +56,7 @@ class ClassificationEvaluator:
         self._mistakes: list[Mistake] = []
 
     def add(self, image_id: int, found: Classification, truth: GroundTruth) -> None:
-        """Take the scores of an image; one without a class does not count."""
+        """Add the scores of an image; images without a class are ignored."""
         (scores,) = found.scores
         for true in truth.class_index.tolist():
             predicted = int(np.argmax(scores))
@@ -66,12 +66,12 @@ class ClassificationEvaluator:
                 self._mistakes.append(mistake)
 
     def result(self) -> ClassificationResult:
-        """Return the figures of all images so far."""
+        """Return the metrics of all images so far."""
         true, predicted, ranks = np.array(self._seen, np.int64).reshape(-1, 3).T
         number = len(self.class_names)
         counts = np.bincount(true, minlength=number)
         first, among = (np.bincount(true[ranks < top], minlength=number) for top in (1, TOP))
-        # Of equally confident mistakes, the first images.
+        # Equally confident mistakes are ordered by image.
         mistakes = sorted(self._mistakes, key=lambda mistake: (-mistake.score, mistake.image_id))
         return ClassificationResult(
             class_names=self.class_names,
@@ -86,7 +86,7 @@ class ClassificationEvaluator:
 
 
 def rank_of(scores: np.ndarray, true: int) -> int:
-    """Return how many of (C,) scores come before that of a class; all if one is not finite."""
+    """Return the rank of a class among (C,) scores; last if a score is not finite."""
     if not np.isfinite(scores).all():
         return max(len(scores), TOP)
     better = int(np.sum(scores > scores[true]))
@@ -100,7 +100,7 @@ def _part(right: np.ndarray, number: np.ndarray) -> np.ndarray:
 
 
 def accuracy_table(result: ClassificationResult) -> str:
-    """Return top-1 and top-5 accuracy over all images, and of each class that has any."""
+    """Return a table of top-1 and top-5 accuracy over all images and per class with images."""
     lines = [f"{'class':>20}{'images':>8}{'top1':>9}{'top5':>9}"]
     rows = [("all", result.num_images.sum(), result.top1, result.top5)]
     of_classes = (result.num_images, result.class_top1, result.class_top5)

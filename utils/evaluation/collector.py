@@ -1,4 +1,4 @@
-"""Collects what all ranks find in a validation, and passes it on as a single process would."""
+"""Collect the validation results of all ranks in the order of a single process."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from duet.utils.ragged import Ragged
 
 
 class FoundImage(NamedTuple):
-    """What is found in one image."""
+    """Detections of one image."""
 
     batch_index: int
-    image_index: int  # its place among the samples
-    found: Any  # a NamedTuple of arrays and `Ragged`, all with as many rows: of `Head.finish`
+    image_index: int  # sample index
+    found: Any  # from `Head.finish`: a NamedTuple of arrays and `Ragged` with equal numbers of rows
 
 
 class Collector:
-    """Collects what a rank finds in its shards, and passes on each image of all ranks once.
+    """Collects a rank's results from its shards, and passes on each image of all ranks once.
 
     Args:
-        nothing: what is found in an image without anything, for its dtypes and shapes.
+        nothing: an empty result, for its dtypes and shapes.
         world: the ranks.
-        receive: takes the images: each when it was found with one rank, and all of them at the
-            end, in the order of a single process, with several.
+        receive: called with each image: immediately with one rank; with several, at the end, in
+            the order of a single process.
     """
 
     def __init__(self, nothing: Any, world: World, receive: Callable[[FoundImage], None]) -> None:
@@ -37,24 +37,24 @@ class Collector:
         self._losses: list[np.ndarray] = []
 
     def add_image(self, image: FoundImage) -> None:
-        """Take an image of this rank's shard."""
+        """Add an image of this rank's shard."""
         if self._alone:
             self._receive(image)
         else:
             self._found.append(image)
 
     def end_batch(self, losses: np.ndarray) -> None:
-        """Take this rank's part of a batch's losses, float64; once for each batch."""
+        """Add this rank's part of a batch's losses, float64; once per batch."""
         self._losses.append(losses)
 
     def finish(self) -> np.ndarray:
-        """Return the mean losses of all batches; by then, all images are passed on."""
+        """Pass on any remaining images; return the mean losses of all batches."""
         losses = np.array(self._losses)
         if not self._alone:
             losses = np.sum(self._all_gather(losses), axis=0)
             images = gather_images(self._found, self._nothing, self._all_gather)
             for image in sorted(images, key=lambda image: image.batch_index):
-                self._receive(image)  # stable: the images of a batch rank by rank
+                self._receive(image)  # stable sort: within a batch by rank
         return losses.mean(axis=0)
 
 
@@ -63,7 +63,7 @@ def gather_images(
 ) -> list[FoundImage]:
     """Return the images of all ranks, rank by rank.
 
-    nothing: what is found in an image without anything.
+    nothing: an empty result.
     """
     places = [(*image[:2], len(_arrays(image.found[0])[-1])) for image in images]
     fields = zip(nothing, *(image.found for image in images), strict=True)
@@ -89,5 +89,5 @@ def gather_images(
 
 
 def _arrays(field: np.ndarray | Ragged) -> tuple[np.ndarray, ...]:
-    """Return the arrays of a field; the last one has an item for each row."""
+    """Return the arrays of a field; the last one has an item per row."""
     return tuple(field) if isinstance(field, Ragged) else (field,)

@@ -1,4 +1,4 @@
-"""Detections of overlapping views of an image -> detections of the image."""
+"""Merge the detections of overlapping views of an image."""
 
 from __future__ import annotations
 
@@ -11,43 +11,42 @@ from duet.utils.detections import Detections
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
 AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01 (docs/en/detect.md)
-# A box that a border cuts ends there to about half a cell of the finest map: 4 px of 640.
-NEAR_BORDER = 4 / 640  # of the long side of the view
-BLOCK = 256  # cut boxes that are compared at once with all of another view: bounds the memory
-OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # of left, top, right, bottom
+# A box cut by a border ends within about half a cell of the finest map from it: 4 px of 640.
+NEAR_BORDER = 4 / 640  # relative to the long side of the view
+BLOCK = 256  # cut boxes compared at once with all of another view; limits memory
+OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # signs for left, top, right, bottom
 
 
 class _Pieces(NamedTuple):
-    """The detections of all views, one view after the other."""
+    """The detections of all views, ordered by view."""
 
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels of the image
-    group: np.ndarray  # (K,) int64: pieces of different groups are different objects
+    group: np.ndarray  # (K,) int64: pieces in different groups are different objects
     view: np.ndarray  # (K,) int64, ascending
-    is_cut: np.ndarray  # (K, 4) bool: the view ends at the left, top, right, bottom of the box
+    is_cut: np.ndarray  # (K, 4) bool: the view cuts the box's left, top, right, bottom
 
 
 def join_views(
     found: Sequence[Detections], regions_xyxy: np.ndarray, settings: SuppressionSettings
 ) -> Detections:
-    """Return each object of an image once, as its whole box.
+    """Return each object of an image once, with its whole box.
 
-    A box is cut where it ends at a border of its view inside the image. Another view continues
-    it if a box there agrees with it on what both views see (IoU of what lies in both is at least
-    AGREEMENT) and reaches beyond a border that cuts it. So
+    A box is cut where it ends at a border of its view inside the image. A box in another view
+    continues it if the two agree in the overlap of the views (IoU of at least AGREEMENT there) and
+    the other box extends beyond the cutting border. Then
 
-    1. a cut box is left out if a box that is not cut continues it: that view shows more;
-    2. cut boxes that continue each other become one, the smallest around them, with the best of
-       their scores;
-    3. NMS, in the order and with the ties of `non_max_suppression`, chooses among all that is left.
+    1. a cut box is dropped if an uncut box continues it, since that view shows more;
+    2. cut boxes that continue each other are merged into their bounding box with the best score;
+    3. NMS, with the order and ties of `non_max_suppression`, selects among the remaining boxes.
 
-    A cut box that no other continues stays as it is.
+    A cut box without continuation is kept unchanged.
 
     Args:
-        found: in each view, in pixels of the view and clipped to it; after NMS.
-        regions_xyxy: (V, 4) where the views lie in the image; together they cover it.
+        found: detections per view after NMS, in pixels of the view and clipped to it.
+        regions_xyxy: (V, 4) positions of the views, which cover the image.
 
-    Source: joining by what overlaps, not by dropping what is cut, follows Akyon et al. 2022,
-    arXiv:2202.06934. They compare whole boxes; those of one object in two tiles may overlap little.
+    Merging by overlap instead of dropping cut boxes follows Akyon et al. 2022, arXiv:2202.06934,
+    who compare whole boxes; those of one object in two tiles may overlap little.
     """
     regions = regions_xyxy.astype(np.float32)
     view = np.repeat(np.arange(len(found)), [len(detections.scores) for detections in found])
@@ -61,7 +60,7 @@ def join_views(
 
 
 def _cut_sides(boxes_xyxy: np.ndarray, regions: np.ndarray, view: np.ndarray) -> np.ndarray:
-    """Return (K, 4) bool: which sides of the boxes end at a border inside the image."""
+    """Return (K, 4) bool: which sides of boxes end at a border inside the image."""
     image = np.concatenate((regions[:, :2].min(axis=0), regions[:, 2:].max(axis=0)))
     long_sides = (regions[:, 2:] - regions[:, :2]).max(axis=1)
     near = np.abs(regions[view] - boxes_xyxy) <= NEAR_BORDER * long_sides[view, None]
@@ -69,11 +68,11 @@ def _cut_sides(boxes_xyxy: np.ndarray, regions: np.ndarray, view: np.ndarray) ->
 
 
 def _continued(pieces: _Pieces, regions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return which cut boxes are continued by which boxes.
+    """Find the continuations of cut boxes.
 
     Returns:
-        (K,) bool: cut boxes that a box continues which is not cut.
-        (P,) and (P,) int64: pairs of other cut boxes, of which the second continues the first.
+        (K,) bool: cut boxes continued by an uncut box.
+        (P,) and (P,) int64: pairs of other cut boxes; the second continues the first.
     """
     is_cut = np.logical_or.reduce(pieces.is_cut, axis=1)
     pairs = [np.zeros((2, 0), np.int64), *_pairs(pieces, regions, np.flatnonzero(is_cut))]
@@ -85,7 +84,7 @@ def _continued(pieces: _Pieces, regions: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield (2, N) int64 of each pair of views: cut boxes, and those that continue them."""
+    """Yield (2, N) int64 per pair of views: cut boxes and their continuations."""
     starts = np.searchsorted(pieces.view, np.arange(len(regions) + 1))
     for index in np.unique(pieces.view[cut]).tolist():
         own = cut[pieces.view[cut] == index]
@@ -102,9 +101,9 @@ def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np
 def _pairs_of_views(
     pieces: _Pieces, cut: np.ndarray, others: np.ndarray, region: np.ndarray, common: np.ndarray
 ) -> np.ndarray:
-    """Return (2, N) int64: cut boxes of the view of a region, and others that continue them.
+    """Return (2, N) int64: cut boxes of a region's view, and boxes that continue them.
 
-    common: (4,) what the view of the others shows as well.
+    common: (4,) overlap with the other view.
     """
     beyond = (pieces.boxes_xyxy[others] - region) * OUTWARD > 0
     goes_on = (pieces.is_cut[cut, None] & beyond).any(axis=2)
@@ -118,12 +117,12 @@ def _pairs_of_views(
 
 
 def _meeting(box_xyxy: np.ndarray, boxes_xyxy: np.ndarray) -> np.ndarray:
-    """Return the rows of boxes (N, 4) that have an area in common with a box (4,)."""
+    """Return the rows of boxes (N, 4) that overlap a box (4,)."""
     return np.flatnonzero(_area(_intersection(box_xyxy, boxes_xyxy)) > 0)
 
 
 def _intersection(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndarray:
-    """Return what boxes (..., 4) have in common; its right may lie left of its left."""
+    """Return the intersection of boxes (..., 4), inverted if they are disjoint."""
     corners = (
         np.maximum(boxes_a_xyxy[..., :2], boxes_b_xyxy[..., :2]),
         np.minimum(boxes_a_xyxy[..., 2:], boxes_b_xyxy[..., 2:]),
@@ -132,7 +131,7 @@ def _intersection(boxes_a_xyxy: np.ndarray, boxes_b_xyxy: np.ndarray) -> np.ndar
 
 
 def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
-    """Return the area of boxes (..., 4); 0 of one with nothing between its sides."""
+    """Return the area of boxes (..., 4); 0 if inverted."""
     width, height = np.moveaxis(boxes_xyxy[..., 2:] - boxes_xyxy[..., :2], -1, 0)
     return np.maximum(width, 0) * np.maximum(height, 0)
 
@@ -140,26 +139,26 @@ def _area(boxes_xyxy: np.ndarray) -> np.ndarray:
 def _joined(
     everything: Detections, left_out: np.ndarray, cut: np.ndarray, more: np.ndarray
 ) -> Detections:
-    """Return what is found with each chain of pairs as one box, in place of its first piece."""
+    """Return the detections with each chain of pairs merged at the position of its first piece."""
     first = _first_of_chain(len(left_out), cut, more)
     boxes_xyxy = everything.boxes_xyxy.copy()
     for corner, furthest in ((slice(0, 2), np.minimum), (slice(2, 4), np.maximum)):
         furthest.at(boxes_xyxy[:, corner], first, everything.boxes_xyxy[:, corner])
     worst_first = np.argsort(-everything.scores, kind="stable")[::-1]
     best = np.arange(len(first))
-    best[first[worst_first]] = worst_first  # of several that are assigned to a row, the last stays
+    best[first[worst_first]] = worst_first  # the last assignment to a row wins
     joined = everything.take(best)._replace(boxes_xyxy=boxes_xyxy)
     return joined.take(np.flatnonzero(~left_out & (first == np.arange(len(first)))))
 
 
 def _first_of_chain(num_pieces: int, cut: np.ndarray, more: np.ndarray) -> np.ndarray:
-    """Return (K,) int64: the first row that each row hangs together with by pairs of rows."""
+    """Return (K,) int64: the first row connected to each row through pairs."""
     first = np.arange(num_pieces)
     while True:
         before = first
         first = before.copy()
         np.minimum.at(first, cut, before[more])
         np.minimum.at(first, more, before[cut])
-        first = first[first]  # twice as far each time
+        first = first[first]  # doubles the reach
         if np.array_equal(first, before):
             return first

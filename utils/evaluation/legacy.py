@@ -1,8 +1,8 @@
-"""The metric as YOLOv5 prints it, for comparing with old logs; docs/en/accuracy.md has its rules.
+"""YOLOv5's own metrics, for comparison with old logs; rules: docs/en/accuracy.md.
 
-Written from figures that YOLOv5 gave for stored inputs (`../shared/golden/metrics`), which it meets
-to 1e-9. They leave open how the mean F1 is smoothed near the ends of the confidence grid, where the
-end value is held here, and the order of equal scores, which are taken as listed.
+Derived from YOLOv5's results for stored inputs (`../shared/golden/metrics`), reproduced to 1e-9.
+They do not determine how the mean F1 is smoothed near the ends of the confidence grid, where the
+end value is repeated here, and the order of equal scores, which is kept.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from duet.utils.evaluation.coco.metric import ClassMeans
 from duet.utils.evaluation.coco.precision import RECALL_GRID
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
-SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the one odd width up to 299 that fits
+SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the only odd width up to 299 that matches
 
 
 @dataclass(frozen=True, eq=False)
 class LegacyResult(ClassMeans):
-    """YOLOv5's figures by class; NaN where a class has no objects. Crowds are no objects."""
+    """YOLOv5's metrics per class; NaN for classes without objects. Crowds are not objects."""
 
     class_names: tuple[str, ...]
     num_images: int
@@ -32,19 +32,19 @@ class LegacyResult(ClassMeans):
     precision: np.ndarray  # (C,) float64, at IoU 0.50 and one confidence for all classes
     recall: np.ndarray  # (C,) float64, likewise
     average_precision: np.ndarray  # (C, 10) float64: class, IOU_THRESHOLDS
-    ap50: np.ndarray  # (C,) float64, of it that at IoU 0.50
-    ap: np.ndarray  # (C,) float64, of it the mean over IoU 0.50 to 0.95
+    ap50: np.ndarray  # (C,) float64, at IoU 0.50
+    ap: np.ndarray  # (C,) float64, mean over IoU 0.50 to 0.95
 
 
 class LegacyEvaluator:
-    """Detections and labels, added image by image and measured together."""
+    """Computes YOLOv5's metrics of detections and labels added image by image."""
 
     def __init__(self, class_names: Sequence[str], overlap: Overlap = BOXES) -> None:
         self.class_names, self._overlap = tuple(class_names), overlap
         self._images: dict[int, tuple[np.ndarray, ...]] = {}
 
     def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
-        """Add one image, as `ObjectMetric.add`; all detections count, however many."""
+        """Add one image, as `ObjectMetric.add`; the number of detections is not limited."""
         assert image_id not in self._images, f"image {image_id} was added before"
         if ground_truth.is_crowd is not None:
             ground_truth = ground_truth.take(~ground_truth.is_crowd)
@@ -52,7 +52,7 @@ class LegacyEvaluator:
         self._images[image_id] = found.scores, found.class_index, correct, ground_truth.class_index
 
     def result(self) -> LegacyResult:
-        """Return the measures of everything added so far."""
+        """Return the metrics of all images added so far."""
         nothing = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, len(IOU_THRESHOLDS)), bool)
         images = [(*nothing, nothing[1]), *(x for _, x in sorted(self._images.items()))]
         scores, class_index, correct, labels = map(np.concatenate, zip(*images, strict=True))
@@ -63,10 +63,10 @@ class LegacyEvaluator:
 
 
 def find_objects(found: Any, objects: GroundTruth, overlap: Overlap = BOXES) -> np.ndarray:
-    """Return (D, 10) bool: which detections find an object, column per IOU_THRESHOLDS.
+    """Return (D, 10) bool: which detections match an object, column per IOU_THRESHOLDS.
 
-    PASCAL VOC's rule (Everingham et al. 2010): a detection is for the object of its class that it
-    overlaps most; of those that reach the threshold, the first in their order finds it.
+    PASCAL VOC's rule (Everingham et al. 2010): a detection belongs to the object of its class with
+    the highest IoU; the first of those that reach the threshold matches it.
     """
     correct = np.zeros((len(found.scores), len(IOU_THRESHOLDS)), bool)
     if not len(objects.class_index):
@@ -84,12 +84,12 @@ def find_objects(found: Any, objects: GroundTruth, overlap: Overlap = BOXES) -> 
 def measure_classes(
     scores: np.ndarray, class_index: np.ndarray, correct: np.ndarray, num_objects: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return precision (C,), recall (C,) and average precision (C, T) of each class.
+    """Return precision (C,), recall (C,) and average precision (C, T) per class.
 
-    Precision and recall are read where the smoothed mean F1 of the classes with objects is highest:
-    straight between scores, and above the highest score precision 1 and recall 0. The curve of an
-    average precision begins at precision 1, takes the best one at each recall or beyond, and runs
-    on straight from the last detection to recall 1 at precision 0, where COCO has 0.
+    Precision and recall are read where the smoothed mean F1 of the classes with objects is highest,
+    interpolated between scores, with precision 1 and recall 0 above the highest. The curve for
+    average precision starts at precision 1, uses the best precision at or beyond each recall, and
+    continues linearly from the last detection to recall 1 at precision 0, where COCO has 0.
 
     Args:
         scores, class_index: (D,).
@@ -104,7 +104,7 @@ def measure_classes(
         recalls = num_correct / num_objects[index]
         precisions = num_correct / np.arange(1, len(rows) + 1)[:, None]
         for curve, values, above_all in zip(curves, (precisions, recalls), (1, 0), strict=True):
-            # A falling grid and falling scores, both negated: np.interp takes rising ones.
+            # Both are negated because np.interp requires ascending values.
             curve[index] = np.interp(-CONFIDENCE_GRID, -scores[rows], values[:, 0], left=above_all)
         for column, (recall, precision) in enumerate(zip(recalls.T, precisions.T, strict=True)):
             envelope = np.maximum.accumulate(precision[::-1])[::-1]

@@ -1,4 +1,4 @@
-"""The figures of objects by their boxes, and by their masks."""
+"""Metrics of objects by box and by mask."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from duet.utils.evaluation.legacy import LegacyEvaluator
 
 
 class MaskResult(NamedTuple):
-    """How well the objects of a set of images were found.
+    """Metrics by box and by mask.
 
-    COCO's are an `EvaluationResult` and a `MetricResult`, YOLOv5's a `LegacyResult` each.
+    COCO: an `EvaluationResult` and a `MetricResult`; YOLOv5: a `LegacyResult` each.
     """
 
     boxes: Any
@@ -22,12 +22,12 @@ class MaskResult(NamedTuple):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """The figures over all classes: those of the boxes, then those of the masks."""
+        """Metrics over all classes: boxes, then masks."""
         return *self.boxes.means, *self.masks.means
 
 
 class MaskEvaluator:
-    """Objects with masks and their labels, added image by image and measured both ways."""
+    """Evaluates objects with masks both ways, added image by image."""
 
     def __init__(self, boxes: Any, masks: Any) -> None:
         self._boxes, self._masks = boxes, masks
@@ -38,15 +38,15 @@ class MaskEvaluator:
         self._masks.add(image_id, found, ground_truth)
 
     def result(self) -> MaskResult:
-        """Return the measures of everything added so far."""
+        """Return the metrics of all images added so far."""
         return MaskResult(self._boxes.result(), self._masks.result())
 
 
 def coco_masks(class_names: Sequence[str]) -> MaskEvaluator:
-    """Return an evaluator of COCO's metric that has seen no image yet."""
+    """Return a new evaluator of COCO metrics."""
     return MaskEvaluator(DetectionEvaluator(class_names), ObjectMetric(class_names, MASKS))
 
 
 def legacy_masks(class_names: Sequence[str]) -> MaskEvaluator:
-    """Return an evaluator of YOLOv5's figures that has seen no image yet."""
+    """Return a new evaluator of YOLOv5's metrics."""
     return MaskEvaluator(LegacyEvaluator(class_names), LegacyEvaluator(class_names, MASKS))

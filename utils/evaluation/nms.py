@@ -1,4 +1,4 @@
-"""Non-maximum suppression (NMS): of predictions that overlap, the best stay.
+"""Non-maximum suppression (NMS): keep the best of overlapping predictions.
 
 Exact, and without a time limit: the result depends only on the predictions. It runs in NumPy on the
 host: reading a tensor waits for all that a framework has queued. Images are processed together,
@@ -16,11 +16,11 @@ from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.detections import Detections
 from duet.utils.detections import SuppressionSettings as SuppressionSettings
 
-MAX_CANDIDATES = 30000  # of an image; only the best take part
-STAGE = 256  # rows of an image that are decided together; most of the next are removed by them
-PAIRS = 2**14  # of boxes compared with kept ones at once: bounds the memory
-ROUNDING = 1e-6  # more than a bound is wrong by, as a fraction of it
-STEPS = 2**31  # into which the width of the scene is divided, to look for boxes beside a box
+MAX_CANDIDATES = 30000  # per image; only the best are considered
+STAGE = 256  # rows per image decided together; they remove most of those that follow
+PAIRS = 2**14  # pairs compared at once; limits memory
+ROUNDING = 1e-6  # relative margin for rounding errors in a bound
+STEPS = 2**31  # resolution of the integer positions along the width of the scene
 
 
 def non_max_suppression(decoded: np.ndarray, settings: SuppressionSettings) -> Detections:
@@ -39,7 +39,7 @@ def non_max_suppression(decoded: np.ndarray, settings: SuppressionSettings) -> D
 
 
 def best_rows(decoded: np.ndarray, settings: SuppressionSettings) -> tuple[Detections, np.ndarray]:
-    """Return what `non_max_suppression` does, and the row of decoded of each, (K,) int64."""
+    """Like `non_max_suppression`; also return each detection's row in decoded, (K,) int64."""
     (best,) = best_rows_of_images([decoded], settings)
     return best
 
@@ -47,7 +47,7 @@ def best_rows(decoded: np.ndarray, settings: SuppressionSettings) -> tuple[Detec
 def best_rows_of_images(
     images: Sequence[np.ndarray], settings: SuppressionSettings
 ) -> list[tuple[Detections, np.ndarray]]:
-    """Return what `best_rows` does of each image, in less time than one after the other."""
+    """Apply `best_rows` to each image, faster than in a loop."""
     assert settings.confidence_threshold >= 0
     candidates = [_candidates(decoded, settings) for decoded in images]
     kept = _survivors([found for found, _ in candidates], settings)
@@ -58,7 +58,7 @@ def best_rows_of_images(
 
 
 def suppress_overlapping(found: Detections, settings: SuppressionSettings) -> Detections:
-    """Return the best of what is found in an image, as `non_max_suppression` chooses.
+    """Apply the suppression of `non_max_suppression` to the detections of an image.
 
     Equal scores keep their order.
     """
@@ -67,7 +67,7 @@ def suppress_overlapping(found: Detections, settings: SuppressionSettings) -> De
 
 
 def _survivors(images: Sequence[Detections], settings: SuppressionSettings) -> list[np.ndarray]:
-    """Return which of each image `suppress_overlapping` keeps, (K,) int64, best first."""
+    """Return per image the indices that `suppress_overlapping` keeps, (K,) int64, best first."""
     orders = [_descending(found.scores)[:MAX_CANDIDATES] for found in images]
     lengths = [len(order) for order in orders]
     boxes: list[np.ndarray] = [np.zeros((0, 4), np.float32)]
@@ -81,22 +81,22 @@ def _survivors(images: Sequence[Detections], settings: SuppressionSettings) -> l
     threshold, most = float(np.float32(settings.iou_threshold)), settings.max_detections
     kept = suppress_greedily(np.concatenate(boxes), group, threshold, most, lengths)
     ends = np.cumsum(lengths, dtype=np.int64)
-    of_images = np.split(kept, np.searchsorted(kept, ends))
+    per_image = np.split(kept, np.searchsorted(kept, ends))
     firsts = ends - lengths
     return [
-        order[index - first] for order, index, first in zip(orders, of_images, firsts, strict=False)
+        order[index - first] for order, index, first in zip(orders, per_image, firsts, strict=False)
     ]
 
 
 def _candidates(
     decoded: np.ndarray, settings: SuppressionSettings
 ) -> tuple[Detections, np.ndarray]:
-    """Return every prediction above the threshold, by row and then by class, and its row."""
+    """Return all predictions above the threshold by row, then class; and their rows."""
     # Half precision would place boxes on a grid of half pixels and tie their scores.
     assert decoded.dtype == np.float32, f"decoded is {decoded.dtype}: cast the raw maps to float32"
-    # No class score exceeds 1, so an objectness below the threshold already decides.
+    # Class scores never exceed 1, so low objectness alone rules a row out.
     above = np.flatnonzero(decoded[:, 4] > settings.confidence_threshold)
-    if len(above) < len(decoded):  # else a copy of many columns is saved
+    if len(above) < len(decoded):  # avoid copying many columns for nothing
         decoded = decoded[above]
     boxes_xyxy = cxcywh_to_xyxy(decoded[:, :4])
     scores = decoded[:, 5:] * decoded[:, 4:5]
@@ -115,7 +115,7 @@ def _candidates(
 
 
 def _descending(scores: np.ndarray) -> np.ndarray:
-    """Return (N,) int64 indices that sort scores from 0 up: highest first, ties by index."""
+    """Return (N,) int64 indices that sort non-negative scores: highest first, ties by index."""
     # The bits of a positive float32 rise with its value. Packed with the index they are unique, so
     # a plain sort is stable: 0.3 ms for 60,000 scores where a stable argsort takes 4 ms.
     bits = (~scores.view(np.uint32)).astype(np.uint64) << np.uint64(32)
@@ -133,13 +133,13 @@ def suppress_greedily(
     """Return the rows that remain when each kept box removes the later ones that it overlaps.
 
     Args:
-        boxes_xyxy: (N, 4) float32, best first. One without area, not finite or with right < left or
-            bottom < top overlaps nothing.
-        group: (N,) int64; boxes of different groups never meet.
-        iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is in
-            float64; boxes that only touch have 0.
-        max_kept: the search in an image ends when this many are kept.
-        lengths: how many rows each image has, one image after the other.
+        boxes_xyxy: (N, 4) float32, best first. A box that is empty, inverted or not finite overlaps
+            nothing.
+        group: (N,) int64; boxes of different groups are not compared.
+        iou_threshold: a box is removed when its IoU with a kept one is above this. IoU is computed
+            in float64; boxes that only touch have 0.
+        max_kept: maximum number of boxes to keep per image.
+        lengths: number of rows of each image; images are concatenated.
 
     Returns:
         (K,) int64, ascending.
@@ -161,19 +161,19 @@ def suppress_greedily(
 def _has_area(boxes_xyxy: np.ndarray) -> np.ndarray:
     """Return (N,) bool: whether a box is finite, with left < right and top < bottom."""
     left, top, right, bottom = np.ascontiguousarray(boxes_xyxy.T)
-    # What lies between finite edges is finite; a comparison with NaN is false.
+    # Comparisons with NaN are false.
     is_finite = (left > -np.inf) & (top > -np.inf) & (right < np.inf) & (bottom < np.inf)
     return is_finite & (left < right) & (top < bottom)
 
 
 class _Boxes(NamedTuple):
-    """Boxes (K,), sorted by position to search for their neighbours."""
+    """K boxes sorted by position, for neighbour searches."""
 
     row: np.ndarray  # int64, best first
-    place: np.ndarray  # int64: the group, and the centre along x
-    first: np.ndarray  # int64: places of what can overlap it enough
+    place: np.ndarray  # int64: group and x centre combined
+    first: np.ndarray  # int64: range of places that can overlap it enough
     last: np.ndarray
-    left: np.ndarray  # float64, as those that follow
+    left: np.ndarray  # float64, like the fields below
     top: np.ndarray
     right: np.ndarray
     bottom: np.ndarray
@@ -188,13 +188,13 @@ class _Boxes(NamedTuple):
 
 
 def _lay_out(boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) -> _Boxes:
-    """Return boxes (N, 4) in their order, ready for searches for overlaps within a group.
+    """Return boxes (N, 4) in their order, prepared for overlap searches within a group.
 
-    An IoU above t needs a common width above t times that of either box. So along each axis the
-    centre of one lies within (1 - t) times the other's size of its centre; where t is below a half,
-    within (1 - t) / 2t times. Along x such boxes are a stretch of a sorted list.
+    An IoU above t requires a shared width above t times the width of either box. So along each axis
+    the centres differ by at most (1 - t) times the size of either box, or (1 - t) / 2t times if t
+    is below 0.5. Along x, such boxes are a contiguous range of a sorted list.
     """
-    # A column after the other: NumPy takes ten times as long for columns of two.
+    # Columns one by one: NumPy is ten times slower on (N, 2) arrays.
     left, top, right, bottom = (side.astype(np.float64) for side in boxes_xyxy.T)
     low, high = float(left.min(initial=np.inf)), float(right.max(initial=-np.inf))
     scale = STEPS / (high - low) if high > low else 0.0
@@ -207,7 +207,7 @@ def _lay_out(boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) ->
         (group << 32) + ((at.clip(low, high) - low) * scale).astype(np.int64)
         for at in (x, x - reach, x + reach)
     )
-    # One step more, for what the computation rounds.
+    # One more step on each side for rounding.
     sides, area = (left, top, right, bottom), width * (bottom - top)
     return _Boxes(np.arange(len(x)), place, first - 1, last + 1, *sides, area)
 
@@ -215,7 +215,7 @@ def _lay_out(boxes_xyxy: np.ndarray, group: np.ndarray, iou_threshold: float) ->
 def _search(
     boxes: _Boxes, iou_threshold: float, image: np.ndarray, num_images: int, max_kept: int
 ) -> np.ndarray:
-    """Return the rows that remain, until each image has max_kept or a few more."""
+    """Return the remaining rows, stopping when each image has max_kept or slightly more."""
     kept, num_kept = boxes.take(np.zeros(0, np.int64)), np.zeros(num_images, np.int64)
     counts = np.bincount(image, minlength=num_images)
     first = np.cumsum(counts) - counts
@@ -232,13 +232,13 @@ def _search(
 
 
 def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return (first[0], first[0] + 1, ...), so many numbers of each."""
+    """Concatenate range(first[i], first[i] + counts[i]) over i."""
     before = np.cumsum(counts) - counts
     return np.repeat(first - before, counts) + np.arange(counts.sum())
 
 
 def _purged(rows: _Boxes, kept: _Boxes, iou_threshold: float) -> _Boxes:
-    """Return the rows that overlap none of the kept ones, of those beside them."""
+    """Return the rows that overlap no kept row."""
     start = np.searchsorted(kept.place, rows.first)
     counts = np.searchsorted(kept.place, rows.last, side="right") - start
     stays = np.ones(len(counts), bool)
@@ -251,7 +251,7 @@ def _purged(rows: _Boxes, kept: _Boxes, iou_threshold: float) -> _Boxes:
 
 
 def _without_worse(rows: _Boxes, iou_threshold: float) -> _Boxes:
-    """Return the rows that stay, as if no other row came before them."""
+    """Return the rows that survive among themselves."""
     after = np.searchsorted(rows.place, rows.last, side="right")
     counts = after - np.arange(1, len(after) + 1)
     row = np.arange(len(counts))
@@ -260,8 +260,8 @@ def _without_worse(rows: _Boxes, iou_threshold: float) -> _Boxes:
     one, other = one[overlap], other[overlap]
     is_better = rows.row[one] < rows.row[other]
     better, worse = np.where(is_better, one, other), np.where(is_better, other, one)
-    # Each round lets those that seem to stay remove others. What a row's better ones do is settled
-    # a round before its own fate, so the rounds end.
+    # In each round the current survivors remove others. A row is final one round after all better
+    # rows are, so this terminates.
     stays = np.ones(len(counts), bool)
     while True:
         before, stays = stays, np.ones(len(counts), bool)
@@ -273,12 +273,12 @@ def _without_worse(rows: _Boxes, iou_threshold: float) -> _Boxes:
 def _overlap(
     rows: _Boxes, one: np.ndarray, others: _Boxes, other: np.ndarray, iou_threshold: float
 ) -> np.ndarray:
-    """Return which pairs have an IoU above the threshold, (Q,) int64."""
+    """Return the indices of pairs with an IoU above the threshold, (Q,) int64."""
     right = np.minimum(rows.right.take(one), others.right.take(other))
     width = right - np.maximum(rows.left.take(one), others.left.take(other))
     bottom = np.minimum(rows.bottom.take(one), others.bottom.take(other))
     height = bottom - np.maximum(rows.top.take(one), others.top.take(other))
-    # One of them may stay negative: then so is the IoU.
+    # The height may be negative; then so is the IoU.
     intersection = width.clip(0) * height
     union = rows.area.take(one) + others.area.take(other) - intersection
     return np.flatnonzero(intersection / union > iou_threshold)

@@ -101,7 +101,7 @@ class ExportConfig:
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights:
-            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
+            raise UserError("--weights is required; accepted files: docs/en/weights.md")
         self._check_formats()
         if self.half and self.int8:
             raise UserError("--half and --int8: a file has one precision; give one of them")

@@ -1,1 +1,1 @@
-"""Processes that do one job: starting, joining, watching, suspending and ending them."""
+"""The processes of a job: starting, joining, watching, suspending and ending them."""

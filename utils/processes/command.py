@@ -1,4 +1,4 @@
-"""Run a command to its end: user errors as one message, every end as an exit code."""
+"""Run a command: user errors become one message, every ending an exit code."""
 
 from __future__ import annotations
 
@@ -32,25 +32,24 @@ from duet.utils.processes.suspend import Suspended, ignore_requests
 from duet.utils.progress import begin_lines
 from duet.utils.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
 
-CAUSE_SECONDS = 1  # for the launcher to end this process, if another's end is the cause
-PATIENCE_SECONDS = 3  # longer than a launcher waits before it ends the others after rank 0
+CAUSE_SECONDS = 1  # lets the launcher end this process if another one's end is the cause
+PATIENCE_SECONDS = 3  # longer than a launcher takes to end the others after rank 0
 
 
 def run_command(main: Callable[[], None], several: bool = False) -> None:
-    """Run a command's main; a user's mistake ends it with one message and exit code 2.
+    """Run a command's main; user errors end it with one message and exit code 2.
 
-    The failure of a worker is one message with exit code 1, a suspended run one with 75.
-    Under a launcher rank 0 prints for all; another rank prints only what no other rank
-    knows.
+    A worker's failure ends it with one message and exit code 1, a suspended run with 75. Under a
+    launcher rank 0 prints for all; other ranks print only what rank 0 does not know.
 
     Args:
-        main: ends by returning, by an exception or by `sys.exit`.
-        several: whether it may run in several processes, under a launcher.
+        main: may return, raise or call `sys.exit`.
+        several: whether it supports several processes under a launcher.
     """
     process = this_process()
     sys.excepthook = _print_defect
-    faulthandler.enable(STDERR)  # a crash prints the frames; one of them names the image
-    begin_lines(_speaker(), logging.INFO if process.is_main else logging.WARNING)
+    faulthandler.enable(STDERR)  # prints the stack on a crash
+    begin_lines(_rank_prefix(), logging.INFO if process.is_main else logging.WARNING)
     if process.world_size == 1:
         code = _run(main)
         note_status(code)
@@ -60,14 +59,14 @@ def run_command(main: Callable[[], None], several: bool = False) -> None:
         return
     end_as_orphan()
     code = _run(main if several else _refuse_several)
-    end_process(code)  # OneFlow's own exit takes ten seconds, and longer after a rank has died
+    end_process(code)  # OneFlow's exit takes ten seconds, and longer after a rank has died
 
 
 def _run(main: Callable[[], None]) -> int:
-    """Return the exit code; a defect in a single process stays an exception.
+    """Return the exit code; unexpected exceptions of a single process propagate.
 
-    A list that nobody reads any more, as in `| head`, ends without a message. Where main ended by
-    itself, its code holds, read or not: that of a suspended run tells a cluster to start it again.
+    Output that is no longer read, as in `| head`, ends the command silently. If main has ended by
+    itself, its code is kept: that of a suspended run makes a cluster start it again.
     """
     code = _answered(main)
     _flush()
@@ -75,14 +74,14 @@ def _run(main: Callable[[], None]) -> int:
 
 
 def _flush() -> None:
-    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed, as by `>&-`
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None if closed, as by `>&-`
         with _perhaps_unread():
             stream.flush()
 
 
 @contextlib.contextmanager
 def _perhaps_unread() -> Iterator[None]:
-    """Go on where nobody reads any more what is written inside."""
+    """Ignore a closed reader of the output written in the block."""
     try:
         yield
     except BrokenPipeError:
@@ -90,10 +89,10 @@ def _perhaps_unread() -> Iterator[None]:
 
 
 def _answered(main: Callable[[], None]) -> int:
-    """Return the exit code, and say why."""
+    """Return the exit code, and print the reason."""
     try:
         raise_at_interrupt()
-        # `local_ranks.py` starts ranks with it blocked.
+        # `local_ranks.py` starts ranks with SIGINT blocked.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         require_status_file()
         main()
@@ -103,10 +102,10 @@ def _answered(main: Callable[[], None]) -> int:
         if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
             return EXIT_NO_READER
         _wait_for_rank_0()
-        _say(f"error: {error}")
+        _print_error(f"error: {error}")
         return EXIT_USER_ERROR
-    except WorkerError as error:  # its text holds the worker's own traceback, unless that died
-        _say(f"error: {error}")
+    except WorkerError as error:  # includes the worker's traceback unless it died
+        _print_error(f"error: {error}")
         return EXIT_FAILED
     except Suspended as suspended:
         if this_process().is_main:
@@ -114,9 +113,9 @@ def _answered(main: Callable[[], None]) -> int:
                 say(str(suspended))
         return EXIT_INTERRUPTED if suspended.by_hand else EXIT_SUSPENDED
     except KeyboardInterrupt:
-        ignore_requests()  # another Ctrl-C would be a traceback
+        ignore_requests()  # another Ctrl-C would print a traceback
         if this_process().is_main:
-            _say("interrupted")
+            _print_error("interrupted")
         return EXIT_INTERRUPTED
     except Exception:
         if this_process().world_size == 1:
@@ -129,41 +128,41 @@ def _answered(main: Callable[[], None]) -> int:
 
 def _code_of(end: SystemExit) -> int:
     if isinstance(end.code, str):
-        _say(end.code)
+        _print_error(end.code)
         return EXIT_FAILED
     return end.code or EXIT_DONE
 
 
 def _wait_for_rank_0() -> None:
-    """Give rank 0 time to print the message and end all; most errors occur there too."""
+    """Give rank 0 time to print the message and end all: most errors occur there too."""
     if not this_process().is_main:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a launcher ends the other ranks by it
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)  # used by launchers to end other ranks
         time.sleep(PATIENCE_SECONDS)
 
 
 def _refuse_several() -> None:
     raise UserError(
-        f"{sys.argv[0]} runs in one process, but was started as {this_process().world_size}; "
+        f"{sys.argv[0]} runs in a single process, but {this_process().world_size} were started; "
         "start it without a launcher"
     )
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     with _perhaps_unread():
-        print(as_message(_speaker() + text), file=sys.stderr)
+        print(as_message(_rank_prefix() + text), file=sys.stderr)
 
 
 def _print_lines(text: str) -> None:
     with _perhaps_unread():
-        say(*(_speaker() + text).splitlines(), file=sys.stderr)
+        say(*(_rank_prefix() + text).splitlines(), file=sys.stderr)
 
 
 def _print_defect(
     kind: type[BaseException], error: BaseException, trace: TracebackType | None
 ) -> None:
-    """Print a traceback as Python does, but printable: it may show text out of a file."""
+    """Print a traceback with escaped characters: it may contain text from a file."""
     _print_lines("".join(traceback.format_exception(kind, error, trace)))
 
 
-def _speaker() -> str:
+def _rank_prefix() -> str:
     return "" if this_process().is_main else f"rank {this_process().rank}: "

@@ -1,4 +1,4 @@
-"""How many loader workers suit this process; and its GPU driver."""
+"""Choose the number of loader workers, and load the GPU driver."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from duet.backend.checks import CPU
 from duet.backend.cores import cores_of_rank
 from duet.backend.devices import NVIDIA_DRIVER
 
-MOST_WORKERS = 8  # that are started unasked
-# A mosaic of photographs takes the loader 8 to 10 ms of a core. A step of YOLOv5n takes 7 ms an
-# image at 96 px on one thread, 20 ms at 320 px on four: two processes keep up with four cores.
+MOST_WORKERS = 8  # by default
+# A mosaic of photographs takes the loader 8 to 10 ms of a core. A YOLOv5n step takes 7 ms per image
+# at 96 px on one thread, 20 ms at 320 px on four: two workers keep up with four cores.
 CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
 
 
 def loader_workers(asked: int | None, device: str) -> int:
-    """Return how many loader workers to start, at most one per core.
+    """Return the number of loader workers, at most one per core.
 
     Args:
-        asked: by the user; None for as many as the cores and the device are for.
-        device: as --device has it: "" is a GPU if there is one.
+        asked: the user's choice; None to choose by cores and device.
+        device: --device; "" is a GPU if available.
     """
     cores = cores_of_rank()
     if asked is not None:
@@ -32,7 +32,7 @@ def loader_workers(asked: int | None, device: str) -> int:
 
 
 def load_driver() -> Any:
-    """Load and initialize CUDA's driver library; None if there is no driver or no GPU."""
+    """Load and initialize the CUDA driver library; None without a driver or GPU."""
     try:
         driver = ctypes.CDLL(NVIDIA_DRIVER)
     except OSError:

@@ -1,10 +1,9 @@
-"""Keep freed memory for the next step instead of handing it back to the system.
+"""Keep freed memory for the next step instead of returning it to the system.
 
 A training step on a CPU frees and allocates hundreds of megabytes. glibc returns large blocks to
-the system at once, and each page of the next block costs a page fault: 5 to 7 % of the processor
-time of a YOLOv5n step at 16 x 320 px. Decoding images does so with megabytes: 19 % of the time of a
-batch with mosaics, 33 % without. glibc's environment variables for this are read only at the start
-of a process.
+the system at once, and every page of the next block costs a page fault: 5 to 7 % of the CPU time of
+a YOLOv5n step at 16 x 320 px. Decoding images has the same problem: 19 % of the time of a batch
+with mosaics, 33 % without. glibc reads its environment variables for this only at process start.
 """
 
 from __future__ import annotations
@@ -13,21 +12,21 @@ import ctypes
 import platform
 from collections.abc import Mapping
 
-# Of glibc's malloc.h.
+# From glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
-LARGEST_THRESHOLD = 32 * 2**20  # that glibc takes
+LARGEST_THRESHOLD = 32 * 2**20  # maximum accepted by glibc
 
 
 def keep_freed_memory() -> bool:
-    """Make this process keep memory that it frees; False if the C library is not glibc."""
-    # No block has a mapping of its own, and the heap never shrinks.
+    """Make this process keep freed memory; return False if the C library is not glibc."""
+    # No separate mappings, and a heap that never shrinks.
     return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
 
 
 def keep_freed_images() -> bool:
-    """Make this process keep freed blocks below 32 MiB; False if the C library is not glibc.
+    """Make this process keep freed blocks below 32 MiB; return False without glibc.
 
-    Larger ones, of a rare huge image, still go back to the system: each worker would keep its own.
+    Larger ones, from rare huge images, are still returned: otherwise every worker would keep one.
     """
     return _set({M_MMAP_THRESHOLD: LARGEST_THRESHOLD, M_TRIM_THRESHOLD: -1})
 

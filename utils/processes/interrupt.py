@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM that end a process in order, where no state is saved.
+"""Orderly ends by Ctrl-C and SIGTERM for commands that save no state.
 
-Standard library only, and no syntax newer than Python 3.8: scripts that set environments up use it.
+Standard library only, in Python 3.8 syntax: used by scripts that set up environments.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NoReturn
 
-EXIT_INTERRUPTED = 130  # as shells say of Ctrl-C
-EXIT_TERMINATED = 128 + signal.SIGTERM  # as shells say of it
+EXIT_INTERRUPTED = 130  # shells' status for Ctrl-C
+EXIT_TERMINATED = 128 + signal.SIGTERM  # shells' status for SIGTERM
 
 
 def end_at_interrupt() -> None:
-    """End this process at Ctrl-C from now on, with one line and EXIT_INTERRUPTED.
+    """From now on, end this process on Ctrl-C with one line and EXIT_INTERRUPTED.
 
-    For the time in which a command imports what it needs. Where Ctrl-C is ignored, as in the
-    background of a shell script, it stays so.
+    Used while a command imports its dependencies. If Ctrl-C is ignored, as in the background of a
+    shell script, it stays ignored.
     """
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def raise_at_interrupt() -> None:
-    """Raise KeyboardInterrupt at Ctrl-C from now on, where `end_at_interrupt` was called."""
+    """From now on, raise KeyboardInterrupt on Ctrl-C, if `end_at_interrupt` was called."""
     if signal.getsignal(signal.SIGINT) is _interrupt:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -39,7 +39,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 @contextmanager
 def ending_at_termination() -> Iterator[None]:
-    """Raise SystemExit with EXIT_TERMINATED at SIGTERM in the block, so that files are closed."""
+    """Raise SystemExit with EXIT_TERMINATED on SIGTERM in the block, so that files are closed."""
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         yield
@@ -53,7 +53,7 @@ def _terminate(number: int, frame: FrameType | None) -> NoReturn:
 
 @contextmanager
 def ending_later() -> Iterator[None]:
-    """Have SIGINT and SIGTERM wait for the end of the block; for the main thread."""
+    """Defer SIGINT and SIGTERM to the end of the block; for the main thread."""
     came: list[int] = []
 
     def note(number: int, frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Start several processes when one command asks for them.
+"""Start several processes for one command.
 
 No framework is imported.
 """
@@ -32,21 +32,21 @@ def launch(
     check: Callable[[int], None],
     stop: StopRequests | None = None,
 ) -> None:
-    """Return in a process that works; if several are asked for, start them and exit as they do.
+    """Return in worker processes; if several are requested, start them and exit with their status.
 
     Args:
         backend, device, nproc: the flags of these names.
-        check: raises UserError for other flags that do not fit the number of processes.
-        stop: passed on to the processes; None for a command that cannot suspend, which SIGTERM
+        check: raises UserError for flags that do not fit the number of processes.
+        stop: forwarded to the processes; None for commands that cannot suspend, which SIGTERM
             interrupts.
 
     Raises:
-        UserError: several processes cannot honour a flag.
-        SystemExit: the processes that were started here have ended.
+        UserError: a flag does not work with several processes.
+        SystemExit: the processes started here have ended.
     """
     wanted = wanted_processes(device, nproc)
     started = this_process().world_size
-    # A cluster may set a launcher's variables itself, as a Kubernetes job: it needs no launcher.
+    # A cluster, such as a Kubernetes job, may set a launcher's variables itself.
     if started > 1 or backend_of_launcher() is not None:
         _check_launched(device, nproc, wanted, started)
         wanted = started
@@ -56,8 +56,8 @@ def launch(
     name = select.choose(backend)
     if not select.FRAMEWORKS[name].trains:
         raise UserError(
-            f"{_processes(wanted)} need a backend that trains, and {name!r} does not; "
-            "use one process, or --backend torch"
+            f"{_processes(wanted)} need a backend that supports training, unlike {name!r}; use one "
+            "process, or --backend torch"
         )
     per_device = "" if device in ("", CPU) else ", one per device, in place of DataParallel"
     log.info("starting %s%s", _processes(wanted), per_device)
@@ -68,34 +68,34 @@ def launch(
 
 
 def wanted_processes(device: str, nproc: int) -> int:
-    """Return how many processes are asked for: --nproc, else one for each of --device."""
+    """Return the requested number of processes: --nproc, else one per --device."""
     devices = device.split(",")
     if len(set(devices)) < len(devices) or (len(devices) > 1 and CPU in devices):
         raise UserError(
-            f"--device {device}: give different GPUs, such as 0,1; several processes on "
-            "the CPU are --nproc 2 --device cpu"
+            f"--device {device}: use different GPUs, such as 0,1; for several processes on the "
+            "CPU, use --nproc 2 --device cpu"
         )
     nproc = nproc or len(devices)
     if device not in ("", CPU) and nproc != len(devices):
         raise UserError(
             f"--nproc {nproc} with --device {device}: {_processes(nproc)} need "
-            f"{count(nproc, 'device')}, not {len(devices)}; leave --nproc out for one "
-            "process per device"
+            f"{count(nproc, 'device')}, not {len(devices)}; omit --nproc for one process per "
+            "device"
         )
     return nproc
 
 
 def _check_launched(device: str, nproc: int, wanted: int, started: int) -> None:
-    """Require that flags agree with the number of processes that a launcher started."""
+    """Raise UserError if flags conflict with the number of processes started by a launcher."""
     if nproc and nproc != started:
         raise UserError(
-            f"--nproc {nproc}, but a launcher started {_processes(started)}; give the "
-            "number only to the launcher"
+            f"--nproc {nproc}, but a launcher started {_processes(started)}; set the number only "
+            "in the launcher"
         )
     if wanted > started:
         raise UserError(
             f"--device {device} names {count(wanted, 'device')}, but a launcher started "
-            f"{_processes(started)}; start one per device, or leave the launcher out"
+            f"{_processes(started)}; start one per device, or do not use a launcher"
         )
 
 
@@ -104,7 +104,7 @@ def _processes(number: int) -> str:
 
 
 def rank_variables(number: int) -> Mapping[str, str]:
-    """Return the environment of each of some ranks; it divides the cores, unless the user did."""
+    """Return the environment for a number of ranks, dividing the cores unless the user did."""
     ranks = {"WORLD_SIZE": str(number)}
     if asked := os.environ.get("OMP_NUM_THREADS"):
         return {**ranks, "OMP_NUM_THREADS": asked}

@@ -1,4 +1,4 @@
-"""Start the ranks of one machine, pass requests to stop on to them, and return their exit code."""
+"""Start the ranks of one machine, forward stop requests to them, and return their exit code."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from duet.utils.processes.process_family import (
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
 
-LINGER_SECONDS = 5  # for the others to end after one was interrupted
+LINGER_SECONDS = 5  # wait for the others after one was interrupted
 Rank = subprocess.Popen[bytes]
 
 log = logging.getLogger("launch")
@@ -47,16 +47,16 @@ def run_ranks(
     environment: Mapping[str, str],
     stop: StopRequests | None = None,
 ) -> int:
-    """Run a command as several ranks of this machine to their end; return the job's exit code.
+    """Run a command as several ranks on this machine; return the job's exit code.
 
-    Another machine reaches nothing that they open. However this ends, no process is left.
+    Their ports are unreachable from other machines. No process outlives this call.
 
     Args:
-        command: what each rank runs.
-        backend: its framework.
-        environment: of all ranks; WORLD_SIZE is their number.
-        stop: its requests are passed on to the ranks, which collect them too; None for a command
-            that cannot suspend.
+        command: command run by each rank.
+        backend: its backend.
+        environment: for all ranks; WORLD_SIZE is their number.
+        stop: requests forwarded to the ranks, which collect them too; None for commands that
+            cannot suspend.
     """
     adopt_orphans()
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -66,14 +66,14 @@ def run_ranks(
         message = Path(folder, "suspend")
         shared = {**os.environ, **_local_variables(backend), **environment}
         shared |= {MEETING_FOLDER: folder, FILE_VARIABLE: str(message)}
-        shared.pop(STATUS_FILE, None)  # this process writes it
+        shared.pop(STATUS_FILE, None)  # written by this process
         try:
             with _blocked_signals(stop is not None), _network(backend) as prepare:
                 for place in map(str, range(int(environment["WORLD_SIZE"]))):
                     ranks.append(_start(place, command, shared, prepare))
             _wait(ranks, stop, message)
         except KeyboardInterrupt:
-            _interrupt(ranks)  # a second Ctrl-C ends this wait, and so the ranks
+            _interrupt(ranks)  # a second Ctrl-C ends this wait and thereby the ranks
             return EXIT_INTERRUPTED
         finally:
             with _blocked_signals(suspends=False):
@@ -82,10 +82,10 @@ def run_ranks(
 
 
 def job_code(codes: Sequence[int | None]) -> int:
-    """Return the exit code of a job: that of the first rank that says why it failed.
+    """Return the exit code of a job: that of the first rank that failed with a reason.
 
     Args:
-        codes: of the ranks in their order; negative for a signal, None for a rank that did not end.
+        codes: exit codes in rank order; negative for a signal, None for a rank still running.
     """
     if EXIT_INTERRUPTED in codes:
         return EXIT_INTERRUPTED
@@ -95,7 +95,7 @@ def job_code(codes: Sequence[int | None]) -> int:
 
 
 def _local_variables(backend: str) -> dict[str, str]:
-    """Return the variables that keep what a framework opens on the loopback."""
+    """Return the variables that restrict a framework's sockets to the loopback interface."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     return {name: text.format(port=port) for name, text in LAUNCHERS[backend].local.items()}
@@ -103,7 +103,7 @@ def _local_variables(backend: str) -> dict[str, str]:
 
 @contextmanager
 def _blocked_signals(suspends: bool) -> Iterator[None]:
-    """Answer signals after the block only. Ranks started in it keep them until they are ready."""
+    """Defer signals to the end of the block; ranks started in it block them until ready."""
     numbers = {signal.SIGINT, *SIGNALS} if suspends else {signal.SIGINT}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
@@ -114,7 +114,7 @@ def _blocked_signals(suspends: bool) -> Iterator[None]:
 
 @contextmanager
 def _network(backend: str) -> Iterator[Callable[[], None]]:
-    """Yield what a rank does first; a framework that needs it gets a network of its own."""
+    """Yield the preparation of a rank, with a private network for frameworks that need it."""
     namespaces: Sequence[int] = ()
     parent = os.getpid()
     with ExitStack() as stack:
@@ -127,14 +127,14 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
 
 
 EXPOSED = (
-    "until they end, the ranks listen on all interfaces: %s does so, and the system refuses them a "
-    "private network; docs/en/distributed.md says how to protect them"
+    "the ranks will listen on all interfaces: %s always does, and the system does not allow a "
+    "private network; see docs/en/distributed.md for how to protect them"
 )
 
 
 def _prepare(namespaces: Sequence[int], parent: int) -> None:
-    enter(namespaces)  # first, because it takes the next request back
-    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` asks for SIGTERM
+    enter(namespaces)  # first, because it resets the next request
+    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` requests SIGTERM
     if os.getppid() != parent:  # it ended before the request
         os._exit(EXIT_FAILED)
 
@@ -146,15 +146,15 @@ def _start(
     return subprocess.Popen(
         command,
         env={**shared, **own},
-        start_new_session=True,  # Ctrl-C is answered here
+        start_new_session=True,  # Ctrl-C is handled here
         preexec_fn=prepare,
     )
 
 
 def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> None:
-    """Wait until all ranks have ended, or one has failed, which is named; then end the others.
+    """Wait until all ranks have ended or one has failed, which is reported; then end the others.
 
-    A request to stop is passed on in the file `message`.
+    Stop requests are forwarded in the file `message`.
     """
     deadline = math.inf
     while _are_alive(ranks) and time.monotonic() < deadline:
@@ -162,30 +162,30 @@ def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> No
             with atomic_text_file(message) as file:
                 file.write(cause)
         codes = [rank.returncode for rank in ranks]
-        if EXIT_INTERRUPTED in codes:  # Ctrl-C comes to all ranks, and rank 0 reports it
+        if EXIT_INTERRUPTED in codes:  # Ctrl-C reaches all ranks, and rank 0 reports it
             deadline = min(deadline, time.monotonic() + LINGER_SECONDS)
         if _report_failed(codes):
             break
         time.sleep(POLL_SECONDS)
     for rank in ranks:
-        rank.kill()  # nothing for one that has ended
+        rank.kill()  # no effect if it has ended
         rank.wait()
 
 
 def _report_failed(codes: Sequence[int | None]) -> bool:
-    """Return whether a rank has failed; name it, unless it has reported a user's mistake."""
+    """Return whether a rank has failed; report it unless it has printed a user error."""
     orderly = (None, *AGREED_ENDS, EXIT_INTERRUPTED)
     failed = [(place, code) for place, code in enumerate(codes) if code not in orderly]
     for place, code in failed:
         if code < 0:
-            say(f"rank {place} was killed by {signal.Signals(-code).name}; the job ends")
+            say(f"rank {place} was killed by {signal.Signals(-code).name}; ending the job")
         elif code != EXIT_USER_ERROR:
-            say(f"rank {place} ended with exit code {code}; the job ends")
+            say(f"rank {place} ended with exit code {code}; ending the job")
     return bool(failed)
 
 
 def _interrupt(ranks: Sequence[Rank]) -> None:
-    """Pass Ctrl-C on and wait for the ranks, which may save their state."""
+    """Forward Ctrl-C and wait for the ranks, which may save their state."""
     for rank in ranks:
         rank.send_signal(signal.SIGINT)
     while _are_alive(ranks):
@@ -193,5 +193,5 @@ def _interrupt(ranks: Sequence[Rank]) -> None:
 
 
 def _are_alive(ranks: Sequence[Rank]) -> bool:
-    """Return whether a rank is left; note the exit codes of the others."""
+    """Return whether any rank is running; update the exit codes of the others."""
     return any([rank.poll() is None for rank in ranks])

@@ -1,7 +1,7 @@
-"""A network that has nothing but a loopback, for ranks that listen on all interfaces; Linux only.
+"""A loopback-only network for ranks that listen on all interfaces; Linux only.
 
-OneFlow 0.9 binds its servers to every address and has no option against it. In a network namespace
-of their own its ranks reach each other, and nothing else reaches them.
+OneFlow 0.9 always binds its servers to every address. In a separate network namespace its ranks
+reach each other and nothing else reaches them.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ INTERFACE_REQUEST = "16sh14x"  # struct ifreq: a name and its flags
 
 @contextlib.contextmanager
 def private_network() -> Iterator[Sequence[int]]:
-    """Make a network; yield its namespaces, as open files that `enter` takes.
+    """Create a network; yield its namespaces as open files for `enter`.
 
-    Root makes only a network. Other users need a user namespace for it, in which they keep their
-    number, their groups and so their access to files.
+    Root creates only a network namespace. Other users also need a user namespace, in which they
+    keep their ID and groups, and so their access to files.
 
     Raises:
-        subprocess.SubprocessError: the system refuses it, as most containers do.
-        OSError: it cannot be opened here, or there is no `cat` to hold it.
+        subprocess.SubprocessError: not allowed, as in most containers.
+        OSError: it cannot be opened, or there is no `cat` to hold it.
     """
-    # CLONE_NEWUSER needs a process with one thread. It keeps the network until it is opened here.
+    # CLONE_NEWUSER needs a single-threaded process, which holds the network until opened here.
     maker = subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=_make)
     with contextlib.ExitStack() as stack:
         try:
@@ -43,13 +43,13 @@ def private_network() -> Iterator[Sequence[int]]:
 
 
 def enter(namespaces: Sequence[int]) -> None:
-    """Move this process, which has one thread, into namespaces."""
+    """Move this single-threaded process into namespaces."""
     for namespace in namespaces:
         _call("setns", namespace, 0)
 
 
 def _kinds() -> tuple[str, ...]:
-    """Return the namespaces to enter, in their order."""
+    """Return the kinds of namespaces to enter, in order."""
     return ("net",) if os.geteuid() == 0 else ("user", "net")
 
 
@@ -60,7 +60,7 @@ def _open(stack: contextlib.ExitStack, process: int, kind: str) -> int:
 
 
 def _make() -> None:
-    """Move this process into a new network, with a loopback that works."""
+    """Move this process into a new network with an active loopback interface."""
     _leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack(INTERFACE_REQUEST, b"lo", IFF_UP))
@@ -68,7 +68,7 @@ def _make() -> None:
 
 def _leave_network() -> None:
     user, group = os.geteuid(), os.getegid()
-    if user == 0:  # a user namespace would take root's access to the files of others
+    if user == 0:  # in a user namespace root would lose access to other users' files
         return _call("unshare", CLONE_NEWNET)
     _call("unshare", CLONE_NEWUSER | CLONE_NEWNET)
     Path("/proc/self/setgroups").write_text("deny")
@@ -77,7 +77,7 @@ def _leave_network() -> None:
 
 
 def _call(name: str, *arguments: int) -> None:
-    """Call a function of the C library that Python 3.10 lacks; OSError if it fails."""
+    """Call a C library function that Python 3.10 lacks; OSError on failure."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""Processes that must not outlive the process that started them; Linux only."""
+"""Make sure that processes do not outlive their parent; Linux only."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from duet.utils.text import STDERR
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 POLL_SECONDS = 0.05
-ABORT_SECONDS = 6  # the launcher ends this process meanwhile
-ORPHAN_SECONDS = 30  # as long as torchrun waits after a SIGTERM
+ABORT_SECONDS = 6  # the launcher ends this process before
+ORPHAN_SECONDS = 30  # as long as torchrun waits after SIGTERM
 
 
 def ask_for_signal_when_parent_ends(number: signal.Signals = signal.SIGTERM) -> None:
-    """Have the kernel send this process a signal when its parent ends in any way."""
+    """Make the kernel signal this process when its parent ends for any reason."""
     _prctl(PR_SET_PDEATHSIG, number)
 
 
 def end_as_orphan() -> None:
-    """End this process when its parent is gone: SIGTERM at once, exit after ORPHAN_SECONDS.
+    """End this process when its parent ends: SIGTERM at once, exit after ORPHAN_SECONDS.
 
-    In between, a process that answers SIGTERM has time to write its state.
+    In between, a process that handles SIGTERM has time to save its state.
     """
     parent = os.getppid()
     ask_for_signal_when_parent_ends()
@@ -43,18 +43,18 @@ def _end_after(parent: int) -> None:
 
 
 def delay_abort() -> None:
-    """Let a thread that calls abort() wait for ABORT_SECONDS first, while the others go on.
+    """Make a thread that calls abort() wait for ABORT_SECONDS, while the others continue.
 
-    OneFlow aborts when a connection to another rank breaks. Without the delay that would look like
-    the failure of this rank, or spoil an end in order.
+    OneFlow aborts when a connection to another rank breaks. Without the delay, this would look like
+    a failure of this rank, or disturb an orderly end.
     """
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     libc.signal(signal.SIGABRT, ctypes.cast(_wait_before_abort, ctypes.c_void_p))
 
 
-# By ctypes: with `signal.signal` abort() would go on at once, and Python would answer later. Python
-# code in this handler is safe: it runs only inside a call of abort().
+# With `signal.signal`, abort() would continue at once and Python would handle the signal later.
+# Python code in this ctypes handler is safe because it runs only inside abort().
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _wait_before_abort(number: int) -> None:
     time.sleep(ABORT_SECONDS)
@@ -62,10 +62,10 @@ def _wait_before_abort(number: int) -> None:
 
 @contextlib.contextmanager
 def ending_in_any_call(seconds: float) -> Iterator[None]:
-    """End this process at SIGTERM or Ctrl-C in the block, and when it takes so many seconds.
+    """End this process on SIGTERM or Ctrl-C in the block, or after a time limit.
 
-    Ranks wait for each other in calls that let no Python thread run, as `import oneflow` does.
-    Nothing that could be saved is there yet.
+    Ranks wait for each other in calls that block all Python threads, such as `import oneflow`.
+    There is nothing to save at that point.
     """
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     for number, handler in before.items():
@@ -81,16 +81,16 @@ def ending_in_any_call(seconds: float) -> Iterator[None]:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every orphan among the descendants of this process."""
+    """Become the parent of all orphaned descendants."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def descendants(process: int) -> list[int]:
-    """Return the processes that a process has started, directly or not."""
+    """Return all descendants of a process."""
     found: list[int] = []
     pending = [process]
     while pending:
-        # A process that has ended meanwhile has no folder.
+        # Ended processes have no folder.
         with contextlib.suppress(OSError):
             for file in Path("/proc", str(pending.pop()), "task").glob("*/children"):
                 children = [int(child) for child in file.read_text().split()]
@@ -100,16 +100,16 @@ def descendants(process: int) -> list[int]:
 
 
 def send(processes: list[int], number: signal.Signals) -> None:
-    """Send a signal to each process that is still there."""
+    """Send a signal to the processes that still exist."""
     for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, number)
 
 
 def wait_for_descendants(seconds: float) -> bool:
-    """Return whether all descendants have ended in time, adopted ones included.
+    """Wait for all descendants, including adopted ones; return whether they ended in time.
 
-    Call it after `adopt_orphans`: then a process without children has no descendants.
+    Call it after `adopt_orphans`, so that a process without children has no descendants.
     """
     deadline = time.monotonic() + seconds
     while _has_children():
@@ -120,14 +120,14 @@ def wait_for_descendants(seconds: float) -> bool:
 
 
 def kill_descendants() -> None:
-    """Kill all descendants; return when none is left."""
+    """Kill all descendants and wait for them."""
     while not wait_for_descendants(0):
         send(descendants(os.getpid()), signal.SIGKILL)
         time.sleep(POLL_SECONDS)
 
 
 def _has_children() -> bool:
-    """Reap children that have ended; return whether one is left."""
+    """Reap ended children; return whether any is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

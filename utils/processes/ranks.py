@@ -1,4 +1,4 @@
-"""Join the processes that run one command together; run some functions on rank 0 only."""
+"""Join the processes of a command; run functions on rank 0 only."""
 
 from __future__ import annotations
 
@@ -23,17 +23,16 @@ Result = TypeVar("Result")
 
 @contextmanager
 def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
-    """Join the other ranks under a watchdog; leave when all have come to the end.
+    """Join the other ranks under a watchdog; leave when all have finished.
 
-    Each of several processes imports its framework here, before their common work. A process that
-    is alone imports it when it is needed.
+    With several processes, the framework is imported here; a single process imports it when needed.
 
     Args:
-        name: of the backend; None for the one that is chosen by default.
-        timeout_s: how long a rank may make no progress.
+        name: backend; None for the default.
+        timeout_s: how long a rank may go without progress.
 
     Raises:
-        UserError: the environment does not say where rank 0 is.
+        UserError: the address of rank 0 is missing in the environment.
     """
     process = this_process()
     if process.world_size == 1:
@@ -43,25 +42,25 @@ def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
         if not os.environ.get(needed) and MEETING_FOLDER not in os.environ:
             raise UserError(
                 f"RANK and WORLD_SIZE={process.world_size} are set, but {needed} is not; set it to "
-                "where rank 0 listens, or unset them and use --nproc"
+                "rank 0's address, or unset them and use --nproc"
             )
     with ending_in_any_call(max(timeout_s, JOIN_SECONDS)):
         backend.use(name)
-        # A framework's own limit would end a rank without naming its phase.
+        # The framework's own timeout would end a rank without reporting its phase.
         limit = timeout_s + FRAMEWORK_SECONDS
         backend.dist.start(backend.device.resolve(device), limit)
     delay_abort()
     watchdog.start(timeout_s)
     try:
         yield World(process, backend.dist.all_gather)
-    except Suspended:  # as all ranks have agreed
+    except Suspended:  # agreed by all ranks
         backend.dist.stop()
         raise
     backend.dist.stop()
 
 
 def on_main(function: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """Make rank 0 run a function that writes or prints, and the other ranks skip it."""
+    """Wrap a function that writes or prints to run on rank 0 only."""
 
     @wraps(function)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:

@@ -1,6 +1,6 @@
-"""The first lines of a command: what must run before its imports, which may be slow or missing.
+"""The first steps of a command, before imports that may be slow or missing.
 
-Standard library only, and no syntax newer than Python 3.8.
+Standard library only, in Python 3.8 syntax.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ EXIT_USER_ERROR = 2
 
 
 def program_words() -> list[str]:
-    """Return the words after the interpreter that start this command: a script, or -m duet NAME."""
+    """Return the interpreter arguments that start this command: a script, or -m duet NAME."""
     script = sys.argv[0]  # or "duet train", from duet/__main__.py
     return ["-m", *script.split()] if script.startswith("duet ") else [script]
 
 
 def start_command() -> None:
-    """End this process with one line at Ctrl-C, and if its Python cannot run a command."""
+    """Set up Ctrl-C to end the process with one line, and check Python and its packages."""
     end_at_interrupt()
     open_closed_streams()
     problem = python_problem()
@@ -34,33 +34,33 @@ def start_command() -> None:
 
 
 def open_closed_streams() -> None:
-    """Have the null device in place of standard streams that are closed, as by `>&-`.
+    """Replace closed standard streams, as by `>&-`, with the null device.
 
-    Otherwise the next file that is opened gets the number of one, and what a library, a crash or a
-    process of ours prints is written into it.
+    Otherwise the next file opened would get the number of one, and output of libraries, crashes or
+    child processes would be written to it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)  # the smallest free number, so that of `name`
-            os.set_inheritable(nowhere, True)  # by processes that are started here
+            nowhere = os.open(os.devnull, os.O_RDWR)  # takes the free number of `name`
+            os.set_inheritable(nowhere, True)  # for child processes
             setattr(sys, name, os.fdopen(nowhere, mode, closefd=False))
 
 
 def python_problem() -> str | None:
-    """Return why this Python cannot run a command, with the next step; None if it can."""
+    """Return why this Python cannot run a command and how to fix it; None if it can."""
     if sys.version_info[:2] < OLDEST:
-        reason = "is Python {}.{}; 3.10 or newer is needed".format(*sys.version_info)
+        reason = "is Python {}.{}, but 3.10 or newer is required".format(*sys.version_info)
     else:
         missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
         if not missing:
             return None
-        reason = f"has no {', '.join(missing)}"
+        reason = f"lacks the packages {', '.join(missing)}"
     ready = sorted(PROJECT.glob(f".venv/*/{STAMP}"), reverse=True)
     pythons = " or ".join(str(stamp.parent / "bin" / "python") for stamp in ready)
     if pythons:
-        remedy = f"use {pythons} in its place"
+        remedy = f"use {pythons} instead"
     elif (PROJECT / "Makefile").exists():
-        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python in its place"
+        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python instead"
     else:
         remedy = f"run `{sys.executable} -m pip install 'duet-detect[torch]'`"
     return f"{sys.executable} {reason}\n{remedy}"

@@ -1,4 +1,4 @@
-"""What asks a run to stop and keep its state: signals, a file, a time limit."""
+"""Requests to stop a run and save its state: signals, a file, a time limit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from duet.backend.processes import this_process
 from duet.utils.processes.exit_status import EXIT_INTERRUPTED, end_process
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-FILE_VARIABLE = "DUET_SUSPEND_FILE"  # names a file in which `local_ranks.py` writes a request
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `local_ranks.py`
 
 
 class Suspended(Exception):
-    """The run has saved its state and ends; its text says why, and how to go on.
+    """The run has saved its state and ends; the message says why and how to resume.
 
-    by_hand: Ctrl-C asked for it.
+    by_hand: requested by Ctrl-C.
     """
 
     def __init__(self, text: str, by_hand: bool = False) -> None:
@@ -29,17 +29,17 @@ class Suspended(Exception):
 
 
 class StopRequests:
-    """Collects the requests to stop.
+    """Collects stop requests.
 
-    Ctrl-C is one inside `saving_at_interrupt`; elsewhere it raises KeyboardInterrupt. A second one
-    ends this process at once.
+    Ctrl-C is a request inside `saving_at_interrupt` and raises KeyboardInterrupt elsewhere. A
+    second Ctrl-C ends the process at once.
 
     Args:
-        file: asks to stop when it exists.
-        message: a file that asks likewise and holds the reason.
-        minutes: time limit from now on; None for no limit.
-        agree: takes whether this rank has a request, returns whether any rank has one. All ranks
-            call it at the same moments.
+        file: a request if it exists.
+        message: another such file, containing the reason.
+        minutes: time limit from now; None for no limit.
+        agree: given whether this rank has a request, returns whether any rank has. Called on all
+            ranks at the same points.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class StopRequests:
         self.interrupted = False  # by Ctrl-C, in any rank once `cause` returned
 
     def cause(self) -> str | None:
-        """Return what asks for a stop, in words; None when no rank has a request."""
+        """Return the reason to stop; None if no rank has a request."""
         found = self._own_cause()
         if not self.agree(found is not None):
             return None
         self.interrupted = self.agree(self.interrupted)
-        return found or self._own_cause() or "asked for by another rank"
+        return found or self._own_cause() or "requested by another rank"
 
     @contextmanager
     def saving_at_interrupt(self) -> Iterator[None]:
-        """Have Ctrl-C ask for a stop in the block, where `cause` is called again and again."""
+        """Make Ctrl-C a stop request in the block, in which `cause` is polled."""
         self._saves_at_interrupt = True
         try:
             yield
@@ -79,22 +79,22 @@ class StopRequests:
             return "Ctrl-C"
         if self._signal:
             return self._signal
-        # os.path.exists: a shared folder that cannot be reached for a moment must not end the run.
+        # os.path.exists: a temporarily unreachable shared folder must not end the run.
         if self._message is not None and os.path.exists(self._message):
-            return self._message.read_text(encoding="utf-8") or f"{self._message} is there"
+            return self._message.read_text(encoding="utf-8") or f"{self._message} exists"
         if self._file is not None and os.path.exists(self._file):
-            return f"{self._file} is there; remove it before going on"
+            return f"{self._file} exists; remove it before resuming"
         if self._deadline is not None and time.monotonic() >= self._deadline:
             return f"--time-limit {self._minutes:g} min"
         return None
 
     def take_signals(self) -> None:
-        """Handle the signals from now on; call it again after an import that installs handlers."""
+        """Install the signal handlers; call it again after imports that install their own."""
         for number in SIGNALS:
             signal.signal(number, self._notice)
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # as in a shell's background
+        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
             signal.signal(signal.SIGINT, self._notice_interrupt)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # as `local_ranks.py` starts ranks
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # blocked by `local_ranks.py`
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._signal = signal.Signals(number).name
@@ -102,15 +102,15 @@ class StopRequests:
     def _notice_interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.interrupted:
             end_process(EXIT_INTERRUPTED)
-        self.interrupted = True  # also if Python ignores the exception, as it does in `__del__`
+        self.interrupted = True  # even if Python ignores the exception, as in `__del__`
         if not self._saves_at_interrupt:
             raise KeyboardInterrupt
         if this_process().is_main:
-            os.write(2, b"\nCtrl-C: the state is saved after this batch; once more ends at once\n")
+            os.write(2, b"\nCtrl-C: saving the state after this batch; press again to quit now\n")
 
 
 def ignore_requests() -> None:
-    """Ignore late signals: they must not change the exit code of a command that has ended."""
+    """Ignore late signals, which must not change the exit code of a finished command."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
@@ -119,10 +119,10 @@ def ignore_requests() -> None:
 
 @contextmanager
 def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests]:
-    """Collect the requests to this process in the block; afterwards signals act as before.
+    """Collect stop requests in the block; restore the signal handlers afterwards.
 
-    After an exception they are still collected: a second request must not change how a command
-    ends that has saved its state.
+    After an exception they are not restored: a second request must not change how a command ends
+    that has saved its state.
     """
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
     file, message = (Path(name) if name else None for name in names)

@@ -1,14 +1,13 @@
-"""Name a rank that hangs, show where it is, and end it.
+"""Detect a hanging rank, show its stack, and end it.
 
-Long work names its phase and reports each step:
+Long operations name their phase and report each step:
 
     with watchdog.phase("validation"):
         for batch in loader:
             watchdog.progress()
 
-Both cost about a microsecond. In each rank of a job `start` begins to watch these reports; what
-started the ranks ends the others when one has ended. A process that is alone is not watched: a
-debugger may hold it.
+Both cost about a microsecond. `start` begins watching in each rank of a job; the launcher ends the
+others when one has ended. A single process is not watched, since a debugger may stop it.
 """
 
 from __future__ import annotations
@@ -26,39 +25,39 @@ from duet.utils.text import STDERR
 
 POLL_SECONDS = 0.2
 LONGEST_TICK_SECONDS = 1.0
-LINGER_SECONDS = 3.0  # in which other ranks that stand still report it too
+LINGER_SECONDS = 3.0  # lets other hanging ranks report too
 
 
 class Watchdog:
-    """The phases that a process is in, one inside another, and its last sign of progress."""
+    """The nested phases of a process, and its last progress."""
 
     def __init__(self) -> None:
         self._phases = [("setup", 0)]
-        self._seconds = 0.0  # that the process has been watched
+        self._seconds = 0.0  # watched so far
         self._last = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Enter a phase, then return to the phase around it; both are signs of progress."""
+        """Enter a phase, then return to the outer one; both count as progress."""
         self._phases.append((name, 0))
         self._last = self._seconds
-        yield  # after an exception the phase stays, to be named if the process hangs at its end
+        yield  # after an exception the phase is kept, to be reported if the process then hangs
         self._phases.pop()
         self._last = self._seconds
 
     def progress(self) -> None:
-        """Count a step of this phase."""
+        """Count a step of the current phase."""
         name, step = self._phases[-1]
         self._phases[-1] = name, step + 1
         self._last = self._seconds
 
     def describe(self) -> str:
-        """Return the phase and its step in words."""
+        """Describe the current phase and step."""
         name, step = self._phases[-1]
         return f"in {name}" + (f", step {step}" if step else "")
 
     def start(self, timeout_s: float) -> None:
-        """End this process after so many seconds without progress, from now on."""
+        """From now on, end this process after `timeout_s` without progress."""
         self._last = self._seconds
         threading.Thread(target=self._watch, args=(timeout_s,), daemon=True).start()
 
@@ -67,13 +66,13 @@ class Watchdog:
         while self._seconds - self._last <= timeout_s:
             time.sleep(POLL_SECONDS)
             now = time.monotonic()
-            # Time in which SIGSTOP stops the process does not count: Slurm suspends jobs so.
+            # Time stopped by SIGSTOP, with which Slurm suspends jobs, does not count.
             self._seconds += min(now - before, LONGEST_TICK_SECONDS)
             before = now
         idle_s = self._seconds - self._last
         say(
             f"rank {this_process().rank} ({os.uname().nodename}): no progress for {idle_s:.0f} s "
-            f"{self.describe()} (--timeout {timeout_s:g}); the job ends"
+            f"{self.describe()} (--timeout {timeout_s:g}); ending the job"
         )
         faulthandler.dump_traceback(STDERR)
         time.sleep(LINGER_SECONDS)

@@ -1,4 +1,4 @@
-"""The processes of one job, as each of them sees the others."""
+"""The processes of a job, and communication between them."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 
 from duet.backend.processes import Process
 
-# (N, ...) of this rank -> that of each rank in their order; N may differ. All ranks call it.
+# Maps this rank's array (N, ...) to those of all ranks in order; N may differ. Collective.
 AllGather = Callable[[np.ndarray], list[np.ndarray]]
 
 
 def gather_alone(array: np.ndarray) -> list[np.ndarray]:
-    """Return the array of the only rank of a job."""
+    """`AllGather` for a single process."""
     return [array]
 
 
 class World(NamedTuple):
-    """This process and its connection to the others; by default it is alone."""
+    """This process and its connection to the others; by default the only process."""
 
     process: Process = Process()
     all_gather: AllGather = gather_alone
 
     def any(self, flag: bool) -> bool:
-        """Return whether the flag is set on any rank; all ranks call this at the same moments."""
+        """Return whether the flag is set on any rank; call it on all ranks."""
         return bool(np.concatenate(self.all_gather(np.array([flag], np.uint8))).any())
 
-    def of_main(self, text: str) -> str:
-        """Return rank 0's text, after rank 0 has come to this call."""
+    def broadcast_text(self, text: str) -> str:
+        """Return rank 0's text; call it on all ranks."""
         return self._gather_texts(text)[0].decode("utf-8", "surrogateescape")
 
     def all_have(self, text: str) -> bool:
@@ -37,7 +37,7 @@ class World(NamedTuple):
         return len(set(self._gather_texts(text))) == 1
 
     def _gather_texts(self, text: str) -> list[bytes]:
-        """Return the text of each rank; it may be the name of a file that is not UTF-8."""
+        """Return each rank's text, which may be a file name that is not UTF-8."""
         encoded = np.frombuffer(text.encode("utf-8", "surrogateescape"), np.uint8)
         return [found.tobytes() for found in self.all_gather(encoded)]
 

@@ -1,1 +1,1 @@
-"""What a run shows: lines and tables on screen, results.csv, stage times, plots."""
+"""Output of a run: lines and tables on screen, results.csv, stage times, plots."""

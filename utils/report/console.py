@@ -1,4 +1,4 @@
-"""Tables on screen: what a validation measured, and a row of figures per epoch of a training."""
+"""Tables on screen: validation metrics, and a row per training epoch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from duet.utils.evaluation.legacy import LegacyResult
 from duet.utils.evaluation.masks import MaskResult
 from duet.utils.text import printable
 
-AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparing with old logs; above is COCO's metric"
+AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparison with old logs; above: COCO's metrics"
 COLUMNS = ("P", "R", "mAP50", "mAP50-95")
-Figures = MetricResult | LegacyResult
+Metrics = MetricResult | LegacyResult
 ROWS_A_HEADING = 25
-MIN_WAIT = 0.1  # of an epoch's seconds, from which on the wait for data is printed
-_EPOCH_WIDTH = 9  # of "1000/1000"
-_NUMBER_WIDTH = 5  # of "0.394", and a gap of two
+MIN_WAIT = 0.1  # print the wait for data if above this fraction of the epoch
+_EPOCH_WIDTH = 9  # "1000/1000"
+_NUMBER_WIDTH = 5  # "0.394", without the gap of two
 
 
 def metrics_table(result: EvaluationResult | MaskResult) -> str:
-    """Return COCO's figures over all classes and per class, and COCO's summary, as text.
+    """Return COCO metrics over all classes and per class, and COCO's summary, as text.
 
-    Figures of boxes and of masks stand side by side, or below each other on a narrow terminal.
+    Box and mask metrics are printed side by side, or below each other on a narrow terminal.
     """
     if isinstance(result, MaskResult):
         of_boxes = coco_summary(result.boxes, " of boxes")
@@ -35,28 +35,28 @@ def metrics_table(result: EvaluationResult | MaskResult) -> str:
 
 
 def legacy_table(result: LegacyResult | MaskResult) -> str:
-    """Return YOLOv5's figures as `metrics_table`, under a title that says so, as text."""
+    """Return YOLOv5's metrics as text, in the form of `metrics_table` with a title."""
     return "\n".join([AS_YOLOV5, *_class_tables(_by_mark(result))])
 
 
-def _by_mark(result: Any) -> dict[str, Figures]:
+def _by_mark(result: Any) -> dict[str, Metrics]:
     if isinstance(result, MaskResult):
         return {"(B)": result.boxes, "(M)": result.masks}
     return {"": result}
 
 
-def _class_tables(results: Mapping[str, Figures]) -> list[str]:
-    """Return all results in one table or, where that is wider than the terminal, in one each."""
+def _class_tables(results: Mapping[str, Metrics]) -> list[str]:
+    """Return all results in one table, or one table each if too wide for the terminal."""
     lines = _class_lines(results)
     if len(lines[0]) <= shutil.get_terminal_size().columns:
         return lines
-    return [line for mark, figures in results.items() for line in _class_lines({mark: figures})]
+    return [line for mark, metrics in results.items() for line in _class_lines({mark: metrics})]
 
 
-def _class_lines(results: Mapping[str, Figures]) -> list[str]:
-    """Return a heading, all classes, and each that has labels: P, R, mAP50 and mAP50-95.
+def _class_lines(results: Mapping[str, Metrics]) -> list[str]:
+    """Return rows with P, R, mAP50 and mAP50-95 for all classes and for each with labels.
 
-    results: of the same objects, by what marks their columns.
+    results: results for the same objects, by suffix of their columns.
     """
     titles = [name + mark for mark in results for name in COLUMNS]
     widths = [max(len(title) + 2, 9) for title in titles]
@@ -67,22 +67,22 @@ def _class_lines(results: Mapping[str, Figures]) -> list[str]:
     rows = [("all", int(counts.sum()), [x for one in results.values() for x in one.means])]
     for index, name in enumerate(first.class_names):
         if counts[index]:
-            figures = [x for one in results.values() for x in _of_class(one, index)]
-            rows.append((name, int(counts[index]), figures))
+            metrics = [x for one in results.values() for x in _of_class(one, index)]
+            rows.append((name, int(counts[index]), metrics))
     for text, labels, values in rows:
         cells = [f"{value:{width}.4f}" for value, width in zip(values, widths, strict=True)]
         lines.append(f"{printable(text):>20}{first.num_images:8d}{labels:8d}{''.join(cells)}")
     return lines
 
 
-def _of_class(result: Figures, index: int) -> tuple[float, ...]:
+def _of_class(result: Metrics, index: int) -> tuple[float, ...]:
     return tuple(x[index] for x in (result.precision, result.recall, result.ap50, result.ap))
 
 
 def coco_summary(result: MetricResult, of: str = "") -> str:
-    """Return COCO's 12 figures in four lines; "-" where the labels hold nothing of a size.
+    """Return COCO's 12 metrics in four lines; "-" for sizes without labels.
 
-    of: what the title adds.
+    of: suffix of the title.
     """
     cells = [
         f"{name:<9}{'-' if math.isnan(figure) else f'{figure:.4f}':<8}"
@@ -94,15 +94,15 @@ def coco_summary(result: MetricResult, of: str = "") -> str:
 
 
 class EpochTable:
-    """Prints a row per epoch, under a heading that is repeated from time to time.
+    """Formats a row per epoch, with a heading that is repeated regularly.
 
     Args:
-        losses: of the task, each with its short name; as `Head.loss_names`.
-        figures: likewise; as `Head.row_names`.
+        losses: `Head.loss_names`.
+        metrics: likewise; as `Head.row_names`.
     """
 
-    def __init__(self, losses: Mapping[str, str], figures: Mapping[str, str]) -> None:
-        self._names = (*losses.values(), *figures.values())
+    def __init__(self, losses: Mapping[str, str], metrics: Mapping[str, str]) -> None:
+        self._names = (*losses.values(), *metrics.values())
         self._rows = 0
 
     def heading(self) -> str:
@@ -113,11 +113,11 @@ class EpochTable:
     def lines(
         self, epoch: int, epochs: int, numbers: Sequence[float], seconds: float, data_wait: float
     ) -> list[str]:
-        """Return the lines of an epoch: its row, under a heading if one is due.
+        """Return an epoch's row, preceded by a heading if due.
 
         Args:
-            numbers: losses and figures, in their order; NaN if nothing was measured.
-            data_wait: seconds in which the step waited for data and computed nothing.
+            numbers: losses and metrics, in their order; NaN if nothing was measured.
+            data_wait: seconds spent waiting for data.
         """
         heading = [] if self._rows % ROWS_A_HEADING else [self.heading()]
         self._rows += 1

@@ -1,7 +1,7 @@
-"""The events of a run, and the loggers of --loggers that receive them besides the run's files.
+"""Events of a run, and the loggers of --loggers that receive them.
 
-A class of your own that has the methods of `RunLogger` is one: `--loggers mymodule:MyLogger`, where
-Python finds mymodule; it is made without arguments.
+Any class with the methods of `RunLogger` can be a logger: `--loggers mymodule:MyLogger`, where
+mymodule is importable; it is instantiated without arguments.
 """
 
 from __future__ import annotations
@@ -16,68 +16,66 @@ from typing import Any, NamedTuple, Protocol
 from duet.utils.errors import UserError
 from duet.utils.wings import load_wings
 
-WINGS = (
-    "duet.utils.report.loggers",
-)  # packages with more loggers, each in a table LOGGERS by name
+WINGS = ("duet.utils.report.loggers",)  # packages with a table LOGGERS of loggers by name
 METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
 
 log = logging.getLogger("train")
 
 
 class RunBegins(NamedTuple):
-    """A run begins, or goes on after an interruption."""
+    """A run starts, or resumes after an interruption."""
 
-    folder: Path  # of the run; its name is that of the run
-    settings: Mapping[str, Any]  # as opt.yaml has them
-    hyperparameters: Mapping[str, Any]  # as hyp.yaml has them
+    folder: Path  # the run's folder, named after the run
+    settings: Mapping[str, Any]  # as in opt.yaml
+    hyperparameters: Mapping[str, Any]  # as in hyp.yaml
     class_names: Sequence[str]
-    epochs_done: int  # the epoch behind them may be sent a second time
-    resumed: bool  # after an interruption
+    epochs_done: int  # the next epoch may be sent a second time
+    resumed: bool
 
 
 class EpochEnds(NamedTuple):
     """An epoch ends."""
 
     epoch: int  # from 1
-    values: Mapping[str, float]  # of results.csv, by column; a column without a value is absent
+    values: Mapping[str, float]  # results.csv values by column, without empty ones
 
 
 class RunEnds(NamedTuple):
     """The run ends: all its epochs are done."""
 
-    best_epoch: int | None  # from 1; None if no figure was a number
-    figures: Mapping[str, float]  # of the best epoch, as results.csv names them behind metrics/
+    best_epoch: int | None  # from 1; None if every metric was NaN
+    figures: Mapping[str, float]  # the best epoch's metrics, named as in results.csv after metrics/
     plots: Sequence[Path]  # images in the run's folder
     weights: Sequence[Path]
 
 
 class RunLogger(Protocol):
-    """Takes the events of a run, on the first rank, in the thread that trains."""
+    """Receives the events of a run, on rank 0, in the training thread."""
 
     def run_begins(self, event: RunBegins) -> None:
-        """Take what is known before the first epoch."""
+        """Called before the first epoch."""
 
     def epoch_ends(self, event: EpochEnds) -> None:
-        """Take the figures of an epoch."""
+        """Called after each epoch."""
 
     def run_ends(self, event: RunEnds) -> None:
-        """Take the final figures of the run."""
+        """Called after the last epoch."""
 
     def close(self) -> None:
-        """Write what is pending: the last call, also when the run is interrupted."""
+        """Flush pending data; the last call, even if the run is interrupted."""
 
 
 def make_loggers(names: Sequence[str]) -> Loggers:
-    """Make the loggers of --loggers.
+    """Create the loggers of --loggers.
 
     Raises:
-        UserError: a name is none, a package is absent, or a class has not all methods.
+        UserError: unknown name, missing package, or a class without all methods.
     """
     return Loggers({name: _make(name, _class_of(name)) for name in names})
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """Raise UserError for what `make_loggers` refuses, without an instance of a user's class."""
+    """Raise UserError as `make_loggers` would, without instantiating users' classes."""
     for name in names:
         kind = _class_of(name)
         if ":" not in name:
@@ -89,37 +87,37 @@ def _make(name: str, kind: Any) -> RunLogger:
         logger: RunLogger = kind()
     except UserError:
         raise
-    except Exception as error:  # of a class that is not ours
+    except Exception as error:  # raised by third-party code
         raise UserError(f"--loggers {name}: {type(error).__name__}: {error}") from error
     return logger
 
 
 def _class_of(name: str) -> Any:
-    """Return the class that module:Class names, or that of a known package."""
+    """Return the class for module:Class, or for a known package."""
     module, separator, attribute = name.partition(":")
     if not separator:
         known = {key: kind for wing in load_wings(WINGS) for key, kind in wing.LOGGERS.items()}
         if name not in known:
-            accepted = ", ".join([*known, "module:Class of your own"])
+            accepted = ", ".join([*known, "your own module:Class"])
             raise UserError(f"--loggers {name}; accepted: {accepted}")
         return known[name]
     try:
         kind = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # a module that is not ours may raise any
+    except Exception as error:  # third-party modules may raise anything
         what = f"{type(error).__name__}: {error}"
         raise UserError(
-            f"--loggers {name}: {what}; PYTHONPATH has the folders of modules"
+            f"--loggers {name}: {what}; add the module's folder to PYTHONPATH"
         ) from error
     if missing := [method for method in METHODS if not callable(getattr(kind, method, None))]:
         raise UserError(
-            f"--loggers {name} lacks {', '.join(missing)}; utils/report/events.py shows the "
+            f"--loggers {name} lacks {', '.join(missing)}; see utils/report/events.py for the "
             "methods of a logger"
         )
     return kind
 
 
 class Loggers:
-    """Some loggers, by name."""
+    """Several loggers by name."""
 
     def __init__(self, loggers: Mapping[str, RunLogger] | None = None) -> None:
         self._loggers = dict(loggers or {})
@@ -138,11 +136,11 @@ class Loggers:
         self._loggers.clear()
 
     def _send(self, method: str, *event: Any) -> None:
-        """Pass an event to all; a full disk or an unreachable server must not end a training."""
+        """Send an event to all; a full disk or unreachable server must not end a training."""
         for name, logger in list(self._loggers.items()):
             try:
                 getattr(logger, method)(*event)
             except Exception as error:
                 del self._loggers[name]
                 reason = f"{type(error).__name__}: {error}"
-                log.warning("--loggers %s: %s; nothing more is sent to it", name, reason)
+                log.warning("--loggers %s: %s; this logger is disabled", name, reason)

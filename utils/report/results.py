@@ -1,4 +1,4 @@
-"""results.csv: one row per epoch, under the public YOLOv5's names and some of our own."""
+"""results.csv: one row per epoch, with the public YOLOv5's column names and some more."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EPOCH_SECONDS = "seconds/epoch"
 MAX_BYTES = 2**24  # 100,000 epochs have fewer
 
 
-def result_columns(losses: Iterable[str], figures: Iterable[str]) -> list[str]:
-    """Return the columns for a task's losses, by short name, and figures."""
+def result_columns(losses: Iterable[str], metrics: Iterable[str]) -> list[str]:
+    """Return the columns for a task's losses (short names) and metrics."""
     losses = list(losses)
     return [
         "epoch",
         *(f"train/{name}_loss" for name in losses),
-        *(f"metrics/{name}" for name in figures),
+        *(f"metrics/{name}" for name in metrics),
         *(f"val/{name}_loss" for name in losses),
         *("x/lr0", "x/lr1", "x/lr2"),
         EPOCH_SECONDS,
@@ -36,30 +36,30 @@ def result_row(
     columns: Sequence[str],
     epoch: int,
     losses: Iterable[float],
-    figures: Iterable[float],
+    metrics: Iterable[float],
     validation_losses: Iterable[float],
     rates: Iterable[float],
     timer: StageTimer,
 ) -> dict[str, float]:
-    """Return the columns of results.csv for an epoch that ends now.
+    """Return the row of results.csv for an epoch that ends now.
 
     Args:
-        columns: `result_columns` of the task, in whose order losses and figures are.
+        columns: the task's `result_columns`; losses and metrics are in the same order.
         epoch: from 0.
         rates: learning rates of the optimizer's three groups.
-        timer: of the epoch.
+        timer: the epoch's timer.
     """
     stages = timer.seconds.values()
-    values = (epoch, *losses, *figures, *validation_losses, *rates, timer.total(), *stages)
+    values = (epoch, *losses, *metrics, *validation_losses, *rates, timer.total(), *stages)
     return dict(zip(columns, values, strict=True))
 
 
 class Results:
-    """The rows of results.csv, one per epoch; the file is written whole, so that it is never torn.
+    """Rows of results.csv, one per epoch; the file is always replaced as a whole.
 
     Attributes:
-        columns: their names; those that an earlier version gave the run stay.
-        rows: of cells as text, "" if an epoch has no value.
+        columns: column names; those of a run begun by an earlier version are kept.
+        rows: cells as text, "" for missing values.
     """
 
     def __init__(self, columns: Iterable[str] = ()) -> None:
@@ -67,7 +67,7 @@ class Results:
         self.rows: list[list[str]] = []
 
     def append(self, row: Mapping[str, float]) -> None:
-        """Add a row; columns that are new with it come last."""
+        """Add a row; new columns are appended."""
         new = [name for name in row if name not in self.columns]
         self.columns = [*self.columns, *new]
         self.rows = [[*cells, *[""] * len(new)] for cells in self.rows]
@@ -75,16 +75,16 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        """Of all epochs."""
+        """Total time of all epochs."""
         return seconds_of(self.columns, self.rows)
 
     def write(self, path: Path) -> None:
-        """Write the columns' names and all rows."""
+        """Write the column names and all rows."""
         with atomic_text_file(path) as file:
             csv.writer(file).writerows([self.columns, *self.rows])
 
     def write_lines(self, path: Path) -> None:
-        """Write one JSON object per row, with null if it has no value or no finite one."""
+        """Write one JSON object per row, with null for missing and non-finite values."""
         with atomic_text_file(path) as file:
             for cells in self.rows:
                 pairs = zip(self.columns, map(_number_or_none, cells), strict=True)
@@ -92,7 +92,7 @@ class Results:
 
 
 def seconds_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
-    """Return how long the epochs of some rows took together; one without a value counts as 0."""
+    """Return the total time of the epochs in some rows; missing values count as 0."""
     if EPOCH_SECONDS not in columns:
         return 0.0
     place = columns.index(EPOCH_SECONDS)
@@ -107,20 +107,20 @@ def _number_or_none(cell: str) -> int | float | None:
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:
-    """Read results.csv of this project or of a trainer that writes the same form.
+    """Read a results.csv of this project, or of a trainer with the same format.
 
     Returns:
-        The columns' names, and for each row numbers by name; NaN where a row has no value.
+        The column names, and for each row the numbers by name; NaN for missing values.
 
     Raises:
-        UserError: the file cannot be read, or a cell is no number.
+        UserError: the file cannot be read, or a cell is not a number.
     """
     try:
         header, *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES), newline=""))
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}") from error
-    except (ValueError, csv.Error) as error:  # no line at all, not UTF-8, an endless cell
-        raise UserError(f"{path} is no CSV with a line of names: {error!s:.200}") from error
+    except (ValueError, csv.Error) as error:  # empty, not UTF-8, or an endless cell
+        raise UserError(f"{path} is not a CSV file with a header: {error!s:.200}") from error
     names = [name.strip() for name in header]
     return names, [_numbers(path, number, names, row) for number, row in enumerate(rows, start=2)]
 
@@ -130,4 +130,4 @@ def _numbers(path: Path, line: int, names: Sequence[str], row: Sequence[str]) ->
     try:
         return {name: float(cells.get(name) or math.nan) for name in names}
     except ValueError as error:
-        raise UserError(f"{path}, line {line}: {error!s:.200}; numbers are needed") from error
+        raise UserError(f"{path}, line {line}: {error!s:.200}; expected numbers") from error

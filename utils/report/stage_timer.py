@@ -1,4 +1,4 @@
-"""Seconds spent in each stage of a training step: what results.csv and benchmarks show."""
+"""Time spent in each stage of a training step, for results.csv and benchmarks."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ STAGES = (
     "ema",
     "validation",
 )
-# Of the device's marks so many are kept: a few dozen steps, long done when they are read.
+# Unread device marks to keep: a few dozen steps, which are done long before they are read.
 UNREAD_STAGES = 256
 
 
 class StageTimer:
-    """Seconds spent in each stage since it was made; `with timer("forward"): ...`.
+    """Time spent in each stage since creation; `with timer("forward"): ...`.
 
-    A stage lasts from the device's position in its queue on entry until the device has done the
-    stage's work. Its marks are read much later, so that timing does not make the host wait.
+    A stage lasts from the device's queue position on entry until the device has done the stage's
+    work. Marks are read much later, so that timing does not block the host.
     """
 
     def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:
-        """Make a timer that starts now or, of a resumed epoch, goes on from a `state()`."""
+        """Start a timer now or, for a resumed epoch, continue from a `state()`."""
         self._device = device
         self._seconds = dict.fromkeys(STAGES, 0.0)
         self._unread: deque[tuple[str, Any, Any]] = deque()
@@ -52,7 +52,7 @@ class StageTimer:
 
     @property
     def seconds(self) -> dict[str, float]:
-        """By stage; waits for the device to have done all of them."""
+        """Time per stage; waits for the device to finish all of them."""
         while self._unread:
             self._read_oldest()
         return self._seconds
@@ -73,5 +73,5 @@ class StageTimer:
         self._seconds["data_wait"] += time.perf_counter() - start
 
     def total(self) -> float:
-        """Return seconds since the timer was made."""
+        """Return the seconds since the timer was created."""
         return time.perf_counter() - self._start

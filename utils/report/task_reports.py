@@ -1,4 +1,4 @@
-"""The figures of a validation as text and as plots, by the name of the task."""
+"""Validation results as text and plots, by task."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from duet.utils.report.plots.measures import (
 
 
 class TaskReport(NamedTuple):
-    """How the result of a task's evaluator is shown.
+    """Functions that report the result of a task's evaluator.
 
     Attributes:
-        table: returns the figures as lines of text, over all classes and per class.
-        plot: draws the result, of the images of these samples, into files of a folder.
+        table: returns metrics as text, over all classes and per class.
+        plot: writes plots of the result for samples to a folder.
     """
 
     table: Callable[[Any], str]

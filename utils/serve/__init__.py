@@ -1,1 +1,1 @@
-"""Models behind HTTP: the front process, which imports no framework and decodes no image."""
+"""The HTTP server for models: a front process that imports no framework and decodes no image."""

@@ -1,4 +1,4 @@
-"""`python -m duet serve`: weights -> a server that answers an image with the objects in it.
+"""`python -m duet serve`: serve models over HTTP.
 
 python -m duet serve --weights runs/train/exp/weights/best.safetensors
 """

@@ -1,4 +1,4 @@
-"""The paths of a server, and what each answers."""
+"""The HTTP endpoints of the server."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ log = logging.getLogger("serve")
 
 
 def make_app(config: ServeConfig, worker: Worker, tokens: Sequence[str]) -> Starlette:
-    """Return the application of a server."""
+    """Return the ASGI application of the server."""
     paths = Paths(config, worker)
     description = Response(read_text(FOLDER / "openapi.json"), media_type="application/json")
     routes = [
@@ -65,14 +65,14 @@ def make_app(config: ServeConfig, worker: Worker, tokens: Sequence[str]) -> Star
 
 
 class Paths:
-    """What answers requests."""
+    """The request handlers."""
 
     def __init__(self, config: ServeConfig, worker: Worker) -> None:
         self._config, self._worker = config, worker
         self._places = {one.name: asyncio.Semaphore(config.max_queue) for one in config.models}
 
     async def detect(self, request: Request) -> Response:
-        """Answer an image with what a model finds in it."""
+        """Run a model on an image and return the detections."""
         query = read_query(request.query_params.multi_items())
         kind = answer_kind(request.headers.get("accept", ""))
         name = query.pop("model", self._config.models[0].name)
@@ -80,65 +80,65 @@ class Paths:
         async with self._place(name):
             record["model"] = name
             with HELD.labels(name).track_inprogress():
-                asked = {"model": name, "query": query, "answer": kind}
-                header, body = await self._ask(request, asked)
+                header = {"model": name, "query": query, "answer": kind}
+                header, body = await self._ask(request, header)
         if "refusal" in header:
             raise RequestError(*header["refusal"])
         record["count"], record["milliseconds"] = header["count"], dict(header["milliseconds"])
         count_answer(name, header)
         return Response(body, media_type=header["media_type"])
 
-    async def _ask(self, request: Request, asked: dict[str, Any]) -> Frame:
-        """Return the answer of the worker to the image in a request."""
+    async def _ask(self, request: Request, header: dict[str, Any]) -> Frame:
+        """Return the worker's answer for the image in a request."""
         seconds = self._config.timeout
         with _time_limit(408, "request_timeout", "the image did not arrive in time"):
             image = await asyncio.wait_for(read_image(request, self._config.max_bytes), seconds)
         request.scope["record"]["bytes"] = len(image)
-        with _time_limit(504, "timeout", "there was no answer in time"):
-            return await self._worker.ask(asked, image, seconds)
+        with _time_limit(504, "timeout", "the model did not answer in time"):
+            return await self._worker.ask(header, image, seconds)
 
     def _place(self, name: str) -> asyncio.Semaphore:
-        """Return the places of a model; RequestError if there is none, or no such model."""
+        """Return a model's queue; RequestError if it is full or the model is unknown."""
         if name not in self._places:
-            text = f"model {brief(name)}; accepted: {', '.join(map(brief, self._places))}"
+            text = f"unknown model {brief(name)}; accepted: {', '.join(map(brief, self._places))}"
             raise RequestError(404, "unknown_model", text)
         if self._places[name].locked():
-            text = f"the model holds {self._config.max_queue} requests already; try again later"
+            text = f"the queue is full ({self._config.max_queue} requests); try again later"
             raise RequestError(429, "queue_full", text, {"Retry-After": "1"})
         return self._places[name]
 
     async def readyz(self, request: Request) -> Response:
-        """Answer whether the models can answer."""
+        """Report whether the models are ready."""
         if not self._worker.ready.is_set():
-            text = "the models are being loaded"
+            text = "the models are still loading"
             raise RequestError(503, "starting", text, {"Retry-After": "2"})
         return JSONResponse({"status": "ready"})
 
     async def metrics(self, request: Request) -> Response:
-        """Report what was counted."""
+        """Report Prometheus metrics."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     async def about_models(self, request: Request) -> Response:
         """Describe the models, once they are loaded, the default one first."""
-        with _time_limit(504, "timeout", "the models are still being loaded"):
+        with _time_limit(504, "timeout", "the models are still loading"):
             await asyncio.wait_for(self._worker.ready.wait(), self._config.timeout)
         return JSONResponse({"models": self._worker.models})
 
 
 @contextmanager
 def _time_limit(status: int, code: str, message: str) -> Iterator[None]:
-    """Raise RequestError if the block ends by a timeout, or because the worker ended."""
+    """Turn a timeout or a lost worker in the block into a RequestError."""
     try:
         yield
     except asyncio.TimeoutError as error:
-        text = f"{message}; send a smaller image, or again later"
+        text = f"{message}; send a smaller image, or try again later"
         raise RequestError(status, code, text) from error
     except ConnectionError as error:
         raise RequestError(503, "worker_lost", str(error), {"Retry-After": "2"}) from error
 
 
 class Gate:
-    """What every request passes: access, security headers, the log and the metrics."""
+    """Middleware for every request: access control, request ID, log and metrics."""
 
     def __init__(
         self, app: ASGIApp, config: ServeConfig, tokens: Sequence[str], paths: set[str]
@@ -146,8 +146,8 @@ class Gate:
         self._app, self._config, self._tokens, self._paths = app, config, tokens, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, and write its line into the log."""
-        started, status = time.monotonic(), 0  # 0: the client went before the answer
+        """Handle one request and log it."""
+        started, status = time.monotonic(), 0  # 0: the client disconnected before the answer
         path = scope["path"] if scope["path"] in self._paths else "other"  # it may hold anything
         record: dict[str, Any] = {"id": secrets.token_hex(8), "method": scope["method"]}
         scope["record"] = record | {"path": path}
@@ -169,7 +169,7 @@ class Gate:
             scope["record"]["code"] = "client_gone"
         except Exception:
             log.error("request %s:\n%s", record["id"], printable_lines(traceback.format_exc()))
-            failure = RequestError(500, "internal", "the server failed; its log has the reason")
+            failure = RequestError(500, "internal", "internal server error; see the server's log")
             if not status:
                 await (await _answer_error(Request(scope), failure))(scope, receive, answer)
         finally:
@@ -180,14 +180,14 @@ class Gate:
 
 
 def _log_request(record: dict[str, Any], status: int, seconds: float) -> None:
-    """Write what is known of a request as a line of JSON, with nothing from the image."""
+    """Log a request as a line of JSON, without any content of the image."""
     stages = {**record.get("milliseconds", {}), "request": round(1000 * seconds, 2)}
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     log.info(json.dumps({"time": now, **record, "status": status, "milliseconds": stages}))
 
 
 def _page_response() -> Response:
-    """Return the page, whose scripts and styles are allowed by their hashes alone."""
+    """Return the web page, with a policy that allows only its own scripts and styles, by hash."""
     text = read_text(FOLDER / "page.html")
     policy = (
         f"default-src 'none'; script-src {_hash(text, 'script')}; style-src "
@@ -198,13 +198,13 @@ def _page_response() -> Response:
 
 
 def _hash(text: str, element: str) -> str:
-    """Return the source of a policy that allows an element of the page as it stands."""
+    """Return the policy source that allows this exact element of the page."""
     part = text.partition(f"<{element}")[2].partition(">")[2].partition(f"</{element}>")[0]
     return f"'sha256-{base64.b64encode(hashlib.sha256(part.encode()).digest()).decode()}'"
 
 
 async def _answer_error(request: Request, error: HTTPException) -> Response:
-    """Answer a request that is refused, also by Starlette: an unknown path, or a broken form."""
+    """Answer a refused request, including those Starlette refuses (unknown path, broken form)."""
     code = getattr(error, "code", HTTPStatus(error.status_code).name.lower())
     request.scope["record"]["code"] = code
     body = {"error": {"code": code, "message": printable(error.detail)}}

@@ -1,4 +1,4 @@
-"""The settings of a server of models, and the command line of `python -m duet serve`."""
+"""The server's settings, and the command line of `python -m duet serve`."""
 
 from __future__ import annotations
 
@@ -26,83 +26,83 @@ PROGRAM = "python -m duet serve"
 
 
 class ModelSource(NamedTuple):
-    """A model that is served."""
+    """A model to serve."""
 
     name: str  # in requests
     weights: str  # a file
 
 
-_of_detect = partial(same_flag, DetectConfig)
+_detect_flag = partial(same_flag, DetectConfig)
 
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """Which models are served, where, and within which limits."""
+    """The models to serve, the address to listen on, and limits."""
 
-    weights: tuple[str, ...] = _of_detect("weights", metavar="[NAME=]F",
-        help="files of docs/en/weights.md, one per model; a request names one, or gets the first; "
-        "without NAME a model is named after its file, without the suffix")  # fmt: skip
-    image_size: int = _of_detect("image_size")
-    max_pixels: int = _of_detect("max_pixels", help="refuse images with more pixels than this")
-    runtime: str = _of_detect("runtime")
-    backend: str | None = _of_detect("backend")
-    device: str = _of_detect("device")
-    half: bool = _of_detect("half")
-    confidence_threshold: float = _of_detect("confidence_threshold",
-        help="confidence threshold of requests that give none")  # fmt: skip
-    iou_threshold: float = _of_detect("iou_threshold",
-        help="IoU threshold of NMS of requests that give none")  # fmt: skip
-    max_detections: int = _of_detect("max_detections",
-        help="maximum number of detections per image of requests that give none")  # fmt: skip
+    weights: tuple[str, ...] = _detect_flag("weights", metavar="[NAME=]F",
+        help="weights files (see docs/en/weights.md), one per model; a request selects a model by "
+        "NAME (default: the file name without suffix), or gets the first")  # fmt: skip
+    image_size: int = _detect_flag("image_size")
+    max_pixels: int = _detect_flag("max_pixels", help="refuse images with more pixels than this")
+    runtime: str = _detect_flag("runtime")
+    backend: str | None = _detect_flag("backend")
+    device: str = _detect_flag("device")
+    half: bool = _detect_flag("half")
+    confidence_threshold: float = _detect_flag("confidence_threshold",
+        help="default confidence threshold for requests")  # fmt: skip
+    iou_threshold: float = _detect_flag("iou_threshold",
+        help="default IoU threshold of NMS for requests")  # fmt: skip
+    max_detections: int = _detect_flag("max_detections",
+        help="default maximum number of detections per image for requests")  # fmt: skip
     host: str = flag("serving", "--host", default="127.0.0.1", metavar="A",
-        help="address to listen on; any but the loopback needs --token-file")  # fmt: skip
+        help="address to listen on; any but loopback requires --token-file")  # fmt: skip
     port: int = flag("serving", "--port", default=8000, metavar="N",
         check=whole_from(0, 65_535),
-        help="port to listen on; 0: a free one, which the first line names")  # fmt: skip
+        help="port to listen on; 0: any free port, shown in the log")  # fmt: skip
     token_file: Path | None = flag("serving", "--token-file", default=None, type=Path,
-        metavar="F", help="file of tokens, one per line; a request must carry one of "
-        "them")  # fmt: skip
+        metavar="F", help="file with access tokens, one per line; requests must carry "
+        "one")  # fmt: skip
     insecure: bool = flag("serving", "--insecure", default=False,
-        help="listen on any address without tokens: whoever reaches the server can use "
+        help="listen on any address without tokens: anyone who can reach the server can use "
         "it")  # fmt: skip
     max_batch: int = flag("serving", "--max-batch", default=8, metavar="N",
         check=whole_from(1, 256),
-        help="maximum number of images that go through the network together")  # fmt: skip
+        help="maximum batch size")  # fmt: skip
     max_wait_ms: float = flag("serving", "--max-wait-ms", default=5.0, metavar="MS",
         check=within(0, 10_000, "a number of milliseconds"),
-        help="longest time in milliseconds that an image waits for others")  # fmt: skip
+        help="maximum time in milliseconds an image waits for a batch to fill")  # fmt: skip
     max_queue: int = flag("serving", "--max-queue", default=64, metavar="N",
         check=whole_from(1, 10_000),
-        help="requests that a model has in work and in its queue; more are answered with "
+        help="maximum number of requests per model, running and queued; more are refused with "
         "429")  # fmt: skip
     max_bytes: int = flag("serving", "--max-bytes", default=1 << 25, metavar="N",
-        check=whole_from(1), help="refuse image files of more bytes than this")  # fmt: skip
+        check=whole_from(1), help="refuse image files larger than this")  # fmt: skip
     timeout: float = flag("serving", "--timeout", default=30.0, metavar="S",
         check=within(0.1, 86_400, "a number of seconds"),
-        help="seconds that a request may take to arrive, and again to be answered; at "
-        "shutdown, accepted requests have as long")  # fmt: skip
+        help="time limit in seconds for a request to arrive, for its answer, and for accepted "
+        "requests at shutdown")  # fmt: skip
     is_size_given: bool = dataclasses.field(default=True, compare=False)  # else the task's own
 
     @property
     def models(self) -> tuple[ModelSource, ...]:
-        """The models by name; the first is the one that a request without a name means."""
+        """The models; the first is the default."""
         return tuple(map(_model_source, self.weights))
 
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights or not all(model.weights for model in self.models):
-            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
+            raise UserError("--weights is required; accepted files: docs/en/weights.md")
         names = [model.name for model in self.models]
         for name in names:
             if not name or not name.isprintable() or name != name.strip():
                 raise UserError(
-                    f"--weights {brief(name)}=...; a model's name has printable characters, as in "
-                    "--weights day=a/best.pt"
+                    f"--weights {brief(name)}=...; accepted: a name of printable characters, for "
+                    "example --weights day=a/best.pt"
                 )
             if names.count(name) > 1:
                 raise UserError(
-                    f"--weights gives two models the name {brief(name)}; name them apart, as in "
-                    "--weights day=a/best.pt night=b/best.pt"
+                    f"--weights: two models are named {brief(name)}; give each its own name, for "
+                    "example --weights day=a/best.pt night=b/best.pt"
                 )
 
 
@@ -116,7 +116,7 @@ def _model_source(word: str) -> ModelSource:
 
 def parse_serve_flags(arguments: Sequence[str] | None = None) -> ServeConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser(PROGRAM, "Answer HTTP requests with what models find in images.")
+    parser = new_parser(PROGRAM, "Serve models over HTTP.")
     add_flags(parser, ServeConfig)
     values, given = read_flags(parser, arguments)
     return ServeConfig(**values, is_size_given="image_size" in given)

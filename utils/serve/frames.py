@@ -1,4 +1,4 @@
-"""Messages between the server and the process that predicts: a JSON header and a body of bytes.
+"""Messages between the server and the model process: a JSON header and a binary body.
 
 The length of the header and that of the body, four bytes each, precede them.
 """
@@ -20,13 +20,13 @@ Frame = tuple[dict[str, Any], bytes]
 
 
 def pack_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """Return a message as bytes."""
+    """Encode a message."""
     text = json.dumps(header).encode()
     return LENGTHS.pack(len(text), len(body)) + text + body
 
 
 def read_frame(file: BinaryIO) -> Frame | None:
-    """Wait for a message; return None once the other side is gone."""
+    """Read a message, blocking; return None when the other side has closed."""
     start = file.read(LENGTHS.size)
     if len(start) < LENGTHS.size:
         return None
@@ -36,6 +36,6 @@ def read_frame(file: BinaryIO) -> Frame | None:
 
 
 async def receive_frame(stream: asyncio.StreamReader) -> Frame:
-    """Wait for a message without blocking; raise IncompleteReadError if the other side is gone."""
+    """Read a message; raise IncompleteReadError if the other side has closed."""
     header, body = LENGTHS.unpack(await stream.readexactly(LENGTHS.size))
     return parse_json(await stream.readexactly(header)), await stream.readexactly(body)

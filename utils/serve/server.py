@@ -1,4 +1,4 @@
-"""The life of a server: listen, start the models, answer requests, and finish those accepted."""
+"""Run the server: listen, start the models, answer requests, and shut down gracefully."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from duet.utils.serve.app import DETECT, make_app
 from duet.utils.serve.config import ServeConfig
 from duet.utils.serve.worker import Worker
 
-BACKLOG = 512  # connections that wait to be accepted
-MOST_CONNECTIONS = 1_000  # beyond these, uvicorn answers 503 at once
-HEAD_BYTES = 1 << 14  # of a request without its body
-IDLE_SECONDS = 5  # for the next request on a connection
+BACKLOG = 512  # connections waiting to be accepted
+MAX_CONNECTIONS = 1_000  # uvicorn answers 503 beyond these
+HEAD_BYTES = 1 << 14  # limit of a request without its body
+IDLE_SECONDS = 5  # wait for the next request on a connection
 CLOSING_SECONDS = 5
 HEADERS = [
     ("X-Content-Type-Options", "nosniff"),
@@ -38,11 +38,11 @@ log = logging.getLogger("serve")
 def serve(
     config: ServeConfig, arguments: Sequence[str], listener: socket.socket, tokens: Sequence[str]
 ) -> int:
-    """Serve models until SIGTERM or Ctrl-C, finish what was accepted, and return the exit code.
+    """Serve until SIGTERM or Ctrl-C, finish accepted requests, and return the exit code.
 
-    arguments: the command line that config is from.
+    arguments: the command line that config was parsed from.
     """
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # requests have lines of ours
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # we log requests ourselves
     return asyncio.run(_serve(config, Worker(arguments), listener, tokens))
 
 
@@ -61,13 +61,13 @@ async def _serve(
             server_header=False,
             headers=HEADERS,
             backlog=BACKLOG,
-            limit_concurrency=MOST_CONNECTIONS,
+            limit_concurrency=MAX_CONNECTIONS,
             timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=math.ceil(config.timeout) + CLOSING_SECONDS,
             h11_max_incomplete_event_size=HEAD_BYTES,
         )
     )
-    # uvicorn raises a signal again when it has finished; then nothing is left to do.
+    # uvicorn raises the signal again after its shutdown; ignore that.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     serving = asyncio.ensure_future(server.serve(sockets=[listener]))
@@ -79,27 +79,27 @@ async def _serve(
     announcing.cancel()
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
-        code = await running  # it has said why it cannot use the weights
+        code = await running  # the process has logged the reason
         if code < 0:
-            raise WorkerError(f"signal {-code} ended the model process before it was ready")
+            raise WorkerError(f"the model process was killed by signal {-code} while starting")
         return code
     return 0
 
 
 class Connection(H11Protocol):
-    """A connection whose client may close its side after a request, and still gets the answer."""
+    """A connection whose client may half-close after a request and still get the answer."""
 
     def eof_received(self) -> bool:  # type: ignore[override]
-        """Return whether the connection stays open: an answer is due to a whole request."""
+        """Keep the connection open if a complete request awaits its answer."""
         cycle = self.cycle
         is_due = cycle is not None and not (cycle.more_body or cycle.response_complete)
         if is_due:
-            cycle.keep_alive = False  # it ends with the answer
+            cycle.keep_alive = False  # close after the answer
         return is_due
 
 
 async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -> None:
-    """Log where the server listens, and when it is ready, how to ask."""
+    """Log the server's address and, once it is ready, an example request."""
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     log.info("listening on %s", address)
@@ -109,10 +109,10 @@ async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -
 
 
 def listening_socket(config: ServeConfig) -> socket.socket:
-    """Return a socket that listens where flags say.
+    """Return a socket listening on the configured address.
 
     Raises:
-        UserError: the address cannot be had, or other machines reach it and there are no tokens.
+        UserError: the address is not available, or is public without tokens.
     """
     host = config.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -121,16 +121,16 @@ def listening_socket(config: ServeConfig) -> socket.socket:
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise UserError(
-            f"--host {config.host} --port {config.port}: {reason}; 127.0.0.1 is this machine "
-            "alone, 0.0.0.0 all of its addresses; --port 0 takes a free port"
+            f"--host {config.host} --port {config.port}: {reason}; use 127.0.0.1 for this machine "
+            "only, 0.0.0.0 for all its addresses, --port 0 for any free port"
         ) from error
     is_open = config.token_file is None and not config.insecure
     if is_open and not ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
         listener.close()
         raise UserError(
-            f"--host {config.host} can be reached from other machines, and nobody would need a "
-            "token; give --token-file, or --insecure if whoever reaches it may use it"
+            f"--host {config.host} is reachable from other machines and needs no token; add "
+            "--token-file, or --insecure to let anyone use the server"
         )
-    # Connections inherit it. Otherwise the rest of an answer waits 40 ms for an acknowledgement.
+    # Inherited by connections. Without it, Nagle's algorithm delays answers by 40 ms.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener

@@ -1,4 +1,4 @@
-"""The process that predicts, started again whenever it ends; and the figures for Prometheus."""
+"""The model process, restarted whenever it ends; and the Prometheus metrics."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from prometheus_client import Counter, Gauge, Histogram
 from duet.utils.serve.frames import Frame, pack_frame, receive_frame
 
 MODULE = "duet.models.detection"
-PAUSE_SECONDS = 1.0  # before another start
-END_SECONDS = 5.0  # for a process that has closed its output
+PAUSE_SECONDS = 1.0  # before a restart
+END_SECONDS = 5.0  # to exit after closing its output
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
@@ -40,14 +40,14 @@ class Worker:
     """The process with the models.
 
     Attributes:
-        models: what it reports of each model for /v1/model; empty until it was ready once.
-        ready: set while it can answer.
+        models: the descriptions of the models for /v1/model; empty until it was ready once.
+        ready: set while it accepts requests.
     """
 
     _process: Process
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        """Prepare a process; arguments: the command line of the server, which it parses too."""
+        """Prepare a process that parses the same command line as the server."""
         self._arguments = arguments
         self.models: list[dict[str, Any]] = []
         self.ready = asyncio.Event()
@@ -58,7 +58,7 @@ class Worker:
         READY.set_function(self.ready.is_set)
 
     async def keep_running(self) -> int:
-        """Start the process, and again whenever it ends, until this is cancelled.
+        """Start the process, and restart it whenever it ends, until cancelled.
 
         Returns:
             The exit code of a first process that never became ready; it has printed the reason.
@@ -67,7 +67,7 @@ class Worker:
             code = await self._run_once()
             if not self.models:
                 return code
-            log.error("the model process ended with code %d; it starts again", code)
+            log.error("the model process ended with exit code %d; restarting it", code)
             await asyncio.sleep(PAUSE_SECONDS)
             RESTARTS.inc()
 
@@ -75,12 +75,12 @@ class Worker:
         """Run a process, deliver its answers, and return its exit code."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", MODULE, *self._arguments, stdin=PIPE, stdout=PIPE,
-            start_new_session=True,  # Ctrl-C is for the server alone
+            start_new_session=True,  # Ctrl-C goes to the server only
         )  # fmt: skip
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ValueError, LookupError):
                 await self._deliver_answers()
-            self._give_up_requests()  # at once; its exit code takes a moment
+            self._fail_requests()  # at once; the exit code takes a moment
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._process.wait(), END_SECONDS)
         finally:
@@ -88,7 +88,7 @@ class Worker:
             code = await self._process.wait()
         return code
 
-    def _give_up_requests(self) -> None:
+    def _fail_requests(self) -> None:
         self.ready.clear()
         for answer in self._pending.values():
             if not answer.done():
@@ -112,12 +112,12 @@ class Worker:
                 answer.set_result(frame)
 
     async def ask(self, header: Mapping[str, Any], body: bytes, seconds: float) -> Frame:
-        """Return the answer to a request, once the process is ready.
+        """Send a request when the process is ready, and return the answer.
 
         Raises:
             ConnectionError: the process ended first.
-            asyncio.TimeoutError: there is no answer in time. A process that has answered nothing
-                else in that time hangs, and is started again.
+            asyncio.TimeoutError: no answer in time. If the process has answered no other request in
+                that time either, it hangs and is restarted.
         """
         sent = time.monotonic()
         message = {**header, "id": next(self._numbers), "deadline": sent + seconds}
@@ -125,7 +125,7 @@ class Worker:
             return await asyncio.wait_for(self._exchange(message, body), seconds)
         except asyncio.TimeoutError:
             if self.ready.is_set() and self._last_answer < sent:
-                log.error("the model process answered nothing for %g s and is ended", seconds)
+                log.error("the model process has not answered for %g s; killing it", seconds)
                 self._kill()
             raise
 
@@ -135,7 +135,7 @@ class Worker:
         try:
             assert self._process.stdin is not None
             async with self._sending:
-                with contextlib.suppress(ConnectionError):  # the answer says so
+                with contextlib.suppress(ConnectionError):  # set on the answer instead
                     self._process.stdin.write(pack_frame(header, body))
                     await self._process.stdin.drain()
             return await answer
@@ -144,9 +144,9 @@ class Worker:
 
 
 def count_answer(model: str, answer: Mapping[str, Any]) -> None:
-    """Count what a model found in an image.
+    """Update the metrics with an answer.
 
-    answer: with count, batch and milliseconds, as the model process sends it.
+    answer: has count, batch and milliseconds, from the model process.
     """
     FOUND.labels(model).inc(answer["count"])
     BATCH_IMAGES.labels(model).observe(answer["batch"])

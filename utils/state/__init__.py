@@ -1,1 +1,1 @@
-"""A run on disk: its folder, its checkpoints, its record of work, and where it goes on."""
+"""Runs on disk: folder, checkpoints, record of work, and resume point."""

@@ -1,4 +1,4 @@
-"""What a training begins with: settings, data, weights or a state, all without a framework."""
+"""The framework-independent input of a training: settings, data, weights or a state."""
 
 from __future__ import annotations
 
@@ -39,31 +39,31 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class TrainData:
-    """The samples of a training and of its validations."""
+    """Samples for training and validation."""
 
     class_names: tuple[str, ...]
     train: Sequence[Sample]
     val: Sequence[Sample]
-    items: BoxItems = BOXES  # of the task
+    items: BoxItems = BOXES  # depends on the task
 
     @cached_property
     def digests(self) -> Mapping[str, Any]:
-        """Number and hash of the samples, by split."""
+        """Number and hash of the samples per split."""
         return {"train": describe_samples(self.train), "val": describe_samples(self.val)}
 
 
 @dataclass(frozen=True)
 class Session:
-    """This process: what may stop it, and the others that train with it."""
+    """This process: stop requests, lock, and the other processes of the run."""
 
     stop: StopRequests = field(default_factory=StopRequests)
-    lock: RunLock = field(default_factory=RunLock)  # of the run's folder; rank 0 takes it
+    lock: RunLock = field(default_factory=RunLock)  # for the run's folder, taken by rank 0
     world: World = ALONE
 
 
 @dataclass(frozen=True)
 class Job:
-    """A training that begins, from `start` if that is given, or goes on from `point`."""
+    """A new training, from the weights `start` if given, or one resumed from `point`."""
 
     config: TrainConfig
     hyp: Hyperparameters
@@ -74,7 +74,7 @@ class Job:
 
 
 def check_inputs(config: TrainConfig) -> None:
-    """Raise UserError for data, a model or weights that no trial of a search could read."""
+    """Raise UserError for unreadable data, model or weights before a search starts."""
     load_dataset(config.data, single_class=config.single_class, train_part=config.train_part)
     if config.cfg:
         read_model(config.cfg)
@@ -83,7 +83,7 @@ def check_inputs(config: TrainConfig) -> None:
 
 
 def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData:
-    """Read the splits of --data for a task; DatasetError for labels that are not the task's."""
+    """Read the splits of --data for a task; DatasetError for labels of another task."""
     dataset = load_dataset(
         config.data, single_class=config.single_class, train_part=config.train_part
     )
@@ -96,7 +96,7 @@ def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData
 
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
-    """Return how the samples of a training become batches, by its flags."""
+    """Return the recipe for turning samples into training batches."""
     order = BatchRecipe(
         config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
     )
@@ -105,15 +105,15 @@ def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> 
 
 
 def train_loader(job: Job) -> TrainLoader:
-    """Make the loader of a training; log the settings that have no effect on its batches."""
+    """Create the training loader; log settings without effect on its batches."""
     config, samples = job.config, job.data.train
     recipe = train_recipe(config, job.hyp, job.data.items)
     augment = recipe.augment
     idle_window = [MOSAIC_WINDOW] if config.mosaic_window and not augment.mosaic else []
     for name in (*augment.without_effect(), *idle_window):
-        log.info("%s has no effect: it changes only mosaics, and there are none (mosaic: 0)", name)
+        log.info("%s has no effect: it applies only to mosaics, which are off (mosaic: 0)", name)
     if config.rect and augment.mosaic:
-        log.info("--rect: images keep their shape, there are no mosaics")
+        log.info("--rect: images keep their shape; mosaics are disabled")
     has_mosaics = augment.mosaic > 0 and not config.rect
     has_polygons = table_of(samples).polygons_norm is not None
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
@@ -121,12 +121,12 @@ def train_loader(job: Job) -> TrainLoader:
     workers = loader_workers(config.workers, config.device)
     loader = TrainLoader(samples, recipe, workers, config.cache, job.session.world)
     if config.repeat_factor:
-        log.info("--repeat-factor: an epoch shows %s", count(loader.num_images, "image"))
+        log.info("--repeat-factor: %s per epoch", count(loader.num_images, "image"))
     return loader
 
 
 def val_loader(job: Job, stride: int) -> ValLoader:
-    """Make the loader of the validations: rectangular batches, twice as large as in training."""
+    """Create the validation loader: rectangular batches, twice as large as in training."""
     config, data = job.config, job.data
     workers = loader_workers(config.workers, config.device)
     return ValLoader(
@@ -136,13 +136,13 @@ def val_loader(job: Job, stride: int) -> ValLoader:
 
 
 def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
-    """Count and hash samples: names, sizes and labels in order, but not their folders.
+    """Count and hash samples: names, sizes and labels in order, without folders.
 
-    Polygons have a hash of their own, "" without any: that of the boxes is what it always was.
+    Polygons have a separate hash, "" without any, which keeps that of the boxes compatible.
     """
     table = table_of(samples)
     digest, outlines = hashlib.sha256(), hashlib.sha256()
-    # Of numbers and slices alone: a sample of its own for each image would take ten times as long.
+    # Arrays and slices only: creating a sample per image would take ten times as long.
     classes = table.class_index.view(np.uint8).data
     boxes = table.boxes_cxcywh_norm.reshape(-1).view(np.uint8).data
     bounds = pairwise(table.starts.tolist())
@@ -151,7 +151,7 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
     ):
         name = path.rpartition("/")[2]
         line = f"{name} {size[0]} {size[1]}\n"
-        digest.update(line.encode("utf-8", "surrogateescape"))  # a name may be no UTF-8
+        digest.update(line.encode("utf-8", "surrogateescape"))  # names may not be UTF-8
         digest.update(classes[8 * first : 8 * end])  # int64
         digest.update(boxes[16 * first : 16 * end])  # four float32
         if table.polygons_norm is None:
@@ -167,14 +167,14 @@ def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def require_equal_data(header: Header, data: TrainData) -> None:
-    """Raise UserError unless classes, images and labels are those with which the run began."""
+    """Raise UserError if classes, images or labels have changed since the run began."""
     if data.class_names != header.class_names:
-        raise UserError("--resume: --data has other classes than the run began with")
+        raise UserError("--resume: the classes of --data have changed since the run began")
     for split, stored in header.progress["data"].items():
         found = data.digests[split]
         if found != stored:
             raise UserError(
-                f"--resume: images or labels of --data, split {split}, are not those that the run "
-                f"began with ({count(found['images'], 'image')} now, "
-                f"{stored['images']} then); restore them, or start a new run from its weights"
+                f"--resume: images or labels of --data, split {split}, have changed since the run "
+                f"began ({count(found['images'], 'image')} now, {stored['images']} then); restore "
+                "them, or start a new run from its weights"
             )

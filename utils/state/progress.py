@@ -1,6 +1,6 @@
-"""What a state says of a run beside its weights, and whether the run has ended by that.
+"""Schema of a run's progress in a state file, and the limits that end a run.
 
-What is added later needs a default that is true of the runs before it.
+New entries need a default that is correct for earlier runs.
 """
 
 from __future__ import annotations
@@ -21,30 +21,30 @@ _COLUMNS = [
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
-EARLIER = {  # what only earlier versions wrote
-    "micro_batches": Default([int], []),  # of each rank, lowered when memory ran out; 0: no limit
-    "class_scores": Default([float], []),  # of the last validation
+EARLIER = {  # written only by earlier versions
+    "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
+    "class_scores": Default([float], []),  # from the last validation
 }
 PROGRESS = {
     **EARLIER,
     "is_best": Default(bool, False),
-    # Finished epochs when the best one was; None where it is unknown.
+    # Number of the best epoch, from 1; None if unknown.
     "best_epoch": Default(int, None),
     "finite_updates": Default(int, 0),
-    "scores_before_epoch": Default({str: [float]}, {}),  # none without --image-weights
-    "loss_names": Default([str], _LOSSES),  # of the losses in `watch` and of a validation's
+    "scores_before_epoch": Default({str: [float]}, {}),  # for --image-weights
+    "loss_names": Default([str], _LOSSES),  # for `watch` and validations
     "watch": {
         **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),
         **dict.fromkeys(("batches", "lost"), int),
         "first_losses": [[float]],
         "sums": [float],
-        "window": Default([dict], []),  # of earlier versions
+        "window": Default([dict], []),  # written by earlier versions
     },
-    # What it had learnt at the last update: the balance of levels, say.
+    # The loss's learned state at the last update, such as the balance of levels.
     "loss": Default({str: [float]}, {}),
-    "seconds": {"total": float, str: float},  # by stage
+    "seconds": {"total": float, str: float},  # per stage
     "work": {"batches": int, "sha1": str},
-    "columns": Default([str], _COLUMNS),  # of `results`
+    "columns": Default([str], _COLUMNS),  # names for `results`
     "results": [[str]],
     "data": {"train": _SAMPLES, "val": _SAMPLES},
     "world_size": int,
@@ -52,41 +52,41 @@ PROGRESS = {
 
 
 def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the progress of a state's file, complete; ValueError names what does not fit."""
+    """Return the progress in a state file, with defaults; ValueError names an invalid entry."""
     return complete(document, PROGRESS)
 
 
 class Limits(NamedTuple):
-    """What ends a run early; 0 of either: never."""
+    """Limits that end a run early; 0: no limit."""
 
     patience: int  # epochs
     hours: float
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> Limits:
-        """Return the limits by a run's flags; without validations --patience has no effect."""
+        """Return the limits from a run's flags; --patience is ignored without validations."""
         return cls(0 if settings["no_val"] else settings["patience"], settings["hours"])
 
 
 def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> str:
-    """Return why a run ends after an epoch, for a person; "" if it goes on.
+    """Return a message about why a run ends after an epoch; "" if it continues.
 
     Args:
-        epoch: finished ones.
-        best_epoch: from 1, the epoch of the best figure so far, of equal ones the last; 0 while no
-            figure is a number: without labels, --patience has nothing to compare.
-        seconds: of all finished epochs.
+        epoch: number of finished epochs.
+        best_epoch: epoch of the best fitness, from 1, the last one if equal; 0 while every fitness
+            is NaN: without labels, --patience has nothing to compare.
+        seconds: total time of the finished epochs.
 
-    Source of patience: the public YOLOv5, by its stored decisions.
+    Patience matches the stored decisions of the public YOLOv5.
     """
     if limits.patience and best_epoch and epoch - best_epoch >= limits.patience:
         waited_for = count(limits.patience, "epoch")
-        return f"{waited_for} without a better one (--patience {limits.patience})"
+        return f"{waited_for} without improvement (--patience {limits.patience})"
     if is_over(limits, seconds):
-        return f"--time {limits.hours:g}: the limit of {limits.hours:g} hours is reached"
+        return f"--time {limits.hours:g}: reached the limit of {limits.hours:g} hours"
     return ""
 
 
 def is_over(limits: Limits, seconds: float) -> bool:
-    """Return whether the seconds reach the hours of --time."""
+    """Return whether the time limit of --time is reached."""
     return limits.hours > 0 and seconds >= limits.hours * SECONDS_AN_HOUR

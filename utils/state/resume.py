@@ -1,4 +1,4 @@
-"""Where a run goes on: the state that --resume names, and the settings for the rest of the run."""
+"""Find the state named by --resume, and the settings for the rest of the run."""
 
 from __future__ import annotations
 
@@ -31,27 +31,26 @@ from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from duet.utils.yaml_files import read_yaml
 
-# Settings that may change in the middle of a run. `data` may move: `job.py` compares its
-# content.
+# Settings that may change during a run. `data` may move: `job.py` compares its content.
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
     "loggers",
 }  # fmt: skip
-GONE = {"replay", "bind_numa"}  # settings of earlier versions, without a meaning for a run
-# What was done before a flag, where its default is something else.
+GONE = {"replay", "bind_numa"}  # settings of earlier versions that are ignored
+# Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 
-HYPERPARAMETERS = {"hyp", "override"}  # their numbers are compared
+HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 
-RECORD = "work.json"  # the last file that a run writes
-OTHER_VERSION = "go on with the version that wrote it, or start a new run from it with --weights"
+RECORD = "work.json"  # the last file written by a run
+OTHER_VERSION = "resume with the version that wrote it, or start a new run from it with --weights"
 
 log = logging.getLogger("train")
 
 
 class ResumePoint(NamedTuple):
-    """A run and the state from which it goes on; `load_state(path)` reads its arrays."""
+    """A run and the state to resume from; `load_state(path)` reads its arrays."""
 
     folder: Path
     path: Path
@@ -65,7 +64,7 @@ class ResumePoint(NamedTuple):
         return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
 
     def ended_early(self) -> str:
-        """Return why the run ends before its last epoch; "" if it does not."""
+        """Return why the run ended before its last epoch; "" if it did not."""
         header, progress = self.header, self.header.progress
         limits = Limits.of(header.settings)
         seconds = seconds_of(progress["columns"], progress["results"])
@@ -73,15 +72,15 @@ class ResumePoint(NamedTuple):
 
 
 def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
-    """Find the state that --resume asks for; None for a new run.
+    """Find the state for --resume; None for a new run.
 
     Args:
-        values: of all flags, by name.
-        given: of the flags on the command line.
+        values: values of all flags by name.
+        given: values of the flags on the command line.
 
     Raises:
-        UserError: nothing to resume (except for --resume auto); only damaged states; a state
-            with settings that this version does not know.
+        UserError: nothing to resume (except for --resume auto), only damaged states, or a state
+            with unknown settings.
     """
     asked = values["resume"]
     if not asked:
@@ -99,33 +98,33 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
     if point.is_finished and asked != AUTO:
         early = point.ended_early()
         raise UserError(
-            f"--resume: {point.folder} is finished, nothing is left to resume"
-            + (f": {early}; it goes on with a larger value, or with 0 for none" if early else "")
+            f"--resume: {point.folder} is already finished"
+            + (f": {early}; increase the value to continue, or use 0 for no limit" if early else "")
         )
     return point
 
 
 def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:
-    """Find the newest run of a name for --resume auto, else the newest one that can go on."""
+    """Find the newest run called name for --resume auto, else the newest unfinished one."""
     folders = newest_runs(project, name)
     if not folders:
         text = f"no run with a state in {project}" + (f" named {name}" if name else "")
         if not is_auto:
-            raise UserError(f"--resume: {text}; give its folder, or leave --resume out")
-        _log(logging.INFO, f"--resume auto: {text}; starting anew")
+            raise UserError(f"--resume: {text}; give its folder, or omit --resume")
+        _log(logging.INFO, f"--resume auto: {text}; starting a new run")
         return None
     unfinished = [] if is_auto else [x for x in folders if not (x / RECORD).exists()]
     if unfinished:
-        _log(logging.INFO, f"--resume: {unfinished[0]} is the newest run that is not finished")
+        _log(logging.INFO, f"--resume: {unfinished[0]} is the newest unfinished run")
     return read_newest([*unfinished, *folders][0])
 
 
 def _point_at(path: Path) -> ResumePoint:
-    """Find the state of a run's folder, or that of a file; say what going back to it removes."""
+    """Find the state in a run's folder or file; warn if later states will be replaced."""
     if not path.exists():
         raise UserError(
-            f"--resume {path}: there is no such folder or file; give a run's folder, a state in "
-            "its folder weights, or --resume alone for the newest run of --project"
+            f"--resume {path}: no such folder or file; give a run's folder, a state in its folder "
+            "weights, or --resume alone for the newest run in --project"
         )
     if path.is_dir():
         return read_newest(path)
@@ -134,15 +133,15 @@ def _point_at(path: Path) -> ResumePoint:
     point = ResumePoint(folder, path, load_state(path).header)
     if path.parent.name != "weights":
         raise UserError(
-            f"--resume {path}: a state goes on in its run's folder, RUN/weights/{path.name}; "
-            "put it there, or start a new run from it with --weights"
+            f"--resume {path}: a state must be in its run's folder, RUN/weights/{path.name}; move "
+            "it there, or start a new run from it with --weights"
         )
     later = [x for x in _states(folder) if number_of(x) > point.header.batch_number]
     if later:
         _log(
             logging.WARNING,
-            f"--resume: {folder} goes back to {path.name}: it trains again from there, and its "
-            f"later states, {', '.join(x.name for x in reversed(later))}, will be replaced",
+            f"--resume: {folder} continues from {path.name}, which replaces its later states "
+            f"{', '.join(x.name for x in reversed(later))}",
         )
     return point
 
@@ -154,15 +153,15 @@ def require_same_point(point: ResumePoint | None, world: World) -> None:
         found = f"{point.folder.name} {point.path.name} {point.header.batch_number}"
     if not world.all_have(found):
         raise UserError(
-            "--resume: the processes found different states: another process is writing this run "
-            "(wait until it ends or stop it), or --project is no folder that all machines share"
+            "--resume: the processes found different states: another process is writing to this "
+            "run (wait for it or stop it), or --project is not a folder shared by all machines"
         )
 
 
 def newest_runs(project: Path, name: str | None) -> list[Path]:
-    """Return the runs with a state, that with the latest first.
+    """Return the runs with a state, latest first.
 
-    name: of runs called name, name2, name3, ...; None for all.
+    name: only runs called name, name2, name3, ...; None for all.
     """
     found = []
     for folder in project.glob("*"):
@@ -174,7 +173,7 @@ def newest_runs(project: Path, name: str | None) -> list[Path]:
 
 
 def _is_called(folder: Path, name: str) -> bool:
-    """Return whether it is a run of this name: run9 may be the ninth `run`, or named `run9`."""
+    """Return whether a run has this --name: run9 may be the ninth `run`, or called `run9`."""
     suffix = folder.name.removeprefix(name)
     if not folder.name.startswith(name) or (suffix and not suffix.isdecimal()):
         return False
@@ -185,29 +184,29 @@ def _is_called(folder: Path, name: str) -> bool:
 
 
 def read_newest(folder: Path) -> ResumePoint:
-    """Find the newest whole state of a run; log each newer one that is damaged."""
+    """Find the newest intact state of a run; log newer damaged ones."""
     paths = _states(folder)
     for path in paths:
         try:
             return ResumePoint(folder, path, load_state(path).header)
         except UserError as error:
-            _log(logging.WARNING, f"{error}; trying the state before it")
+            _log(logging.WARNING, f"{error}; trying the previous state")
     if paths:
-        raise UserError(f"--resume {folder}: of its {count(len(paths), 'state')} none can be used")
-    raise UserError(f"--resume {folder}: no states in its folder weights")
+        raise UserError(f"--resume {folder}: none of its {count(len(paths), 'state')} is usable")
+    raise UserError(f"--resume {folder}: no states in {folder / 'weights'}")
 
 
 def _log(level: int, text: str) -> None:
-    """Log once per job: the process that started the ranks has already logged it."""
+    """Log once per job: ranks skip it, since the process that started them has logged it."""
     if this_process().is_main and FILE_VARIABLE not in os.environ:
         log.log(level, text)
 
 
 def load_state(path: Path) -> Checkpoint:
-    """Read a state of a run and complete its progress.
+    """Read a state and complete its progress.
 
     Raises:
-        UserError: it is damaged, holds only weights, or is of a later version.
+        UserError: it is damaged, contains only weights, or was written by a later version.
     """
     try:
         checkpoint = load_checkpoint(path)
@@ -215,18 +214,18 @@ def load_state(path: Path) -> Checkpoint:
         raise UserError(str(error).replace("--weights", "--resume", 1)) from error
     if not checkpoint.header.progress:
         raise UserError(
-            f"--resume {path}: it holds no state of a run, as it was written by an earlier "
-            "version or by the convert command; --weights starts a new run from it"
+            f"--resume {path}: not a training state; it was written by an earlier version or by "
+            "the convert command; use --weights to start a new run from it"
         )
     try:
         progress = read_progress(checkpoint.header.progress)
     except ValueError as error:
         raise UserError(
-            f"--resume {path}: its progress is not written as this version writes it ({error}); "
+            f"--resume {path}: the format of its progress does not match this version ({error}); "
             f"{OTHER_VERSION}"
         ) from error
     settings, epoch = dict(checkpoint.header.settings), checkpoint.header.epoch
-    if progress["best_epoch"] is None:  # --patience then counts from here
+    if progress["best_epoch"] is None:  # start counting --patience from here
         progress["best_epoch"] = epoch
     if scores := progress.pop("class_scores"):
         progress["scores_before_epoch"][str(epoch)] = scores
@@ -239,45 +238,45 @@ def load_state(path: Path) -> Checkpoint:
 def resumed_config(
     values: Mapping[str, Any], given: Mapping[str, Any], header: Header
 ) -> tuple[TrainConfig, Hyperparameters]:
-    """Return the run's own settings, with what the flags of `find_resume_point` may change of them.
+    """Return the run's settings, updated with flags that may change during a run.
 
     Raises:
-        UserError: flags would change what the run computes; all are listed.
+        UserError: flags that would change results; all are listed.
     """
     try:
         hyp = Hyperparameters(**header.hyperparameters)
-    except TypeError as error:  # it lacks one, or has another
+    except TypeError as error:  # a name is missing or unknown
         raise UserError(
             f"--resume: the state's hyper-parameters: {error}; {OTHER_VERSION}"
         ) from error
     problems = list(_changes(given, header.settings, hyp))
     if problems:
         raise UserError(
-            f"--resume goes on with the run's own settings, but {'; '.join(problems)}; leave "
-            "these flags out, or start a new run from its weights"
+            f"--resume continues with the run's own settings, but {'; '.join(problems)}; remove "
+            "these flags, or start a new run from its weights"
         )
     settings = {name: tuple(x) if isinstance(x, list) else x for name, x in header.settings.items()}
     settings |= {name: Path(str(settings[name])) for name in ("hyp", "project")}
     settings["loggers"] = _without_code(settings["loggers"], given)
-    # The run keeps its own name: --resume finds it by this name.
+    # The run keeps its name, by which --resume finds it.
     free = {name: value for name, value in given.items() if name in FREE - {"name"}}
     return TrainConfig(**{**values, **settings, **free}), hyp
 
 
 def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return a state's loggers without classes to be imported: a file is data, never code."""
+    """Return a state's loggers without importable classes: files are data, never code."""
     named = [name for name in loggers if ":" in name]
     if named and "loggers" not in given:
-        text = f"{', '.join(named)} is not used; to use it again, give --loggers too"
+        text = f"logger {', '.join(named)} is disabled; add --loggers to use it again"
         _log(logging.WARNING, f"--resume: {text}")
     return tuple(name for name in loggers if name not in named)
 
 
 def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a state's settings, and the default of each flag that is newer than the state.
+    """Return a state's settings, with defaults for flags that are newer than the state.
 
     Raises:
-        UserError: settings are unknown to this version, or of another type; all are listed.
+        UserError: unknown settings, or settings of a different type; all are listed.
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
@@ -291,14 +290,14 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     ]
     if unlike:
         raise UserError(
-            f"--resume: the state has {', '.join(unlike)}, which this version does not know or "
-            f"knows otherwise; {OTHER_VERSION}"
+            f"--resume: the state has settings that are unknown or different in this version: "
+            f"{', '.join(unlike)}; {OTHER_VERSION}"
         )
     return settings
 
 
 def _is_like(value: Any, default: Any, kind: Any) -> bool:
-    """Return whether a setting has the type of its default; one of its field's if that is None."""
+    """Return whether a setting has its default's type, or one of the field's types if None."""
     if isinstance(value, list):
         return isinstance(default, list) and all(isinstance(item, str) for item in value)
     return type(value) is type(default) or (default is None and type(value) in get_args(kind))
@@ -312,24 +311,24 @@ def _changes(
         asked = as_document(read_hyperparameters(file, overrides))
         unlike = [key for key, number in as_document(hyp).items() if number != asked[key]]
         if unlike:
-            yield f"--hyp {file} has another {', '.join(unlike)}"
+            yield f"--hyp {file} differs in {', '.join(unlike)}"
     for name, value in given.items():
         stored = settings.get(name)
         if name == "batch_size" and value == AUTO_BATCH:
             continue  # was measured when the run began
         if name not in FREE | HYPERPARAMETERS and _plain(value) != _plain(stored):
-            yield f"{name} is {_plain(value)}, in the run {_plain(stored)}"
+            yield f"{name} is {_plain(value)} instead of {_plain(stored)}"
 
 
 def _plain(value: Any) -> Any:
-    """Return a flag's value in the form that a state holds."""
+    """Return a flag's value in the form stored in states."""
     if isinstance(value, Path):
         return str(value)
     return list(value) if isinstance(value, tuple) else value
 
 
 def _states(folder: Path) -> list[Path]:
-    """List the states, newest first; if there is none, the last weights."""
+    """List the states, newest first, or the last weights if there are none."""
     states = StateFiles(folder, keep=1).newest_first()
     last = folder / "weights" / "last.safetensors"
     return states or ([last] if last.exists() else [])

@@ -1,4 +1,4 @@
-"""A run: its folder with all its files, and what it has recorded so far."""
+"""A run: its folder, and its records so far."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from duet.utils.state.work_record import WorkRecord
 
 @dataclass(frozen=True)
 class Run:
-    """A job in the folder where it is recorded."""
+    """A job with its folder and records."""
 
     job: Job
     folder: Path
@@ -37,16 +37,16 @@ class Run:
 
     @property
     def limits(self) -> Limits:
-        """The limits that end the run early."""
+        """Limits that end the run early."""
         return Limits.of(vars(self.job.config))
 
     @property
     def states(self) -> StateFiles:
-        """The files of its states."""
+        """The run's state files."""
         return StateFiles(self.folder, self.job.config.keep)
 
-    def line_to_go_on(self) -> str:
-        """Return the command line that resumes the run; under a launcher only its last part."""
+    def resume_command(self) -> str:
+        """Return the command that resumes the run, or only its last part under a launcher."""
         number, resume = this_process().world_size, ["--resume", str(self.folder)]
         if number > 1 and FILE_VARIABLE not in os.environ:  # train.py did not start the processes
             return f"{shlex.join(resume)} under the same launcher"
@@ -54,27 +54,27 @@ class Run:
         return shlex.join([sys.executable, *program_words(), *several, *resume])
 
     def log_start(self, epochs_done: int, resumed: bool) -> None:
-        """Report to the loggers that the run begins or goes on."""
+        """Notify the loggers that the run starts or resumes."""
         settings, hyp = run_settings(self.job.config), as_document(self.job.hyp)
         names = self.job.data.class_names
         self.loggers.run_begins(RunBegins(self.folder, settings, hyp, names, epochs_done, resumed))
 
     def add_epoch(self, epoch: int, row: Mapping[str, float]) -> None:
-        """Add an epoch, counted from 1, to results.csv; report it to the loggers."""
+        """Add an epoch, numbered from 1, to results.csv, and notify the loggers."""
         self.results.append(row)
         self.loggers.epoch_ends(EpochEnds(epoch, row))
 
-    def log_end(self, best_epoch: int | None, figures: Mapping[str, float]) -> None:
-        """Report to the loggers that the run ends, with the figures of its best epoch."""
+    def log_end(self, best_epoch: int | None, metrics: Mapping[str, float]) -> None:
+        """Notify the loggers that the run ends, with the metrics of its best epoch."""
         images = sorted(x for x in self.folder.iterdir() if x.suffix in (".png", ".jpg"))
         weights = sorted(self.folder.glob("weights/*.safetensors"))
-        self.loggers.run_ends(RunEnds(best_epoch, figures, images, weights))
+        self.loggers.run_ends(RunEnds(best_epoch, metrics, images, weights))
 
 
 def begin_run(job: Job, columns: Sequence[str]) -> Run:
-    """Return a run in a new folder, or in the folder of the run that goes on.
+    """Return a run in a new folder, or in the folder of the resumed run.
 
-    columns: of its results.csv.
+    columns: columns of results.csv.
     """
     config, point, loggers, folder = job.config, job.point, Loggers(), Path()
     if this_process().is_main:
@@ -85,17 +85,17 @@ def begin_run(job: Job, columns: Sequence[str]) -> Run:
             folder = create_run_folder(config.project, config.name, config.exist_ok)
         job.session.lock.take(folder)
         clean_up(folder, config.keep, point)
-    shared = Path(job.session.world.of_main(str(folder)))
+    shared = Path(job.session.world.broadcast_text(str(folder)))
     return Run(job, shared, Results(columns), loggers=loggers)
 
 
 def clean_up(folder: Path, keep: int, point: ResumePoint | None) -> None:
-    """Remove what an earlier run in this folder left, and what was never finished."""
+    """Remove leftovers of an earlier run in this folder, and unfinished files."""
     states = StateFiles(folder, keep)
     for path in (folder, states.folder):
         remove_unfinished(path)
     (folder / RECORD).unlink(missing_ok=True)
     if point is None:
         states.remove_all()
-    else:  # a run that was killed may not have done it
+    else:  # a killed run may not have done it
         states.give_names(point.path, point.header.progress["is_best"])

@@ -1,4 +1,4 @@
-"""What a training run did, as work.json in its folder, to recognise equal work."""
+"""work.json: a record of a training run's work, to recognise equal work."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.loading.batch import Batch
 
 SCHEMA = 1
-# One value of so many in a batch is hashed: all 80 MB would take as long as a step on a GPU. A
-# prime covers all columns, rows and channels.
+# Hash every n-th value of a batch: all 80 MB would take as long as a step on a GPU. A prime covers
+# all columns, rows and channels.
 PIXEL_STRIDE = 1021
 
 
 class WorkRecord:
-    """A hash of the batches in their order; of several processes, of this one's shards.
+    """Hash of the batches in order, or of this process's shards.
 
-    Each hash covers the hash before and the next batch: a run that resumes needs only the last.
+    Each hash covers the previous hash and the next batch, so resuming needs only the last.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class WorkRecord:
         return {"batches": self._batches, "sha1": self._hash}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a `state()`."""
+        """Restore a `state()`."""
         self._batches, self._hash = state["batches"], state["sha1"]
 
     def write(
@@ -61,17 +61,17 @@ class WorkRecord:
         """Write work.json.
 
         Args:
-            framework: version and device in words.
-            work: what must be equal in runs that are compared, by name.
-            means: how the work was done, by name; two backends may differ.
-            losses: of the first batches; null where not finite, as JSON has no such number.
+            framework: version and device, for display.
+            work: work that must be equal in compared runs, by name.
+            means: implementations used, by name; may differ between backends.
+            losses: losses of the first batches; null if not finite, which JSON cannot represent.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash}
         document = {
             "schema": SCHEMA,
             "framework": framework,
             "device": device,
-            "variables": thread_variables(),  # how the framework's threads wait, and their number
+            "variables": thread_variables(),  # number of threads, and how they wait
             "work": {**batches, **work},
             "means": dict(means),
             "losses": [[_rounded(loss) for loss in row] for row in losses],

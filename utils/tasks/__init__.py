@@ -1,1 +1,1 @@
-"""Tasks: the parts of each that need no framework; `models/heads` has the rest."""
+"""The framework-independent parts of tasks; `models/heads` has the rest."""

@@ -1,4 +1,4 @@
-"""Which task a training is for, which flags it does not use, and the model document it trains."""
+"""Determine a training's task, check its flags, and adapt its model document."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from duet.utils.errors import UserError
 from duet.utils.model_yamls import block_of, read_model, scale_depth, scale_width, shipped_model
 from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
 
-SIZES = "nsmlx"  # of the public detectors
+SIZES = "nsmlx"  # the public detectors
 
 
 def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     """Return the task of a training.
 
     Args:
-        name: of --task, which decides; "" if that is not given.
-        cfg: the model YAML of --cfg; "" if that is not given.
-        document: the model of the weights, or of the run that goes on; empty if it has none.
+        name: --task, which takes precedence; "" if not given.
+        cfg: --cfg, a model YAML; "" if not given.
+        document: model of the weights or of the resumed run; empty if none.
 
     Raises:
         UserError: the YAML cannot be read.
@@ -39,10 +39,10 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
 def task_of_flags(
     values: Mapping[str, Any], stored_model: Callable[[str], Mapping[str, Any]]
 ) -> Task:
-    """Return the task of a new training; errors in its weights are reported when they are read.
+    """Return the task of a new training; errors in its weights are reported when loaded.
 
-    The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Kept from here on, they
-    would lie in the memory of a process that starts ranks for as long as these train.
+    The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Keeping them would
+    occupy the memory of a process that starts ranks for the whole training.
 
     stored_model: reads the model document of a weights file.
     """
@@ -56,10 +56,10 @@ def complete_flags(
     given: Collection[str],
     stored_model: Callable[[str], Mapping[str, Any]],
 ) -> TrainConfig:
-    """Return the settings of a new training: those of the flags, and else its task's.
+    """Return the settings of a new training, with the task's defaults for flags not given.
 
     Raises:
-        UserError: a flag that its task does not use.
+        UserError: a flag that does not apply to the task.
     """
     task = task_of_flags(values, stored_model)
     config = TrainConfig(**task.completed(values, given))
@@ -68,40 +68,38 @@ def complete_flags(
 
 
 def task_of_model(document: Mapping[str, Any]) -> Task:
-    """Return the task of a model document by its last layer; detection if that names none."""
+    """Return a model document's task, given by its last layer; detection if unknown."""
     return task_of_head(block_of(document)) or DETECTION
 
 
 def check_flags(task: Task, config: TrainConfig) -> None:
-    """Raise UserError for a flag of a training that its task does not use."""
+    """Raise UserError for a training flag that does not apply to the task."""
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for other in TASKS.values():
         for field in other.own_flags:
             if field not in task.own_flags and getattr(config, field) != defaults[field]:
                 raise UserError(
-                    f"{flags_of(config)[field].names[0]} is for models to {other.name}, this one "
-                    f"is to {task.name}; leave it out"
+                    f"{flags_of(config)[field].names[0]} applies only to the task {other.name}, "
+                    f"not to {task.name}; leave it out"
                 )
     config.refuse(task.refused)
 
 
 def without_effect(task: Task, hyp: Hyperparameters) -> list[str]:
-    """Return the names of `unused` hyper-parameters that somebody set: those of other values than
-    in the file that the task has where none is given.
-    """
+    """Return `unused` hyper-parameters that differ from the task's default file."""
     usual = read_hyperparameters(task.defaults.get("hyp", DEFAULT_HYPERPARAMETERS))
     return [name for name in task.unused if getattr(hyp, name) != getattr(usual, name)]
 
 
 def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
-    """Return a model document with the task's head: the one given, if it has it.
+    """Return a model document with the task's head; unchanged if it already has it.
 
     Args:
-        document: of a model of any task, checked by `models/graph.py`.
-        cutoff: of --cutoff.
+        document: a model of any task, checked by `models/graph.py`.
+        cutoff: --cutoff.
 
     Raises:
-        UserError: the layers of that model do not suffice.
+        UserError: the model has too few layers.
     """
     if block_of(document) == task.head and not cutoff:
         return document
@@ -111,16 +109,16 @@ def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping
 
 
 def _cut_off(document: Mapping[str, Any], task: Task, cutoff: int) -> Mapping[str, Any]:
-    """Return a document of the first layers and a head of the last one's map.
+    """Return a document with the first layers and a head on the last one's map.
 
-    cutoff: how many layers there are with the head; 0 for as many as the backbone has.
+    cutoff: number of layers including the head; 0 for the length of the backbone.
     """
     layers = [*document["backbone"], *document["head"]]
     number = cutoff or len(document["backbone"])
     if not 2 <= number <= len(layers):
         raise UserError(
-            f"--cutoff {number}; the model has {len(layers)} layers: a number from 2 to "
-            f"{len(layers)} is needed"
+            f"--cutoff {number}; the model has {len(layers)} layers; accepted: a number from 2 to "
+            f"{len(layers)}"
         )
     own = {name: value for name, value in document.items() if name != "anchors"}
     head = [-1, 1, task.head, list(task.head_args)]
@@ -128,11 +126,11 @@ def _cut_off(document: Mapping[str, Any], task: Task, cutoff: int) -> Mapping[st
 
 
 def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
-    """Return a document whose last layer is a head of several maps.
+    """Return a document whose last layer is a head with several input maps.
 
     Args:
-        document: of a model whose head takes several maps; or of a part of a public detector,
-            whose other layers, or anchors, are then those of the public one.
+        document: a model with such a head, or a part of a public detector, which is completed with
+            the public layers or anchors.
 
     Raises:
         UserError: it is neither.
@@ -147,7 +145,7 @@ def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
 
 
 def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the public detector whose first layers are those of a document, except its last."""
+    """Return the public detector that starts with a document's layers, except its last."""
     layers = _scaled_layers(part)[:-1]
     taken = ("anchors", "backbone", "head", "depth_multiple", "width_multiple")
     for size in SIZES:
@@ -155,16 +153,13 @@ def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
         if _scaled_layers(public)[: len(layers)] == layers:
             return {**part, **{name: public[name] for name in taken}}
     raise UserError(
-        "--task: the model has no anchors, and its layers are those of no public detector that "
-        "has; leave --task out for the task of the model, or give the model to train with --cfg, "
-        "as --cfg yolov5n.yaml"
+        "--task: the model has no anchors, and its layers match no public detector; omit --task to "
+        "keep the model's task, or give a model with --cfg, for example --cfg yolov5n.yaml"
     )
 
 
 def _scaled_layers(document: Mapping[str, Any]) -> list[Sequence[Any]]:
-    """Return the lines of all layers with the multiples worked in; public classifiers, which come
-    without a YAML, have no others.
-    """
+    """Return all layers with multiples applied, the only form of public classifiers."""
     depth, width = document["depth_multiple"], document["width_multiple"]
     lines: list[Sequence[Any]] = []
     for source, number, block, args in [*document["backbone"], *document["head"]]:

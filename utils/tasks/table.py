@@ -1,7 +1,7 @@
-"""The tasks as data: what each is called, which flags mean nothing to it, and how it is scored.
+"""Table of tasks: names, fitness, and flags that do not apply.
 
-The other half of a task is its head (`models/heads/base.py`), which names it. What serves one
-command only is a row in a table of that command, by the name of the task.
+The other half of a task is its head (`models/heads/base.py`). Data for a single command is kept in
+a table of that command, by task name.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ from typing import Any
 from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.project import PROJECT
 
-NO_AUDIT = "an audit asks a model for the objects of images; give weights of a detector"
-NO_BOXES = "a classifier finds no boxes"
-SQUARE = "the images of classification are square"
-NO_MOSAICS = "the images of classification are no mosaics"
+NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
+NO_BOXES = "classifiers predict no boxes"
+SQUARE = "classification images are always square"
+NO_MOSAICS = "classification uses no mosaics"
 CLASSIFIER_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
-# val.py alone, unless a task says that it has them.
+# For val.py, unless a task overrides it.
 NO_FILES = {
-    "annotations": "models of this task find no objects",
-    "save_json": "COCO has no form for models of this task",
-    "legacy_metric": "models of this task are measured in one way",
-    "save_txt": "models of this task make no label files",
+    "annotations": "not available for this task, which detects no objects",
+    "save_json": "COCO defines no results format for this task",
+    "legacy_metric": "this task has only one kind of metrics",
+    "save_txt": "there is no label file format for this task",
 }
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is trained for.
+    """What a model is trained to do.
 
     Attributes:
-        name: as --task has it.
-        head: the name of its head in model YAMLs.
-        model: the model YAML of a training that names none, from the project's folder.
-        head_args: the args of its head in a model YAML that is made for it.
-        takes_levels: its head takes the maps of several levels, as detectors have them.
-        fitness: the weights of the figures, by the names of `Head.figure_names`, whose sum decides
-            which weights, and which hyper-parameters, are best.
-        refused: fields of any configuration that mean nothing to it, and the uses "audit" and
-            "hub" if it does not serve them, each with the reason.
-        refused_by_val: the same of val.py alone.
+        name: value of --task.
+        head: name of its head in model YAMLs.
+        model: default model YAML, relative to the project's folder.
+        head_args: args of its head in generated model YAMLs.
+        takes_levels: whether its head takes maps of several levels, like detectors.
+        fitness: weights of the metrics in `Head.metric_names`, whose weighted sum selects the best
+            weights and hyper-parameters.
+        refused: reasons by config field that does not apply; may include the uses "audit" and
+            "hub".
+        refused_by_val: the same for val.py only.
         own_flags: fields of `TrainConfig` that only this task uses.
-        defaults: fields of `TrainConfig` whose default is another one for this task. Weights of a
-            task with an `image_size` among them are used at the size of their training.
-        unused: hyper-parameters that change nothing in its trainings, and are not searched.
-        accumulates: add up the gradients of small batches, to those of 64 images per update.
+        defaults: task-specific defaults of `TrainConfig` fields. If they include `image_size`,
+            weights are used at their training size by default.
+        unused: hyper-parameters without effect on its trainings, excluded from searches.
+        accumulates: whether small batches accumulate gradients up to 64 images per update.
     """
 
     name: str
@@ -63,16 +63,16 @@ class Task:
     accumulates: bool = True
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
-        """Return values of flags, with the task's defaults for those that were not given."""
+        """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
 
     def input_size(self, trained: object, usual: int) -> int:
-        """Return the long side of images for the network where --img is left out.
+        """Return the default long side of the network input, without --img.
 
         Args:
-            trained: that of the training, as the weights have it, unchecked; None if they do not.
-            usual: for a task that has none of its own.
+            trained: training size stored in the weights, unchecked; None if not stored.
+            usual: for tasks without their own default.
         """
         if "image_size" not in self.defaults:
             return usual
@@ -96,9 +96,9 @@ ANCHOR_FREE = Task(
     model="models/yolov5su.yaml",
     fitness={"mAP_0.5:0.95": 1.0},
     refused={
-        "autobalance": "the loss of an anchor-free model has no objectness to weigh by level",
-        "no_auto_anchor": "an anchor-free model has no anchors",
-        "label_smoothing": "an anchor-free model learns class scores that say how well a box fits",
+        "autobalance": "anchor-free models have no objectness loss to balance",
+        "no_auto_anchor": "anchor-free models have no anchors",
+        "label_smoothing": "anchor-free models train class scores on box quality instead",
     },
     refused_by_val={},
     unused=("randaugment", "obj", "obj_pw", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors"),
@@ -112,7 +112,7 @@ SEGMENTATION = Task(
         "mAP_0.5(B)": 0.1, "mAP_0.5:0.95(B)": 0.9, "mAP_0.5(M)": 0.1, "mAP_0.5:0.95(M)": 0.9,
     },
     refused={
-        "tile": "masks that are found in tiles cannot be put together",
+        "tile": "masks from tiles cannot be merged",
     },
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
@@ -124,27 +124,27 @@ CLASSIFICATION = Task(
     takes_levels=False,
     fitness={"accuracy_top1": 1.0},
     refused={
-        "quad": "four images would have one class",
+        "quad": "a combination of four images would have several classes",
         "rect": SQUARE,
-        "bbox_iou_optim": "the loss of classification has no boxes",
-        "autobalance": "the loss of classification has one level",
+        "bbox_iou_optim": "the classification loss has no boxes",
+        "autobalance": "the classification loss has no levels",
         "no_auto_anchor": "classifiers have no anchors",
         "close_mosaic": NO_MOSAICS,
         "mosaic_window": NO_MOSAICS,
-        "single_class": "a classifier of one class has nothing to tell apart",
-        "confidence_threshold": "the five most probable classes are listed, whatever their scores",
-        "classes": "a classifier scores all its classes",
+        "single_class": "a classifier with one class has nothing to distinguish",
+        "confidence_threshold": "the top five classes are listed regardless of their scores",
+        "classes": "classifiers always score all classes",
         "iou_threshold": NO_BOXES,
         "class_agnostic": NO_BOXES,
         "max_detections": NO_BOXES,
-        "tile": "a classifier sees an image as a whole",
+        "tile": "classifiers process images as a whole",
         "track": NO_BOXES,
         "square": SQUARE,
         "save_crop": NO_BOXES,
-        "nms": "a classifier finds no boxes to choose from",
+        "nms": NO_BOXES,
         "audit": NO_AUDIT,
-        "hub": f"the hub's results are boxes, and {NO_BOXES}; `from duet import load` takes its "
-        "weights, as docs/en/api.md shows",
+        "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead, see "
+        "docs/en/api.md",
         "line_thickness": NO_BOXES,
     },
     own_flags=("dropout", "cutoff"),
@@ -168,5 +168,5 @@ TASKS: dict[str, Task] = {
 
 
 def task_of_head(block: Any) -> Task | None:
-    """Return the task whose head has this name in model YAMLs."""
+    """Return the task with this head in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)

@@ -1,1 +1,1 @@
-"""What a trained model says about the labels of a dataset."""
+"""Audit of a dataset's labels with a trained model."""

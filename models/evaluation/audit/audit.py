@@ -1,4 +1,4 @@
-"""The work of `python -m duet audit`: compare a model's detections with the labels."""
+"""The main function of `python -m duet audit`: compare a model's detections with the labels."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ from duet.utils.processes.cores import loader_workers
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import count, say
 
-# What lies far below any confidence counts as evidence too; a box counts for each of its classes.
+# Very low scores count as evidence too, and boxes count for each of their classes.
 EVIDENCE = SuppressionSettings(LEAST_SCORE, max_detections=1000, multi_label=True)
 
 log = logging.getLogger("audit")
 
 
 class _Audited(NamedTuple):
-    """Hands on each image that is evaluated with the classes of the dataset."""
+    """Sink that passes each evaluated image to the auditor with the dataset's class numbers."""
 
     auditor: Auditor
     samples: Sequence[Sample]
     in_dataset: np.ndarray
 
     def add(self, image_id: int, found: Detections, truth: GroundTruth) -> None:
-        """Take an image, with the classes of the model; its labels are those of the sample."""
+        """Take an image with the model's classes; labels come from the sample."""
         sample = self.samples[image_id]
         labels, size = ground_truth(sample), (sample.height, sample.width)
         class_index = self.in_dataset[found.class_index]
@@ -88,8 +88,8 @@ def run_audit(
             model, loader, samples, class_names_of(weights[0], model.head.num_classes), device,
             EVIDENCE, sinks=[_Audited(auditor, samples, in_dataset)], objects_of=labels_of,
         )  # fmt: skip
-    figures = model.head.figures(validation.result)
-    named = {name: figures[key] for key, name in model.head.figure_names.items()}
+    figures = model.head.metrics(validation.result)
+    named = {name: figures[key] for key, name in model.head.metric_names.items()}
     files = tuple(Path(path).name for path in config.weights)
     class_names, findings = dataset.class_names, auditor.result()
     audit = Audit(dataset.name, config.task, files, named, samples, class_names, findings)
@@ -105,37 +105,37 @@ def run_audit(
 def share_classes(
     config: AuditConfig, class_names: Sequence[str], known: Sequence[str], num_known: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the dataset's number of each class of the model, and the other way; NOTHING if none.
+    """Map the model's class numbers to the dataset's, and vice versa; NOTHING if unmatched.
 
-    Classes are matched by name; by number where the weights name none.
+    Classes are matched by name, or by number if the weights have no names.
 
     Args:
-        class_names: of the dataset.
-        known: of the weights, the first of `num_known` classes; () if they name none.
+        class_names: the dataset's classes.
+        known: the weights' first class names, of `num_known` classes; () if they have none.
 
     Raises:
-        UserError: nothing is shared, or there are neither names nor as many classes.
+        UserError: no class matches, or the weights have no names and a different number of classes.
     """
     if not known and len(class_names) == num_known:
         return np.arange(num_known), np.arange(num_known)
     data, weights = f"--data {config.data}", f"--weights {config.weights[0]}"
     if not known:
         raise UserError(
-            f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} {num_known} "
-            "without names; they must be equal, or convert the weights: docs/en/weights.md"
+            f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} has {num_known} "
+            "without names; the numbers must be equal, or convert the weights: docs/en/weights.md"
         )
     places = {name: index for index, name in reversed(list(enumerate(known)))}
     in_model = np.array([places.get(name, NOTHING) for name in class_names], np.int64)
     (shared,) = np.nonzero(in_model != NOTHING)
     if not len(shared):
         raise UserError(
-            f"{data} has the classes {brief(list(class_names))}, {weights} {brief(list(known))}; "
-            "none has the same name in both: rename those of the dataset, or give other weights"
+            f"{data} has the classes {brief(list(class_names))}, {weights} {brief(list(known))}: "
+            "no name matches; rename the dataset's classes, or use other weights"
         )
     in_dataset = np.full(num_known, NOTHING)
     in_dataset[in_model[shared]] = shared
     if unknown := [name for name, index in zip(class_names, in_model, strict=True) if index < 0]:
         number = count(len(unknown), "class", "classes")
-        text = "%s: not trained for %s of the dataset, whose labels are not judged: %s"
+        text = "%s: not trained for %s of the dataset; their labels are not audited: %s"
         log.warning(text, weights, number, brief(unknown))
     return in_dataset, in_model

@@ -1,4 +1,4 @@
-"""The settings of an audit, and the command line of `python -m duet audit`."""
+"""Settings and command line of `python -m duet audit`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from duet.utils.errors import UserError
 
 @dataclass(frozen=True)
 class AuditConfig(CommandConfig):
-    """The settings of one audit."""
+    """Settings of an audit."""
 
     batch_size: int = 32
     project: Path = Path("runs/audit")
     data: str = flag("data", "--data", default="", metavar="D",
-        help="dataset YAML, folder or annotation file, or 'shapes', the built-in one")  # fmt: skip
+        help="dataset YAML, folder or annotation file, or the built-in 'shapes'")  # fmt: skip
     task: str = flag("data", "--task", default="val", choices=SPLITS,
-        help="split to audit; a model that was trained on it has learnt some of its mistakes, and "
-        "doubts those less")  # fmt: skip
+        help="split to audit; a model trained on it has learned some of its mistakes and finds "
+        "fewer of them")  # fmt: skip
     train_part: float | None = same_flag(RunConfig, "train_part")
     workers: int | None = same_flag(RunConfig, "workers")
     weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
@@ -39,23 +39,23 @@ class AuditConfig(CommandConfig):
     half: bool = same_flag(DetectionConfig, "half")
     lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
         type=float, metavar="X", check=require_fraction,
-        help="lowest score of a finding; default: for each kind of finding a score measured to be "
-        "worth looking at")  # fmt: skip
+        help="lowest score of a finding; default: a measured threshold for each kind of "
+        "finding")  # fmt: skip
     top: int = flag("output", "--top", default=48, metavar="N", check=whole_from(1),
-        help="crops per kind of finding on the page, the surest first; the CSV has "
+        help="crops per kind of finding on the page, highest scores first; the CSV lists "
         "all")  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.data:
-            raise UserError("--data is needed: the dataset whose labels are audited")
+            raise UserError("--data is required: the dataset to audit")
         if not any(self.weights):
-            raise UserError("--weights is needed: a file that docs/en/weights.md lists")
+            raise UserError("--weights is required; accepted files: docs/en/weights.md")
 
 
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    about = "What a trained model says about the labels of a dataset."
+    about = "Audit the labels of a dataset with a trained model."
     parser = new_parser("python -m duet audit", about)
     add_flags(parser, AuditConfig)
     return AuditConfig(**read_flags(parser, arguments)[0])

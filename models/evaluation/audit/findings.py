@@ -1,19 +1,17 @@
-"""What a model says about the labels of a dataset, ranked by how sure it is.
+"""Doubtful labels of a dataset according to a model, ranked by score.
 
-Each kind of finding has a score from 0 to 1.
+Each kind of finding has a score from 0 to 1:
 
 - overlooked: the score of a detection that no label explains.
-- swapped: by how much the best other class of a label's object leads its own class. It is the
-  margin by which confident learning ranks errors (Northcutt, Jiang and Chuang 2021,
-  arXiv:1911.00068).
-- misplaced: by how much the best detection that is shifted against a label leads the best one that
-  finds it where it is.
-- unseen: how far the evidence for a label is below what is usual for its size and class, in
-  logarithms: 0 as usual, 1 as far as from certainty to nothing. What is usual is a straight line
-  over the size through all labels, and for each class the mean distance of its labels from it.
+- swapped: the margin by which the best other class beats the label's own class, as used to rank
+  errors in confident learning (Northcutt, Jiang and Chuang 2021, arXiv:1911.00068).
+- misplaced: the margin by which the best detection shifted against a label beats the best one at
+  its position.
+- unseen: how far the log evidence for a label is below the expected value for its size and class:
+  0 as expected, 1 the distance from certainty to nothing. The expected value is a linear fit over
+  the size of all labels plus the mean residual of the label's class.
 
-Source: the kinds are those that ObjectLab tells apart (Tkachenko, Thyagarajan and Mueller 2023,
-arXiv:2309.00832).
+Source: kinds as in ObjectLab (Tkachenko, Thyagarajan and Mueller 2023, arXiv:2309.00832).
 """
 
 from __future__ import annotations
@@ -29,55 +27,55 @@ from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 
 KINDS = OVERLOOKED, UNSEEN, SWAPPED, MISPLACED = "overlooked", "unseen", "swapped", "misplaced"
-# The lowest score worth a person's time, measured with planted errors: docs/en/data.md.
+# Lowest score worth a person's time, measured with planted errors: docs/en/data.md.
 WORTH: Mapping[str, float] = {OVERLOOKED: 0.45, UNSEEN: 0.3, SWAPPED: 0.1, MISPLACED: 0.45}
 
-LEAST_SCORE = 0.001  # of a detection; a label with no other evidence has this
-SMALLEST = 1e-6  # side of a label, of its image's: keeps logarithms finite
-FEW_LABELS = 5  # of a class: the mean of all labels counts as much as theirs
-NOTHING = -1  # in place of a label, or of a class
+LEAST_SCORE = 0.001  # lowest detection score, also for labels without other evidence
+SMALLEST = 1e-6  # side of a label relative to its image's: keeps logarithms finite
+FEW_LABELS = 5  # weight of the mean over all labels, in labels of the class
+NOTHING = -1  # no label, or no class
 
 FINDS, IS_NEAR, TOUCHES = 0.5, 0.3, 0.1  # IoU of a detection and a label
-# A detection that touches a label of its class is that label, shifted, if what finds the label
-# where it is has less than this part of its score. Else it is another object beside that one.
+# A detection touching a label of its class is a shifted version of it if the best detection at the
+# label's position scores below this fraction of its score; otherwise it is another object.
 WEAK = 0.5
-ONE_PLACE = 0.45  # IoU above which two detections are of one object, whatever their classes
+ONE_PLACE = 0.45  # IoU above which two detections of any classes show the same object
 
 
 class Finding(NamedTuple):
-    """Something doubtful about the labels."""
+    """A doubtful label, or a missing one."""
 
     kind: str
-    score: float  # how sure the model is
-    image: int  # number of the sample
-    label: int = NOTHING  # row of the image's labels; NOTHING: there is no label
-    seen_class: int = NOTHING  # what the model sees there; NOTHING: it sees nothing
-    confidence: float = math.nan  # its score for that
-    seen_xyxy: tuple[float, ...] = ()  # where it sees it, pixels; empty: nowhere
+    score: float  # 0 to 1
+    image: int  # sample index
+    label: int = NOTHING  # row in the image's labels; NOTHING: no label
+    seen_class: int = NOTHING  # detected class; NOTHING: none
+    confidence: float = math.nan  # detection score
+    seen_xyxy: tuple[float, ...] = ()  # detected box, pixels; empty: none
 
 
 class Evidence(NamedTuple):
-    """What the detections of one image say of its M labels: highest scores, 0 where there is none.
+    """Evidence of one image's detections about its M labels: highest scores, 0 if none.
 
-    Columns are float64 for scores and int64 for rows of detections, (M,).
+    Arrays are (M,): float64 scores, int64 rows of detections.
     """
 
-    own: np.ndarray  # of its class, which find it
-    near: np.ndarray  # of its class, near it
-    anything: np.ndarray  # of any class near it, or of its class and touching it
-    other: np.ndarray  # of another class, which find it and no label of theirs
+    own: np.ndarray  # same class, finding the label
+    near: np.ndarray  # same class, near the label
+    anything: np.ndarray  # any class near it, or same class touching it
+    other: np.ndarray  # another class, finding it and no label of their own class
     other_row: np.ndarray
-    shifted: np.ndarray  # of its class; they find no label, and touch this one most
+    shifted: np.ndarray  # same class, finding no label, with this one overlapping most
     shifted_row: np.ndarray
-    left_over: np.ndarray  # (J,) detections that no label explains, one for each place
+    left_over: np.ndarray  # (J,) detections that no label explains, one per place
 
 
 def examine(found: Detections, labels: GroundTruth) -> Evidence:
     """Compare the detections of one image with its labels.
 
     Args:
-        found: highest score first; a box occurs once for each class that it may be of.
-        labels: with classes of the same numbers, boxes in the same frame.
+        found: highest score first; a box occurs once per candidate class.
+        labels: same class numbers, boxes in the same frame.
     """
     if not len(found.scores):
         none, nowhere = np.zeros(len(labels.class_index)), np.zeros(0, np.int64)
@@ -111,29 +109,28 @@ def examine(found: Detections, labels: GroundTruth) -> Evidence:
 
 
 class Auditor:
-    """Takes images one at a time, in any order.
+    """Collect findings from images, in any order.
 
     Args:
-        lowest: the score that a finding of each kind must have to be kept.
-        is_known: (C,) bool, the classes that the model was trained for; labels of others are not
-            judged.
+        lowest: minimum score of the findings to keep, by kind.
+        is_known: (C,) bool, classes the model was trained for; labels of others are skipped.
     """
 
     def __init__(self, lowest: Mapping[str, float], is_known: np.ndarray) -> None:
         self._lowest, self._is_known = lowest, is_known
         self._findings: list[Finding] = []
-        # Of each label: image, row, class, logarithms of its evidence and of its side.
+        # Per label: image, row, class, logarithms of its evidence and side.
         self._doubts: list[np.ndarray] = [np.zeros((0, 5), np.float32)]
 
     def add(
         self, image_index: int, found: Detections, labels: GroundTruth, size: tuple[int, int]
     ) -> None:
-        """Take an image.
+        """Add an image.
 
         Args:
-            found: above `LEAST_SCORE`, highest score first, a box once for each class that it may
-                be of; pixels of the image.
-            labels: with classes of the same numbers.
+            found: detections above `LEAST_SCORE`, highest score first, a box once per candidate
+                class; image pixels.
+            labels: same class numbers.
             size: (height, width) of the image.
         """
         evidence = examine(found, labels)
@@ -161,7 +158,7 @@ class Auditor:
         self._doubts.append(doubt.astype(np.float32))
 
     def result(self) -> list[Finding]:
-        """Return the findings of all images, by kind and then by score, the highest first."""
+        """Return the findings of all images by kind, then by descending score."""
         doubts = np.concatenate(self._doubts)
         image, label, class_index = doubts[:, :3].astype(np.int64).T
         scores = unseen_scores(doubts[:, 3], doubts[:, 4], class_index)
@@ -176,11 +173,11 @@ class Auditor:
 
 
 def unseen_scores(evidence: np.ndarray, size: np.ndarray, class_index: np.ndarray) -> np.ndarray:
-    """Return how far each label's evidence is below what is usual, from 0 to 1.
+    """Return how far each label's evidence is below the expected value, from 0 to 1.
 
     Args:
         evidence, size: (M,) logarithms.
-        class_index: (M,) whole numbers from 0 up.
+        class_index: (M,) non-negative integers.
     """
     if not len(evidence):
         return np.zeros(0)

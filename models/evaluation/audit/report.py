@@ -1,4 +1,4 @@
-"""audit.csv with all findings, and audit.html with the surest of each kind as crops."""
+"""audit.csv with all findings, and audit.html with crops of the top findings of each kind."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ WORDS = {  # title, advice, and the question below a crop
 
 
 class Audit(NamedTuple):
-    """Everything that the reports show."""
+    """Content of the reports."""
 
     data: str
     split: str
     weights: Sequence[str]
-    figures: Mapping[str, float]  # how well the model finds the labels, by name
+    metrics: Mapping[str, float]  # the model's metrics on the labels, by name
     samples: Sequence[Sample]
     class_names: Sequence[str]
     findings: Sequence[Finding]
@@ -65,7 +65,7 @@ class Audit(NamedTuple):
         return [finding for finding in self.findings if finding.kind == kind]
 
     def labelled(self, found: Finding) -> tuple[str, list[float]] | None:
-        """Return class and box of the label in question; None if there is none."""
+        """Return class and box of a finding's label; None if there is none."""
         if found.label == NOTHING:
             return None
         sample = self.samples[found.image]
@@ -74,21 +74,21 @@ class Audit(NamedTuple):
 
 
 def summary(audit: Audit) -> str:
-    """Return how many findings there are, in a sentence."""
+    """Return the number of findings as a sentence."""
     num_labels = sum(len(sample.class_index) for sample in audit.samples)
-    of_labels = f"Of {count(num_labels, 'label')} on {count(len(audit.samples), 'image')}"
+    checked = f"Checked {count(num_labels, 'label')} on {count(len(audit.samples), 'image')}"
     if not audit.findings:
-        return f"{of_labels} the model doubts none: nothing is worth looking at."
+        return f"{checked}: no findings."
     images = count(len({finding.image for finding in audit.findings}), "image")
     verb = "is" if len(audit.findings) == 1 else "are"
-    return f"{of_labels}, {count(len(audit.findings), 'finding')} on {images} {verb} worth a look."
+    return f"{checked}: {count(len(audit.findings), 'finding')} on {images} {verb} worth a look."
 
 
 def write_table(path: Path, audit: Audit) -> None:
-    """Write the findings as CSV; OSError names the file.
+    """Write the findings as CSV.
 
-    A cell is empty if there is none: an overlooked object has no label, an unseen label no
-    suggestion. Boxes are in pixels of the image.
+    Cells are empty where a value does not exist: overlooked objects have no label, unseen labels no
+    suggestion. Boxes are in image pixels.
     """
     with atomic_text_file(path) as file:
         writer = csv.DictWriter(file, COLUMNS, restval="", lineterminator="\n")
@@ -110,13 +110,14 @@ def write_table(path: Path, audit: Audit) -> None:
 
 
 def audit_page(audit: Audit, top: int) -> str:
-    """Return the page, with crops of the first `top` findings of each kind."""
-    figures = ", ".join(f"{name} {value:.3f}" for name, value in audit.figures.items())
+    """Return the page with crops of the first `top` findings of each kind."""
+    metrics = ", ".join(f"{name} {value:.3f}" for name, value in audit.metrics.items())
     blocks = [
         paragraph(
-            f"{summary(audit)} Orange is the label, blue what {' and '.join(audit.weights)} sees, "
-            f"which finds these labels with {figures}. A model makes mistakes too, and learns "
-            "those of its training set: look before you correct. audit.csv has all findings."
+            f"{summary(audit)} Orange: the label. Blue: the detection by "
+            f"{' and '.join(audit.weights)} ({metrics} on these labels). Models make mistakes too, "
+            "and learn those of their training set: look before you correct. audit.csv lists all "
+            "findings."
         )
     ]
     for kind in KINDS:

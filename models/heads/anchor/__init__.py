@@ -1,1 +1,1 @@
-"""The anchor-based detection head of YOLOv5: raw maps, assignment, loss."""
+"""YOLOv5's anchor-based detection head: raw maps, assignment, loss."""

@@ -1,11 +1,11 @@
-"""The assignment: targets of a batch -> for each level the cells that must predict them.
+"""Target assignment: find the cells of each level that must predict a batch's targets.
 
-Assignment depends only on targets and anchors, never on predictions. It is therefore computed in
-NumPy on the host, where the targets are, so both backends get the same one, and it needs nothing
-back from the device. Source: the public YOLOv5 recipe, by its stored results.
+Assignment depends only on targets and anchors, not on predictions. It is computed in NumPy on the
+host, so that both backends get the same one without reading from the device. Source: the public
+YOLOv5 recipe, checked against its stored results.
 
-The device gets it as many rows as are needed or, for a compiled function, which is compiled anew
-for each shape of its inputs, filled up to one of a few sizes with rows of weight 0.
+The device receives exactly the rows needed or, for compiled functions, which recompile for each
+input shape, rows padded with weight 0 to one of a few sizes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ import numpy as np
 
 from duet.utils.data.loading.batch import Targets
 
-# In cells: the cell that holds the centre, then its neighbours to the left, above, to the right
-# and below. A neighbour is used when the centre lies in the half of its cell next to it.
+# In cells: the cell containing the centre, then its left, upper, right and lower neighbours. A
+# neighbour is used if the centre is in the adjacent half of its cell.
 NEIGHBOUR_SHIFTS = np.array([[0, 0], [0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5]], np.float32)
 NEIGHBOUR_REACH = 0.5
-SMALLEST_SIZE = 256  # rows a level
-SIZE_FACTOR = 4  # from one size to the next: each one may cost a compilation
+SMALLEST_SIZE = 256  # rows per level
+SIZE_FACTOR = 4  # between sizes, each of which may cost a compilation
 
 
 class Assignment(NamedTuple):
@@ -36,7 +36,7 @@ class Assignment(NamedTuple):
     boxes_cxcywh: np.ndarray  # (P, 4) float32, centre relative to the cell's corner
     anchors_wh: np.ndarray  # (P, 2) float32
     class_index: np.ndarray  # (P,) int64
-    target_index: np.ndarray  # (P,) int64, among the targets of the batch
+    target_index: np.ndarray  # (P,) int64, index into the batch's targets
 
 
 def assign_targets(
@@ -45,16 +45,16 @@ def assign_targets(
     grids: Sequence[tuple[int, int]],
     max_side_ratio: float,
 ) -> list[Assignment]:
-    """Match every target with the anchors of like size, in its cell and up to two neighbours.
+    """Match targets with anchors of similar size, in their cell and up to two neighbours.
 
     Args:
         targets: T targets of a batch.
         anchors: (levels, A, 2) width and height in cells of the level.
         grids: (height, width) of each level in cells.
-        max_side_ratio: an anchor matches if neither side differs by this factor or more.
+        max_side_ratio: an anchor matches if both sides differ by less than this factor.
 
     Returns:
-        One assignment per level; a target may occur several times in it, or never.
+        One assignment per level; a target may occur several times in it, or not at all.
     """
     return [
         _assign_level(targets, level_anchors.astype(np.float32), grid, max_side_ratio)
@@ -90,18 +90,18 @@ def _assign_level(
 def _match_anchors(
     sizes_wh: np.ndarray, anchors: np.ndarray, max_side_ratio: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Map (T, 2) and (A, 2) in cells to indices (anchor, target) of like size, anchor by anchor."""
+    """Match sizes (T, 2) and (A, 2) in cells; return indices (anchor, target), anchor by anchor."""
     ratio = sizes_wh[None] / anchors[:, None]
-    with np.errstate(divide="ignore"):  # a side of zero has an infinite ratio: no match
+    with np.errstate(divide="ignore"):  # a zero side has an infinite ratio and never matches
         worst = np.maximum(ratio, 1 / ratio).max(axis=2)
     anchor_index, target_index = np.nonzero(worst < max_side_ratio)
     return anchor_index, target_index
 
 
 def _choose_cells(centres: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Map (K, 2) centres in cells to indices (shift, centre), shift by shift.
+    """Choose cells for centres (K, 2) in cells; return indices (shift, centre), shift by shift.
 
-    A neighbour counts only if it lies inside the grid of `cells` (width, height).
+    Neighbours outside the grid of `cells` (width, height) are skipped.
     """
     from_far = cells - centres
     near = (centres % 1 < NEIGHBOUR_REACH) & (centres > 1)
@@ -112,16 +112,16 @@ def _choose_cells(centres: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, n
 
 
 class Positives(NamedTuple):
-    """The positives of all levels, level after level, K rows in all.
+    """The positives of all levels, concatenated: K rows.
 
-    The rows of `indices` are, of each positive:
-    - its cell, counted over (B, H, W, A);
-    - where its objectness goes: its cell, counted over (B, A, H, W) or, padded, over (B, H, W, A);
-      where a later row claims the same cell, and for padding, a place of its own behind all cells;
-    - its class, C for padding.
+    The rows of `indices` are, for each positive:
+    - its flat cell index over (B, H, W, A);
+    - the position of its objectness: its flat index over (B, A, H, W) or, padded, (B, H, W, A). If
+      a later row claims the same cell, and for padding, a separate position after all cells;
+    - its class, or C for padding.
     """
 
-    sizes: tuple[int, ...]  # rows of each level
+    sizes: tuple[int, ...]  # rows per level
     indices: np.ndarray  # (3, K) int64
     numbers: np.ndarray  # (K, 7): target cxcywh and anchor wh in cells, weight: 1 / positives
 
@@ -132,10 +132,10 @@ def join_assignments(
     num_classes: int,
     padded: bool,
 ) -> Positives:
-    """Return the positives in exactly the rows that they need or, padded, in `padded_size` each.
+    """Join levels into exactly the rows needed or, padded, `padded_size` rows per level.
 
     Args:
-        shapes: (B, A, H, W, outputs) of each level.
+        shapes: (B, A, H, W, outputs) per level.
     """
     counts = [len(found.row) for found in assignments]
     sizes = [padded_size(max(counts))] * len(counts) if padded else counts
@@ -148,7 +148,7 @@ def join_assignments(
 
 
 def padded_size(count: int) -> int:
-    """Return the smallest of 256, 1024, 4096, ... rows that hold so many positives."""
+    """Return the smallest of 256, 1024, 4096, ... that is at least count."""
     size = SMALLEST_SIZE
     while size < count:
         size *= SIZE_FACTOR
@@ -158,7 +158,7 @@ def padded_size(count: int) -> int:
 def _rows_of(
     found: Assignment, shape: Sequence[int], num_classes: int, size: int, padded: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return indices (3, size) and numbers (size, 7) of one level."""
+    """Return one level's indices (3, size) and numbers (size, 7)."""
     _, anchors, height, width = shape[:4]
     count = len(found.row)
     grid = (found.image_index * anchors + found.anchor_index) * height + found.row
@@ -181,9 +181,9 @@ def _rows_of(
 
 
 def last_claims(cells: np.ndarray) -> np.ndarray:
-    """Return where each value occurs last: of several claims on a cell, the last one counts.
+    """Return the last position of each value: if several rows claim a cell, the last one wins.
 
-    Frameworks leave open which of several values for one place counts; this keeps them equal.
+    Frameworks do not define which of several writes wins; this keeps them equal.
     """
     _, from_end = np.unique(cells[::-1], return_index=True)
     return len(cells) - 1 - from_end

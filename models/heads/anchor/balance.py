@@ -1,6 +1,6 @@
-"""The weight of each level's objectness loss: fixed or, with --autobalance, by that loss.
+"""Weights of the levels' objectness losses: fixed or, with --autobalance, adaptive.
 
-Source: the public YOLOv5 recipe, by its stored results.
+Source: the public YOLOv5 recipe, checked against its stored results.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from duet.backend import dist, ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 
-# Finest level first: fine levels have more cells, of which a smaller part is positive.
+# Finest level first: finer levels have more cells and a smaller fraction of positives.
 LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
-REFERENCE_STRIDE = 16  # the level of this stride keeps the weight 1
-RATE = 1e-4  # of a batch
-LARGEST = 1e6  # beyond it nothing is learnt: a loss was next to 0 or not finite
+REFERENCE_STRIDE = 16  # the level with this stride keeps weight 1
+RATE = 1e-4  # per batch
+LARGEST = 1e6  # larger weights are discarded: a loss was near 0 or not finite
 
 
 class LevelBalance:
-    """The weights of the levels, the same on all ranks.
+    """Level weights, the same on all ranks.
 
-    Those that follow the losses stay on the device in float64: nothing waits for them.
+    Adaptive weights stay on the device in float64, so nothing waits for them.
 
     Args:
-        num_levels: of the head.
-        reference: the level that the others are weighed by; None for weights that stay.
+        num_levels: number of the head's levels.
+        reference: the level with weight 1; None for fixed weights.
     """
 
     def __init__(self, num_levels: int, reference: int | None = None) -> None:
@@ -39,7 +39,7 @@ class LevelBalance:
         self._seen: Sequence[Tensor] = ()
 
     def weights(self, dtype: str, device: str) -> Sequence[float] | Tensor:
-        """Return the weights, (L,): numbers if they are fixed, else a tensor."""
+        """Return the weights, (L,): numbers if fixed, else a tensor."""
         if self._reference is None:
             return self.fixed
         if self._on_device is None:
@@ -47,19 +47,18 @@ class LevelBalance:
         return ops.cast(self._on_device, dtype)
 
     def see(self, losses: Sequence[Tensor], adds: bool = False) -> None:
-        """Take the objectness loss of each level, 0-d, unweighted, detached: this rank's part.
+        """Record this rank's objectness loss per level, 0-d, unweighted, detached.
 
-        adds: to that of the pieces of the batch before.
+        adds: accumulate over pieces of the same batch.
         """
         if adds:
             losses = [before + loss for before, loss in zip(self._seen, losses, strict=True)]
         self._seen = losses
 
     def follow(self) -> None:
-        """Move each weight towards the inverse of the loss last seen, then divide by the
-        reference's.
+        """Move each weight towards the inverse of the last loss, then divide by the reference's.
 
-        Weights stay as they are if a loss is 0 or not finite. Every rank calls it.
+        Weights are unchanged if a loss is 0 or not finite. Call it on every rank.
         """
         if self._reference is None:
             return
@@ -73,23 +72,23 @@ class LevelBalance:
         self._on_device = ops.where(is_sound, drawn, self._on_device)
 
     def state(self) -> dict[str, Tensor]:
-        """Return what `restore` takes once it is read: nothing if the weights stay."""
+        """Return the state for `restore`; empty if the weights are fixed."""
         if self._reference is None:
             return {}
         values = self._on_device
         return {"balance": ops.tensor(self._values) if values is None else values}
 
     def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Go on from a `state()`; ValueError for another one."""
+        """Restore a `state()`; ValueError if it does not match."""
         wanted = {} if self._reference is None else {"balance": len(self.fixed)}
         values = np.array(state.get("balance", self.fixed), np.float64)
         if {name: len(x) for name, x in state.items()} != wanted or not (
             (values > 0) & (values < LARGEST)
         ).all():
-            raise ValueError("the weights of its levels (--autobalance) do not fit")
+            raise ValueError("the level weights (--autobalance) do not match")
         self._values, self._on_device = values, None
 
 
 def reference_level(strides: Sequence[int]) -> int:
-    """Return the level whose stride is, or is nearest to, 16."""
+    """Return the level with the stride closest to 16."""
     return min(range(len(strides)), key=lambda level: abs(strides[level] - REFERENCE_STRIDE))

@@ -1,7 +1,7 @@
-"""Boxes of cells: what the numbers of a raw map stand for, and how well two boxes agree.
+"""Decode boxes from raw maps, and compute their CIoU.
 
-Sources: the public YOLOv5 v6 head; Zheng et al. 2020, arXiv:1911.08287. The trade-off alpha of the
-CIoU is held constant in the backward pass, as its authors do.
+Sources: the public YOLOv5 v6 head; Zheng et al. 2020, arXiv:1911.08287. As in the paper, CIoU's
+trade-off alpha is constant in the backward pass.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from duet.backend import autograd, fused, ops
 from duet.backend.contract import Tensor
 from duet.backend.proof import is_proved
 
-BOX_CHANNELS = 4  # of an output: cx, cy, w, h, then objectness, then the classes
+BOX_CHANNELS = 4  # cx, cy, w, h; objectness and classes follow
 
 
 def decode_logits(
     logits: Tensor, cells: Tensor, anchors: Tensor, stride: int, num_added: int = 0
 ) -> Tensor:
-    """Map (..., 5 + C) of one level, with their cells and anchors (..., 2), to pixels and scores.
+    """Decode one level's (..., 5 + C), with cells and anchors (..., 2), to pixels and scores.
 
-    num_added: further numbers at the end of a row, which stay as they are.
+    num_added: extra values at the end of a row, which are kept unchanged.
     """
     last = logits.shape[-1] - num_added
     scores = ops.sigmoid(logits[..., :last] if num_added else logits)
@@ -43,10 +43,10 @@ def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
     return (scores * 2.0) ** 2.0 * anchors
 
 
-# (pred, target), (N, 4) cxcywh each -> (N,): `complete_iou`, or `backend.fused.complete_iou`.
+# Maps (pred, target), (N, 4) cxcywh each, to (N,): `complete_iou` or `backend.fused.complete_iou`.
 BoxIou = Callable[[Tensor, Tensor], Tensor]
-# Of the largest value. Float32 arithmetic in another order makes 1e-6, in the gradient 1e-5; a
-# missing term or a wrong factor at least 1e-2.
+# Relative to the largest value. Reordering float32 arithmetic gives 1e-6, 1e-5 in the gradient; a
+# missing term or wrong factor gives at least 1e-2.
 CIOU_TOLERANCE = 1e-4
 EQUAL_BOXES = 20
 
@@ -55,9 +55,9 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
     """Return the CIoU of boxes paired row by row.
 
     Args:
-        pred: (N, 4) cxcywh, any one unit.
+        pred: (N, 4) cxcywh, any unit.
         target: (N, 4), same format, unit and dtype.
-        eps: added to denominators, so that zero-area boxes give a finite value.
+        eps: added to denominators to keep zero-area boxes finite.
 
     Returns:
         (N,) in (-1.5, 1]; (0,) when N is 0.
@@ -84,7 +84,7 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
         pred_width / (pred_height + eps)
     )
     aspect = angle**2 * (4 / math.pi**2)
-    # Rounding makes the IoU of equal boxes larger than 1 at times.
+    # Rounding can make the IoU of equal boxes exceed 1.
     trade_off = (aspect / (aspect - ops.clamp(iou, high=1.0) + (1 + eps))).detach()
     return iou - (distance_squared / diagonal_squared + aspect * trade_off)
 
@@ -95,15 +95,15 @@ def _edges(centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _overlap(low: Tensor, high: Tensor, other_low: Tensor, other_high: Tensor) -> Tensor:
-    """Return length shared by two intervals; 0 when they are apart."""
+    """Return the overlap of two intervals; 0 if disjoint."""
     return ops.clamp(ops.minimum(high, other_high) - ops.maximum(low, other_low), low=0.0)
 
 
 def choose_box_iou(device: str) -> BoxIou:
-    """Choose the fused CIoU of --bbox_iou_optim if it is proved, else the plain one; log which."""
+    """Return the fused CIoU of --bbox_iou_optim if verified, else the plain one; log which."""
     proved = is_proved(
         f"--bbox_iou_optim on {device}",
-        "gradient in closed form",
+        "closed-form gradient",
         lambda: probe_box_iou(fused.complete_iou, device),
         lambda: probe_box_iou(complete_iou, device),
         CIOU_TOLERANCE,
@@ -112,9 +112,9 @@ def choose_box_iou(device: str) -> BoxIou:
 
 
 def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
-    """Return the CIoU of some boxes, the gradient by one of each pair, and where that is finite.
+    """Return CIoU and gradient for test boxes, and the fraction of finite gradients.
 
-    Gradients of equal boxes are compared in that last way only: at a tie of edges there are many.
+    For equal boxes only finiteness is compared: with tied edges the gradient is not unique.
     """
     boxes, targets = _probe_boxes()
     pred = autograd.variable(boxes, device)
@@ -130,7 +130,7 @@ def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
 
 
 def _probe_boxes() -> tuple[np.ndarray, np.ndarray]:
-    """(300, 4) float32 cxcywh twice, in cells: apart, overlapping, nested, the first ones equal."""
+    """Return two (300, 4) float32 cxcywh arrays: disjoint, overlapping, nested, the first equal."""
     random = np.random.Generator(np.random.Philox(0))
     centre, size = random.uniform(-3, 3, (2, 300, 2)), np.exp(random.uniform(-1, 3, (2, 300, 2)))
     boxes, targets = np.concatenate((centre, size), axis=2).astype(np.float32)

@@ -1,4 +1,4 @@
-"""A head of cells: feature maps -> a raw map per level -> one row for each anchor of each cell.
+"""Base of anchor-based heads: predicts a raw map per level, with a row per anchor and cell.
 
 Source: the public YOLOv5 v6 head.
 """
@@ -29,28 +29,28 @@ from duet.utils.errors import UserError
 from duet.utils.text import count
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
-PRIOR_CLASS_SCORE = 0.6  # shared by all classes, for the initial class bias
+PRIOR_CLASS_SCORE = 0.6  # total over all classes, for the initial class bias
 
 
 class LevelsPlan(NamedTuple):
-    """The convolutions of all levels before they are made."""
+    """The convolutions of all levels before construction."""
 
     anchors: tuple[tuple[float, ...], ...]  # as `CellHead` takes them
-    outputs: int  # channels of a level
-    costs: tuple[tuple[int, Cost], ...]  # each with the stride that it computes at
-    buffered: int  # numbers of the anchors
+    outputs: int  # channels per level
+    costs: tuple[tuple[int, Cost], ...]  # with the stride of the computation
+    buffered: int  # elements of the anchors
 
 
 class CellHead(Head):
-    """A 1x1 convolution per level that predicts A rows per cell.
+    """1x1 convolution per level that predicts A rows per cell.
 
-    A row is a box (4 logits), objectness, C classes and then what a subclass adds: numbers of any
-    size, which are no logits.
+    A row has a box (4 logits), objectness, C classes, and extra values of a subclass, which are not
+    logits.
 
     Attributes:
         anchors: buffer (levels, A, 2), width and height in cells of the level.
-        num_added: numbers of a row behind the classes.
-        loss_type: the loss that `make_loss` returns.
+        num_added: number of extra values per row, after the classes.
+        loss_type: class of the loss returned by `make_loss`.
     """
 
     loss_type: type[DetectionLoss] = DetectionLoss
@@ -84,14 +84,14 @@ class CellHead(Head):
 
     @classmethod
     def plan_levels(cls, request: LayerRequest, num_added: int = 0) -> LevelsPlan:
-        """Plan from the first of the YAML args, nc and anchors."""
+        """Plan from the first YAML args, nc and anchors."""
         num_classes, anchors = request.args[:2]
         if isinstance(anchors, int):
             anchors = unfitted_anchors(anchors, len(request.in_channels))
         if len(anchors) != len(request.in_channels):
             raise UserError(
                 f"{count(len(anchors), 'level')} of anchors, "
-                f"{count(len(request.in_channels), 'source')}; equally many are needed"
+                f"{count(len(request.in_channels), 'source')}; the numbers must be equal"
             )
         outputs = len(anchors[0]) // 2 * (BOX_CHANNELS + 1 + num_classes + num_added)
         costs = tuple(
@@ -111,8 +111,8 @@ class CellHead(Head):
         return tuple(raw)
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """Return biases whose first scores meet the expected rate, (A * (5 + C + added),) float32
-        a level.
+        """Return initial biases that match the expected object rate, (A * (5 + C + added),) float32
+        per level.
 
         Source: Lin et al. 2017, arXiv:1708.02002, section 3.3.
         """
@@ -121,7 +121,7 @@ class CellHead(Head):
             bias = np.zeros((self.num_anchors, self.num_outputs), np.float32)
             bias[:, BOX_CHANNELS] = math.log(PRIOR_OBJECTS_PER_IMAGE / (640 / stride) ** 2)
             bias[:, BOX_CHANNELS + 1 : BOX_CHANNELS + 1 + self.num_classes] = math.log(
-                PRIOR_CLASS_SCORE / (self.num_classes - 0.99999)  # 1 class: certain, yet finite
+                PRIOR_CLASS_SCORE / (self.num_classes - 0.99999)  # finite for a single class
             )
             biases[f"m.{level}.bias"] = bias.reshape(-1)
         return biases
@@ -141,9 +141,7 @@ class CellHead(Head):
         )
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Map raw maps to (B, N, 5 + C + added): cx, cy, w, h in pixels, objectness and class
-        scores, then the added numbers as they are.
-        """
+        """Decode to (B, N, 5 + C + added): cxcywh in pixels, objectness, class scores, extras."""
         levels = []
         for index, (level, stride) in enumerate(zip(raw, self.strides, strict=True)):
             batch, anchors, height, width, outputs = level.shape
@@ -159,10 +157,10 @@ class CellHead(Head):
         confidence_threshold: float,
         levels: Sequence[int] | None = None,
     ) -> list[Any]:
-        """Return the rows of `decode` that can become detections, as arrays, one (K, ...) an
-        image; of some levels, or of all.
+        """Return the rows of `decode` that can become detections, one array (K, ...) per image,
+        from some levels or all.
 
-        These are all whose objectness is above the threshold; a few just below are among them.
+        They include all rows with objectness above the threshold, and a few just below.
         """
         lowest = logit(confidence_threshold - SCORE_ROUNDING)
         levels = range(len(raw)) if levels is None else levels
@@ -178,7 +176,7 @@ class CellHead(Head):
     def _decode_at(
         self, level: int, logits: Tensor, anchor: np.ndarray, row: np.ndarray, column: np.ndarray
     ) -> Tensor:
-        """Decode rows (K, ...) of a level, of these anchors and cells (K,)."""
+        """Decode a level's rows (K, ...) with anchors and cells (K,)."""
         dtype, device = ops.dtype_of(logits), ops.device_of(logits)
         cells = ops.tensor(np.stack((column, row), axis=-1).astype(dtype), device)
         sizes = ops.take_rows(self.anchors[level], ops.tensor(anchor, device))

@@ -1,4 +1,4 @@
-"""The anchor head: feature maps -> raw maps per level -> decoded boxes -> detections.
+"""YOLOv5's anchor-based box head.
 
 Source: the public YOLOv5 v6 head.
 """
@@ -14,7 +14,7 @@ from duet.utils.tasks.table import DETECTION
 
 @register("Detect", joins=True)
 class AnchorHead(CellHead, BoxHead):
-    """A 1x1 convolution per level that predicts A boxes per cell."""
+    """1x1 convolution per level that predicts A boxes per cell."""
 
     task = DETECTION
     loss_names = {"box": "box", "objectness": "obj", "classification": "cls"}

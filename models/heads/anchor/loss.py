@@ -1,6 +1,6 @@
-"""The loss of the predictions: raw maps and the assignment -> `LossTerms`.
+"""Loss of anchor-based heads: raw maps and the assignment to `LossTerms`.
 
-Source: the public YOLOv5 recipe; terms and gains by its published hyper-parameters.
+Source: the public YOLOv5 recipe with its published hyper-parameters.
 """
 
 from __future__ import annotations
@@ -27,44 +27,43 @@ from duet.models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batc
 from duet.utils.data.loading.batch import Targets
 from duet.utils.strengths import LossGains
 
-# Its binary cross-entropy against 0 is 0 in any float dtype, and so is its gradient.
+# Logit whose binary cross-entropy against 0, and its gradient, is 0 in any float dtype.
 CERTAINLY_NOT = -1e4
-# A compiled loss has a shape for each batch size and each `assign.padded_size`: 1,024 and
-# 4,096 rows a level, say, of whole batches and of the smaller last one.
+# Shapes of a compiled loss: one per batch size and `assign.padded_size`, such as 1,024 and 4,096
+# rows per level for full batches and for the smaller last one.
 MOST_SHAPES = 4
-FOCAL_ALPHA = 0.25  # of the paper: the weight of positives; negatives have the rest
-FOCAL_EPS = 1e-12  # added to what a prediction misses: a power below 1 has no gradient at 0
+FOCAL_ALPHA = 0.25  # weight of positives, as in the paper; 1 - alpha for negatives
+FOCAL_EPS = 1e-12  # added to the error: powers below 1 have no gradient at 0
 
 
-# Terms; of each level, its objectness loss, and what its positives have behind the classes.
+# Terms, then per level its objectness loss and the extra values of its positives.
 CostOnDevice = tuple[LossTerms, list[Tensor], list[Tensor]]
 
 
 def loss_dtype(raw: Tensor) -> str:
-    """Return the dtype of a loss of raw maps: their own, float32 of half precision."""
+    """Return the loss dtype for raw maps: their own, or float32 for half precision."""
     return "float64" if ops.dtype_of(raw) == "float64" else "float32"
 
 
 class DetectionCost(NamedTuple):
-    """What a batch costs as boxes, and what a loss of more than boxes goes on with."""
+    """Box loss of a batch, and the inputs for losses beyond boxes."""
 
     terms: LossTerms
     assignments: Sequence[Assignment]
-    added: Sequence[Tensor]  # of each level, what its positives have behind the classes (P, ...)
+    added: Sequence[Tensor]  # per level the extra values of its positives, (P, ...)
     parts: BatchParts | None
 
 
 class DetectionLoss(Loss):
-    """Box, objectness and classification loss of a head of cells.
+    """Box, objectness and classification loss of an anchor-based head.
 
     Args:
         anchors: (levels, A, 2) width and height in cells of the level.
-        num_classes: of the head.
-        gains: weights of the terms, scaled to the head.
-        box_iou: computes the IoU of the box loss.
-        balance: weighs the levels; by default as the public recipe.
-        label_smoothing: of the class targets, 0 to 1: a class that is there counts as 1 less half
-            of it, one that is not as that half.
+        num_classes: number of classes.
+        gains: weights of the terms, scaled for the head.
+        box_iou: IoU function of the box loss.
+        balance: level weights; default: the public recipe's.
+        label_smoothing: epsilon from 0 to 1; class targets become 1 - epsilon / 2 and epsilon / 2.
     """
 
     def __init__(
@@ -78,7 +77,7 @@ class DetectionLoss(Loss):
     ) -> None:
         self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
         self.box_iou, self.label_smoothing = box_iou, label_smoothing
-        self.balance = balance or LevelBalance(len(anchors))  # shared with the compiled form
+        self.balance = balance or LevelBalance(len(anchors))  # shared with the compiled copy
         self._compiled_cost: Callable[..., CostOnDevice] | None = None
         self._one_hots: dict[tuple[str, str], Tensor] = {}
 
@@ -89,7 +88,7 @@ class DetectionLoss(Loss):
     def compiled(
         self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
     ) -> DetectionLoss:
-        """Return the same loss with its part on the device compiled; see `base.py::Loss`."""
+        """Return a copy whose device part is compiled; see `base.py::Loss`."""
         loss = copy.copy(self)
         loss._compiled_cost = compile_(self._cost, MOST_SHAPES)
         return loss
@@ -97,23 +96,23 @@ class DetectionLoss(Loss):
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
-        """Return the cost of a batch, or of a piece of it.
+        """Return the loss of a batch or of a piece of it.
 
         Args:
             raw: per level (B, A, H, W, 5 + C) logits.
-            targets: of the same images; may be empty; then only objectness counts.
-            whole: of which they are a piece; None for all of it.
+            targets: targets of the same images; if empty, only objectness counts.
+            whole: the batch that this is a piece of; None if it is the whole batch.
         """
         return self.cost_of_boxes(raw, targets, whole).terms
 
     def cost_of_boxes(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None
     ) -> DetectionCost:
-        """Return the cost; the rows of raw (B, A, H, W, 5 + C + added) may be longer."""
+        """Return the loss; rows of raw, (B, A, H, W, 5 + C + added), may have extra values."""
         shapes = [level.shape for level in raw]
         grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
-        # Without images there is no cell that padding could stand for.
+        # Without images there are no cells for padding rows.
         cost = self._compiled_cost if shapes[0][0] else None
         positives = join_assignments(assignments, shapes, self.num_classes, cost is not None)
         dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
@@ -136,7 +135,7 @@ class DetectionLoss(Loss):
     def _counts_of(
         self, whole: WholeBatch | None, counts: Sequence[int], grids: Sequence[tuple[int, int]]
     ) -> Sequence[int]:
-        """Return the number of images and positives of all pieces, given those of one."""
+        """Return the numbers of images and positives of the whole batch, given one piece's."""
         if whole is None or whole.num_images == counts[0]:
             return counts
         found = assign_targets(whole.targets, self.anchors, grids, self.gains.max_side_ratio)
@@ -162,16 +161,16 @@ class DetectionLoss(Loss):
         parts: BatchParts | None,
         padded: bool,
     ) -> CostOnDevice:
-        """Turn raw maps and what `Positives` holds into terms, without reading a tensor."""
+        """Compute the terms from raw maps and `Positives`, without reading from the device."""
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
-        # Over (B, H, W, A): in this order channels-last maps need no copy.
+        # In (B, H, W, A) order, channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
         taken = [
             fused.take_rows_and_column(rows, indices[0, span], BOX_CHANNELS)
             for rows, span in zip(cells, spans, strict=True)
         ]
         predicted = [rows for rows, _ in taken]
-        if padded:  # a compiled function then gathers whole rows once, for box and class
+        if padded:  # lets a compiled function gather whole rows once, for box and class
             box_logits = ops.cat(predicted)[:, :BOX_CHANNELS]
         else:
             box_logits = ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted])
@@ -200,15 +199,15 @@ class DetectionLoss(Loss):
         return terms, [level.detach() for level in levels], added
 
     def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
-        """Return the IoU (K,) of predicted boxes (K, 4) with their targets, in cells."""
+        """Return the IoU (K,) of predicted boxes (K, 4) and their targets, in cells."""
         scores = ops.sigmoid(box_logits)
         sizes = decode_sizes(scores[:, 2:], numbers[:, 4:6])
         boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
         return self.box_iou(boxes, numbers[:, :4])
 
     def _objectness(self, logits: Tensor, claims: Tensor, iou: Tensor) -> Tensor:
-        """Return mean cross-entropy of a level's cells against the IoU of their targets, 0-d."""
-        if logits.shape[0] == 0:  # a rank that the last batch left without images
+        """Return a level's mean cross-entropy against the IoU of the targets, 0-d."""
+        if logits.shape[0] == 0:  # a rank without images in the last batch
             return ops.sum(logits)
         cells, dtype, device = logits.shape[0], ops.dtype_of(logits), ops.device_of(logits)
         truth = ops.zeros((cells + claims.shape[0],), dtype, device)
@@ -218,7 +217,7 @@ class DetectionLoss(Loss):
         return cross_entropy(logits, truth[:cells], gains.objectness_positive, gains.focal_gamma)
 
     def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor | None) -> Tensor:
-        """Return mean cross-entropy of rows (P, 5 + C) against rows of `_one_hot` (P, C), 0-d."""
+        """Return the mean cross-entropy of rows (P, 5 + C) against one-hot rows (P, C), 0-d."""
         gains, first = self.gains, BOX_CHANNELS + 1
         logits = predicted[:, first : first + self.num_classes]
         if weights is None:
@@ -236,7 +235,7 @@ class DetectionLoss(Loss):
         num_images: int,
         parts: BatchParts | None,
     ) -> LossTerms:
-        """Return the terms with their gains, and their total."""
+        """Return the terms multiplied by their gains, and the total."""
         box, objectness = box * self.gains.box, objectness * self.gains.objectness
         classification = classification * self.gains.classification
         total = (box + objectness + classification) * (parts.total if parts else num_images)
@@ -244,7 +243,7 @@ class DetectionLoss(Loss):
         return LossTerms(names, total)
 
     def _one_hot(self, dtype: str, device: str) -> Tensor:
-        """Return (C + 1, C), kept: a row for each class, smoothed, and, last, zeros for padding."""
+        """Return cached (C + 1, C): a smoothed row per class, then zeros for padding."""
         if (dtype, device) not in self._one_hots:
             rows = np.eye(self.num_classes + 1, self.num_classes)
             rows[:-1] = rows[:-1] * (1 - self.label_smoothing) + self.label_smoothing / 2
@@ -253,19 +252,19 @@ class DetectionLoss(Loss):
 
 
 def part_of(mean: Tensor, part: Tensor | None) -> Tensor:
-    """Return this rank's part of the mean over all ranks; the mean itself if there is only one."""
+    """Return this rank's part of the mean over all ranks; the mean itself with one rank."""
     return mean if part is None else mean * part
 
 
 def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
-    """Return 1 - IoU, 0-d: the mean, or that by weights, which add up to 1 or are all 0."""
+    """Return the mean of 1 - IoU, 0-d; weights, if given, sum to 1 or are all 0."""
     return 1.0 - ops.mean(iou) if weights is None else ops.sum((1.0 - iou) * weights)
 
 
 def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
-    """Reorder one value a cell from (B, H, W, A) to (B, A, H, W), (cells,).
+    """Reorder values per cell from (B, H, W, A) to (B, A, H, W), (cells,).
 
-    The order in which the cells have always been summed up: the last bits stay as they were.
+    This is the established summation order; keeping it keeps the last bits.
     """
     images, anchors, height, width = shape[:4]
     return values.reshape(images, height, width, anchors).permute(0, 3, 1, 2).reshape(-1)
@@ -274,15 +273,15 @@ def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
 def cross_entropy(
     logits: Tensor, truth: Tensor, positive_weight: float, focal_gamma: float
 ) -> Tensor:
-    """Return the mean cross-entropy of objectness or class, 0-d: plain or focal.
+    """Return the mean cross-entropy, plain or focal, 0-d.
 
-    Source of the focal loss: Lin et al. 2017, arXiv:1708.02002; soft targets take the mean of its
-    two cases, by the public YOLOv5's stored results.
+    Focal loss: Lin et al. 2017, arXiv:1708.02002. Soft targets interpolate between its two cases,
+    as in the public YOLOv5's stored results.
 
     Args:
-        truth: of the logits' shape, from 0 to 1; a constant.
-        positive_weight: factor of the term of truth.
-        focal_gamma: 0 for the plain one; above, how much less counts what is predicted well.
+        truth: same shape as logits, 0 to 1, constant.
+        positive_weight: factor of the positive term.
+        focal_gamma: 0 for plain cross-entropy; larger values down-weight easy examples more.
     """
     if focal_gamma == 0:
         return ops.bce_with_logits(logits, truth, positive_weight)

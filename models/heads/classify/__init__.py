@@ -1,1 +1,1 @@
-"""The classification head of YOLOv5: logits of an image, their loss."""
+"""YOLOv5's classification head and its loss."""

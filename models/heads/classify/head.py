@@ -1,6 +1,6 @@
-"""The classification head: the last feature map -> logits of an image -> its class.
+"""The classification head: image logits from the last feature map, and their loss.
 
-Source: the public YOLOv5 v6.2 head, by its published description and its stored outputs.
+Source: the published description and stored outputs of the public YOLOv5 v6.2 head.
 """
 
 from __future__ import annotations
@@ -38,50 +38,50 @@ from duet.utils.evaluation.accuracy import (
 )
 from duet.utils.tasks.table import CLASSIFICATION
 
-HIDDEN_CHANNELS = 1280  # of every size, as EfficientNet-B0 has
-MOST_SHAPES = 2  # of a compiled loss: whole batches, and the smaller last one
+HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0
+MOST_SHAPES = 2  # shapes of a compiled loss: full batches, and the smaller last one
 
 
 class HeadConv(Conv):
-    """A `Conv` whose BatchNorm has both frameworks' own eps and momentum, by the stored outputs."""
+    """`Conv` with the frameworks' default BatchNorm eps and momentum, as in the stored outputs."""
 
     eps, momentum = 1e-5, 0.1
 
 
 class Dropout:
-    """Multiplies (B, N) by 0 with a probability, else by 1 / (1 - probability), in training.
+    """Dropout for training: multiply (B, N) by 0, or else by 1 / (1 - probability).
 
-    The draws are made on the host, as a function of the seed, the number of the batch and the place
-    of an image in it: the same on both backends, on any number of ranks, in pieces and after any
-    resume. Source: Srivastava et al. 2014.
+    Draws are made on the host as a function of the seed, batch number and an image's position in
+    the batch: the same on both backends, any number of ranks, in pieces and after any resume.
+    Source: Srivastava et al. 2014.
 
     size: N.
     """
 
     def __init__(self, size: int) -> None:
         self.size = size
-        self.factors: Tensor | None = None  # of the images whose turn it is
+        self.factors: Tensor | None = None  # for the images of the current pass
 
     def draw(self, probability: float, images: PassImages, like: Tensor) -> None:
-        """Draw for the images of the next pass; like: a tensor of its device and dtype."""
+        """Draw factors for the next pass; like: a tensor with its device and dtype."""
         generator = dropout_generator(images.seed, images.batch_number)
         drawn = generator.random((images.batch_size, self.size))[images.places]
         factors = (drawn >= probability) / (1 - probability)
         self.factors = ops.tensor(factors.astype(ops.dtype_of(like)), ops.device_of(like))
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Leave numbers out; all are kept before the first draw."""
+        """Apply dropout; the identity before the first draw."""
         return x if self.factors is None else x * self.factors
 
 
 class ClassificationLoss(Loss):
-    """Cross-entropy of one class per image, with smoothed labels if asked for.
+    """Cross-entropy of one class per image, with optional label smoothing.
 
-    Its total is the mean over the batch, as in the public recipe: each batch is an update. Source
-    of the smoothing: Szegedy et al. 2016, arXiv:1512.00567, section 7.
+    The total is the mean over the batch, as in the public recipe, where every batch is an update.
+    Smoothing: Szegedy et al. 2016, arXiv:1512.00567, section 7.
 
     Args:
-        label_smoothing: the fraction of an image's target that all classes share equally, 0 to 1.
+        label_smoothing: fraction of the target distributed equally over all classes, 0 to 1.
     """
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
@@ -98,12 +98,12 @@ class ClassificationLoss(Loss):
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
-        """Return the cost of a batch, or of a piece of it.
+        """Return the loss of a batch or of a piece of it.
 
         Args:
             raw: ((B, C),) logits.
-            targets: one of each image; one without costs nothing.
-            whole: of which they are a piece; None for all of it.
+            targets: one per image; images without a target do not count.
+            whole: the batch that this is a piece of; None if it is the whole batch.
         """
         dtype = "float64" if ops.dtype_of(raw[0]) == "float64" else "float32"
         device = ops.device_of(raw[0])
@@ -112,12 +112,12 @@ class ClassificationLoss(Loss):
         all_pieces = own if whole is None else [whole.num_images]
         wanted = self._wanted(targets, *logits.shape).astype(dtype)
         parts = batch_parts(own, all_pieces, whole, dtype, device)
-        cost = self._cost if own[0] else _cost  # nothing is compiled for no images
+        cost = self._cost if own[0] else _cost  # do not compile for an empty batch
         part = None if parts is None else parts.images
         return cost(logits, ops.tensor(wanted, device), part, float(this_process().world_size))
 
     def _wanted(self, targets: Targets, num_images: int, num_classes: int) -> np.ndarray:
-        """Return how probable each class should be, (B, C) float64."""
+        """Return the target probability of each class, (B, C) float64."""
         rest = self.label_smoothing / num_classes
         wanted = np.zeros((num_images, num_classes))
         wanted[targets.image_index] = rest
@@ -126,9 +126,9 @@ class ClassificationLoss(Loss):
 
 
 def _cost(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> LossTerms:
-    """Return the mean over a batch, of which these (B, C) are a part, and its total.
+    """Return the mean over the batch that these logits (B, C) are part of, and the total.
 
-    ranks: over which gradients are averaged.
+    ranks: number of ranks over which gradients are averaged.
     """
     mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(logits.shape[0], 1))
     if part is not None:
@@ -138,14 +138,14 @@ def _cost(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> 
 
 @register("Classify")
 class ClassifyHead(Head):
-    """A 1x1 convolution, the mean over the map, dropout, and a product to C logits."""
+    """1x1 convolution, global average pooling, dropout, and a linear layer to C logits."""
 
     task = CLASSIFICATION
     loss_names = {"classification": "cls"}
-    figure_names = {"accuracy_top1": "top1", "accuracy_top5": "top5"}
+    metric_names = {"accuracy_top1": "top1", "accuracy_top5": "top5"}
     target_fields = ("image_index", "class_index")
     passes = (Pass(1.0, mirrored=False), Pass(1.0, mirrored=True))
-    # Of ImageNet's images, by which the public classifiers are trained: red, green, blue.
+    # ImageNet statistics (red, green, blue), as used by the public classifiers.
     image_mean = (0.485, 0.456, 0.406)
     image_std = (0.229, 0.224, 0.225)
 
@@ -188,17 +188,17 @@ class ClassifyHead(Head):
         return ClassificationLoss(settings.label_smoothing)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Map logits to how probable each class is, (B, C)."""
+        """Map logits to class probabilities, (B, C)."""
         return ops.softmax(raw[0])
 
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
-        """Return the scores of all classes, whatever the threshold is, (1, C) per image."""
+        """Return the scores of all classes, (1, C) per image; the threshold is ignored."""
         return [row[None] for row in ops.to_numpy(self.decode(raw))]
 
     def join_passes(
         self, raw: Sequence[Sequence[Tensor]], width: int, confidence_threshold: float
     ) -> list[np.ndarray]:
-        """Return the mean of the scores in all passes, (1, C) per image."""
+        """Return the mean scores over all passes, (1, C) per image."""
         scores = np.stack([ops.to_numpy(self.decode(one)) for one in raw])
         return [row[None] for row in scores.mean(axis=0)]
 
@@ -215,6 +215,6 @@ class ClassifyHead(Head):
 
     @staticmethod
     def class_scores(result: ClassificationResult) -> tuple[float, ...]:
-        """Return top-1 accuracy by class; that of all images for one without any."""
+        """Return top-1 accuracy per class; for classes without images, that over all images."""
         of_class = result.class_top1
         return tuple(np.where(np.isnan(of_class), result.top1, of_class).tolist())

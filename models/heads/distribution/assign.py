@@ -1,11 +1,10 @@
-"""The assignment: of the cells that may predict an object, those that must.
+"""Task-aligned assignment: choose the cells that must predict an object from its candidates.
 
-It depends on predictions, so it is computed where they are. No step of it waits for the device: all
-shapes follow from the candidates, and what is not chosen stays, with a score of 0.
+It depends on predictions, so it runs on the device without any synchronization: all shapes follow
+from the candidates, and cells that are not chosen are kept with a score of 0.
 
-Source: Feng et al. 2021, TOOD, arXiv:2108.07755: a cell is aligned with an object as far as it
-finds its class and its box; exponents and rules for ties by the stored assignments of the public
-YOLOv8.
+Source: Feng et al. 2021, TOOD, arXiv:2108.07755: alignment combines a cell's class score and its
+box overlap. Exponents and tie rules match the stored assignments of the public YOLOv8.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ EPS = 1e-9  # added to the largest alignment of an object
 
 
 class Assigned(NamedTuple):
-    """E cells, each with the object that it must predict.
+    """E cells with the objects that they must predict.
 
     A cell may occur several times: once with its score, then with 0.
     """
 
-    cell: Tensor  # (E,) int64, counted over (B, N)
+    cell: Tensor  # (E,) int64, flat index over (B, N)
     object_index: Tensor  # (E,) int64
-    scores: Tensor  # (E,) float: what the cell should score for the object's class
+    scores: Tensor  # (E,) float: target score for the object's class
 
 
 class _Pairs(NamedTuple):
-    """What `Candidates` holds, on the device, and how well each of the K pairs is aligned."""
+    """`Candidates` on the device, with the alignment of each of the K pairs."""
 
     object_index: Tensor
     cell: Tensor
@@ -57,14 +56,14 @@ def assign_cells(
     rows: Tensor,
     box_iou: BoxIou,
 ) -> Assigned:
-    """Choose the cells of each object that are aligned best with it; none that are not at all.
+    """Choose each object's best-aligned cells, excluding cells with zero alignment.
 
-    A cell that several objects choose goes to the one that its box overlaps most.
+    A cell chosen by several objects goes to the one that its box overlaps most.
 
     Args:
         found: at least one pair.
-        boxes_cxcywh: (B * N, 4) predicted, pixels; a constant, as the rows.
-        rows: (B * N, 64 + C), of which the class logits are used.
+        boxes_cxcywh: (B * N, 4) predictions, pixels, constant.
+        rows: (B * N, 64 + C), constant; only the class logits are used.
     """
     pairs = _aligned(found, boxes_cxcywh, rows, box_iou)
     chosen, is_chosen = _best_of_objects(found, pairs)
@@ -93,7 +92,7 @@ def _aligned(found: Candidates, boxes_cxcywh: Tensor, rows: Tensor, box_iou: Box
 
 
 def _best_of_objects(found: Candidates, pairs: _Pairs) -> tuple[Tensor, Tensor]:
-    """Return the best pairs of each object, (E,) int64, and whether they are aligned at all."""
+    """Return each object's best pairs, (E,) int64, and whether their alignment is above 0."""
     dtype, device = ops.dtype_of(pairs.alignment), ops.device_of(pairs.alignment)
     size = sum(rows * columns for rows, columns in found.tables)
     filled = ops.put_rows(ops.zeros((size,), dtype, device), pairs.place, pairs.alignment)
@@ -109,19 +108,19 @@ def _best_of_objects(found: Candidates, pairs: _Pairs) -> tuple[Tensor, Tensor]:
 
 
 def _settled(pairs: _Pairs, chosen: Tensor, is_chosen: Tensor, depth: int) -> tuple[Tensor, Tensor]:
-    """Return the pairs (E,) that keep their cell in place of those chosen, and 1 for each that
-    counts, 0 where one before has the same cell or nothing was chosen.
+    """Resolve conflicts: return the pairs (E,) that win each chosen cell, and 1 for each that
+    counts, or 0 if an earlier one has the same cell or nothing was chosen.
 
-    depth: the most pairs that a cell has.
+    depth: largest number of pairs per cell.
     """
     dtype, device = ops.dtype_of(pairs.overlap), ops.device_of(pairs.overlap)
     number, end = chosen.shape[0], pairs.claim.shape[0]
     claim, own = ops.take_rows(pairs.claim, chosen), ops.take_rows(pairs.turn, chosen)
-    # The claims on each cell, (E, depth); `end` stands for none.
+    # The claims on each cell, (E, depth), padded with `end`.
     turns = ops.tensor(np.arange(depth).reshape(1, depth), device)
     there = turns < ops.take_rows(pairs.rivals, chosen).reshape(number, 1)
     claims = ops.where(there, (claim - own).reshape(number, 1) + turns, end).reshape(-1)
-    # What is not chosen goes to places behind all claims, each to its own.
+    # Pairs that were not chosen are written to separate positions after all claims.
     behind = ops.tensor(end + 1 + np.arange(number), device)
     marks = ops.put_rows(
         ops.zeros((end + 1 + number,), dtype, device),
@@ -131,7 +130,7 @@ def _settled(pairs: _Pairs, chosen: Tensor, is_chosen: Tensor, depth: int) -> tu
     others = ops.take_rows(marks, claims).reshape(number, depth)
     overlaps = ops.put_rows(ops.full((end + 1,), -1.0, dtype, device), pairs.claim, pairs.overlap)
     overlaps = ops.take_rows(overlaps, claims).reshape(number, depth)
-    # The first of equal overlaps, by turns from 0 on.
+    # Among equal overlaps, the first one wins.
     turns, own_turn = ops.cast(turns, dtype), ops.cast(own, dtype)
     best = ops.amax(overlaps, 1).reshape(number, 1)
     first = -ops.amax(ops.where(overlaps >= best, -turns, -float(depth)), 1)
@@ -144,7 +143,7 @@ def _settled(pairs: _Pairs, chosen: Tensor, is_chosen: Tensor, depth: int) -> tu
 
 
 def _largest_of_objects(found: Candidates, pairs: _Pairs, kept: Tensor, counts: Tensor) -> Tensor:
-    """Return the largest alignment and overlap in the cells of each row of the tables, (R, 2)."""
+    """Return the largest alignment and overlap in each table row, (R, 2)."""
     dtype, device, number = ops.dtype_of(counts), ops.device_of(counts), kept.shape[0]
     size = sum(rows * columns for rows, columns in found.tables)
     behind = ops.tensor(size + np.arange(number), device)
@@ -159,6 +158,6 @@ def _largest_of_objects(found: Candidates, pairs: _Pairs, kept: Tensor, counts: 
 
 
 def _starts(found: Candidates) -> list[int]:
-    """Return where each table begins."""
+    """Return the start of each table."""
     sizes = [rows * columns for rows, columns in found.tables]
     return [0, *accumulate(sizes[:-1])]

@@ -1,8 +1,8 @@
-"""Candidates: which cells may predict an object, by where their centres lie.
+"""Candidates: the cells that may predict an object, because their centres are inside it.
 
-That depends on targets alone. It is computed in NumPy on the host, where the targets are, while the
-device is still busy with the forward pass. Source: Feng et al. 2021, TOOD, arXiv:2108.07755; the
-least side by the stored assignments of the public YOLOv8.
+This depends only on targets and is computed in NumPy on the host, while the device is still busy
+with the forward pass. Source: Feng et al. 2021, TOOD, arXiv:2108.07755; the minimum side matches
+the stored assignments of the public YOLOv8.
 """
 
 from __future__ import annotations
@@ -14,48 +14,48 @@ import numpy as np
 
 from duet.utils.data.loading.batch import Targets
 
-CHOSEN = 10  # cells of an object at most
-INSIDE = 1e-9  # pixels that a centre must be inside of a box at least
-# An object's candidates stand in a row of a table, for the device to choose the best. Objects with
-# about as many share a table, so that few places are empty.
+CHOSEN = 10  # maximum number of cells per object
+INSIDE = 1e-9  # minimum distance of a centre to the box's edges, pixels
+# Each object's candidates form a table row from which the device chooses the best. Objects with
+# similar numbers of candidates share a table, to leave few entries empty.
 WIDTHS = (64, 512)
 
 
 class Candidates(NamedTuple):
-    """K pairs of one of T objects and a cell, object after object.
+    """K pairs of an object (of T) and a cell, ordered by object.
 
-    Cells are counted over (B, N), N being the cells of all levels of an image.
+    Cells are flat indices over (B, N), with N the cells of all levels of an image.
     """
 
     boxes_cxcywh: np.ndarray  # (T, 4) float, pixels
     class_index: np.ndarray  # (T,) int64
     object_index: np.ndarray  # (K,) int64
     cell: np.ndarray  # (K,) int64
-    claim: np.ndarray  # (K,) int64: its position if pairs stood cell after cell
-    turn: np.ndarray  # (K,) int64: how many pairs of the cell stand before it
-    rivals: np.ndarray  # (K,) int64: how many the cell has
-    row: np.ndarray  # (K,) int64: that of its object in all tables
-    place: np.ndarray  # (K,) int64, in all tables, whose rows lie one after the other
-    tables: tuple[tuple[int, int], ...]  # rows and columns of each
+    claim: np.ndarray  # (K,) int64: position when ordered by cell
+    turn: np.ndarray  # (K,) int64: index among the cell's pairs
+    rivals: np.ndarray  # (K,) int64: number of the cell's pairs
+    row: np.ndarray  # (K,) int64: the object's row, counted over all tables
+    place: np.ndarray  # (K,) int64: flat position in the concatenated tables
+    tables: tuple[tuple[int, int], ...]  # (rows, columns) of each
 
     @property
     def depth(self) -> int:
-        """Return the most pairs that a cell has."""
+        """Return the largest number of pairs per cell."""
         return int(self.rivals.max(initial=0))
 
 
 def find_candidates(
     targets: Targets, grids: Sequence[tuple[int, int]], strides: Sequence[int], dtype: str
 ) -> Candidates:
-    """Return the pairs of each object and the cells whose centres lie inside its box.
+    """Return pairs of objects and the cells whose centres are inside their boxes.
 
     Args:
         grids: (height, width) of each level in cells.
-        dtype: in which boxes are computed: that of the loss.
+        dtype: dtype for computing boxes, the loss's.
     """
     height, width = (side * strides[0] for side in grids[0])
     boxes = targets.boxes_cxcywh_norm.astype(dtype) * np.array([width, height] * 2, dtype)
-    # So that small objects have candidates too, a side counts as two cells of the finest level.
+    # Sides count as at least two cells of the finest level, so small objects have candidates too.
     least = strides[min(1, len(strides) - 1)]
     half = np.maximum(boxes[:, 2:], least) / 2
     low, high = boxes[:, :2] - half, boxes[:, :2] + half
@@ -73,14 +73,14 @@ def find_candidates(
 
 
 def _inside(low: np.ndarray, high: np.ndarray, cells: int, stride: int) -> np.ndarray:
-    """Return whether the centres of a row of cells lie between edges (T,), (T, cells)."""
+    """Return whether the centres of a row of cells are between edges (T,), as (T, cells)."""
     centres = ((np.arange(cells) + 0.5) * stride).astype(low.dtype)
     gap = np.minimum(centres - low[:, None], high[:, None] - centres)
     return np.asarray(gap > INSIDE)
 
 
 def _claims(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return of each pair its claim, turn and rivals, (K,) int64 each."""
+    """Return the claim, turn and rivals of each pair, (K,) int64 each."""
     order = np.argsort(cell, kind="stable")
     ordered, claim = cell[order], np.empty(len(cell), np.int64)
     claim[order] = np.arange(len(cell))
@@ -91,12 +91,12 @@ def _claims(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def _laid_out(
     object_index: np.ndarray, num_objects: int
 ) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, int], ...]]:
-    """Return row and place of each pair in tables, and their rows and columns.
+    """Return each pair's row and place in the tables, and the tables' (rows, columns).
 
     object_index: (K,), ascending.
     """
     counts = np.bincount(object_index, minlength=num_objects)
-    width = np.zeros(num_objects, np.int64)  # columns of an object's table
+    width = np.zeros(num_objects, np.int64)  # columns of the object's table
     tables = []
     bounds = (0, *WIDTHS, np.inf)
     for low, high in zip(bounds, bounds[1:], strict=False):

@@ -1,9 +1,9 @@
-"""The anchor-free head: feature maps -> per level, distributions of four edges and class logits.
+"""The anchor-free head: predicts distributions of four edges and class logits per cell.
 
-Each cell predicts one box: how far its edges lie from the cell's centre, each as a distribution
-over whole numbers of cells, whose mean is the distance. Sources: Li et al. 2020, Generalized Focal
-Loss, arXiv:2006.04388; the branches are those of Ge et al. 2021, YOLOX, arXiv:2107.08430, by the
-published names and sizes of YOLOv5u and YOLOv8.
+Each cell predicts one box by the distances of its edges from the cell's centre. A distance is the
+mean of a distribution over whole cells. Sources: Li et al. 2020, Generalized Focal Loss,
+arXiv:2006.04388; branches: Ge et al. 2021, YOLOX, arXiv:2107.08430; names and sizes: published for
+YOLOv5u and YOLOv8.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LEAST_BOX_CHANNELS, MOST_CLASS_CHANNELS = 64, 100
 
 
 class Integral(nn.Module):
-    """The whole numbers of cells under their public name; they are not trained."""
+    """The fixed bins 0 to 15 under their public parameter name."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class Integral(nn.Module):
 
 @register("DetectAnchorFree", joins=True)
 class DistributionHead(BoxHead):
-    """Two 3x3 convolutions and a 1x1 one per level, for edges and for classes each."""
+    """Two 3x3 convolutions and a 1x1 one per level, separately for edges and classes."""
 
     task = ANCHOR_FREE
     loss_names = {"box": "box", "classification": "cls", "distribution": "dfl"}
@@ -81,14 +81,14 @@ class DistributionHead(BoxHead):
         )
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
-        """Map (B, C_i, H_i, W_i) each to raw maps (B, 64 + C, H_i, W_i): for the left, top, right
-        and bottom edge the logits of 16 distances each, then the classes.
+        """Map (B, C_i, H_i, W_i) each to raw maps (B, 64 + C, H_i, W_i): logits of 16 distances
+        each for the left, top, right and bottom edge, then the classes.
         """
         branches = zip(self.cv2, self.cv3, maps, strict=True)
         return tuple(ops.cat([edges(x), classes(x)], dim=1) for edges, classes, x in branches)
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
-        """Return biases whose first class scores meet the expected rate."""
+        """Return initial biases that match the expected object rate."""
         biases = {}
         for level, stride in enumerate(self.strides):
             prior = math.log(PRIOR_OBJECTS_PER_IMAGE / self.num_classes / (640 / stride) ** 2)
@@ -101,7 +101,7 @@ class DistributionHead(BoxHead):
         return DistributionLoss(self.strides, self.num_classes, settings.gains, box_iou)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Map raw maps to (B, N, 5 + C): cx, cy, w, h in pixels, 1, and class scores."""
+        """Decode raw maps to (B, N, 5 + C): cxcywh in pixels, 1, and class scores."""
         levels = []
         for level, stride in zip(raw, self.strides, strict=True):
             batch, outputs, height, width = level.shape
@@ -110,7 +110,7 @@ class DistributionHead(BoxHead):
         return ops.cat(levels, dim=1)
 
     def _decode(self, rows: Tensor, cells: Tensor, stride: int) -> Tensor:
-        """Decode rows (..., 64 + C) of a level, with their cells (..., 2)."""
+        """Decode a level's rows (..., 64 + C) with cells (..., 2)."""
         boxes = boxes_of_rows(rows[..., :EDGE_LOGITS], cells + 0.5) * stride
         scores = ops.sigmoid(rows[..., EDGE_LOGITS:])
         return ops.cat([boxes, scores[..., :1] * 0.0 + 1.0, scores], dim=rows.ndim - 1)
@@ -121,10 +121,10 @@ class DistributionHead(BoxHead):
         confidence_threshold: float,
         levels: Sequence[int] | None = None,
     ) -> list[np.ndarray]:
-        """Return the rows of `decode` that can become detections, as arrays, one (K, 5 + C) an
-        image; of some levels, or of all.
+        """Return the rows of `decode` that can become detections, one array (K, 5 + C) per image,
+        from some levels or all.
 
-        These are all with a class score above the threshold; a few just below are among them.
+        They include all rows with a class score above the threshold, and a few just below.
         """
         lowest = logit(confidence_threshold - SCORE_ROUNDING)
         levels = range(len(raw)) if levels is None else levels
@@ -144,19 +144,19 @@ class DistributionHead(BoxHead):
 
 
 def hidden_channels(first_channels: int, num_classes: int) -> tuple[int, int]:
-    """Return the channels inside the branches of edges and classes, by those of the first map."""
+    """Return the hidden channels of the edge and class branches, given the first map's channels."""
     box = max(first_channels // 4, LEAST_BOX_CHANNELS)
     return box, max(first_channels, min(num_classes, MOST_CLASS_CHANNELS))
 
 
 def branch(in_channels: int, hidden: int, outputs: int) -> Any:
-    """Return what maps (B, in, H, W) to (B, outputs, H, W)."""
+    """Return a branch, mapping (B, in, H, W) to (B, outputs, H, W)."""
     return nn.Sequential(
         Conv(in_channels, hidden, 3), Conv(hidden, hidden, 3), nn.Conv2d(hidden, outputs, 1)
     )
 
 
 def branch_cost(in_channels: int, hidden: int, outputs: int) -> Cost:
-    """Return what a branch takes."""
+    """Return the cost of a branch."""
     convolutions = Conv.cost(in_channels, hidden, 3) + Conv.cost(hidden, hidden, 3)
     return convolutions + Cost(hidden * outputs, biases=outputs)

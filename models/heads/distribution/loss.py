@@ -1,8 +1,8 @@
-"""The loss of the anchor-free head: raw maps and the assignment -> `LossTerms`.
+"""Loss of the anchor-free head: raw maps and the assignment to `LossTerms`.
 
 Sources: Feng et al. 2021, TOOD, arXiv:2108.07755; Li et al. 2020, Generalized Focal Loss,
-arXiv:2006.04388; Zheng et al. 2020, CIoU, arXiv:1911.08287; gains and means by the stored losses of
-the public YOLOv8.
+arXiv:2006.04388; Zheng et al. 2020, CIoU, arXiv:1911.08287; gains and averaging match the stored
+losses of the public YOLOv8.
 """
 
 from __future__ import annotations
@@ -32,41 +32,41 @@ from duet.models.heads.distribution.rows import (
 from duet.utils.data.loading.batch import Targets
 from duet.utils.strengths import LossGains
 
-# The public gain of the box loss is 7.5 here and 0.05 with anchors: times this, one file of
-# hyper-parameters suits both heads.
+# The public box gain is 7.5 here and 0.05 for anchor-based heads. This factor lets one file of
+# hyper-parameters serve both.
 BOX_GAIN = 150.0
-FARTHEST = BINS - 1 - 0.01  # cells: the largest target of an edge
+FARTHEST = BINS - 1 - 0.01  # largest target distance of an edge, in cells
 
 
 class Cells(NamedTuple):
-    """The cells of all levels, level after level, row after row, for each of the images."""
+    """The cells of all levels in row-major order, for each image."""
 
-    centres: Tensor  # (B * N, 2) in cells of their level
+    centres: Tensor  # (B * N, 2) in cells of the level
     strides: Tensor  # (B * N, 1) pixels
 
 
 class Positives(NamedTuple):
-    """What E cells must predict; those of score 0 count for nothing."""
+    """Targets of E cells; those with score 0 do not count."""
 
-    cell: Tensor  # (E,) int64, counted over (B, N)
-    place: Tensor  # (E,) int64, of its class in (B, N, C); behind all of them where it is unused
-    boxes_cxcywh: Tensor  # (E, 4) in cells of their level
-    centres: Tensor  # (E, 2) of the cells
+    cell: Tensor  # (E,) int64, flat index over (B, N)
+    place: Tensor  # (E,) int64, flat index of the class over (B, N, C), or after the end if unused
+    boxes_cxcywh: Tensor  # (E, 4) in cells of the level
+    centres: Tensor  # (E, 2) centres of the cells
     scores: Tensor  # (E,)
 
 
 class DistributionLoss(Loss):
     """Box, classification and distribution loss.
 
-    All three are sums divided by the sum of the scores that the cells of a batch should have, which
-    is at least 1. With --micro-batch that is known of one piece only: each piece is divided by its
-    own sum, as if the whole batch were like it.
+    All three are sums divided by the batch's sum of target scores, clamped to at least 1. With
+    --micro-batch this is known for one piece only, so each piece is divided by its own sum, scaled
+    to the batch.
 
     Args:
-        strides: of the levels, pixels.
-        num_classes: of the head.
-        gains: of the hyper-parameters.
-        box_iou: computes the IoU of boxes.
+        strides: strides of the levels, pixels.
+        num_classes: number of classes.
+        gains: gains from the hyper-parameters.
+        box_iou: IoU function.
     """
 
     def __init__(
@@ -88,9 +88,9 @@ class DistributionLoss(Loss):
     def compiled(
         self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
     ) -> DistributionLoss:
-        """Return the same loss with what follows the assignment compiled; see `base.py::Loss`.
+        """Return a copy with the part after the assignment compiled; see `base.py::Loss`.
 
-        The assignment stays as it is: its shapes follow the objects.
+        The assignment is not compiled: its shapes depend on the objects.
         """
         loss = copy.copy(self)
         loss._compiled_sums = compile_(self._sums, MOST_SHAPES)
@@ -99,12 +99,12 @@ class DistributionLoss(Loss):
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
-        """Return the cost of a batch, or of a piece of it.
+        """Return the loss of a batch or of a piece of it.
 
         Args:
             raw: per level (B, 64 + C, H, W) logits.
-            targets: of the same images; may be empty; then only classes count.
-            whole: of which they are a piece; None for all of it.
+            targets: targets of the same images; if empty, only classification counts.
+            whole: the batch that this is a piece of; None if it is the whole batch.
         """
         dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
         compiled = self._compiled_sums if images else None
@@ -120,9 +120,9 @@ class DistributionLoss(Loss):
         return self._weighted(sums, ops.sum(positives.scores), images, whole)
 
     def assign(self, found: Candidates, rows: Tensor, cells: Cells) -> Assigned:
-        """Return which cells must predict which of the objects.
+        """Assign cells to objects.
 
-        rows: of all images, (B * N, 64 + C).
+        rows: all images' rows, (B * N, 64 + C).
         """
         if not len(found.cell):
             dtype, device = ops.dtype_of(rows), ops.device_of(rows)
@@ -134,7 +134,7 @@ class DistributionLoss(Loss):
     def _positives(
         self, found: Candidates, assigned: Assigned, cells: Cells, padded: bool
     ) -> Positives:
-        """Return what the assigned cells must predict; padded: in one of a few sizes."""
+        """Return the assigned cells' targets; padded: to one of a few sizes."""
         device, dtype = ops.device_of(assigned.scores), ops.dtype_of(assigned.scores)
         number = assigned.cell.shape[0]
         size = padded_size(number) if padded else number
@@ -151,7 +151,7 @@ class DistributionLoss(Loss):
         return Positives(cell, place, boxes, ops.take_rows(cells.centres, cell), scores)
 
     def _sums(self, rows: Tensor, positives: Positives) -> tuple[Tensor, ...]:
-        """Return the sums of the box, classification and distribution loss, 0-d each."""
+        """Return the sums of box, classification and distribution loss, 0-d each."""
         scores = positives.scores
         dtype, device = ops.dtype_of(scores), ops.device_of(scores)
         classification = self._classification(rows[:, EDGE_LOGITS:], positives)
@@ -164,9 +164,9 @@ class DistributionLoss(Loss):
         return box, classification, distribution
 
     def _classification(self, logits: Tensor, positives: Positives) -> Tensor:
-        """Return the cross-entropy of all class scores (B * N, C), 0-d."""
+        """Return the summed cross-entropy of all class scores (B * N, C), 0-d."""
         count = logits.shape[0] * logits.shape[1]
-        if not count:  # a rank that the last batch left without images
+        if not count:  # a rank without images in the last batch
             return ops.sum(logits)
         scores = positives.scores
         dtype, device = ops.dtype_of(scores), ops.device_of(scores)
@@ -177,9 +177,9 @@ class DistributionLoss(Loss):
     def _weighted(
         self, sums: Sequence[Tensor], scores: Tensor, images: int, whole: WholeBatch | None
     ) -> LossTerms:
-        """Return the terms with their gains, and their total.
+        """Return the terms multiplied by their gains, and the total.
 
-        scores: the sum of those of the piece.
+        scores: sum of the piece's target scores.
         """
         own_images = whole.num_images if whole else images
         all_images: Tensor | float = float(own_images)
@@ -198,7 +198,7 @@ class DistributionLoss(Loss):
     def cells_of(
         self, images: int, grids: Sequence[tuple[int, int]], dtype: str, device: str
     ) -> Cells:
-        """Return the cells of maps, which are kept for the next ones of these shapes."""
+        """Return the cells of maps, cached for the last shape."""
         key = images, *grids, dtype, device
         if key not in self._cells:
             self._cells.clear()
@@ -207,10 +207,9 @@ class DistributionLoss(Loss):
 
 
 def distribution_cost(logits: Tensor, positives: Positives) -> Tensor:
-    """Return how badly the distributions (E, 64) fit the edges, the mean of the four, (E,).
+    """Return the distribution focal loss of (E, 64), averaged over the four edges, (E,).
 
-    It is the cross-entropy with the two whole distances around the true one, each the more probable
-    the nearer it is.
+    It is the cross-entropy against the two bins around the true distance, weighted by proximity.
     """
     boxes, centres, number = positives.boxes_cxcywh, positives.centres, logits.shape[0]
     dtype, device = ops.dtype_of(logits), ops.device_of(logits)
@@ -226,9 +225,10 @@ def distribution_cost(logits: Tensor, positives: Positives) -> Tensor:
 def _over_ranks(
     scores: Tensor, images: int, own_images: int, whole: WholeBatch | None
 ) -> tuple[Tensor, Tensor]:
-    """Return the sum of scores of the whole batch, and its images over all ranks.
+    """Return the batch's sum of scores, and its number of images over all ranks.
 
-    The ranks meet once a batch, in their first pieces: they may have unequally many.
+    Ranks synchronize once per batch, in their first pieces, because their numbers of pieces may
+    differ.
     """
     counts = ops.tensor(np.array([images, own_images], ops.dtype_of(scores)), ops.device_of(scores))
     if whole is not None and whole.over_ranks is not None:
@@ -241,7 +241,7 @@ def _over_ranks(
 
 
 def _filled(x: Tensor, size: int) -> Tensor:
-    """Return (E,) filled up with zeros to (size,)."""
+    """Return (E,) zero-padded to (size,)."""
     missing = size - x.shape[0]
     if not missing:
         return x

@@ -1,1 +1,1 @@
-"""The mask head: boxes, and the pixels of each object."""
+"""The mask head: boxes and instance masks."""

@@ -1,4 +1,4 @@
-"""The mask head: feature maps -> raw maps per level and prototypes -> boxes with their pixels.
+"""The mask head: raw maps per level and prototypes, decoded to boxes with masks.
 
 Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
 """
@@ -25,18 +25,18 @@ from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.ragged import Ragged
 from duet.utils.tasks.table import SEGMENTATION
 
-MOST_PROTOTYPES = 1024  # of an image; the public models have 32
+MOST_PROTOTYPES = 1024  # per image; the public models have 32
 
 
 class MaskRows(NamedTuple):
-    """What may be found in one image, and what its masks are mixed of."""
+    """One image's candidates, and the prototypes of their masks."""
 
-    rows: np.ndarray  # (K, 5 + C + M) float32: as a row of detection, then coefficients
+    rows: np.ndarray  # (K, 5 + C + M) float32: detection row, then coefficients
     prototypes: np.ndarray  # (M, h, w) float32
 
 
 class Protonet(nn.Module):
-    """Two 3x3 convolutions, the map twice as large between them, and a 1x1 one."""
+    """3x3 convolution, 2x upsampling, 3x3 and 1x1 convolution."""
 
     def __init__(self, in_channels: int, channels: int, num_masks: int) -> None:
         super().__init__()
@@ -52,22 +52,22 @@ class Protonet(nn.Module):
     def costs(
         stride: int, in_channels: int, channels: int, num_masks: int
     ) -> tuple[tuple[int, Cost], ...]:
-        """Return what its layers take, each with the stride that it computes at."""
+        """Return the costs of its layers, with the stride of each computation."""
         fine = Conv.cost(channels, channels, 3) + Conv.cost(channels, num_masks)
         return (stride, Conv.cost(in_channels, channels, 3)), (stride // 2, fine)
 
 
 @register("Segment", joins=True)
 class MaskHead(CellHead):
-    """A head of cells whose rows end in M coefficients, and M prototypes of the first map.
+    """Anchor-based head with M mask coefficients per row, and M prototypes from the first map.
 
-    The mask of an object is where the sum of the prototypes, each times its coefficient, is
-    above 0, inside the box.
+    An object's mask is where the sum of the prototypes, weighted by its coefficients, is above 0
+    inside the box.
     """
 
     task = SEGMENTATION
     loss_names = {"box": "box", "mask": "seg", "objectness": "obj", "classification": "cls"}
-    figure_names = {
+    metric_names = {
         "precision(B)": "P(B)", "recall(B)": "R(B)",
         "mAP_0.5(B)": "mAP50(B)", "mAP_0.5:0.95(B)": "mAP50-95(B)",
         "precision(M)": "P(M)", "recall(M)": "R(M)",
@@ -97,7 +97,7 @@ class MaskHead(CellHead):
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [nc, anchors, num_masks, prototype_channels]; the width multiple
-        scales the last.
+        applies to the last.
         """
         if len(request.args) != 4 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors, num_masks, prototype_channels]")
@@ -105,9 +105,7 @@ class MaskHead(CellHead):
         _require_count("num_masks", num_masks, MOST_PROTOTYPES)
         _require_count("prototype_channels", channels, MAX_CHANNELS)
         if request.in_strides[0] % 2:
-            raise UserError(
-                f"its first source has stride {request.in_strides[0]}; an even one is needed"
-            )
+            raise UserError(f"its first source has stride {request.in_strides[0]}; it must be even")
         channels = request.scale_width(channels)
         levels = cls.plan_levels(request, num_masks)
         costs = Protonet.costs(request.in_strides[0], request.in_channels[0], channels, num_masks)
@@ -116,7 +114,7 @@ class MaskHead(CellHead):
         def make() -> MaskHead:
             return cls(num_classes, levels.anchors, num_masks, channels, *sources)
 
-        # Prototypes have four numbers where the first map has a cell.
+        # Prototypes have four values per cell of the first map.
         outputs, stride = levels.outputs + 4 * num_masks, min(request.in_strides)
         return LayerPlan(make, outputs, stride, (*levels.costs, *costs), levels.buffered)
 
@@ -127,7 +125,7 @@ class MaskHead(CellHead):
         return *super().forward(*maps), self.proto(maps[0])
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
-        """Map raw maps to (B, N, 5 + C + M); the prototypes, last in raw, stay as they are."""
+        """Decode raw maps to (B, N, 5 + C + M); the prototypes, last in raw, are ignored."""
         return super().decode(raw[:-1])
 
     def decode_above(
@@ -164,12 +162,12 @@ class MaskHead(CellHead):
 
     @staticmethod
     def scored_rows(decoded: MaskRows) -> np.ndarray:
-        # A file that suppresses has as many prototypes as it found objects, perhaps none.
+        # An exported file with NMS has as many prototypes as detections, possibly none.
         return decoded.rows[:, : decoded.rows.shape[1] - len(decoded.prototypes)]
 
     @classmethod
     def row_names(cls) -> Mapping[str, str]:
-        """Return the mAP of boxes and of masks: a row with four losses has no room for more."""
+        """Return the mAP of boxes and masks; a row with four losses has no room for more."""
         return {"mAP_0.5:0.95(B)": "mAP(B)", "mAP_0.5:0.95(M)": "mAP(M)"}
 
     def make_evaluator(self, class_names: Sequence[str]) -> MaskEvaluator:
@@ -177,13 +175,11 @@ class MaskHead(CellHead):
 
     @staticmethod
     def class_scores(result: MaskResult) -> tuple[float, ...]:
-        """Return mAP50-95 by class, the mean of boxes and masks; that of the others for a class
-        without objects.
-        """
+        """Return mAP50-95 per class, averaged over boxes and masks; without objects, the mean."""
         of_both = [np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks)]
         return tuple(np.mean(of_both, axis=0).tolist())
 
 
 def _require_count(name: str, value: object, most: int) -> None:
     if type(value) is not int or not 1 <= value <= most:
-        raise UserError(f"{name} is {brief(value)}; a whole number from 1 to {most} is needed")
+        raise UserError(f"{name} is {brief(value)}; accepted: whole numbers from 1 to {most}")

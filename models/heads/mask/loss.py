@@ -1,10 +1,10 @@
-"""The loss of boxes and masks: raw maps, prototypes and the assignment -> `LossTerms`.
+"""Loss of boxes and masks: raw maps, prototypes and the assignment to `LossTerms`.
 
-A mask has a number for each cell of its image, and an autograd would keep several such maps of
-every positive until the backward pass: gigabytes for crowded images. Here the gradient is computed
-in closed form, and a piece is forgotten once its cost and gradient are added.
+Masks have a value for every cell of the image, and autograd would keep several such maps per
+positive until the backward pass: gigabytes for crowded images. Here the gradient is computed in
+closed form, and pieces are freed once their cost and gradient are added.
 
-Source: the public YOLOv5 recipe, by its stored results.
+Source: the public YOLOv5 recipe, checked against its stored results.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from duet.models.heads.base import LossTerms, WholeBatch
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.loading.batch import TargetMasks, Targets
 
-# Numbers of a piece on a GPU: masks times the cells of their window, unless one object has more.
+# Values per piece on a GPU: masks times cells of their window, unless a single object has more.
 MOST_NUMBERS = 2**22
 
 
 class SegmentationLoss(DetectionLoss):
-    """The loss of boxes, and the cross-entropy of masks inside the boxes of their objects.
+    """Box losses, and the cross-entropy of masks inside their objects' boxes.
 
-    The masks of an image and level are averaged, then the images; the levels add up. The term has
-    the gain of the box loss. It is never compiled: its pieces have as many shapes as objects.
+    Masks are averaged per image and level, then over images, and summed over levels. The term uses
+    the box gain. It is never compiled: its pieces have as many shapes as objects.
     """
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
-        """Return the cost of a batch, or of a piece of it.
+        """Return the loss of a batch or of a piece of it.
 
         Args:
             raw: per level (B, A, H, W, 5 + C + M), then prototypes (B, M, h, w).
-            targets: of the same images, with masks; may be empty; then only objectness counts.
-            whole: of which they are a piece; None for all of it.
+            targets: targets with masks of the same images; if empty, only objectness counts.
+            whole: the batch that this is a piece of; None if it is the whole batch.
         """
         *levels, prototypes = raw
         prototypes = ops.cast(prototypes, loss_dtype(prototypes))
@@ -58,14 +58,14 @@ class SegmentationLoss(DetectionLoss):
 
 
 def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -> Tensor:
-    """Return the weighted sum of the cross-entropies of all cells of all masks, 0-d.
+    """Return the weighted sum of cross-entropies over all cells of all masks, 0-d.
 
-    With logits z = coefficients @ prototypes, truth y and weights w the gradient by z is
-    w * (sigmoid(z) - y). What is returned is linear in coefficients and prototypes, by their
-    gradients, and has the value of the cost.
+    With logits z = coefficients @ prototypes, truth y and weights w, the gradient w.r.t. z is
+    w * (sigmoid(z) - y). The result has the value of the cost and is linear in coefficients and
+    prototypes, with their gradients as factors.
 
     Args:
-        coefficients: (P, M) of the positives of all levels.
+        coefficients: (P, M) for the positives of all levels.
         prototypes: (B, M, h, w).
     """
     taken = ops.take_rows(coefficients, ops.tensor(masks.order, ops.device_of(prototypes)))
@@ -76,19 +76,19 @@ def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -
     value = ops.sum(ops.cat(cost.by_mask) * cost.weights)
     if not has_gradient:
         return value
-    # Also without any mask: all ranks average the gradients of the same parameters.
+    # Even without masks: all ranks must average gradients of the same parameters.
     by_row = ops.cat(cost.by_row) * cost.weights.reshape(-1, 1)
     linear = ops.sum(taken * by_row) + ops.sum(prototypes * cost.by_prototype)
     return value + (linear - linear.detach())
 
 
 class _Cost:
-    """The cost of the pieces so far.
+    """Accumulated cost of the pieces.
 
     Attributes:
-        by_mask: costs (K,) of the masks of each piece, without their weights.
-        by_row: their gradients (K, M) by the coefficients.
-        by_prototype: gradient (B, M, h, w) of the weighted sum by the prototypes.
+        by_mask: unweighted costs (K,) of each piece's masks.
+        by_row: their gradients (K, M) w.r.t. the coefficients.
+        by_prototype: gradient (B, M, h, w) of the weighted sum w.r.t. the prototypes.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class _Cost:
             ops.add_at_(self.by_prototype, place, by_basis.reshape(*shape))
 
     def _next_cells(self, piece: Piece) -> tuple[Tensor, Tensor]:
-        """Return (K, cells) each: 1 where the objects of a piece are, and where their boxes are."""
+        """Return (K, cells) twice: 1 inside the piece's objects, and inside their boxes."""
         objects, cells = len(piece.objects), piece.window.cells
         start, self._cells_before = self._cells_before, self._cells_before + objects * cells
         of_objects = ops.cast(self._cells[:, start : self._cells_before], self._dtype)
@@ -134,7 +134,7 @@ class _Cost:
 
 
 class Window(NamedTuple):
-    """Cells of a map, from the first to before the end."""
+    """A rectangle of cells in a map; bottom and right are exclusive."""
 
     top: int
     left: int
@@ -146,23 +146,23 @@ class Window(NamedTuple):
         return (self.bottom - self.top) * (self.right - self.left)
 
     def slices(self, top: int = 0, left: int = 0) -> tuple[slice, slice]:
-        """Return its rows and columns in a map of which these are the first."""
+        """Return its rows and columns in a map that starts at (top, left)."""
         rows = slice(self.top - top, self.bottom - top)
         return rows, slice(self.left - left, self.right - left)
 
     def around(self, other: Window) -> Window:
-        """Return the smallest window that holds both."""
+        """Return the smallest window containing both."""
         top, left = map(min, self[:2], other[:2])
         return Window(top, left, *map(max, self[2:], other[2:]))
 
 
 class Piece(NamedTuple):
-    """Positives of O objects of one image."""
+    """Positives of O objects in one image."""
 
     image: int
     rows: slice
-    objects: tuple[int, ...]  # among the targets
-    window: Window  # of all their boxes
+    objects: tuple[int, ...]  # target indices
+    window: Window  # covering all their boxes
 
     @property
     def numbers(self) -> int:
@@ -170,28 +170,27 @@ class Piece(NamedTuple):
 
 
 class MaskPieces(NamedTuple):
-    """The K positives whose boxes hold a cell, piece by piece."""
+    """The K positives whose boxes contain a cell, in pieces."""
 
     pieces: Sequence[Piece]
-    order: np.ndarray  # (K,) int64, among the positives of all levels, level by level
-    which: np.ndarray  # (K,) int64, among the objects of the piece
-    weights: np.ndarray  # (K,) float64: of each cell in the box of the object
-    # (2, N) uint8: of each piece O * cells numbers, which are 1 where the object is, and where
-    # its box is.
+    order: np.ndarray  # (K,) int64, index into the positives of all levels
+    which: np.ndarray  # (K,) int64, index into the piece's objects
+    weights: np.ndarray  # (K,) float64, per cell in the object's box
+    # (2, N) uint8: O * cells values per piece, 1 inside the object, and inside its box.
     cells: np.ndarray
 
 
 def pieces_of(
     assignments: Sequence[Assignment], targets: Targets, size: tuple[int, int], device: str
 ) -> MaskPieces:
-    """Return all positives, ordered so that those of a piece lie side by side.
+    """Return all positives, ordered by piece.
 
-    A positive weighs 1 / the positives of its image and level, over the area of its box. On a CPU
-    each object has its own piece: what is saved is the cells of windows outside of boxes. A GPU
-    computes many in the time of one.
+    A positive's weight is 1 / (positives of its image and level) / (area of its box). On a CPU each
+    object is a piece, to save the cells of joint windows outside boxes; a GPU computes many objects
+    in the time of one.
 
     Args:
-        targets: with masks, in maps of any size; without positives there may be none.
+        targets: with masks in maps of any size; masks may be missing without positives.
         size: (height, width) of the prototypes.
     """
     target = np.concatenate([level.target_index for level in assignments])
@@ -211,7 +210,7 @@ def pieces_of(
 
 
 def box_windows(boxes_cxcywh_norm: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return the cells whose corner lies in each box, (T, 4) int64, as `Window`; some are empty."""
+    """Return the cells whose corner is in each box, (T, 4) int64, as `Window`; may be empty."""
     height, width = size
     edges = cxcywh_to_xyxy(boxes_cxcywh_norm * np.array([width, height, width, height], np.float32))
     edges = np.clip(np.ceil(edges), 0, [width, height, width, height])
@@ -219,7 +218,7 @@ def box_windows(boxes_cxcywh_norm: np.ndarray, size: tuple[int, int]) -> np.ndar
 
 
 def resized(masks: TargetMasks, size: tuple[int, int]) -> TargetMasks:
-    """Return masks in another size, of each cell the value at its top and left."""
+    """Resize masks; each cell takes the value at its top left."""
     height, width = masks.maps.shape[1:]
     if (height, width) == size:
         return masks
@@ -229,14 +228,14 @@ def resized(masks: TargetMasks, size: tuple[int, int]) -> TargetMasks:
 
 
 def _in_its_image(level: Assignment) -> np.ndarray:
-    """Return how many positives the image of each has at the level, (P,)."""
+    """Return, per positive, the number of positives in its image at the level, (P,)."""
     return np.bincount(level.image_index)[level.image_index]
 
 
 def _join(
     image: np.ndarray, target: np.ndarray, windows: np.ndarray, most_numbers: int
 ) -> list[Piece]:
-    """Join objects of an image, of which the positives lie side by side."""
+    """Join objects of an image into pieces; their positives are contiguous."""
     pieces: list[Piece] = []
     starts = np.flatnonzero(np.diff(target, prepend=-1)).tolist()
     ends = (np.flatnonzero(np.diff(target, append=-1)) + 1).tolist()
@@ -261,7 +260,7 @@ def _joined(piece: Piece, other: Piece) -> Piece:
 
 
 def _which(pieces: Sequence[Piece], target: np.ndarray) -> np.ndarray:
-    """Return where the object of each positive stands in its piece, (K,) int64."""
+    """Return each positive's object index within its piece, (K,) int64."""
     which = np.zeros_like(target)
     for piece in pieces:
         which[piece.rows] = np.cumsum(np.diff(target[piece.rows], prepend=piece.objects[0]) != 0)

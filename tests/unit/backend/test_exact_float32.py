@@ -65,7 +65,7 @@ def test_a_gpu_without_tf32_rounds_nothing(device, monkeypatch):
 
 def test_the_start_says_how_a_gpu_rounds(device):
     chosen = execution.describe_precision("bfloat16", GPU, True)
-    assert chosen == "bfloat16 (--amp auto; --amp off computes in float32)"
+    assert chosen == "bfloat16 (--amp auto; use --amp off for float32)"
     assert execution.describe_precision("float16", GPU, False) == "float16"
     assert execution.describe_precision("float32", "cpu", False) == "float32"
     rounded = execution.describe_precision("float32", GPU, False)

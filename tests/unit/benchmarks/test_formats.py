@@ -3,7 +3,6 @@
 import dataclasses
 import json
 
-import numpy as np
 import pytest
 
 from benchmarks import formats
@@ -43,9 +42,3 @@ def test_a_file_stands_beside_its_model(flags, capsys):
     heading, *lines = capsys.readouterr().out.splitlines()[-4:]
     assert heading.split()[:2] == ["format", "MB"]
     assert [line.split()[0] for line in lines] == ["model", "onnx", "onnx"]
-
-
-def test_differences_are_relative_to_the_largest_value_of_a_column():
-    wanted = np.array([[[100.0, 0.5], [10.0, 0.1]]])
-    found = wanted + [[[1.0, 0.0], [0.0, 0.01]]]
-    assert formats.relative_difference(found, wanted) == pytest.approx(0.02)

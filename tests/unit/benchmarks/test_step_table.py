@@ -1,18 +1,11 @@
 """benchmarks/step_table.py: rows of steps, and why some have no figure."""
 
 import json
-import logging
 from types import SimpleNamespace
 
-import pytest
-
 from benchmarks import step_table
-from benchmarks.side_by_side import NotMeasuredError
-from benchmarks.step_table import Cell
 from duet import backend
 from tests.small import write_tiny_model
-
-CELL = Cell("n", 2, 64, "float32", "eager")
 
 
 def run(monkeypatch, module, tmp_path, *flags):
@@ -65,25 +58,3 @@ def test_rows_are_processes_of_their_own_and_each_failure_has_its_reason(monkeyp
     ]
     assert so_far == [["not reached"] * 3, ["not reached"] * 2, ["out of memo", "not reached"]]
     assert all(line[line.index("--backend") + 1] == backend.use() for line in lines)
-
-
-def test_what_backend_device_or_memory_cannot_do_is_no_row(monkeypatch):
-    monkeypatch.setattr("duet.backend.amp.supported", lambda device: ("float16",))
-    with pytest.raises(NotMeasuredError, match="no bfloat16 with .* on cpu"):
-        step_table.build_step(CELL._replace(precision="bfloat16"), "cpu")
-    monkeypatch.setattr("duet.backend.autograd.compile_problem", lambda device: "no compiler")
-    with pytest.raises(NotMeasuredError, match="not compiled: no compiler"):
-        step_table.build_step(CELL._replace(execution="compiled"), "cpu")
-    warn = logging.getLogger("backend").warning
-    steps = {
-        "compiled": lambda: warn("%s is not compiled: no g++", "Detector"),
-        "eager": lambda: (_ for _ in ()).throw(RuntimeError("CUDA error: out of memory")),
-    }
-    monkeypatch.setattr(step_table, "build_step", lambda cell, device: steps[cell.execution])
-    with pytest.raises(NotMeasuredError, match="Detector is not compiled: no g\\+\\+"):
-        step_table.measure(CELL._replace(execution="compiled"), "cpu", 1, 1)
-    with pytest.raises(NotMeasuredError, match="out of memory"):
-        step_table.measure(CELL, "cpu", 1, 1)
-    steps["eager"] = lambda: 1 / 0
-    with pytest.raises(ZeroDivisionError):  # a defect is an error
-        step_table.measure(CELL, "cpu", 1, 1)

@@ -20,9 +20,9 @@ def test_the_flags_parse_and_have_defaults():
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("--weights W", "--data is needed"),
-        ("--data D", "--weights is needed"),
-        ("--data D --weights W --conf 1.5", "--conf 1.5; a number from 0 to 1 is needed"),
+        ("--weights W", "--data is required"),
+        ("--data D", "--weights is required"),
+        ("--data D --weights W --conf 1.5", "--conf 1.5; accepted: a number from 0 to 1"),
         ("--data D --weights W --top 0", "--top 0"),
         ("--data D --weights W --split 1", "--split 1"),
     ],

@@ -30,13 +30,10 @@ def test_the_default_hyperparameters_are_the_public_ones():
     ("change", "message"),
     [
         ({"lr0": "fast"}, "lr0: 'fast' is not a number"),
-        ({"lr0": float("nan")}, "lr0: '.nan'.* is no boolean, whole number of 64 bits or finite"),
-        ({"lr0": 10**400}, r"line \d+, lr0: '1000.*000', read as 'int', is no boolean"),
         ({"lr0": datetime.date(2024, 1, 1)}, "lr0: '2024-01-01', read as 'timestamp', is"),
         ({"lr0": "x" * 10_000}, r"lr0: 'x{1,200}\.\.\.x{1,200}' is not a number"),
         ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),
         ({"anchor_t": 1.0}, "anchor_t: 1.0"),
-        ({"mosaic": 1.5}, "mosaic: 1.5"),
         ({"mixup": 1.1}, "mixup: 1.1; a number from 0 to 1 is needed"),
         ({"learning_rate": 0.1}, r"unknown \['learning_rate'\]"),
     ],
@@ -79,7 +76,6 @@ def test_overrides_take_the_place_of_a_files_numbers():
         ("momentum", "--override momentum: no value is given; write momentum=VALUE"),
         ("lr0=fast", "--override 'lr0=fast': 'fast' is not a number"),
         ("lr0=nan", "--override lr0: nan; a finite number from 0 up is needed"),
-        ("mosaic=2", "--override mosaic: 2.0"),
     ],
 )
 def test_a_wrong_override_is_refused_by_name(word, message):

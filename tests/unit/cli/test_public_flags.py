@@ -66,7 +66,7 @@ def test_every_public_flag_is_accepted_or_answered(parse, settings, absent, publ
             with pytest.raises(UserError) as caught:
                 parse(["--weights", "W", written])
             first, second = str(caught.value).splitlines()
-            assert first == f"{written.split('=')[0]} is not in this version: {instead}"
+            assert first == f"{written.split('=')[0]} is not supported: {instead}"
             assert second.endswith(" --help` lists what is accepted")
 
 

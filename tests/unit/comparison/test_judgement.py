@@ -25,13 +25,9 @@ def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1
     ("change", "line"),
     [
         ({"precision": "float16"}, "precision: float32 in torch round 1, float16 in oneflow"),
-        ({"tf32": True}, "tf32: False in torch"),
-        ({"device": "cpu"}, "device: cuda in torch round 1, cpu in oneflow round 1"),
-        ({"layout": "channels last"}, "layout: channels first"),
         ({"gradient_norm_limit": None}, "gradient_norm_limit: 10.0 in torch round 1, None"),
         ({"hyperparameters": {"mosaic": 0.0}}, "hyperparameters.mosaic: 1.0 in torch"),
         ({"batches_sha1": "ab"}, "batches_sha1: cd in torch"),
-        ({"epochs": 57}, "epochs: 300 in torch round 1, 57 in oneflow round 1"),
         ({"settings": {"seed": 0, "backend": "oneflow", "new": 1}}, "settings.new: absent in"),
     ],
 )
@@ -98,7 +94,6 @@ def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
         ([1.02, 0.98, 1.01, 1.0], 2, "no difference beyond noise"),
         # All above 1, but their spread reaches it: log 1.02 - (log 1.3 - log 1.02) / 2 < 0.
         ([1.02, 1.3, 1.1, 1.2], 2, "no difference beyond noise"),
-        ([5.0, 5.0], 2, "too few pairs to tell"),
         ([5.0, 5.0, 5.0, 5.0], 1, "too few pairs to tell"),
         ([], 0, "too few pairs to tell"),
     ],

@@ -122,5 +122,5 @@ def test_numbers_are_compared_to_the_tolerance_and_all_else_exactly(
 
 def test_a_refused_command_is_shown_with_its_message():
     assert flags_taken("val.py --weights a.pt --data b.yaml") == "accepted"
-    assert flags_taken("val.py --merge").startswith("--merge is not in this version")
+    assert flags_taken("val.py --merge").startswith("--merge is not supported")
     assert answer("train.py --weights absent.pt").startswith("error: --weights absent.pt: no such")

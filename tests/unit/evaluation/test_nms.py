@@ -247,15 +247,6 @@ def test_a_validation_in_training_suppresses_as_val_does_by_default():
     assert suppression_settings(flags, multi_label=True) == SuppressionSettings()
 
 
-def test_only_the_chosen_classes_are_detected():
-    decoded = predictions(200, 4, seed=9)
-    every = non_max_suppression(decoded, SuppressionSettings(0.2, 0.5, max_detections=1000))
-    some = SuppressionSettings(0.2, 0.5, classes=(0, 3), max_detections=1000)
-    expected = every.take(np.flatnonzero(np.isin(every.class_index, (0, 3))))
-    assert 0 < len(expected.scores) < len(every.scores)
-    np.testing.assert_array_equal(as_rows(non_max_suppression(decoded, some)), as_rows(expected))
-
-
 def sample(class_index):
     boxes = np.full((len(class_index), 4), 0.5, np.float32)
     boxes[:, 0] = np.arange(len(class_index)) / 10

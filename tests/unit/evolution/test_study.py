@@ -121,5 +121,5 @@ def test_a_file_that_is_damaged_or_of_another_search_is_refused(tmp_path, conten
 def test_without_optuna_the_install_command_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     command = re.escape(install_command("optuna"))
-    with pytest.raises(UserError, match=f"--evolve needs optuna: {command}"):
+    with pytest.raises(UserError, match=f"--evolve needs optuna; install it: {command}"):
         open_study(tmp_path / "search")

@@ -88,11 +88,8 @@ def exchanged(before: str, after: str) -> Callable[[Path], None]:
     ("damage", "message"),
     [
         (lambda folder: (folder / "model.bin").unlink(), "lacks model.bin"),
-        (lambda folder: [path.unlink() for path in folder.iterdir()], "lacks model.xml"),
         (cut("model.xml", 900), "OpenVINO cannot read it"),
-        (cut("model.bin", 100), "OpenVINO cannot read it"),
         (exchanged('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
-        (exchanged('offset="0"', 'offset="99999999999"'), "OpenVINO cannot read it"),
         (lambda folder: (folder / "model.xml").write_bytes(b"<net \xff>"), "not UTF-8"),
         (exchanged('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
         (exchanged("class_names", "other_names"), "metadata lacks class_names"),
@@ -139,8 +136,6 @@ def saved(folder: Path, taken: str = "f32", inputs: int = 1) -> Path:
     [
         ("f32", 2, "it has 2 inputs; a detector has one"),
         ("i64", 1, "it takes numbers of type int64, which is not its metadata's floats"),
-        ("u8", 1, "it takes numbers of type uint8"),
-        ("boolean", 1, "it takes numbers of type bool"),
     ],
 )
 def test_a_folder_that_takes_something_else_is_refused(tmp_path, taken, inputs, message):

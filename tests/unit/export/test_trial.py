@@ -60,7 +60,7 @@ GRAPHS = {
     "it asks for more memory than files of its size need; ": one(
         "ConstantOfShape", ["n"], constant("n", np.int64([LARGE]))
     ),
-    "its trial run failed: it has not ended after": one(
+    "its trial run failed: it did not finish within": one(
         "Loop", ["", "go", "images"], constant("go", np.bool_(True)), body=BODY
     ),
 }  # fmt: skip

@@ -74,7 +74,7 @@ def test_what_cannot_be_kept_is_a_line_in_the_log(folder, tmp_path, monkeypatch,
     with caplog.at_level(logging.INFO):
         keep()
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "kind are not kept for the next run" in line
+    assert "could not cache kind for the next run" in line
     assert kept() is None and not list(tmp_path.rglob("*.tmp"))
 
 

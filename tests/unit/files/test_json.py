@@ -18,9 +18,7 @@ from duet.utils.json_files import (
 HOSTILE = {
     "brackets": ("[" * 1_000_000, "nested"),
     "braces": ('{"a":' * 900 + "1" + "}" * 900, "nested deeper than 64"),
-    "just too deep": ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "nested deeper than 64"),
     "digits": ('{"a": ' + "7" * 5_000_000 + "}", "777... is beyond 64 bits"),
-    "a number of 400 digits": ('{"a": -' + "7" * 400 + "}", "-77777.*777... is beyond 64 bits"),
     "a key twice": ('[{"a": 1, "b": 1, "a": 2}]', "the key 'a' appears twice"),
     "bytes": (b'{"a": "caf\xe9"}', "'utf-8' codec"),
     "no end": ('{"a": ', "Expecting value"),

@@ -31,7 +31,7 @@ def test_a_name_is_found_anywhere_unless_a_file_is_there(argument, found, tmp_pa
     [
         ("yolov5xs", "did you mean yolov5x or yolov5s or "),
         ("models/yolov5-p9.yaml", "did you mean yolov5-p7 or yolov5-p6"),
-        ("resnet", "of this name; give a model YAML, or the name of one"),
+        ("resnet", "no such file or public model; accepted: a model YAML, or one of"),
         *((name, "--cfg ") for name in (".", "..", "hub", "a/b/c", "x" * 200)),
     ],
 )

@@ -13,14 +13,11 @@ BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encod
 
 HOSTILE = {
     "nothing": (b"", "line 1: no valid XML: no element found"),
-    "no end": (b"<a>\n<b>", "line 2: no valid XML"),
     "another end": (b"<a>\n</b>", "line 2: no valid XML: mismatched tag"),
-    "not UTF-8": (b"<a>caf\xe9</a>", "line 1: no valid XML"),
     "an entity of its own": (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "DOCTYPE"),
     "entities of entities": (BOMB, "DOCTYPE"),
     "an unknown entity": (b"<a>&b;</a>", "undefined entity"),
     "too deep": (b"<a>" * 1_000_000, "nested deeper than 64"),
-    "just too deep": (b"<a>" * (MAX_DEPTH + 1) + b"</a>" * (MAX_DEPTH + 1), "deeper than 64"),
 } | {
     f"the encoding {name}": (f'<?xml version="1.0" encoding="{name}"?><a/>'.encode(), "encoding")
     for name in ("gbk", "zip", "punycode", "undefined", "utf-7", "unknown", "x" * 10_000)

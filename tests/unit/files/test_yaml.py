@@ -26,36 +26,24 @@ HOSTILE = {
     "mappings in mappings": laughs("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}, t: {0}}}"),
     "a merge": "names: {<<: {a: 1}}",
     "an alias in what it stands for": "names: &a [*a]",
-    "an alias of nothing": "names: *a",
     "brackets": "names: " + "[" * 100_000,
-    "braces": "names: " + "{a: " * 3_000 + "}" * 3_000,
     "indents": "\n".join(" " * level + "a:" for level in range(2_000)),
     "many nodes": "names:\n" + "- a\n" * (MAX_NODES + 1),
     "many directives": "".join(f"%TAG !a{i}! b\n" for i in range(200_000)) + "---\nnames: []",
     "two documents": "names: [a]\n---\nnames: [b]",
     "digits": "nc: " + "7" * 5_000,
     "a number beyond 64 bits": f"nc: {2**63}",
-    "minutes": "nc: 1" + ":1" * 5_000,
-    "infinity": "lr0: .inf",
     "not a number": "lr0: .nan",
-    "a number without digits": "nc: 0x_",
     "a tag that is not met": "nc: !!int abc",
     "a date": "nc: 2024-01-01",
-    "bytes": "nc: !!binary aGVsbG8=",
-    "a set": "nc: !!set {a, b}",
     "code": "nc: !!python/object/apply:os.system [id]",
-    "a list's own tag": "nc: !mine [3]",
-    "the value sign": "nc: =",
     "a key twice": "nc: 1\nnc: 2",
     "a key twice, as text and number": 'nc: {1: a, "1": b}',
     "a list as a key": "nc: {[a]: b}",
-    "yes as a key": "nc: {yes: b}",
     "a broken number as a key": "nc: {1.5: b}",
     "a surrogate": 'nc: "\\ud800"',
     "a control character": "nc: \x1b[31m",
-    "a null byte": "nc: a\0b",
     "no end": "nc: [1, 2",
-    "a tab": "nc:\n\t- 1",
 }
 
 
@@ -117,7 +105,7 @@ def test_plain_yaml_is_what_pyyaml_makes_of_it(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "# nothing", "[1]", "text", "3"])
 def test_what_is_no_mapping_is_refused(content, tmp_path):
-    with pytest.raises(UserError, match="a mapping of names to values is needed; see the shipped"):
+    with pytest.raises(UserError, match="not a mapping of names to values; see the shipped"):
         read(tmp_path, content)
 
 

@@ -10,9 +10,9 @@ from duet.utils.errors import UserError
 @pytest.mark.parametrize(
     ("image_size", "message"),
     [
-        (33, "--img 33 is no multiple of the model's stride 32; use 64"),
-        (63, "--img 63 is no multiple of the model's stride 32; use 64"),
-        (650, "--img 650 is no multiple of the model's stride 32; use 672"),
+        (33, "--img 33 is not a multiple of the model's stride 32; use 64"),
+        (63, "--img 63 is not a multiple of the model's stride 32; use 64"),
+        (650, "--img 650 is not a multiple of the model's stride 32; use 672"),
     ],
 )
 @pytest.mark.parametrize("trains", [True, False])

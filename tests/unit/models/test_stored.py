@@ -45,11 +45,8 @@ WAYS = {
 }
 HOSTILE = {
     "wide": ({"width_multiple": 10.0}, "takes 2,480 numbers, and the file has 248"),
-    "wider": ({"backbone": [[-1, 1, "Conv", [60_000, 31, 8]]]}, "takes 173,2"),
     "deep": ({"backbone": [[-1, 900, "C3", [4_000]]]}, "layer 0, C3"),
-    "long": ({"backbone": [[-1, 1, "Conv", [8]]] * 5000}, "5,001 layers"),
     "of many classes": ({"nc": 900}, "Detect .900, .* takes 16,294 numbers, and the file has 130"),
-    "without end": ({"nc": [[[[[[[[[[[[[[]]]]]]]]]]]]]]}, "nested too deep"),
     "of a huge number": ({"nc": 10**40}, "is beyond 64 bits"),
 }
 

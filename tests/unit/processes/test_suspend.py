@@ -50,7 +50,7 @@ def test_control_c_asks_for_a_stop_where_the_state_can_be_saved_and_raises_elsew
             os.kill(os.getpid(), signal.SIGINT)
         assert stop.cause() == "Ctrl-C"  # if Python ignored it, as in __del__
     assert capfd.readouterr().err.split("\n") == [
-        "", "Ctrl-C: the state is saved after this batch; once more ends at once", "",
+        "", "Ctrl-C: saving the state after this batch; press again to quit now", "",
     ]  # fmt: skip
 
 
@@ -105,11 +105,11 @@ def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_says_why(tmp_pat
     with listening(str(ours), None) as stop:
         assert stop.cause() is None
         ours.touch()
-        assert stop.cause() == f"{ours} is there; remove it before going on"
+        assert stop.cause() == f"{ours} exists; remove it before resuming"
         ours.unlink()
         assert stop.cause() is None
         launchers.touch()
-        assert stop.cause() == f"{launchers} is there"
+        assert stop.cause() == f"{launchers} exists"
         launchers.write_text("SIGTERM")
         assert stop.cause() == "SIGTERM"
 
@@ -136,7 +136,7 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
         asked.append(own)
         return len(asked) == 1  # it was no Ctrl-C
 
-    assert StopRequests(agree=another_rank).cause() == "asked for by another rank"
+    assert StopRequests(agree=another_rank).cause() == "requested by another rank"
     assert StopRequests(agree=lambda own: True).cause() == "Ctrl-C"  # of another rank
     (tmp_path / "file").touch()
     not_yet = StopRequests(tmp_path / "file", agree=lambda own: asked.append(own))

@@ -48,7 +48,7 @@ def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -
     printed, errors = process.communicate(timeout=60)
     assert (process.returncode, printed) == (1, "in training, step 3\n")
     name = f"rank 1 ({os.uname().nodename})"
-    line = f"error: {name}: no progress for 1 s in training, step 3 (--timeout 0.5); the job ends"
+    line = f"error: {name}: no progress for 1 s in training, step 3 (--timeout 0.5); ending the job"
     assert line in errors and "in stand_still" in errors
 
 

@@ -14,6 +14,6 @@ NAMES = ["", "runs/exp", "runs/größe", os.fsdecode(b"caf\xe9\n")]
 def test_every_rank_has_the_text_of_the_first(name):
     def ask(world):
         own = name if world.process.is_main else ""
-        return world.of_main(own), world.all_have(name), world.all_have(own)
+        return world.broadcast_text(own), world.all_have(name), world.all_have(own)
 
     assert run_rank_threads(3, ask) == [(name, True, name == "")] * 3

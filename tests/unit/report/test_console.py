@@ -1,17 +1,14 @@
 """What utils/report prints of a validation and of epochs, and how stages are timed."""
 
 import csv
-import itertools
 
 import pytest
 
 import duet.models.graph  # noqa: F401  registers all heads
-from duet import backend
 from duet.models.blocks.registry import find_block
 from duet.utils.evaluation.masks import MaskResult
 from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
 from duet.utils.report.results import Results
-from duet.utils.report.stage_timer import UNREAD_STAGES, StageTimer
 from duet.utils.tasks.table import TASKS
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
@@ -92,7 +89,7 @@ def test_figures_stand_under_their_names_in_80_columns():
 def test_rows_of_every_task_fit_into_80_columns(task):
     head = find_block(task.head).kind
     names = head.row_names()
-    assert names.keys() <= head.figure_names.keys() and set(task.fitness) & names.keys()
+    assert names.keys() <= head.metric_names.keys() and set(task.fitness) & names.keys()
     numbers = [0.5] * (len(head.loss_names) + len(names))
     for line in EpochTable(head.loss_names, names).lines(1000, 1000, numbers, 9999.9, 9999.9):
         assert len(line) <= 80
@@ -103,22 +100,3 @@ def test_the_heading_comes_again():
     counts = [len(table.lines(epoch, 60, NUMBERS, 1.0, 0.0)) for epoch in range(1, 61)]
     due = [index for index, number in enumerate(counts) if number == 2]
     assert due == [0, ROWS_A_HEADING, 2 * ROWS_A_HEADING]
-
-
-def test_marks_are_read_late_and_none_is_lost(monkeypatch):
-    clock, read = itertools.count(), []
-    monkeypatch.setattr(backend.device, "mark", lambda device: next(clock))
-    monkeypatch.setattr(
-        backend.device, "seconds_between", lambda start, end: read.append(end) or end - start
-    )
-    timer = StageTimer("cpu")
-    for _ in range(UNREAD_STAGES):
-        with timer("forward"):
-            pass
-    assert read == []
-    with timer("backward"):
-        next(clock)
-    assert read == [1]  # the oldest stage alone, which a device has long done
-    assert timer.seconds["forward"] == UNREAD_STAGES
-    assert timer.seconds["backward"] == 2
-    assert timer.seconds["forward"] == UNREAD_STAGES  # reading twice adds nothing

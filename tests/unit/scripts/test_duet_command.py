@@ -32,7 +32,7 @@ def test_an_unknown_command_is_answered_with_the_nearest():
     done = run("trian")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "error: trian is no command of duet; did you mean train?\n  `duet --help` lists them\n"
+        "error: unknown command trian; did you mean train?\n  `duet --help` lists all commands\n"
     )
 
 

@@ -37,7 +37,7 @@ REFUSED = [
     (["train", "--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
     (["train", "--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
     (["train", "--weights", "absent.pt"], "--weights absent.pt: no such file"),
-    (["train", "--nproc", "2", "--device", "gpu"], "--device 'gpu': cpu, a GPU's number such as 0"),
+    (["train", "--nproc", "2", "--device", "gpu"], "--device 'gpu' is invalid; accepted: cpu"),
     (["train", "--nproc", "2", "--loggers", "paper"], "--loggers"),
     (["train", "--backend", "jax"], "argument --backend: invalid choice: 'jax'"),
     (["train", "--seed", str(2**64)], "--seed 18446744073709551616"),

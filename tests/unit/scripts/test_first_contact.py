@@ -79,7 +79,7 @@ def test_what_an_old_python_reads_has_no_newer_syntax(path):
 
 def test_an_old_python_is_told_its_version(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 8, 18, "final", 0))
-    assert " is Python 3.8; 3.10 or newer is needed\n" in str(start.python_problem())
+    assert " is Python 3.8, but 3.10 or newer is required\n" in str(start.python_problem())
 
 
 def test_a_python_with_all_packages_has_no_problem():
@@ -92,11 +92,11 @@ def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
     assert str(start.python_problem()).splitlines() == [
         f"{sys.executable} has no cv2",
-        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python in its place",
+        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python instead",
     ]
     for name in ("torch", "half-made"):
         (tmp_path / ".venv" / name).mkdir(parents=True)
     (tmp_path / ".venv" / "torch" / "duet-environment.json").touch()
     assert str(start.python_problem()).splitlines()[1] == (
-        f"use {tmp_path}/.venv/torch/bin/python in its place"
+        f"use {tmp_path}/.venv/torch/bin/python instead"
     )

@@ -15,7 +15,7 @@ from tests.small import write_small_dataset
 from tests.tiny_weights import write_tiny_weights
 
 TRAINING = "backend 'onnx' is inference-only; choose one that supports training: torch, oneflow"
-ONE_PROCESS = "2 processes need a backend that trains, and 'onnx' does not"
+ONE_PROCESS = "2 processes need a backend that supports training, unlike 'onnx'"
 
 
 def run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_model
+from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.processes.launch import wanted_processes
@@ -34,6 +35,6 @@ def test_the_public_lines_are_understood(line, batch, processes):
 def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
     config = parse_train_flags(["--weights", weights])
     with caplog.at_level(logging.INFO, logger="train"):
-        model = build_model(config, None, ("a", "b"))
+        model = build_model(config, read_hyperparameters(config.hyp), None, ("a", "b"))
     assert model.spec == read_model_yaml("models/yolov5s.yaml", 2)
     assert caplog.messages == ["no --weights and no --cfg: models/yolov5s.yaml from scratch"]

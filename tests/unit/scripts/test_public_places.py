@@ -23,7 +23,7 @@ def run(*words):
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        (["segment/train.py", "--dropout", "0.1"], "--dropout is for models to classify, this one"),
+        (["segment/train.py", "--dropout", "0.1"], "--dropout applies only to the task classify"),
         (["classify/train.py", "--model", "gone.pt"], "--weights gone.pt: no such file"),
         (["segment/val.py", "--weights", "gone.pt"], "--weights gone.pt: no such file"),
         (["classify/val.py", "--weights=gone.pt"], "--weights gone.pt: no such file"),

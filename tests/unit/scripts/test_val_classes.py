@@ -36,15 +36,15 @@ def test_a_detector_is_not_scored_on_class_folders(validate, tmp_path):
 
 @pytest.mark.parametrize("mode", ["val", "speed"])
 def test_a_threshold_that_is_given_is_refused_for_a_classifier(validate, tmp_path, mode):
-    with pytest.raises(UserError, match="--iou: a classifier finds no boxes; leave it out"):
+    with pytest.raises(UserError, match="--iou: classifiers predict no boxes; leave it out"):
         validate(write_tiny_classifier(tmp_path), "--task", mode, "--iou", 0.5)
 
 
 @pytest.mark.parametrize(
     ("flag", "reason"),
     [
-        ("--square", "the images of classification are square"),
-        ("--single-cls", "a classifier of one class has nothing to tell apart"),
+        ("--square", "classification images are always square"),
+        ("--single-cls", "a classifier with one class has nothing to distinguish"),
     ],
 )
 def test_flags_that_mean_nothing_to_a_classifier_are_refused(validate, tmp_path, flag, reason):

@@ -77,7 +77,7 @@ def test_a_worker_that_hangs_is_answered_with_504_and_replaced(fragile):
     worker = fragile.worker
     os.kill(worker, signal.SIGSTOP)
     assert fragile.ask(DETECT, IMAGE).error == (504, "timeout")
-    fragile.wait_for("the model process answered nothing for 1.5 s")
+    fragile.wait_for("the model process has not answered for 1.5 s")
     fragile.until_ready()
     assert fragile.ask(DETECT, IMAGE).status == 200 and fragile.worker != worker
 
@@ -151,7 +151,7 @@ def is_alive(process: int) -> bool:
     ("flags", "words"),
     [
         (["--weights", "absent.pt"], "absent.pt"),
-        (["--weights", "W", "--host", "0.0.0.0"], "give --token-file, or --insecure"),
+        (["--weights", "W", "--host", "0.0.0.0"], "add --token-file, or --insecure"),
         (["--weights", "W", "--token-file", "absent"], "`openssl rand -hex 32 > FILE` makes one"),
     ],
 )
@@ -179,4 +179,4 @@ def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     command = install_command("starlette")
-    assert output.startswith(f"error: python -m duet serve needs starlette: {command}")
+    assert output.startswith(f"error: python -m duet serve needs starlette; install it: {command}")

@@ -32,18 +32,14 @@ def bomb(width: int, height: int) -> bytes:
     ("query", "words"),
     [
         ("conf=2", "conf 2; a number from 0 to 1"),
-        ("conf=nan", "conf nan"),
         ("conf=x%1b", "conf 'x\\x1b'; a number from 0 to 1 is needed"),
-        ("iou=-1", "iou -1"),
-        ("max_det=0", "max_det 0; a whole number from 1 up"),
         ("max_det=9e9", "max_det '9e9'; a whole number is needed"),
-        ("max_det=5001", "max_det 5001; at most 5,000 are accepted"),
-        ("model=masks&max_det=1001", "at most 1,000 are accepted"),
+        ("max_det=5001", "max_det 5001 is too large; accepted: up to 5,000"),
+        ("model=masks&max_det=1001", "max_det 1001 is too large; accepted: up to 1,000"),
         ("classes=1,x", "classes '1,x'; numbers as in 0,2 are needed"),
-        ("classes=7", "classes 7; the model knows 0 to 4"),
         ("agnostic=maybe", "agnostic 'maybe'; accepted: true, false"),
-        ("conf=0.1&conf=0.2", "conf stands twice"),
-        ("size=3", "'size' is no query parameter; accepted: model, conf"),
+        ("conf=0.1&conf=0.2", "the query parameter conf appears twice"),
+        ("size=3", "unknown query parameter 'size'; accepted: model, conf"),
         ("model=kinds&conf=0.5", "--conf"),
     ],
 )
@@ -78,7 +74,6 @@ def test_an_image_that_cannot_be_used_is_refused_and_the_next_one_answered(serve
         (b"", {}, (400, "bad_request")),
         (bytes(MAX_BYTES + 1), {}, (413, "too_large")),
         (iter([bytes(MAX_BYTES), b"x"]), {}, (413, "too_large")),  # in chunks, without a length
-        (b"--cut--\r\n", {"Content-Type": FORM}, (400, "bad_request")),
         (b"nonsense", {"Content-Type": FORM}, (400, "bad_request")),
         (b"x", {"Content-Type": "multipart/form-data"}, (400, "bad_request")),
         (FIELD % (b"image", b"") + b"text\r\n--cut--\r\n", {"Content-Type": FORM},
@@ -88,7 +83,6 @@ def test_an_image_that_cannot_be_used_is_refused_and_the_next_one_answered(serve
         (FIELD % (b"a", b'; filename="a"') + bytes(MAX_BYTES + 1) + b"\r\n--cut--\r\n",
          {"Content-Type": FORM}, (413, "too_large")),
         (IMAGE, {"Origin": "https://elsewhere.example"}, (403, "foreign_page")),
-        (IMAGE, {"Origin": "null"}, (403, "foreign_page")),
         (IMAGE, {"Host": "elsewhere.example"}, (421, "wrong_host")),
     ],
 )  # fmt: skip
@@ -100,7 +94,6 @@ def test_a_body_or_a_header_that_is_not_accepted_is_refused(server, body, header
     ("method", "path", "expected"),
     [
         ("GET", DETECT, (405, "method_not_allowed")),
-        ("DELETE", "/healthz", (405, "method_not_allowed")),
         ("GET", "/nothing%1b[31m", (404, "not_found")),
         ("GET", "/../../etc/passwd", (404, "not_found")),
         ("POST", f"{DETECT}?model=other", (404, "unknown_model")),

@@ -80,7 +80,10 @@ def test_a_file_system_without_locks_is_reported_in_one_line(tmp_path, monkeypat
     with RunLock() as lock:
         lock.take(tmp_path)
     (record,) = caplog.records
-    assert f"{tmp_path}: no lock can be had here (No locks available)" in record.message
+    assert (
+        f"{tmp_path}: this file system does not support locks (No locks available)"
+        in record.message
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_a_folder_that_cannot_be_made_names_flags_place_and_next_step(tmp_path):
     with pytest.raises(UserError) as caught:
         create_run_folder(tmp_path / "file" / "runs", "exp", exist_ok=False)
     assert re.match(
-        rf"--project \S+ --name exp: no folder can be made in {tmp_path}/\S+: Not a directory; ",
+        rf"--project \S+ --name exp: could not create a folder in {tmp_path}/\S+: Not a directory",
         str(caught.value),
     )
 

@@ -36,7 +36,7 @@ def test_a_run_goes_on_with_its_own_data_alone():
     data = TrainData(HEADER.class_names, [FIRST], [FIRST])
     header = dataclasses.replace(HEADER, progress={"data": data.digests})
     require_equal_data(header, data)
-    with pytest.raises(UserError, match="--data has other classes"):
+    with pytest.raises(UserError, match="classes of --data have changed"):
         require_equal_data(header, TrainData(("other",), [FIRST], [FIRST]))
     with pytest.raises(UserError, match=r"split val, .* \(2 images now, 1 then\)"):
         require_equal_data(header, TrainData(HEADER.class_names, [FIRST], [FIRST, FIRST]))

@@ -122,7 +122,7 @@ def test_resume_alone_takes_the_newest_run_of_the_project_that_can_go_on(tmp_pat
     (tmp_path / "morning" / "work.json").touch()
     caplog.set_level("INFO")
     assert point(tmp_path, "newest").folder == tmp_path / "night"
-    assert f"--resume: {tmp_path / 'night'} is the newest run that is not finished" in caplog.text
+    assert f"--resume: {tmp_path / 'night'} is the newest unfinished run" in caplog.text
 
 
 def test_going_back_to_an_older_state_says_what_it_replaces(tmp_path, caplog):
@@ -134,9 +134,8 @@ def test_going_back_to_an_older_state_says_what_it_replaces(tmp_path, caplog):
     assert batch_number(point(tmp_path, older)) == 7
     (record,) = caplog.records
     assert record.message == (
-        f"--resume: {tmp_path / 'exp'} goes back to state-00000007.safetensors: it trains "
-        "again from there, and its later states, state-00000008.safetensors, "
-        "state-00000009.safetensors, will be replaced"
+        f"--resume: {tmp_path / 'exp'} continues from state-00000007.safetensors, which replaces "
+        "its later states state-00000008.safetensors, state-00000009.safetensors"
     )
 
 
@@ -155,7 +154,7 @@ def test_where_there_is_nothing_auto_starts_anew_and_the_others_say_so(tmp_path)
     with pytest.raises(UserError, match="no states"):
         point(tmp_path, str(tmp_path))
     for gone in ("gone.safetensors", "newst"):
-        with pytest.raises(UserError, match=f"--resume {gone}: there is no such folder or file"):
+        with pytest.raises(UserError, match=f"--resume {gone}: no such folder or file"):
             point(tmp_path, gone)
 
 
@@ -164,7 +163,7 @@ def test_a_finished_run_is_nothing_to_resume(tmp_path):
     assert not point(tmp_path, "newest").is_finished  # it was killed before its last file
     (tmp_path / "exp" / "work.json").touch()
     assert point(tmp_path, "auto").is_finished
-    with pytest.raises(UserError, match="is finished, nothing is left to resume"):
+    with pytest.raises(UserError, match="is already finished"):
         point(tmp_path, "newest")
 
 
@@ -182,7 +181,7 @@ def test_a_run_that_ended_early_is_finished_unless_its_limit_is_another(tmp_path
     assert not point(tmp_path, "auto").is_finished
     (tmp_path / "exp" / "work.json").touch()
     assert point(tmp_path, "auto").is_finished
-    with pytest.raises(UserError, match=rf"left to resume: .*{limit[0]}.* goes on with a larger"):
+    with pytest.raises(UserError, match=rf"already finished: .*{limit[0]}.*; increase the value"):
         point(tmp_path, "newest")
     for value in ("0", "7"):
         assert not point(tmp_path, "newest", limit[0], value).is_finished
@@ -216,7 +215,7 @@ def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     assert batch_number(point(tmp_path, "auto")) == 7
     assert f"--resume {newest}: damaged" in caplog.text
     harm(older)
-    with pytest.raises(UserError, match="of its 2 states none can be used"):
+    with pytest.raises(UserError, match="none of its 2 states is usable"):
         point(tmp_path, "auto")
 
 
@@ -225,7 +224,7 @@ def test_weights_without_their_run_are_no_state(tmp_path):
     folder.mkdir()
     header = dataclasses.replace(HEADER, progress={})
     path = StateFiles(folder, 1).save(Checkpoint(header, {}, {}, {}), is_best=False)
-    with pytest.raises(UserError, match="it holds no state of a run"):
+    with pytest.raises(UserError, match="not a training state"):
         point(tmp_path, str(path))
 
 
@@ -252,7 +251,7 @@ def without(document, *names):
 def test_settings_of_a_later_version_or_of_another_kind_are_refused(tmp_path, name, lie):
     settings = {**state().header.settings, name: lie}
     path = write_header(tmp_path / "exp", settings=settings)
-    with pytest.raises(UserError, match=f"--resume: the state has {name}, which this version .*--"):
+    with pytest.raises(UserError, match=f"the state has settings that are unknown .*: {name};.*--"):
         point(tmp_path, str(path))
 
 
@@ -279,7 +278,7 @@ def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_
     config, _ = resumed_config(*read_train_flags(["--resume", "--amp", "off"]), header)
     assert (config.amp, config.save_steps, config.half_gradients) == ("off", 0, False)
     assert (config.epochs, config.freeze) == (3, ("2",))  # those that it has are its own
-    with pytest.raises(UserError, match="amp is bf16, in the run off"):
+    with pytest.raises(UserError, match="amp is bf16 instead of off"):
         resumed_config(*read_train_flags(["--resume", "--amp", "bf16"]), header)
 
 
@@ -316,7 +315,7 @@ def test_a_state_names_no_code_to_be_imported(caplog):
     begun = state(flags=[*BEGUN, "--loggers", "tensorboard", "os:System"]).header
     config, _ = resumed_config(*read_train_flags(["--resume"]), begun)
     assert config.loggers == ("tensorboard",)
-    assert "os:System is not used; to use it again, give --loggers too" in caplog.text
+    assert "logger os:System is disabled; add --loggers to use it again" in caplog.text
     config, _ = resumed_config(*read_train_flags(["--resume", "--loggers", "my:Own"]), begun)
     assert config.loggers == ("my:Own",)
 
@@ -326,7 +325,7 @@ def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
     hyp.write_text(DEFAULT_HYPERPARAMETERS.read_text().replace("lr0: 0.01", "lr0: 0.02"))
     with pytest.raises(UserError) as error:
         resumed("--batch", "16", "--seed", "1", "--epochs", "3", "--hyp", str(hyp))
-    for part in ("batch_size is 16, in the run 8", "seed is 1, in the run 0", "another lr0"):
+    for part in ("batch_size is 16 instead of 8", "seed is 1 instead of 0", "in lr0"):
         assert part in str(error.value)
     assert "epochs" not in str(error.value)
 
@@ -334,5 +333,5 @@ def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
 def test_ranks_that_see_the_states_of_a_run_that_goes_on_are_told_of_it():
     another = ALONE._replace(all_gather=lambda own: [own, own[::-1]])
     require_same_point(None, ALONE)
-    with pytest.raises(UserError, match=r"different states.* another process .* that all machines"):
+    with pytest.raises(UserError, match=r"different states.* another process .* all machines"):
         require_same_point(None, another)

@@ -31,7 +31,7 @@ def test_fitness_is_made_of_the_figures_of_the_head(task):
     evaluator = FORMS[task.name].head(head, 2).make_evaluator(("a", "b"))
     evaluator.add(0, FOUND[task.name], GroundTruth(ZERO, BOX, masks=RUNS))
     result = evaluator.result()
-    figures = head.figures(result)
-    assert figures.keys() == head.figure_names.keys()
+    figures = head.metrics(result)
+    assert figures.keys() == head.metric_names.keys()
     weighed = sum(weight * figures[name] for name, weight in task.fitness.items())
     assert head.fitness(result) == pytest.approx(weighed) and weighed > 0

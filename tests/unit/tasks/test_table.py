@@ -55,7 +55,7 @@ def test_the_flag_decides_and_then_the_model_and_then_the_weights():
 def test_flags_of_masks_are_refused_where_there_are_none(flags):
     config = parse_train_flags(flags)
     check_flags(SEGMENTATION, config)
-    with pytest.raises(UserError, match=f"{flags[0]} is for models to segment.* to detect; leave"):
+    with pytest.raises(UserError, match=f"{flags[0]} applies only to the task segment.* to"):
         check_flags(DETECTION, config)
 
 

@@ -82,17 +82,6 @@ def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
             load_checkpoint(path)
 
 
-def test_a_shape_that_is_another_is_found_though_all_bytes_are_there(tmp_path, checkpoint):
-    path = tmp_path / "last.safetensors"
-    save_checkpoint(path, checkpoint)
-    content = path.read_bytes()
-    shape = b'"shape":[4,3,2,2]'
-    assert content.count(shape) == 3  # of the weight, its EMA and its momentum
-    path.write_bytes(content.replace(shape, b'"shape":[3,4,2,2]', 1))
-    with pytest.raises(UserError, match="does not fit its checksum"):
-        load_checkpoint(path)
-
-
 def test_a_file_without_a_checksum_opens(tmp_path, checkpoint):
     arrays = {f"model/{name}": array for name, array in checkpoint.model.items()}
     old = dataclasses.asdict(HEADER)

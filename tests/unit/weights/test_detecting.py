@@ -66,7 +66,7 @@ def test_an_absent_file_and_a_folder_are_refused(tmp_path):
     with pytest.raises(UserError, match="gone.onnx: no such file"):
         load_to_detect(tmp_path / "gone.onnx")
     (tmp_path / "folder.onnx").mkdir()
-    with pytest.raises(UserError, match="folder.onnx: is a folder; a regular file is needed"):
+    with pytest.raises(UserError, match="folder.onnx: is a folder, not a regular file"):
         load_to_detect(tmp_path / "folder.onnx")
 
 
@@ -106,7 +106,7 @@ def test_the_endings_of_exported_files_are_those_of_the_formats():
 
 def test_without_the_wing_an_exported_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(detecting, "WINGS", ("duet.utils.absent.opening",))
-    with pytest.raises(UserError, match="--weights .*a.onnx needs utils/absent, which this copy"):
+    with pytest.raises(UserError, match="--weights .*a.onnx needs utils/absent, which is missing"):
         load_to_detect(write_detector(tmp_path / "a.onnx"))
 
 

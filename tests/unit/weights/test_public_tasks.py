@@ -128,19 +128,10 @@ def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_nam
     ("name", "changes", "message"),
     [
         ("seg", {"args": ["nc", "anchors", 10**9, 256]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors", 32, 10**9]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors", 0, 256]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors", "32", 256]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors", 32, 264]}, "layer 24"),
-        ("seg", {"args": ["nc", "anchors"]}, "layer 24"),
         ("seg", {"nc": 10**9}, "nc: 1000000000; a number of classes from 1 to 10,000"),
         ("cls", {"nc": 10_000}, "layer 9"),
-        ("cls", {"nc": 10**9}, "nc: 1000000000"),
         ("cls", {"args": ["nc", 1280]}, "layer 9"),
-        ("cls", {"args": [4]}, "its first arg must be nc, 3"),
-        ("cls", {"origin": [[6, 8]]}, "layer 9"),
         ("seg", {"origin": [[17, 20]]}, "layer 24"),
-        ("seg", {"origin": [[23, 23, 23]]}, "strides|layer 24"),
     ],
 )
 def test_a_description_of_another_head_is_refused_before_it_is_made(name, changes, message):

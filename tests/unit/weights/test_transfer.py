@@ -136,24 +136,6 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
         assert np.array_equal(new[:, 6], drawn[name].reshape(3, 8, -1)[:, 6])
 
 
-def test_boxes_and_objectness_are_remapped_where_no_class_is_shared(caplog):
-    start = start_of_coco()
-    with caplog.at_level(logging.INFO, logger="train"):
-        state = build(["--remap-classes"], start, BCCD)
-    assert "0 of 3 classes found by name; the others start from new weights" in caplog.messages
-    assert "transferred 349/349 tensors" in caplog.messages
-    drawn = build([], start, BCCD)
-    for level in range(3):
-        for kind in ("weight", "bias"):
-            name = f"model.24.m.{level}.{kind}"
-            new, old, own = (
-                arrays[name].reshape(3, outputs, -1)
-                for arrays, outputs in ((state, 8), (start.ema, 85), (drawn, 8))
-            )
-            assert np.array_equal(new[:, :5], old[:, :5])
-            assert np.array_equal(new[:, 5:], own[:, 5:])
-
-
 def test_remap_classes_without_weights_is_refused():
     with pytest.raises(UserError, match="--remap-classes takes over classes of --weights"):
         parse_train_flags(["--cfg", "models/yolov5n.yaml", "--remap-classes"])

@@ -105,13 +105,12 @@ class Finish:
     cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
     transforms: str = ""  # of --albumentations
     transforms_seed: int = 0
-    fits_outlines: bool = False  # boxes that transforms move end where their outlines do
 
 
 def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
     """Change the image of a draw as a whole: pixels, flips, holes."""
     if draw.transforms:
-        item = transform(item, draw.transforms, draw.transforms_seed, draw.fits_outlines)
+        item = transform(item, draw.transforms, draw.transforms_seed)
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
         item = flip_up_down(item)

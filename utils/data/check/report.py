@@ -17,13 +17,14 @@ from duet.utils.data.crops import Crop, crop_grid, shown_image
 from duet.utils.data.loading.reading import pixel_boxes
 from duet.utils.data.sources.samples import Sample
 from duet.utils.html import Html, bullets, html_page, paragraph, section, table
-from duet.utils.text import csv_cell, printable
+from duet.utils.text import count, csv_cell, printable
 
 SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8
 LONGEST_NAME = 60  # characters of a class
 EXAMPLES = 3  # findings of a kind in the lines
 MOST_CLASSES = 20  # in the lines; the page has more
 CROPS, PAIRS = 10, 5  # in a grid: findings, or copies with the images that they copy
+FEW_IMAGES = 2000  # for training; more suit the public recipe as well
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 COLUMNS = ("kind", "problem", "split", "where", "what")
 FAULTY: RGB = (230, 40, 40)
@@ -73,6 +74,14 @@ def small_text(check: Check, image_size: int) -> str:
     return f"Shorter side of the objects at --img {image_size}: {', '.join(parts)}"
 
 
+def recipe_text(check: Check) -> str:
+    """Return which recipe suits so few training images; "" for many images, or without boxes."""
+    number = sum(image.split == "train" and image.is_used for image in check.images)
+    if not check.has_boxes or not 0 < number <= FEW_IMAGES:
+        return ""
+    return f"{count(number, 'image')} for training: try --hyp small"
+
+
 def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Iterator[str]:
     """Yield the summary; texts of files in it are not yet printable."""
     yield from _lines_of(split_table(check))
@@ -83,6 +92,8 @@ def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Ite
         yield f"... and {len(rows) - MOST_CLASSES:,} more, on the page"
     if small := small_text(check, image_size):
         yield from ("", small)
+    if advice := recipe_text(check):
+        yield from ("", advice)
     for title, is_problem in (("problems", True), ("worth knowing", False)):
         found = found_kinds(check, is_problem)
         yield from ("", title if found else f"{title}: none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from duet.utils.data.augment.class_sample import (
     fill,
     shortest_side,
 )
-from duet.utils.data.augment.sample import Augmentation, augment, draw_augmentation
+from duet.utils.data.augment.sample import augment, draw_augmentation
 from duet.utils.data.image.decoding import (
     REDUCTIONS,
     LabelledImage,
@@ -129,12 +129,6 @@ class MaskItems(BoxItems):
 
     def with_masks(self, ratio: int, overlap: bool) -> MaskItems:
         return MaskItems(ratio, overlap)
-
-    def draw(
-        self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
-    ) -> Augmentation:
-        drawn = draw_augmentation(strengths, generator, index, num_samples)
-        return replace(drawn, fits_outlines=True)
 
     def targets(self, item: LabelledImage) -> Targets:
         targets = super().targets(item)

@@ -1,4 +1,4 @@
-"""`python -m duet records`: pack a dataset into record files, look into them, unpack it."""
+"""`python -m duet records`: pack a dataset into record files, check them, unpack it."""
 
 from __future__ import annotations
 
@@ -37,19 +37,19 @@ log = logging.getLogger("records")
 
 def main() -> None:
     parser = new_parser("python -m duet records", "Datasets packed into FFRecord files.")
-    commands = parser.add_subparsers(required=True, metavar="pack | verify | list | unpack")
+    commands = parser.add_subparsers(required=True, metavar="pack | verify | unpack")
     for run, about in (
         (pack, "write a dataset's images and labels into record files"),
         (unpack, "write record files out as images and labels"),
         (verify, "check every checksum"),
-        (list_records, "print what record files hold"),
     ):
-        name = run.__name__.partition("_")[0]
-        command = commands.add_parser(name, help=about, description=about, allow_abbrev=False,
-            formatter_class=parser.formatter_class)  # fmt: skip
+        command = commands.add_parser(
+            run.__name__, help=about, description=about, allow_abbrev=False,
+            formatter_class=parser.formatter_class,
+        )  # fmt: skip
         command.set_defaults(run=run)
         add = command.add_argument
-        if run in (verify, list_records):
+        if run is verify:
             add("paths", nargs="+", type=Path, metavar="PATH", help="record file, or a folder")
             continue
         add("--data", required=True, metavar="D", help="dataset, as for train.py")
@@ -186,27 +186,6 @@ def find_damages(path: Path) -> list[str]:
             image = f" (image {entries[place.number].name})" if named else ""
             damages.append(f"{error}{image}")
     return list(dict.fromkeys(damages))  # the index may be in it twice
-
-
-def list_records(flags: argparse.Namespace) -> None:
-    for path in find_files(flags.paths):
-        say(*describe_file(path))
-
-
-def describe_file(path: Path) -> Iterator[str]:
-    """Yield a line for the file and one for each record."""
-    table = read_table(path)
-    entries = read_index(table)
-    kind = "of another program" if entries is None else "the last one is the index"
-    yield f"{path}: {count(len(table), 'record')}, {path.stat().st_size} bytes, {kind}"
-    for place in table:
-        image = ""
-        if entries and place.number < len(entries):
-            name, height, width, labels = entries[place.number]
-            lines = f"{len((labels or b'').splitlines())} label lines"
-            image = f"  {width}x{height} px  {lines if labels is not None else 'no label file'}"
-            image += f"  {name}"
-        yield f"{place.number:8d} {place.length:12d} bytes  CRC {place.checksum:08x}{image}"
 
 
 if __name__ == "__main__":

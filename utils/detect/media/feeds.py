@@ -1,4 +1,4 @@
-"""A camera of this machine, its screen, or a stream at a URL -> frames.
+"""A camera of this machine, or a stream at a URL -> frames.
 
 Of a stream only the URL that the user gave is opened: FFmpeg may use the protocols that the scheme
 needs and no others, and follows no playlist.
@@ -6,9 +6,7 @@ needs and no others, and follows no playlist.
 
 from __future__ import annotations
 
-import re
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
@@ -16,7 +14,6 @@ from types import ModuleType
 from typing import Any
 
 import cv2
-import numpy as np
 
 from duet.utils.detect.media.live import Feed
 from duet.utils.detect.media.source import BrokenSourceError, Frame, require_size
@@ -27,11 +24,9 @@ from duet.utils.detect.media.video import (
     rate_of,
     timed_frames,
 )
-from duet.utils.errors import UserError
 from duet.utils.optional import import_optional
 
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
-_SCREEN_RATE = 30  # frames a second, at most
 # FFmpeg's protocols that each scheme needs. HTTP may redirect, and go through a proxy.
 _PROTOCOLS = {
     "rtsp": "rtp,tcp,udp",
@@ -72,45 +67,6 @@ def _camera_frames(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Frame
             raise BrokenSourceError("the camera gives no more frames")
         require_size(image.shape[:2], max_pixels)
         yield Frame(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), "camera")
-
-
-def parse_screen(argument: str) -> int:
-    """Return the monitor that --source screen ... names, 0 for all; UserError for another form."""
-    named = re.fullmatch(r"screen(?: ([0-9]{1,2}))?", argument)
-    if not named:
-        raise UserError(
-            f"--source {argument}: accepted are screen, for all monitors, and screen 1, for the "
-            "first one"
-        )
-    return int(named[1] or 0)
-
-
-@contextmanager
-def open_screen(monitor: int, max_pixels: int) -> Iterator[Feed]:
-    """Open a monitor; 0 for all together.
-
-    Raises:
-        BrokenSourceError: there is no screen, or no such monitor.
-        UserError: the package mss is absent.
-    """
-    mss = import_optional("mss", "--source screen")
-    try:
-        with mss.MSS() as screen:
-            if monitor >= len(screen.monitors):
-                raise BrokenSourceError(f"there is no monitor {monitor}")
-            area = screen.monitors[monitor]
-            require_size((area["height"], area["width"]), max_pixels)
-            yield Feed(Fraction(_SCREEN_RATE), _screen_frames(screen, area))
-    except mss.ScreenShotError as error:
-        raise BrokenSourceError(f"the screen cannot be read: {error!s:.200}") from error
-
-
-def _screen_frames(screen: Any, area: dict[str, int]) -> Iterator[Frame]:
-    while True:
-        start = time.monotonic()
-        shot = np.asarray(screen.grab(area))  # BGRA
-        yield Frame(np.ascontiguousarray(shot[..., 2::-1]), "screen")
-        time.sleep(max(0.0, start + 1 / _SCREEN_RATE - time.monotonic()))
 
 
 def shown_url(url: str) -> str:

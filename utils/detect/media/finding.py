@@ -1,4 +1,4 @@
-"""What --source means: files, a folder, a pattern, a list, a camera, a URL, the screen -> sources.
+"""What --source means: files, a folder, a pattern, a list, a camera, a URL -> sources.
 
 No source is opened before its turn.
 """
@@ -17,9 +17,7 @@ import cv2
 from duet.utils.detect.media.feeds import (
     SCHEMES,
     open_camera,
-    open_screen,
     open_stream,
-    parse_screen,
     shown_url,
 )
 from duet.utils.detect.media.image_file import ImageFile
@@ -42,7 +40,7 @@ ACCEPTED = (
     f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
     f"({' '.join(VIDEO_SUFFIXES)}), a folder of them, a pattern such as 'images/*.jpg', "
     "a list of paths (.txt) or URLs (.streams), the number of a camera, a URL "
-    f"({' '.join(SCHEMES)}), screen"
+    f"({' '.join(SCHEMES)})"
 )
 _MAX_LIST_BYTES = 1 << 26
 _CAMERA = re.compile(r"[0-9]{1,3}")
@@ -105,13 +103,12 @@ def file_source(path: str, max_pixels: int, video_stride: int = 1) -> Source:
 
 
 def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
-    """Return the camera, stream or screen that is named; None for what must be files."""
+    """Return the camera or stream that is named; None for what must be files."""
     name = argument
     if _CAMERA.fullmatch(argument):
         name, opened = f"camera {argument}", partial(open_camera, int(argument), max_pixels)
     elif argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
-        opened = partial(open_screen, parse_screen(argument), max_pixels)
-        import_optional("mss", "--source screen")
+        raise UserError(f"--source {argument}: the screen is not read; save it as a file")
     elif url := _URL.match(argument):
         name, opened = shown_url(argument), partial(open_stream, argument, max_pixels)
         if url[1].lower() not in SCHEMES:

@@ -1,4 +1,4 @@
-"""Live sources: the newest frame of a camera, a stream or the screen.
+"""Live sources: the newest frame of a camera or a stream.
 
 A thread reads; frames that nobody took in time are left out, so that what is shown is never old and
 no queue grows. What breaks off is opened again.
@@ -36,7 +36,7 @@ OpenFeed = Callable[[], AbstractContextManager[Feed]]
 
 
 class LiveSource(Source):
-    """A camera, a stream or the screen, of which every n-th frame may be given."""
+    """A camera or a stream, of which every n-th frame may be given."""
 
     kind: Kind = "live"
 

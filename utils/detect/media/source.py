@@ -1,4 +1,4 @@
-"""What gives frames: an image file, a video, a camera, a stream, the screen."""
+"""What gives frames: an image file, a video, a camera, a stream."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BrokenSourceError(Exception):
 
 
 class Source:
-    """One image file, video, camera, stream or screen.
+    """One image file, video, camera or stream.
 
     `frames` of images may run in several threads at once; of any other source in one, once.
 

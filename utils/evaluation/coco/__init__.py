@@ -1,1 +1,1 @@
-"""COCO's metric, equal to pycocotools, and its file formats."""
+"""COCO metrics, equal to pycocotools', and the results file."""

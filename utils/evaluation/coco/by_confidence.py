@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of each class at every confidence, and at the best one."""
+"""Precision, recall and F1 per class at every confidence, and at the best one."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ CONFIDENCE_GRID = np.linspace(0.0, 1.0, 501)
 
 
 class ByConfidence(NamedTuple):
-    """The figures of each class if only detections of at least a confidence count.
+    """Metrics per class when only detections of at least a confidence count.
 
     Each is (C, 501) float64, column per CONFIDENCE_GRID; classes without ground truth are NaN.
     """
 
-    precision: np.ndarray  # NaN too where nothing is left
+    precision: np.ndarray  # also NaN without detections
     recall: np.ndarray
-    f1: np.ndarray  # 0 where nothing is left
+    f1: np.ndarray  # 0 without detections
 
 
 def curves_by_confidence(
     scores: np.ndarray, class_index: np.ndarray, correct: np.ndarray, num_ground_truth: np.ndarray
 ) -> ByConfidence:
-    """Return the figures by the detections (D,) that are left, at IoU 0.50."""
+    """Return the metrics of detections (D,) by confidence, at IoU 0.50."""
     step = np.searchsorted(CONFIDENCE_GRID, scores, side="right") - 1
     shape = len(num_ground_truth), len(CONFIDENCE_GRID)
     place = class_index * shape[1] + step
@@ -40,7 +40,7 @@ def curves_by_confidence(
 
 
 class OperatingPoint(NamedTuple):
-    """Precision and recall of each class when one confidence decides which detections count."""
+    """Precision and recall per class at one confidence threshold."""
 
     confidence: float
     precision: np.ndarray  # (C,) float64
@@ -55,7 +55,7 @@ def best_operating_point(
     Args:
         scores: (D,) sorted by class, then descending.
         class_index: (D,) int64.
-        matched: (D,) bool, true positives at the IoU threshold in question.
+        matched: (D,) bool, true positives at the IoU threshold.
         num_ground_truth: (C,) objects; classes without any are NaN in the result.
     """
     absent = np.where(num_ground_truth > 0, 0.0, np.nan)
@@ -63,8 +63,8 @@ def best_operating_point(
     scores, class_index, matched = scores[known], class_index[known], matched[known]
     if len(scores) == 0:
         return OperatingPoint(0.0, precision=absent, recall=absent)
-    # Counting one more detection changes the F1 of its class alone, so the sum over classes at
-    # every confidence is a running sum of those changes in descending score.
+    # One more detection changes only the F1 of its class, so the sum over classes at every
+    # confidence is a cumulative sum of these changes in descending score.
     position = position_in_run(class_index)
     total = np.cumsum(matched)
     before_class = (total - matched)[np.arange(len(scores)) - position]
@@ -73,7 +73,7 @@ def best_operating_point(
     change[position == 0] = f1[position == 0]
     order = np.argsort(-scores, kind="stable")
     f1_sum, descending = np.cumsum(change[order]), scores[order]
-    # Detections of equal score count together.
+    # Detections with equal scores count together.
     last_of_equal = np.append(descending[1:] != descending[:-1], True)
     confidence = float(descending[np.where(last_of_equal, f1_sum, -1.0).argmax()])
     num_counted, num_correct = (

@@ -1,4 +1,4 @@
-"""The counts of a confusion matrix: how often each class is detected as each class."""
+"""Counts of a confusion matrix: how often each class is detected as each class."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from duet.utils.boxes import pairwise_iou
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 
-# Those of the public YOLOv5: a matrix stored of it is met by no other confidence.
+# As in the public YOLOv5: no other confidence reproduces its stored matrix.
 IOU_ABOVE = 0.45
 CONFIDENCE_ABOVE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """How often each true class was detected as each predicted class; class C is the background.
+    """How often each true class was detected as each predicted class; class C is background.
 
-    An object that nothing finds is predicted as background, a detection that finds nothing is truly
-    background. Only what occurs is kept: there may be thousands of classes.
+    Missed objects are predicted as background, false detections are truly background. Only pairs
+    that occur are stored: there may be thousands of classes.
     """
 
     num_classes: int
@@ -32,8 +32,8 @@ class Confusion:
         """Return (K + 1, K + 1) int64 counts, row per predicted and column per true class.
 
         Args:
-            classes: K of them, in this order; None for all. If there are others, these are one
-                more row and column together, before the background's.
+            classes: K classes in this order; None for all. Other classes share one more row and
+                column, before the background's.
         """
         classes = range(self.num_classes) if classes is None else classes
         size = len(classes) + (len(classes) < self.num_classes) + 1
@@ -45,7 +45,7 @@ class Confusion:
 
 
 def confusion_of(num_classes: int, predicted: np.ndarray, true: np.ndarray) -> Confusion:
-    """Return the counts of pairs of a predicted and a true class, (N,) int64 each."""
+    """Count pairs of predicted and true classes, (N,) int64 each."""
     pairs, counts = np.unique(predicted * (num_classes + 1) + true, return_counts=True)
     return Confusion(num_classes, *np.divmod(pairs, num_classes + 1), counts)
 
@@ -55,15 +55,14 @@ class ConfusionCounter:
 
     def __init__(self, num_classes: int) -> None:
         self.num_classes = num_classes
-        # Of each image, (2, N) predicted and true classes.
+        # (2, N) predicted and true classes per image.
         self._seen: list[np.ndarray] = [np.zeros((2, 0), np.int64)]
 
     def add(self, found: Detections | Segmentations, truth: GroundTruth) -> None:
         """Count an image.
 
-        Of all pairs of a detection and an object, whatever their classes, the one that overlaps
-        most is a match; then the one of those left, and so on. Crowds are no objects, and what lies
-        on one counts only if it finds an object.
+        Detections and objects of any class are matched greedily by descending overlap. Crowds are
+        not objects, and detections on a crowd count only if they match an object.
         """
         background = self.num_classes
         rows = np.flatnonzero(found.scores > CONFIDENCE_ABOVE)

@@ -1,4 +1,4 @@
-"""Which detection finds which object, to COCO's rules.
+"""Match detections to objects by COCO's rules.
 
 Source: Lin et al. 2014, arXiv:1405.0312, and the rules of https://cocodataset.org/#detection-eval.
 """
@@ -19,13 +19,13 @@ MAX_DETECTIONS_PER_CLASS = 100
 
 
 class SizeRange(NamedTuple):
-    """Objects by area; both ends belong to the range, as in pycocotools."""
+    """Range of areas, including both ends, as in pycocotools."""
 
     smallest: float  # square pixels
     largest: float
 
     def excludes(self, area: np.ndarray) -> np.ndarray:
-        """Return which areas lie outside."""
+        """Return which areas are outside."""
         return (area < self.smallest) | (area > self.largest)
 
 
@@ -38,12 +38,12 @@ SIZE_RANGES = {
 
 
 class Overlap(NamedTuple):
-    """What of objects is compared.
+    """Functions that compare objects by box or mask.
 
     Attributes:
-        area: maps what is found in an image, or its labels, to (K,) float64, square pixels.
-        iou: maps both, and (M,) bool, which labels are crowds, to (K, M) float64: of pairs of one
-            class, with a crowd the fraction of the detection that is covered.
+        area: maps detections or labels to (K,) float64, square pixels.
+        iou: maps both, and (M,) bool is_crowd, to (K, M) float64, for pairs of the same class; for
+            crowds, the covered fraction of the detection.
     """
 
     area: Callable[[Any], np.ndarray]
@@ -78,11 +78,11 @@ BOXES, MASKS = Overlap(_box_area, _box_iou), Overlap(_mask_area, _mask_iou)
 
 
 class MatchCandidates(NamedTuple):
-    """Ranked detections (D,), objects (M,) and the pairs (P,) of them that could match."""
+    """Ranked detections (D,), objects (M,) and pairs (P,) that could match."""
 
     scores: np.ndarray  # (D,) float32
     class_index: np.ndarray  # (D,) int64
-    rank: np.ndarray  # (D,) int64, position by score within the image and class
+    rank: np.ndarray  # (D,) int64, rank by score within image and class
     area: np.ndarray  # (D,) float64
     object_class_index: np.ndarray  # (M,) int64
     object_area: np.ndarray  # (M,) float64
@@ -93,25 +93,25 @@ class MatchCandidates(NamedTuple):
 
 
 class Matches(NamedTuple):
-    """What became of each detection, row per IOU_THRESHOLDS.
+    """Outcome of each detection, row per IOU_THRESHOLDS.
 
-    A detection does not count when it lies on a crowd or an object outside the size range, or
-    finds nothing and is outside that range itself.
+    A detection is ignored if it matches a crowd or an object outside the size range, or if it
+    matches nothing and is outside the range itself.
     """
 
-    correct: np.ndarray  # (10, D) bool, finds an object
-    counted: np.ndarray  # (10, D) bool, right or wrong
+    correct: np.ndarray  # (10, D) bool, true positive
+    counted: np.ndarray  # (10, D) bool, true or false positive
 
 
 def find_candidates(
     found: Any, ground_truth: GroundTruth, overlap: Overlap = BOXES
 ) -> MatchCandidates:
-    """Sort one image's detections by class and descending score, and find overlaps with objects.
+    """Sort one image's detections by class and descending score, and find overlapping objects.
 
-    As in pycocotools, the best 100 of each class take part and equal scores keep their order.
+    As in pycocotools, the best 100 per class are used and equal scores keep their order.
 
     Args:
-        found: `Detections`, or whatever else has scores and classes, and what overlap compares.
+        found: `Detections`, or other objects with scores, classes, and the input of overlap.
     """
     order = np.lexsort((-found.scores, found.class_index))
     rank = position_in_run(found.class_index[order])
@@ -140,7 +140,7 @@ def find_candidates(
 
 
 def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
-    """Join the candidates of several images, or of none, in the order of the images."""
+    """Join the candidates of any number of images, in order."""
     nothing, no_boxes = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     none = Detections(no_boxes, np.zeros(0, np.float32), nothing)
     images = [find_candidates(none, GroundTruth(nothing, no_boxes)), *images]
@@ -154,8 +154,8 @@ def join_images(images: Sequence[MatchCandidates]) -> MatchCandidates:
 
 
 def by_class_and_score(candidates: MatchCandidates) -> MatchCandidates:
-    """Sort detections by class and descending score, where equal ones keep their order, and pairs
-    by the rank of their detection, then by detection, IoU and object.
+    """Sort detections by class and descending score (stable), and pairs by the detection's rank,
+    then by detection, IoU and object.
     """
     order = np.lexsort((-candidates.scores, candidates.class_index))
     place = np.empty_like(order)
@@ -175,17 +175,17 @@ def by_class_and_score(candidates: MatchCandidates) -> MatchCandidates:
 
 
 def ignored_objects(candidates: MatchCandidates, size: SizeRange) -> np.ndarray:
-    """Return (M,) bool: crowds and objects outside the range, which need not be found."""
+    """Return (M,) bool: crowds and objects outside the range, which need not be detected."""
     return candidates.object_is_crowd | size.excludes(candidates.object_area)
 
 
 def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
-    """Return which detections find an object of the size, at each IoU threshold by itself.
+    """Match detections to objects of a size range, separately at each IoU threshold.
 
-    In every image and class the detections choose in descending score. Each takes the free object
-    that it overlaps most, the later one where two are equal, if the IoU reaches the threshold. It
-    takes an ignored object only if there is no other. A crowd always stays free. All images
-    and classes proceed together, one rank at a time.
+    In every image and class, detections choose in descending score. Each takes the free object with
+    the highest IoU, the later one in a tie, if the IoU reaches the threshold. Ignored objects are
+    taken only if there is no other, and crowds always stay free. All images and classes are
+    processed together, one rank at a time.
 
     Args:
         candidates: sorted by `by_class_and_score`.
@@ -209,26 +209,26 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
 
 
 def position_in_run(values: np.ndarray) -> np.ndarray:
-    """Return (N,) int64: how many equal values directly precede each value."""
+    """Return (N,) int64: each value's position in its run of equal values."""
     position = np.arange(len(values))
     return position - np.maximum.accumulate(position * _starts_run(values))
 
 
 def _starts_run(values: np.ndarray) -> np.ndarray:
-    """Return (N,) bool: whether another value precedes each value, or none."""
+    """Return (N,) bool: whether each value starts a run."""
     starts = np.ones(len(values), bool)
     np.not_equal(values[1:], values[:-1], out=starts[1:])
     return starts
 
 
 def _runs(values: np.ndarray) -> list[slice]:
-    """Return the stretches of equal values, in order."""
+    """Return slices of the runs of equal values, in order."""
     bounds = [*np.flatnonzero(_starts_run(values)).tolist(), len(values)]
     return [slice(start, end) for start, end in zip(bounds, bounds[1:], strict=False)]
 
 
 def _last_true_of_each_run(flags: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (row, column) of each last True of a row of flags (T, P) in a run of values (P,)."""
+    """Return (row, column) of the last True of flags (T, P) in each row and run of values (P,)."""
     column = np.where(flags, np.arange(len(values)), -1)
     last = np.maximum.reduceat(column, np.flatnonzero(_starts_run(values)), axis=1)
     row, run = np.nonzero(last >= 0)

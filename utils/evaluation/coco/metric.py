@@ -1,6 +1,6 @@
-"""COCO's detection metric over a set of images.
+"""COCO's detection metrics over a set of images.
 
-Every figure equals pycocotools' on the same detections, objects and crowds.
+All values equal pycocotools' for the same detections, objects and crowds.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ NUM_EXAMPLES = 48  # images; three plots of sixteen
 
 
 class Example(NamedTuple):
-    """What was found in an image and what is labelled there, in its pixels."""
+    """Detections and labels of an image, in its pixels."""
 
-    found: Detections | Segmentations  # above the confidence that the confusion matrix counts from
+    found: Detections | Segmentations  # above the confidence of the confusion matrix
     truth: GroundTruth
 
 
 class ClassMeans:
-    """Means over the classes with objects, 0 without any, of a result by class."""
+    """Means of per-class results over the classes with objects; 0 if there are none."""
 
     @property
     def mean_precision(self: Any) -> float:
@@ -61,12 +61,12 @@ class ClassMeans:
 
     @property
     def map(self: Any) -> float:
-        """Mean average precision over IoU 0.50 to 0.95, COCO's headline figure."""
+        """Mean average precision over IoU 0.50 to 0.95, COCO's main metric."""
         return _mean(self, self.ap)
 
     @property
     def means(self: Any) -> tuple[float, float, float, float]:
-        """P, R, mAP50 and mAP50-95, as tables and results.csv have them."""
+        """P, R, mAP50 and mAP50-95, as in tables and results.csv."""
         return self.mean_precision, self.mean_recall, self.map50, self.map
 
 
@@ -77,23 +77,23 @@ def _mean(result: Any, per_class: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class MetricResult(ClassMeans):
-    """How well the objects of a set of images were found, by class and over all.
+    """COCO metrics of a set of images, per class and over all.
 
-    Classes without ground truth are NaN in every per-class array and left out of the means; where
-    no class has any, the means are 0, and NaN in the summary. Crowds are no ground truth.
+    Classes without ground truth are NaN in per-class arrays and excluded from the means; if no
+    class has any, the means are 0, and NaN in the summary. Crowds are not ground truth.
 
-    Precision and recall are at IoU 0.50 and at one confidence for all classes: the one with the
-    highest mean F1 over the classes with ground truth, the higher confidence where two are equal.
-    A class without detections there has precision 0. As for average precision, the best 100
-    detections of each image and class count, except those on crowds.
+    Precision and recall are at IoU 0.50 and at one confidence for all classes: that with the
+    highest mean F1 over the classes with ground truth, or the highest such confidence. Classes
+    without detections there have precision 0. As for average precision, the best 100 detections
+    per image and class count, except those on crowds.
     """
 
     class_names: tuple[str, ...]
     num_images: int
-    confidence: float  # where precision and recall were taken; 0 without detections
+    confidence: float  # threshold for precision and recall; 0 without detections
     precision: np.ndarray  # (C,) float64
     recall: np.ndarray  # (C,) float64
-    sizes: Mapping[str, SizeResult]  # by the names of SIZE_RANGES
+    sizes: Mapping[str, SizeResult]  # keys as in SIZE_RANGES
     by_confidence: ByConfidence
 
     @property
@@ -117,7 +117,7 @@ class MetricResult(ClassMeans):
         return self.sizes["all"].ap
 
     def summary(self) -> dict[str, float]:
-        """Return COCO's 12 figures in its order; NaN, COCO's -1, if there is nothing to find."""
+        """Return COCO's 12 metrics in order; NaN, instead of COCO's -1, without ground truth."""
         everything = self.sizes["all"]
         by_size = {name: self.sizes[name] for name in ("small", "medium", "large")}
         return {
@@ -134,17 +134,17 @@ class MetricResult(ClassMeans):
 
 @dataclass(frozen=True, eq=False)
 class EvaluationResult(MetricResult):
-    """How well a set of images was detected: the figures of boxes, and what shows mistakes."""
+    """Box metrics with a confusion matrix and example images."""
 
     confusion: Confusion
-    examples: Mapping[int, Example]  # the images whose id is below NUM_EXAMPLES, by id
+    examples: Mapping[int, Example]  # images with IDs below NUM_EXAMPLES, by ID
 
 
 class ObjectMetric:
-    """What is found and what is labelled, added image by image and measured together.
+    """Computes COCO metrics of detections and labels added image by image.
 
     Args:
-        overlap: what of the objects is compared.
+        overlap: compares boxes or masks.
     """
 
     def __init__(self, class_names: Sequence[str], overlap: Overlap = BOXES) -> None:
@@ -152,16 +152,16 @@ class ObjectMetric:
         self._images: dict[int, MatchCandidates] = {}
 
     def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
-        """Add one image; both arguments in the same frame, once for each image_id.
+        """Add one image, once per image_id; both arguments in the same frame.
 
-        The order of the calls does not matter: detections of equal score in different images are
-        ranked by image_id, as in pycocotools.
+        The order of calls does not matter: equal scores in different images are ranked by image_id,
+        as in pycocotools.
         """
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = find_candidates(found, ground_truth, self._overlap)
 
     def result(self) -> MetricResult:
-        """Return the measures of everything added so far."""
+        """Return the metrics of all images added so far."""
         images = [self._images[image_id] for image_id in sorted(self._images)]
         candidates = by_class_and_score(join_images(images))
         scores, class_index = candidates.scores, candidates.class_index
@@ -194,7 +194,7 @@ class ObjectMetric:
 
 
 class DetectionEvaluator:
-    """Detections and labels, added image by image and measured together, by their boxes."""
+    """Evaluates boxes added image by image."""
 
     def __init__(self, class_names: Sequence[str]) -> None:
         self._metric = ObjectMetric(class_names)
@@ -212,7 +212,7 @@ class DetectionEvaluator:
             self._examples[image_id] = Example(shown, ground_truth)
 
     def result(self) -> EvaluationResult:
-        """Return the measures of everything added so far."""
+        """Return the metrics of all images added so far."""
         return EvaluationResult(
             **vars(self._metric.result()),
             confusion=self._confusion.result(),

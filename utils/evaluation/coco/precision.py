@@ -1,7 +1,7 @@
-"""Average precision and recall of one size of objects.
+"""Average precision and recall for one size range.
 
-Equal to pycocotools: precision made monotone, read at 101 recalls, averaged over the IoU thresholds
-0.50, 0.55, ... 0.95. Source: https://cocodataset.org/#detection-eval.
+Equal to pycocotools: monotone precision at 101 recalls, averaged over the IoU thresholds 0.50,
+0.55, ... 0.95. Source: https://cocodataset.org/#detection-eval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DETECTION_LIMITS = (1, 10, 100)
 
 @dataclass(frozen=True, eq=False)
 class SizeResult:
-    """How well the objects of one range of sizes were found; classes without any are NaN."""
+    """Metrics for one size range; classes without objects are NaN."""
 
     num_ground_truth: np.ndarray  # (C,) int64, without crowds
     precision_curves: np.ndarray  # (C, 10, 101) float64: class, IOU_THRESHOLDS, RECALL_GRID
@@ -41,11 +41,11 @@ class SizeResult:
 
     @property
     def ar(self) -> np.ndarray:
-        """(C, 3) recall over IoU 0.50 to 0.95 by the best 1, 10 and 100 of an image and class."""
+        """(C, 3) recall over IoU 0.50 to 0.95 of the best 1, 10 and 100 per image and class."""
         return self.recall.mean(axis=1)
 
     def class_mean(self, per_class: np.ndarray) -> float:
-        """Return the mean of (C,) figures over classes with objects of this size; else NaN."""
+        """Return the mean of (C,) values over classes with objects of this size; NaN if none."""
         evaluated = per_class[self.num_ground_truth > 0]
         return float(evaluated.mean()) if len(evaluated) else float("nan")
 
@@ -53,13 +53,13 @@ class SizeResult:
 def measure_by_class(
     class_index: np.ndarray, rank: np.ndarray, matches: Matches, num_ground_truth: np.ndarray
 ) -> SizeResult:
-    """Return curves and recalls of every class.
+    """Return precision curves and recalls per class.
 
     Args:
         class_index: (D,) int64, detections sorted by class, then by descending score.
-        rank: (D,) int64, position by score within the image and class.
-        matches: of these detections, in their order.
-        num_ground_truth: (C,) objects to be found.
+        rank: (D,) int64, rank by score within image and class.
+        matches: outcomes of these detections, in the same order.
+        num_ground_truth: (C,) number of objects.
     """
     num_classes, num_thresholds = len(num_ground_truth), len(IOU_THRESHOLDS)
     curves = np.full((num_classes, num_thresholds, len(RECALL_GRID)), np.nan)
@@ -80,23 +80,23 @@ def measure_by_class(
 def interpolated_precision(
     correct: np.ndarray, counted: np.ndarray, num_ground_truth: int
 ) -> np.ndarray:
-    """Return the best precision at each recall of the grid or beyond it.
+    """Return the best precision at or beyond each recall of the grid.
 
     Args:
-        correct: (T, D) bool, true positives of one class in descending score.
-        counted: (T, D) bool, these and the false positives.
-        num_ground_truth: objects of the class, at least 1.
+        correct: (T, D) bool, true positives of one class by descending score.
+        counted: (T, D) bool, true and false positives.
+        num_ground_truth: number of objects of the class, at least 1.
 
     Returns:
-        (T, 101) float64; 0 at recalls that are not reached.
+        (T, 101) float64; 0 at unreached recalls.
     """
     threshold, detection = _places_of(correct)
     num_correct = position_in_run(threshold) + 1
     num_counted = np.cumsum(counted, axis=1, dtype=np.int32)[threshold, detection]
-    # Precision rises at true positives only, so its maxima are among them. A column follows each.
+    # Precision rises only at true positives, so only their columns are needed for its maxima.
     most = int(num_correct.max(initial=0))
     precision = np.zeros((len(correct), most + 1))
-    # pycocotools adds np.spacing(1) to the denominator; so the first may be 2e-16 below 1.
+    # pycocotools adds np.spacing(1) to the denominator, so the first may be 2e-16 below 1.
     precision[threshold, num_correct - 1] = num_correct / (num_counted + np.spacing(1))
     envelope = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
     reached = np.searchsorted(np.arange(1, num_ground_truth + 1) / num_ground_truth, RECALL_GRID)
@@ -104,6 +104,6 @@ def interpolated_precision(
 
 
 def _places_of(flags: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (row, column) of each True, as np.nonzero, in a third of its time where few are."""
+    """Return (row, column) of each True like np.nonzero, three times as fast if few are True."""
     row, column = np.divmod(np.flatnonzero(flags), flags.shape[1])
     return row, column

@@ -1,7 +1,7 @@
-"""Detections as a COCO results file, which pycocotools and COCO's server read.
+"""Write detections as a COCO results file for pycocotools and COCO's server.
 
-Format: https://cocodataset.org/#format-results, "bbox" and "segm". Numbers are written in full, so
-that pycocotools finds in the file what utils/evaluation/coco/metric.py found in memory.
+Format: https://cocodataset.org/#format-results, "bbox" and "segm". Numbers are written with full
+precision, so that pycocotools computes the same metrics from the file as metric.py from memory.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from duet.utils.project import PROJECT
 from duet.utils.yaml_files import read_yaml
 
 COCO = PROJECT / "data" / "coco.yaml"
-UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # of 1 to 90; they have no class
+UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # IDs from 1 to 90 without a class
 
 ImageId = int | str
 
 
 class CocoResults:
-    """What is found in samples, added image by image and written together.
+    """Detections collected image by image and written together.
 
-    Objects with masks have rows of COCO's "bbox" and "segm" at once, as the public YOLOv5 has them.
-    pycocotools takes the area of a detection from its box where a row has one. For its figures of
-    masks by size, leave the key bbox out.
+    As in the public YOLOv5, objects with masks have both COCO's "bbox" and "segmentation".
+    pycocotools uses the box area of rows with a box; for its mask metrics by size, remove the key
+    bbox.
     """
 
     def __init__(self, class_names: Sequence[str], samples: Sequence[Sample]) -> None:
@@ -41,12 +41,12 @@ class CocoResults:
         self._images: dict[int, Any] = {}
 
     def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
-        """Add the image at this index of samples; boxes in pixels of the original image."""
+        """Add the image at a sample index; boxes in pixels of the original image."""
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = found
 
     def write(self, path: Path) -> int:
-        """Write images in the order of samples, one per line; return how many detections."""
+        """Write the images in sample order, one per line; return the number of detections."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
@@ -80,7 +80,7 @@ class CocoResults:
 
 
 def category_ids(class_names: Sequence[str]) -> list[int]:
-    """Return COCO's ids, 1 to 90 with gaps, for its 80 names in any order; else class indices."""
+    """Return COCO's IDs, 1 to 90 with gaps, for its 80 names in any order; else class indices."""
     names = read_yaml("--save-json", COCO, "the file is a part of the project")["names"].values()
     ids = [number for number in range(1, 91) if number not in UNUSED_IDS]
     if len(class_names) == len(ids) == len(set(class_names) & set(names)):
@@ -90,11 +90,10 @@ def category_ids(class_names: Sequence[str]) -> list[int]:
 
 
 def image_ids(paths: Sequence[Path]) -> list[ImageId]:
-    """Return the id of each image.
+    """Return the ID of each image.
 
-    COCO's file names are its ids: if all names without suffix are whole numbers, these are the
-    ids. Else the names without suffix are. Where two images of different folders have the same
-    name, the ids are 1, 2, ... in the order of paths.
+    COCO's file names are its IDs: if all names without suffix are whole numbers, these are used;
+    otherwise the names without suffix, or 1, 2, ... in the order of paths if names repeat.
     """
     names = [path.stem for path in paths]
     if all(name.isascii() and name.isdigit() for name in names):

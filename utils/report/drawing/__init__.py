@@ -1,1 +1,1 @@
-"""Boxes and labels drawn on images."""
+"""Drawing of boxes and labels on images."""

@@ -1,4 +1,4 @@
-"""Boxes, their labels, lines of text and objects' pixels drawn on an image."""
+"""Draw boxes, labels, lines of text and masks on an image."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from duet.utils.data.masks.runs import window_of_runs
 from duet.utils.ragged import Ragged
 from duet.utils.report.drawing.fonts import font_files, font_for, one_line, sized
 
-# Lines grow with the image, which is shown in a window or on a page. Letters grow slower: in a
-# large image there is more to read.
+# Lines scale with the image, which is shown in a window or on a page. Letters grow more slowly: a
+# large image has more to read.
 LINE_OF_SIDE = 0.005
-HALO_OF_LINE = 1 / 3  # on either side, darkened: a line shows on a ground of its own colour
-LETTERS_OF_SIDE, LETTERS_POWER = 0.17, 0.75  # labels of 25 pixels at 640 x 480, as YOLOv5's
-LEAST_LETTERS = 10  # pixels; smaller ones are not read
-MAX_LABEL_HEIGHT = 1 / 8  # of the image's
-LINES_IN_BOX = 4  # a box is at least so many lines wide, so that one sees what it holds
-# Of a label, in sizes of the font; a space between words is as wide as the margin.
+HALO_OF_LINE = 1 / 3  # darkened on either side, for contrast on a ground of the same colour
+LETTERS_OF_SIDE, LETTERS_POWER = 0.17, 0.75  # labels of 25 pixels at 640 x 480, as in YOLOv5
+LEAST_LETTERS = 10  # pixels; smaller ones are unreadable
+MAX_LABEL_HEIGHT = 1 / 8  # relative to the image's
+LINES_IN_BOX = 4  # minimum box size in line widths, to keep its content visible
+# Label margins in font sizes; spaces between words are as wide as the margin.
 ABOVE_BASELINE, BELOW_BASELINE, BESIDE = 0.95, 0.3, 0.25
-LONGEST_TEXT = 200  # characters; a name comes from a file and has any length
+LONGEST_TEXT = 200  # characters; names come from files and may be of any length
 
 
 def draw_boxes(
@@ -35,16 +35,16 @@ def draw_boxes(
     labels: Sequence[str],
     line_width: int | None = None,
 ) -> np.ndarray:
-    """Return a copy of an image (H, W, 3) uint8 RGB with boxes and their labels.
+    """Return a copy of an image (H, W, 3) uint8 RGB with boxes and labels.
 
-    A label stands above its box, or inside where there is no room; a very small image has none.
+    Labels are above their box, or inside if there is no room; very small images have none.
 
     Args:
-        boxes_xyxy: (K, 4), pixels; the most important first, which lies on top. One that is not
-            finite, or has no part in the image, is left out.
-        class_index: (K,), which decides the colour.
-        labels: of each box, one line in any script; "" for none.
-        line_width: pixels; None for what suits the image.
+        boxes_xyxy: (K, 4), pixels; most important first, drawn on top. Boxes that are not finite or
+            outside the image are skipped.
+        class_index: (K,), determines the colours.
+        labels: one line per box in any script; "" for none.
+        line_width: pixels; None to derive it from the image size.
     """
     drawn = image.copy()
     size = image.shape[0], image.shape[1]
@@ -67,10 +67,10 @@ def draw_boxes(
 
 
 def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) -> np.ndarray:
-    """Return a copy of an image (H, W, 3) uint8 RGB with lines of text, each on its colour.
+    """Return a copy of an image (H, W, 3) uint8 RGB with lines of text on coloured ground.
 
-    They hide at most the upper half: letters are made smaller, and the last lines left out, where
-    there is no more room. A very small image has none.
+    They cover at most the upper half: letters shrink and the last lines are dropped if there is no
+    room. Very small images have none.
     """
     drawn = image.copy()
     height, width = image.shape[:2]
@@ -86,26 +86,26 @@ def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) 
 
 
 def default_line_width(image_size: tuple[int, int]) -> int:
-    """Return the width of outlines, pixels, for an image (height, width)."""
+    """Return the width of outlines in pixels for an image (height, width)."""
     return max(round(LINE_OF_SIDE * _side(image_size)), 2)
 
 
 def default_font_size(image_size: tuple[int, int]) -> int:
-    """Return the size of the letters' em, pixels, for an image (height, width)."""
+    """Return the font size in pixels for an image (height, width)."""
     return max(round(LETTERS_OF_SIDE * _side(image_size) ** LETTERS_POWER), LEAST_LETTERS)
 
 
 def label_height(font_size: int) -> int:
-    """Return the height of every label, pixels."""
+    """Return the height of labels in pixels."""
     return round(ABOVE_BASELINE * font_size) + round(BELOW_BASELINE * font_size)
 
 
 def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.ndarray:
-    """Return one line of text in black or white on a colour: (h, w, 3) uint8 RGB.
+    """Render a line of text in black or white on a colour: (h, w, 3) uint8 RGB.
 
     Args:
-        font_size: of the em, pixels.
-        max_width: pixels; a wider text ends in "..".
+        font_size: pixels.
+        max_width: pixels; longer texts end in "..".
     """
     text = one_line(text[:LONGEST_TEXT])
     path = font_for(text) or font_files()[0]
@@ -123,7 +123,7 @@ def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.nd
 
 @lru_cache(maxsize=512)
 def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
-    """Return how much ink is in each pixel of a word, which comes again: (h, w) uint8."""
+    """Return the ink in each pixel of a word, (h, w) uint8; cached, since words repeat."""
     font = sized(path, font_size)
     mask = Image.new("L", (round(font.getlength(word)), label_height(font_size)))
     baseline = round(ABOVE_BASELINE * font_size)
@@ -133,18 +133,18 @@ def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
 
 @lru_cache(maxsize=NUM_COLOURS)
 def _shades(colour: RGB) -> np.ndarray:
-    """Return (256, 3) uint8 RGB: from a colour to the ink on it."""
+    """Return (256, 3) uint8 RGB: shades from a colour to the ink on it."""
     field, ink = np.array(colour), np.array(ink_on(colour))
     return (field + np.linspace(0, 1, 256)[:, None] * (ink - field)).round().astype(np.uint8)
 
 
 def _side(image_size: tuple[int, int]) -> float:
-    """Return the mean side; less for a long strip, which is never seen as a whole."""
+    """Return the mean side; less for long strips, which are never viewed as a whole."""
     return min(sum(image_size) / 2, 3 * min(image_size))
 
 
 def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
-    """Return (K,) bool: which boxes are finite and have a part in the image."""
+    """Return (K,) bool: whether boxes are finite and intersect the image."""
     height, width = image_size
     left, top, right, bottom = boxes_xyxy.T
     inside = (left < width) & (top < height) & (right > 0) & (bottom > 0)
@@ -152,7 +152,7 @@ def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
 
 
 def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:
-    """Draw the line around a box and its halo, thinner in a small box; at least a pixel shows."""
+    """Draw a box outline with its halo, thinner for small boxes; at least one pixel shows."""
     height, width = image.shape[:2]
     left, top = min(box[0], width - 1), min(box[1], height - 1)
     right, bottom = max(box[2], left + 1), max(box[3], top + 1)
@@ -165,7 +165,7 @@ def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour
 
 
 def _sides(image: np.ndarray, box: Sequence[int], width: int) -> Iterator[np.ndarray]:
-    """Yield the four sides of a frame around a box, which share no pixel in a box of any size."""
+    """Yield the four sides of a frame around a box, without shared pixels at any size."""
     left, top, right, bottom = box
     grown = width // 2
     outer = image[max(top - grown, 0) : bottom + grown, max(left - grown, 0) : right + grown]
@@ -175,14 +175,14 @@ def _sides(image: np.ndarray, box: Sequence[int], width: int) -> Iterator[np.nda
 
 
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:
-    """Draw objects on an image (H, W, 3) uint8 RGB, in place.
+    """Draw masks on an image (H, W, 3) uint8 RGB, in place.
 
-    If several cover a pixel, the first is drawn, half transparent. Each mask is unpacked by itself,
-    as far as its object goes.
+    If several cover a pixel, the first one is drawn, half transparent. Masks are unpacked one at a
+    time, limited to their object.
 
     Args:
-        masks: K rows of run lengths over the image, the most important first.
-        class_index: (K,), which decides the colour.
+        masks: K rows of run lengths over the image, most important first.
+        class_index: (K,), determines the colours.
     """
     plain = image.copy()
     size = image.shape[0], image.shape[1]

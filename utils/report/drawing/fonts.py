@@ -1,7 +1,7 @@
-"""Text -> the first font of this machine that has all its characters.
+"""Find the first installed font that has all characters of a text.
 
 matplotlib's own font comes first. It has Latin, Greek and Cyrillic letters, so most drawings look
-the same everywhere. Then come the fonts that it finds on this machine; nothing is fetched.
+the same everywhere. Installed fonts follow; nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from PIL import ImageFont
 
 from duet.utils.text import printable
 
-MAX_FONTS = 200  # read in search of a character, plain ones first
+MAX_FONTS = 200  # searched for a character, plain ones first
 LESS_PLAIN = ("bold", "italic", "oblique", "light", "thin", "black", "serif", "mono", "condensed")
-WITHOUT_LETTERS = ("lastresort", "adobeblank")  # they have every character, as a box or a blank
-FIGURES = "0123456789. "  # beside each name
+WITHOUT_LETTERS = ("lastresort", "adobeblank")  # have every character, as a box or a blank
+DIGITS = "0123456789. "  # shown next to each name
 
 log = logging.getLogger("drawing")
 
 
 @cache
 def font_files() -> tuple[str, ...]:
-    """Return the font files of this machine, best first."""
+    """Return the installed font files, best first."""
     import matplotlib
     from matplotlib import font_manager
 
@@ -41,42 +41,42 @@ def _rank(path: str) -> tuple[int, str]:
 
 @cache
 def characters_of(path: str) -> frozenset[str]:
-    """Return which characters a font file has; none for one that cannot be used."""
+    """Return the characters in a font file; empty if it is unusable."""
     from matplotlib.ft2font import FT2Font
 
     try:
-        ImageFont.truetype(path, 10)  # a font of bitmaps has other sizes
+        ImageFont.truetype(path, 10)  # bitmap fonts may lack this size
         return frozenset(map(chr, FT2Font(path).get_charmap()))
-    # FreeType and matplotlib raise whatever a damaged table leads to; the next font is as good.
+    # FreeType and matplotlib raise arbitrary errors for damaged tables; try the next font.
     except Exception as error:
-        log.debug("%s is left out: %s", path, error)
+        log.debug("skipping font %s: %s", path, error)
         return frozenset()
 
 
 @lru_cache(maxsize=4096)
 def font_for(text: str) -> str | None:
-    """Return the first font file that has all characters of a text, None if there is none."""
+    """Return the first font file that has all characters of a text; None if none has."""
     return next((path for path in font_files() if characters_of(path).issuperset(text)), None)
 
 
 @lru_cache(maxsize=32)
 def sized(path: str, size: int) -> ImageFont.FreeTypeFont:
-    """Return a font file at a size, pixels of the em."""
+    """Load a font file at a size in pixels."""
     return ImageFont.truetype(path, size)
 
 
 @lru_cache(maxsize=4096)
 def drawable_name(name: str, class_index: int) -> str:
-    """Return a class name as one line, or "class 3" where this machine has no font for it."""
+    """Return a class name as one line, or "class 3", for example, if no font has it."""
     shown = one_line(name)
-    if font_for(shown + FIGURES):
+    if font_for(shown + DIGITS):
         return shown
     warn_missing(shown)
     return f"class {class_index}"
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line, with letters and accents composed (NFC)."""
+    """Return a text as one line in NFC."""
     return unicodedata.normalize("NFC", printable(text))
 
 
@@ -84,7 +84,7 @@ _ADVISED: set[str] = set()
 
 
 def warn_missing(text: str) -> None:
-    """Log the character of a text that no font has, once for each package that has it."""
+    """Log a character missing from all fonts, once per package that provides it."""
     letter = next((letter for letter in text if not font_for(letter)), text[:1])
     name = unicodedata.name(letter, "no name")
     east_asian = ("CJK", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO")
@@ -92,7 +92,7 @@ def warn_missing(text: str) -> None:
     if package not in _ADVISED:
         _ADVISED.add(package)
         log.warning(
-            "no font of this machine has %s (%s); such names are drawn as numbers. "
-            "Install a font with a package of your system: %s on Debian and Ubuntu",
+            "no installed font has %s (%s), so such names are drawn as numbers; install a font "
+            "package, on Debian and Ubuntu %s",
             letter, name, package,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Loggers of known packages, by their names in --loggers."""
+"""Loggers for known packages, by name in --loggers."""
 
 from duet.utils.report.loggers.packages import TensorBoardLogger, WandbLogger
 

@@ -1,4 +1,4 @@
-"""Loggers of known packages: TensorBoard, Weights & Biases."""
+"""Loggers for TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NOT_IN_TAGS = re.compile(r"[^-/\w.]")
 
 
 class TensorBoardLogger:
-    """Writes event files into the folder tensorboard of a run."""
+    """Writes event files to a run's folder tensorboard."""
 
     def __init__(self) -> None:
         self._package = import_optional("tensorboardX", "--loggers tensorboard")
@@ -27,13 +27,13 @@ class TensorBoardLogger:
         self._writer = self._package.SummaryWriter(
             str(event.folder / "tensorboard"),
             purge_step=event.epochs_done + 1,
-            filename_suffix=f".{event.epochs_done}",  # two parts may begin in one second
+            filename_suffix=f".{event.epochs_done}",  # two parts may start in the same second
         )
 
     def epoch_ends(self, event: EpochEnds) -> None:
         for name, value in event.values.items():
             if math.isfinite(value):
-                # The package replaces other characters too, and says so each time.
+                # The package replaces them too, but logs it each time.
                 self._writer.add_scalar(_NOT_IN_TAGS.sub("_", name), value, event.epoch)
         self._writer.flush()
 
@@ -50,11 +50,11 @@ class TensorBoardLogger:
 
 OFFLINE = "offline"
 SILENT = {"silent": True, "quiet": True, "console": "off", "disable_git": True}
-_PART = re.compile(r"(?:offline-)?run-\d+_\d+-(\w+)(?:-\d+)?")  # time, id; several in a second
+_PART = re.compile(r"(?:offline-)?run-\d+_\d+-(\w+)(?:-\d+)?")  # time, ID, number within a second
 
 
 class WandbLogger:
-    """Writes into the folder wandb of a run; an interrupted run goes on under its id."""
+    """Writes to a run's folder wandb; a resumed run continues under its ID."""
 
     def __init__(self) -> None:
         self._package = import_optional("wandb", "--loggers wandb")
@@ -87,7 +87,7 @@ class WandbLogger:
 
 
 def _id_of(folder: Path) -> str | None:
-    """Return the id of the run whose parts lie in a folder; None if there is none."""
+    """Return the ID of the wandb run in a folder; None if there is none."""
     names = [path.name for path in (folder / "wandb").glob("*run-*")]
     ids = [found[1] for found in map(_PART.fullmatch, sorted(names)) if found]
     return ids[-1] if ids else None

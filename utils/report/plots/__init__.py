@@ -1,4 +1,4 @@
-"""The plots of a run, one file per subject; docs/en/plots.md says what each shows.
+"""Plots of a run, one file per subject; described in docs/en/plots.md.
 
-Drawing imports matplotlib or OpenCV where it needs them, and leaves their global state alone.
+matplotlib and OpenCV are imported where needed, and their global state is not changed.
 """

@@ -1,6 +1,6 @@
-"""Images with boxes, side by side: training batches, and what a validation found.
+"""Tiled images with boxes: training batches and validation results.
 
-The drawing is that of detect.py.
+Boxes are drawn as by detect.py.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from duet.utils.text import printable
 
 MAX_TILES = 16
 MAX_SIDE = 1920  # of all tiles together, pixels
-TILE = MAX_SIDE // 4  # of one; smaller images are enlarged, so that labels do not hide them
+TILE = MAX_SIDE // 4  # of one tile; smaller images are enlarged so that labels do not hide them
 GROUND = 235  # grey around an image that is not square
-LINE_WIDTH = 2  # pixels; JPEG takes the colour from thinner lines
+LINE_WIDTH = 2  # pixels; JPEG blurs the colour of thinner lines
 log = logging.getLogger("plots")
 
 
 def plot_mistakes(
     mistakes: Sequence[Mistake], samples: Sequence[Sample], class_names: Sequence[str], path: Path
 ) -> None:
-    """Write a JPEG of images with their true class, and the class that they are taken for.
+    """Write a JPEG of misclassified images with true and predicted class.
 
-    Without mistakes there is no file.
+    Without mistakes no file is written.
     """
     tiles = []
     for mistake in mistakes:
@@ -68,7 +68,7 @@ def plot_mistakes(
 
 
 def _draw_objects(tile: np.ndarray, objects: Any, sample: Sample) -> None:
-    """Draw the masks of an image, if it has any, on its tile (H, W, 3), the smaller ones on top."""
+    """Draw an image's masks, if any, on its tile (H, W, 3), smaller ones on top."""
     masks: Ragged | None = getattr(objects, "masks", None)
     if masks is not None:
         order, rows = np.argsort(areas(masks), kind="stable"), masks.rows()
@@ -85,7 +85,7 @@ def _draw_masks(tile: np.ndarray, masks: Iterator[np.ndarray], class_index: np.n
 
 
 def _fit(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return a mask (h, w) at another size, by the value at the centre of each pixel."""
+    """Resize a mask (h, w) by sampling at pixel centres."""
     nearest = cv2.INTER_NEAREST_EXACT
     return cv2.resize(mask.astype(np.uint8), size[::-1], interpolation=nearest).astype(bool)
 
@@ -93,12 +93,12 @@ def _fit(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def plot_batch(
     images: np.ndarray, targets: Targets, class_names: Sequence[str], path: Path
 ) -> None:
-    """Write a JPEG of the first 16 images of a batch with their boxes, in a square of tiles.
+    """Write a JPEG of the first 16 images of a batch with their boxes, as square tiles.
 
     Args:
         images: (B, 3, H, W) uint8 RGB.
-        targets: boxes of the batch, and their masks; those of images not shown are left out.
-        class_names: of every class.
+        targets: boxes and masks of the batch; those of images not shown are ignored.
+        class_names: names of all classes.
         path: file to write.
     """
     height, width = images.shape[2:]
@@ -114,7 +114,7 @@ def plot_batch(
         tile = resize(np.ascontiguousarray(image.transpose(1, 2, 0)), size)
         masks = targets.take(mine).masks
         if masks is not None:
-            tile = tile.copy()  # of its own size it may be the batch's
+            tile = tile.copy()  # may be a view of the batch if not resized
             places = zip(masks.map_index.tolist(), masks.value.tolist(), strict=True)
             unpacked = (masks.maps[place] == value for place, value in places)
             _draw_masks(tile, unpacked, targets.class_index[mine])
@@ -128,17 +128,16 @@ def plot_examples(
     class_names: Sequence[str],
     folder: Path,
 ) -> None:
-    """Write JPEGs of validation images, 16 per file: with their labels, and with what was found.
+    """Write JPEGs of validation images, 16 per file: with labels, and with detections.
 
-    val_batch0_labels.jpg and val_batch0_pred.jpg have the same images in the same places. Below an
-    image in which nothing was found this is written. An image that can no longer be read is left
-    grey, and a line says so.
+    val_batch0_labels.jpg and val_batch0_pred.jpg show the same images in the same places. Images
+    without detections are captioned. Images that can no longer be read are grey and logged.
 
-    examples: by place among the samples, ascending.
+    examples: by sample index, ascending.
     """
     places = list(examples)
     for number, start in enumerate(range(0, len(places), MAX_TILES)):
-        of_labels, of_found = [], []
+        label_tiles, found_tiles = [], []
         for place in places[start : start + MAX_TILES]:
             found, truth = examples[place]
             tile, scale = read_tile(samples[place])
@@ -146,7 +145,7 @@ def plot_examples(
             for drawn, objects in ((tile, truth), (found_tile, found)):
                 _draw_objects(drawn, objects, samples[place])
             labelled = truth.boxes_xyxy * scale, truth.class_index, class_names
-            of_labels.append(framed(_with_labels(tile, *labelled), samples[place]))
+            label_tiles.append(framed(_with_labels(tile, *labelled), samples[place]))
             scores = [f" {score:.2f}" for score in found.scores.tolist()]
             texts = _texts(found.class_index, class_names)
             texts = [text + score for text, score in zip(texts, scores, strict=True)]
@@ -154,20 +153,20 @@ def plot_examples(
             drawn = draw_boxes(found_tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
             name = printable(samples[place].image_path.name)
             text = "" if texts else f"nothing above {CONFIDENCE_ABOVE:g}: {name}"
-            of_found.append(framed(drawn, samples[place], text))
-        write_tiles(of_labels, folder / f"val_batch{number}_labels.jpg")
-        write_tiles(of_found, folder / f"val_batch{number}_pred.jpg")
+            found_tiles.append(framed(drawn, samples[place], text))
+        write_tiles(label_tiles, folder / f"val_batch{number}_labels.jpg")
+        write_tiles(found_tiles, folder / f"val_batch{number}_pred.jpg")
 
 
 def read_tile(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
-    """Return an image whose long side is TILE, and (4,) by what xyxy of its pixels is scaled."""
+    """Return an image with long side TILE, and the scale (4,) of its xyxy pixels."""
     scale = TILE / max(sample.height, sample.width)
     height, width = (max(round(side * scale), 1) for side in (sample.height, sample.width))
     try:
         reduced = decode(sample, choose_reduction((sample.height, sample.width), TILE))
         image = resize(cv2.cvtColor(reduced, cv2.COLOR_BGR2RGB), (height, width))
-    except DatasetError as error:  # it ends no run that has nothing else left to do
-        log.warning("not in the plots: %s", error)
+    except DatasetError as error:  # must not end a run that is otherwise finished
+        log.warning("missing in the plots: %s", error)
         image = np.full((height, width, 3), GROUND, np.uint8)
     return image, np.array([width / sample.width, height / sample.height] * 2)
 
@@ -175,7 +174,7 @@ def read_tile(sample: Sample) -> tuple[np.ndarray, np.ndarray]:
 def _with_labels(
     tile: np.ndarray, boxes_xyxy: np.ndarray, class_index: np.ndarray, class_names: Sequence[str]
 ) -> np.ndarray:
-    """Return a tile (H, W, 3) with its boxes (K, 4), and names, of the largest ones first."""
+    """Return a tile (H, W, 3) with boxes (K, 4) and names, largest first."""
     area = (boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]).prod(axis=1)
     order = np.argsort(-area, kind="stable")
     texts = _texts(class_index[order], class_names)
@@ -187,9 +186,9 @@ def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:
 
 
 def framed(image: np.ndarray, sample: Sample, text: str = "") -> np.ndarray:
-    """Return a square of side TILE with an image in its middle, and a text below.
+    """Return a square of side TILE with a centred image and a text below.
 
-    text: by default the name of the sample's file.
+    text: default: the sample's file name.
     """
     height, width = image.shape[:2]
     letters = default_font_size((TILE, TILE))
@@ -204,13 +203,13 @@ def framed(image: np.ndarray, sample: Sample, text: str = "") -> np.ndarray:
 
 
 def _grid(number: int) -> tuple[int, int]:
-    """Return (rows, columns) of as many tiles."""
+    """Return (rows, columns) for a number of tiles."""
     columns = math.ceil(math.sqrt(number))
     return math.ceil(number / columns), columns
 
 
 def write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
-    """Write tiles of one size (H, W, 3), at least one, as a JPEG with white lines between."""
+    """Write tiles of equal size (H, W, 3), at least one, as a JPEG with white separators."""
     rows, columns = _grid(len(tiles))
     height, width = tiles[0].shape[:2]
     mosaic = np.full((rows * height, columns * width, 3), 255, np.uint8)

@@ -1,4 +1,4 @@
-"""Statistics of labels: classes, places and sizes of boxes, and their correlation."""
+"""Statistics of labels: classes, places and sizes of boxes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from duet.utils.colours import COLOURS
 from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.report.plots.style import (
-    INK,
     colour_of,
-    empty_figure,
     figure_name,
     new_figure,
     save_figure,
@@ -27,14 +25,13 @@ from duet.utils.text import count
 MAX_BARS = 30
 MAX_OUTLINES = 1000
 BINS = 50  # of a histogram, a side
-MEASURES = ("x", "y", "width", "height")
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
-    """Draw how often each class occurs, the shapes of boxes, where they lie and how large they are.
+    """Plot class frequencies, box shapes, positions and sizes.
 
-    Of more than 1,000 boxes, outlines of an evenly spaced selection are drawn. If all boxes fill
-    their images, the plot shows how often each class occurs, and how large the images are.
+    For more than 1,000 boxes, the outlines of an evenly spaced selection are drawn. If all boxes
+    fill their images, the plot shows class frequencies and image sizes.
     """
     table = table_of(samples)
     if fill_images(table):
@@ -50,7 +47,7 @@ def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Pat
         mesh = _draw_density(axes, *boxes_cxcywh_norm.T[first : first + 2])
         figure.colorbar(mesh, ax=axes, label="boxes", shrink=0.85, ticks=whole_numbers())
         axes.set(title=title, xlabel=names[0], ylabel=names[1])
-    centres.invert_yaxis()  # as in the image, the top is above
+    centres.invert_yaxis()  # top of the image at the top
     save_figure(figure, path)
 
 
@@ -65,37 +62,8 @@ def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) ->
     save_figure(figure, path)
 
 
-def plot_correlogram(samples: Sequence[Sample], path: Path) -> None:
-    """Draw how x, y, width and height of the boxes are distributed, alone and in pairs."""
-    boxes_cxcywh_norm = table_of(samples).boxes_cxcywh_norm
-    columns = boxes_cxcywh_norm.T
-    figure = empty_figure(9, 9)
-    panels = figure.subplots(4, 4, sharex="col")
-    for row, column in np.ndindex(4, 4):
-        axes = panels[row, column]
-        if column > row:
-            axes.set_visible(False)
-        elif column == row:
-            _draw_distribution(axes, columns[row])
-        else:
-            _draw_density(axes, columns[column], columns[row])
-        axes.set_xlim(0, 1)
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        if column < row:
-            axes.set_yticks([0, 0.5, 1], ["0", "0.5", "1"] if column == 0 else [])
-            if row == 1:
-                axes.invert_yaxis()
-        if column == 0 and row:
-            axes.set_ylabel(MEASURES[row])
-        if row == 3:
-            axes.set_xlabel(MEASURES[column])
-    figure.suptitle(f"{count(len(boxes_cxcywh_norm), 'box', 'boxes')}, in fractions of the image")
-    save_figure(figure, path)
-
-
 def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
-    """Draw a bar per class, the most frequent on top; of more than 30 classes the first 30."""
+    """Draw a bar per class, most frequent on top, for at most 30 classes."""
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
     positions = np.arange(len(shown))
@@ -115,7 +83,7 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
 
 
 def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
-    """Draw boxes one over the other, all with their centre in the middle."""
+    """Draw boxes on top of each other, all centred."""
     from matplotlib.collections import PolyCollection
 
     rows = np.arange(0, len(class_index), max(-(-len(class_index) // MAX_OUTLINES), 1))
@@ -134,7 +102,7 @@ def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.nda
 
 
 def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
-    """Draw points (M,) and (M,) in [0, 1] counted in squares, dark where there are most."""
+    """Draw a 2-d histogram of points (M,) and (M,) in [0, 1], darkest for the highest counts."""
     from matplotlib.colors import PowerNorm
 
     counts, *_ = np.histogram2d(y, x, BINS, ((0, 1), (0, 1)))
@@ -145,11 +113,3 @@ def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
         cmap="viridis_r",
         norm=PowerNorm(0.5, vmin=0, vmax=max(counts.max(), 1)),
     )
-
-
-def _draw_distribution(axes: Any, x: np.ndarray) -> None:
-    axes.hist(x, BINS, range=(0, 1), color=COLOURS[0])
-    axes.set_yticks([])
-    axes.spines["left"].set_visible(False)
-    axes.set_box_aspect(1)
-    axes.spines["bottom"].set_color(INK)

@@ -1,4 +1,4 @@
-"""What a validation found: curves of precision and recall, and the confusion of classes."""
+"""Validation plots: precision and recall curves, and the confusion matrix."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from duet.utils.report.plots.style import (
 from duet.utils.text import count
 
 FAINT, THIN = "#D4D4D4", 0.6
-MAX_CLASSES = 100  # with a row of their own
-MAX_NUMBERED = 30  # classes with numbers in their cells
-LEAST_NUMBER = 0.005  # a smaller part would be written as 0.00
-DARK = 0.55  # from here on a cell's number is white
-CELL, MOST = 0.44, 11.5  # inches: of a cell, and of all cells at most
+MAX_CLASSES = 100  # classes with their own row
+MAX_NUMBERED = 30  # largest number of classes for which cells show numbers
+LEAST_NUMBER = 0.005  # smaller fractions would be shown as 0.00
+DARK = 0.55  # cells above this have white numbers
+CELL, MOST = 0.44, 11.5  # inches: one cell, and all cells at most
 
 
 def plot_precision_recall(result: MetricResult, path: Path) -> None:
-    """Draw precision over recall at IoU 0.50, per class and as the mean of the classes.
+    """Plot precision over recall at IoU 0.50, per class and averaged.
 
-    Of more than seven classes those with the most labels have a name, the others are grey.
+    With more than seven classes, those with the most labels are named and the others grey.
     """
     curves = result.precision_curves[:, 0]
     figure, axes = _draw(result, RECALL_GRID, curves, result.ap50, "AP50")
@@ -46,22 +46,22 @@ def plot_precision_recall(result: MetricResult, path: Path) -> None:
 
 
 def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> None:
-    """Draw precision, recall and F1 over the confidence, each into a file of the folder.
+    """Plot precision, recall and F1 over confidence, each to a file in the folder.
 
-    A line marks the confidence with the highest mean F1, where the legend's figures are.
+    A line marks the confidence with the highest mean F1, to which the legend's values refer.
 
-    of: what the names of the files begin with.
+    of: prefix of the file names.
     """
     both = result.precision + result.recall
     f1 = np.divide(2 * result.precision * result.recall, both, out=0 * both, where=both > 0)
-    for name, curves, figures in zip(
+    for name, curves, values in zip(
         ("Precision", "Recall", "F1"),
         result.by_confidence,
         (result.precision, result.recall, f1),
         strict=True,
     ):
         title = f"{name} at {result.confidence:.3f}"
-        figure, axes = _draw(result, CONFIDENCE_GRID, curves, figures, title)
+        figure, axes = _draw(result, CONFIDENCE_GRID, curves, values, title)
         if result.num_ground_truth.any():
             axes.axvline(result.confidence, color=INK, linewidth=0.8, linestyle=":")
         axes.set(title=f"{name} over confidence, at IoU 0.50", xlabel="confidence")
@@ -70,13 +70,13 @@ def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> No
 
 
 def _draw(
-    result: MetricResult, x: np.ndarray, curves: np.ndarray, figures: np.ndarray, title: str
+    result: MetricResult, x: np.ndarray, curves: np.ndarray, values: np.ndarray, title: str
 ) -> tuple[Any, Any]:
-    """Return a figure with its axes: a curve per class, their mean, and a legend beside them.
+    """Return a figure with its axes: a curve per class, their mean, and a legend.
 
     Args:
         x: (N,); curves: (C, N), NaN for classes without ground truth.
-        figures: (C,) one a class, for the legend; title: of the legend.
+        values: (C,) for the legend; title: title of the legend.
     """
     from matplotlib.collections import LineCollection
 
@@ -87,13 +87,13 @@ def _draw(
     lines = [np.stack((x, curves[index]), axis=1) for index in others]
     axes.add_collection(LineCollection(lines, colors=FAINT, linewidths=THIN))
     for index in named:
-        label = f"{figures[index]:.3f}  {figure_name(result.class_names, index)}"
+        label = f"{values[index]:.3f}  {figure_name(result.class_names, index)}"
         axes.plot(x, curves[index], color=line_colour(index), linewidth=1.6, label=label)
     if others:
         axes.plot([], [], color=FAINT, label=count(len(others), "other class", "other classes"))
     if len(evaluated):
         mean = np.ma.masked_invalid(curves[evaluated]).mean(axis=0).filled(np.nan)
-        label = f"{figures[evaluated].mean():.3f}  mean of "
+        label = f"{values[evaluated].mean():.3f}  mean of "
         label += count(len(evaluated), "class", "classes")
         axes.plot(x, mean, color=INK, linewidth=3, label=label)
         legend = figure.legend(
@@ -107,14 +107,13 @@ def _draw(
 def plot_confusion(
     confusion: Confusion, class_names: Sequence[str], path: Path, has_background: bool = True
 ) -> None:
-    """Draw the fraction of the objects of each true class (column) found as each class (row).
+    """Plot the fraction of objects of each true class (column) predicted as each class (row).
 
-    The last row is what is missed; the last column is what is found where nothing is labelled.
-    Each column adds up to 1. Of more than 100 classes those with the most objects are shown, and
-    all others are one row and column.
+    The last row is missed objects, the last column false detections. Each column sums to 1. With
+    more than 100 classes, those with the most objects are shown and the others combined.
 
     Args:
-        has_background: an object may be missed, or found where there is none.
+        has_background: whether objects may be missed or falsely detected.
     """
     shown = _shown_classes(confusion)
     counts = confusion.matrix(shown)
@@ -128,7 +127,7 @@ def plot_confusion(
     parts = counts / np.maximum(counts.sum(axis=0), 1)
     side = min(CELL * len(names), MOST)
     figure = empty_figure(side, side)
-    figure.set_layout_engine("none")  # it leaves square axes no room for the text around them
+    figure.set_layout_engine("none")  # leaves no room for text around square axes
     axes = figure.add_axes((0, 0, 1, 1))
     _draw_cells(axes, parts, names)
     title = "Confusion"
@@ -136,14 +135,14 @@ def plot_confusion(
         title += f" at confidence {CONFIDENCE_ABOVE:g}, IoU {IOU_ABOVE:g}"
         axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
         axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
-    axes.set_title(f"{title}\neach column adds up to 1", fontsize=11)
+    axes.set_title(f"{title}\neach column sums to 1", fontsize=11)
     if len(shown) <= MAX_NUMBERED:
         _write_numbers(axes, parts)
     save_figure(figure, path, bbox_inches="tight", pad_inches=0.3)
 
 
 def _shown_classes(confusion: Confusion) -> list[int]:
-    """Return the classes with a row of their own, in order."""
+    """Return the classes with their own row, in order."""
     is_object = confusion.true < confusion.num_classes
     objects = np.zeros(confusion.num_classes, np.int64)
     np.add.at(objects, confusion.true[is_object], confusion.counts[is_object])
@@ -151,12 +150,12 @@ def _shown_classes(confusion: Confusion) -> list[int]:
 
 
 def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
-    """Draw the fractions (N, N) as colours, with names at the left and below."""
+    """Draw the fractions (N, N) as colours, with names on the left and below."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
     axes.imshow(parts, cmap=colours, vmin=0, vmax=1)
-    size = min(9.0, 0.8 * 72 * MOST / len(names))  # of letters, points
+    size = min(9.0, 0.8 * 72 * MOST / len(names))  # font size in points
     axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
     axes.set_yticks(range(len(names)), names, fontsize=size)
     set_fonts([*axes.get_xticklabels(), *axes.get_yticklabels()])
@@ -166,7 +165,7 @@ def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
 
 
 def _write_numbers(axes: Any, parts: np.ndarray) -> None:
-    """Write each fraction that is not zero into its cell."""
+    """Write the non-zero fractions into their cells."""
     for row, column in np.argwhere(parts >= LEAST_NUMBER).tolist():
         part = parts[row, column]
         colour = "#FFFFFF" if part > DARK else INK

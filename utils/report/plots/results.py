@@ -1,4 +1,4 @@
-"""results.csv over the epochs, and the trials of a search."""
+"""Plots of results.csv over epochs, and of the trials of a search."""
 
 from __future__ import annotations
 
@@ -21,45 +21,30 @@ from duet.utils.report.results import read_results
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
-# Nine tenths of a panel's values are usual; it ends at most four times as far up.
+# A panel's axis ends at most four times as far up as the 90 % quantile of its values.
 USUAL_PART, FAR = 0.9, 4.0
-LARGEST = 1e100  # beyond it matplotlib's own arithmetic overflows
+LARGEST = 1e100  # matplotlib's arithmetic overflows beyond
 TRIAL_PANELS_A_ROW = 6
-LARGEST_RATIO = 30  # of the largest to the smallest value, on an axis that is not logarithmic
-
-
-def plot_learning_rates(epochs: np.ndarray, rates: Mapping[str, np.ndarray], path: Path) -> None:
-    """Draw the learning rate of each group of weights, a panel each.
-
-    Args:
-        epochs: (N,) places in the run, 1.5 in the middle of the second epoch.
-        rates: by title of the group, (N,).
-    """
-    figure, places = panel_grid(len(rates), len(rates), width=5, height=3.75)
-    for axes, colour, (title, values) in zip(places, COLOURS, rates.items(), strict=False):
-        axes.plot(epochs, values, color=colour)
-        axes.set(title=title, xlabel="epochs done", ylim=(0, 1.05 * max(values.max(), 1e-12)))
-        axes.set_xlim(0, max(float(epochs[-1]), 1.0))
-    save_figure(figure, path)
+LARGEST_RATIO = 30  # largest to smallest value, above which an axis is logarithmic
 
 
 def plot_results(csv_path: Path, plot_path: Path) -> None:
-    """Draw the losses, metrics and learning rates of results.csv over the epochs.
+    """Plot the losses, metrics and learning rates of results.csv over the epochs.
 
-    Epochs count from 1 as on screen; the file's column counts from 0 as YOLOv5's does.
+    Epochs are numbered from 1 as on screen; the file's column starts at 0 as in YOLOv5.
 
-    A few losses far above all others do not flatten a panel: it ends below them. Metrics are all
-    shown, because the highest ones count.
+    Loss panels cut off a few values far above all others, which would flatten them. Metrics are
+    always shown in full, because the highest ones matter.
 
     Raises:
-        UserError: the file has no epochs, or lacks a column that every run has.
+        UserError: the file has no epochs, or lacks a required column.
     """
     panels, results = _read_columns(csv_path)
     figure, places = panel_grid(len(panels), PANELS_A_ROW, width=14 / 3, height=3.75)
     for axes, (title, lines) in zip(places, panels.items(), strict=True):
         values = {label: results[name] for label, name in lines.items()}
-        is_of_figures = any(name.startswith("metrics/") for name in lines.values())
-        _draw_panel(axes, results["epoch"] + 1, values, has_limit=not is_of_figures)
+        has_metrics = any(name.startswith("metrics/") for name in lines.values())
+        _draw_panel(axes, results["epoch"] + 1, values, has_limit=not has_metrics)
         axes.set(title=title, xlabel="epoch, from 1")
     save_figure(figure, plot_path)
 
@@ -67,12 +52,12 @@ def plot_results(csv_path: Path, plot_path: Path) -> None:
 def _draw_panel(
     axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], has_limit: bool
 ) -> None:
-    """Draw lines by label, each one value per epoch; NaN where there is none.
+    """Draw lines by label, one value per epoch; NaN if missing.
 
-    has_limit: what is far above all others lies outside the panel.
+    has_limit: cut off values far above all others.
     """
     for colour, (label, values) in zip(COLOURS, lines.items(), strict=False):
-        axes.plot(epochs, values, color=colour, label=label, marker=".")  # one value alone is seen
+        axes.plot(epochs, values, color=colour, label=label, marker=".")  # shows isolated values
     values = np.concatenate(list(lines.values()))
     values = values[np.isfinite(values)]
     if has_limit and len(values):
@@ -84,14 +69,14 @@ def _draw_panel(
 
 
 def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return what is drawn of a results.csv: by title, the columns by label.
+    """Return the panels for a results.csv: column names by label, by title.
 
-    A panel for each loss, of training and validation; two figures per panel; one of learning rates.
+    One panel per loss, for training and validation; two metrics per panel; one of learning rates.
     """
     parts = [name.partition("/") for name in columns]
     losses = dict.fromkeys(name for group, _, name in parts if group in ("train", "val"))
-    figures = [name for group, _, name in parts if group == "metrics"]
-    pairs = [figures[start : start + 2] for start in range(0, len(figures), 2)]
+    metrics = [name for group, _, name in parts if group == "metrics"]
+    pairs = [metrics[start : start + 2] for start in range(0, len(metrics), 2)]
     panels = {}
     for name in losses:
         title = _as_title(name.replace("_", " "))
@@ -102,19 +87,19 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _as_title(name: str) -> str:
-    """Begin a name with a capital, but for one whose first word has capitals of its own."""
+    """Capitalize a name unless its first word contains capitals."""
     return name[:1].upper() + name[1:] if name[:2].islower() else name
 
 
 def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, np.ndarray]]:
-    """Return the panels of results.csv, and their columns by name with the epochs'."""
+    """Return the panels of results.csv, and their columns and the epochs by name."""
     names, rows = read_results(csv_path)
     panels = _result_panels(names)
     wanted = ["epoch", *(column for lines in panels.values() for column in lines.values())]
     missing = [name for name in wanted if name not in names]
     if missing or not rows:
         what = f"no column {', '.join(missing):.300}" if missing else "no epochs"
-        raise UserError(f"{csv_path} has {what}; it should be the results.csv of a training run")
+        raise UserError(f"{csv_path} has {what}; expected the results.csv of a training run")
     table = np.array([[row[name] for row in rows] for name in wanted])
     table[table > LARGEST], table[table < -LARGEST] = np.inf, -np.inf
     return panels, dict(zip(wanted, table, strict=True))
@@ -123,11 +108,11 @@ def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, 
 def plot_evolution(
     values: Mapping[str, Sequence[float]], fitness: Sequence[float], path: Path
 ) -> None:
-    """Draw the trials of a search; the first and the best one stand out.
+    """Plot the trials of a search, highlighting the first and the best.
 
     Args:
-        values: (N,) of each hyper-parameter, by name; N from 1 up.
-        fitness: (N,) of the same trials.
+        values: (N,) per hyper-parameter, by name; N is at least 1.
+        fitness: (N,) for the same trials.
     """
     best = int(np.argmax(fitness))
     figure, places = panel_grid(len(values), TRIAL_PANELS_A_ROW, width=2.6, height=2.3)
@@ -141,8 +126,8 @@ def plot_evolution(
             axes.set_xscale("log")
             axes.minorticks_off()
         else:
-            axes.locator_params(axis="x", nbins=3)  # each tick costs time
+            axes.locator_params(axis="x", nbins=3)  # ticks are slow
         axes.locator_params(axis="y", nbins=4)
-    figure.supxlabel("value; ring: to begin with, filled: the best", fontsize=9)
+    figure.supxlabel("value; ring: initial, filled: best", fontsize=9)
     figure.supylabel("fitness", fontsize=9)
     save_figure(figure, path)

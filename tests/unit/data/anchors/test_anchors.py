@@ -6,12 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.utils.data.anchors import __main__ as command
-from duet.utils.data.anchors.fit import fit_anchors, label_sizes, measure_fit
+from duet.utils.data.anchors import fit_anchors, label_sizes, measure_fit
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 
 GOLDEN = "golden/metrics/autoanchor"
@@ -111,24 +109,3 @@ def test_few_equal_tiny_or_huge_boxes_give_usable_anchors(sizes, number):
     assert anchors.shape == (number, 2) and np.isfinite(anchors).all() and anchors.min() >= 2
     if sizes.min() > 0 and number > 1:
         assert measure_fit(sizes, anchors, 4.0).best_possible_recall == 1
-
-
-def test_the_command_prints_anchors_for_a_model_yaml(monkeypatch, capsys):
-    words = ["--data", str(shared_path("data/bccd/bccd.yaml")), "--anchors", "4", "--levels", "2"]
-    monkeypatch.setattr("sys.argv", ["anchors", *words])
-    command.main()
-    first, key, *levels = capsys.readouterr().out.splitlines()
-    assert first.startswith("# 3,941 labels at 640 px: best possible recall 1.0000, ")
-    anchors = np.array([json.loads(level.removeprefix("  - ")) for level in levels])
-    assert key == "anchors:" and anchors.shape == (2, 4) and anchors.min() > 0
-    assert anchors[0, :2].prod() < anchors[1, 2:].prod()
-
-
-@pytest.mark.parametrize(
-    ("number", "message"),
-    [("8", "--anchors 8 cannot be divided by --levels 3"), ("1000", "number from 1 to 160")],
-)
-def test_the_command_refuses_numbers_of_anchors_that_no_model_has(monkeypatch, number, message):
-    monkeypatch.setattr("sys.argv", ["anchors", "--data", "shapes", "--anchors", number])
-    with pytest.raises(UserError, match=message):
-        command.main()

@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import html
 import os
 from pathlib import Path
 
@@ -86,23 +85,14 @@ def test_a_name_that_is_no_text_is_readable_and_without_findings_there_is_the_he
     assert rows[0]["image"] == "a\\n\\xe9.png" and len(rows) == 4
     assert written(tmp_path, audit._replace(findings=())) == []
     assert (tmp_path / "audit.csv").read_text().splitlines() == [",".join(COLUMNS)]
-    assert "the model doubts none" in audit_page(audit._replace(findings=()), top=1)
+    assert ": no findings." in audit_page(audit._replace(findings=()), top=1)
 
 
 def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
     text = audit_page(audit._replace(findings=FINDINGS[:1] * 5, split="train"), top=3)
     assert text.count("<figure ") == text.count("<img ") == 3
     assert "5 findings on 1 image are worth a look" in text and "labelled: 5<" in text
-    assert "learns those of its training set" in text
+    assert "learn those of their training set" in text
     audit.samples[0].image_path.unlink()
     text = audit_page(audit, top=8)
     assert text.count("<figure ") == 4 and text.count("no image") == 2
-
-
-def test_the_page_asks_about_each_finding(audit):
-    page = html.unescape(audit_page(audit, top=8))
-    for words in (
-        "cat (0.75): add it?", "score 0.75", "<i>ü.png", f"cat, or {SHOWN_NAME} (0.88)?",
-        "mAP50 0.500", "Of 4 labels on 2 images, 4 findings on 2 images are worth a look.",
-    ):  # fmt: skip
-        assert words in page

@@ -52,19 +52,6 @@ def test_without_strengths_the_middle_is_taken_as_it_is():
     assert found.boxes_xyxy.tolist() == [[0, 0, 40, 40]]
 
 
-def test_a_draw_gives_the_same_image_again_and_keeps_its_label():
-    image = noise(50, 70)
-    images = []
-    for draw in drawn(STRONG, 40):
-        first, second = (augment_class(draw, source(image), (32, 48)) for _ in range(2))
-        np.testing.assert_array_equal(first.image, second.image)
-        assert first.image.shape == (32, 48, 3) and first.image.dtype == np.uint8
-        assert first.class_index.tolist() == [3]
-        assert first.boxes_xyxy.tolist() == [[0, 0, 48, 32]]
-        images.append(first.image.tobytes())
-    assert len(set(images)) == 40
-
-
 def test_crops_have_the_areas_and_shapes_that_are_promised():
     size = 300, 400
     regions = [random_region(draw, size, (224, 224)) for draw in drawn(STRONG, 3000)]

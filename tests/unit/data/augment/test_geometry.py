@@ -91,20 +91,3 @@ def test_the_selection_agrees_with_the_stored_one(stored):
 def test_the_limits_of_the_selection(after, kept):
     before = np.array([[0.0, 0.0, 50.0, 20.0]])
     assert worth_keeping(before, np.array([after], np.float64)).tolist() == [kept]
-
-
-@pytest.mark.parametrize(
-    ("warp", "expected_xy"),
-    [
-        (Warp(zoom=2), (70, 60)),  # the centre of a 100 x 80 canvas stays; (60, 50) is (10, 10)
-        (Warp(angle=90), (60, 30)),  # counter-clockwise on the screen: right turns to up
-        (Warp(centre_xy=(0.6, 0.25)), (70, 30)),
-        (Warp(shear_xy=(45, 0)), (70, 50)),
-        (Warp(shear_xy=(0, 45)), (60, 60)),
-        (Warp(perspective_xy=(0.1, 0)), (55, 45)),  # divided by 1 + 10 * 0.1
-    ],
-)
-def test_each_part_of_a_warp_moves_a_point_as_named(warp, expected_xy):
-    matrix = warp.matrix((80, 100), (80, 100))
-    point = warp_boxes(np.array([[60.0, 50.0, 60.0, 50.0]]), matrix)[0]
-    np.testing.assert_allclose(point, [*expected_xy] * 2, rtol=0, atol=1e-9)

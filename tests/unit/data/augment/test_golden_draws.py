@@ -34,7 +34,6 @@ BOXES = {
     "cutout": "02cae6f79f67",
     "transforms": "3f4e4f1f665d",
     "transforms_seed": "14008cf65c68",
-    "fits_outlines": "188cc7489f52",
     "mixed": "b4fb1c9aab6d",
 }
 CLASSES = {
@@ -44,7 +43,6 @@ CLASSES = {
     "cutout": "97320cc57322",
     "transforms": "3f4e4f1f665d",
     "transforms_seed": "a25b2bb5427a",
-    "fits_outlines": "188cc7489f52",
     "index": "ccf91e2b960f",
     "scale": "dff7a1549a7e",
     "tries": "666afeb98c5f",

@@ -12,8 +12,6 @@ from duet.utils.data.augment.sample import (
     MixedScene,
     change_hsv,
     draw_augmentation,
-    flip_left_right,
-    flip_up_down,
 )
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.randomness import sample_generator
@@ -74,26 +72,6 @@ def test_hue_wraps_and_saturation_and_value_stop_at_their_ends():
     found = cv2.cvtColor(change_hsv(image, (1.2, 2.0, 2.0)), cv2.COLOR_BGR2HSV)
     # 170 * 1.2 = 204 = 24 of 180; the conversion to 8-bit BGR and back costs up to 2.
     np.testing.assert_allclose(found[0], [[24, 255, 200], [12, 200, 255]], atol=2)
-
-
-def test_flips_move_pixels_and_boxes_alike():
-    item = plain_image(0, (4, 6), [(0, 0, 1 / 3, 1 / 2)])
-    item.image[:2, :2] = 255
-    mirrored = flip_left_right(item)
-    np.testing.assert_allclose(mirrored.boxes_xyxy, [[4, 0, 6, 2]])
-    assert (mirrored.image[:2, 4:] == 255).all()
-    assert mirrored.image.sum() == item.image.sum()
-    upturned = flip_up_down(item)
-    np.testing.assert_allclose(upturned.boxes_xyxy, [[0, 2, 2, 4]])
-    assert (upturned.image[2:, :2] == 255).all()
-
-
-def test_boxes_that_leave_the_image_are_dropped_and_others_clipped():
-    item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.25), (0.5, 0.5, 1, 1)])
-    draw = dataclasses.replace(NOTHING, warp=Warp(centre_xy=(0.25, 0.25)))
-    found = augment(draw, [item], 64)
-    assert found.class_index.tolist() == [7]
-    np.testing.assert_allclose(found.boxes_xyxy, [[16, 16, 48, 48]])
 
 
 def test_draws_are_uniform_in_their_ranges():

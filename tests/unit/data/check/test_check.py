@@ -1,5 +1,6 @@
 """The check finds every planted error and nothing else, in any format."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,13 @@ import pytest
 from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
 from duet.utils.data.check.inspection import read_rows, rows_of_text
-from duet.utils.data.check.report import check_page, class_table, small_text, summary_lines
+from duet.utils.data.check.report import (
+    check_page,
+    class_table,
+    recipe_text,
+    small_text,
+    summary_lines,
+)
 from duet.utils.data.sources.annotated_images import annotated_images
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
@@ -95,6 +102,12 @@ def test_small_objects_are_those_that_training_sees_small(tmp_path):
     # 3 is not below 3, nor 8 below 8.
     text = "Shorter side of the objects at --img 48: 33.3 % below 3 px, 66.7 % below 8 px"
     assert small_text(check, 48) == text
+    assert recipe_text(check) == "2 images for training: try --hyp small"
+    many = dataclasses.replace(check, images=[*check.images] * 1001)
+    none = dataclasses.replace(
+        check, images=[image._replace(split="val") for image in check.images]
+    )
+    assert recipe_text(many) == recipe_text(none) == ""
     assert class_table(check)[1] == [["0 a", "2", "2"], ["1 b", "1", "1"], ["2 c", "0", "0"]]
 
 
@@ -191,21 +204,16 @@ def kinds(rows):
     [
         ("0 0.5 0.5 0.2 0.2", "", True),
         ("1 0.1 0.1 0.9 0.1 0.5 0.9", "", True),
-        ("0 0.5 0.5 1.00005 1", "", True),
         ("0 0.1 0.5 0.215 0.2", "overshoot", True),  # 0.0075 over the edge
         ("0 -0.005 0.5 0.2 0.5 0.1 0.9", "overshoot", True),
         ("0 0.1 0.5 0.4 0.2", "out_of_range", True),  # 0.1 over the edge, as numbers it is right
         ("0 1.2 0.5 0.2 0.2", "out_of_range", False),
-        ("0 64 32 20 10", "out_of_range", False),
         ("0 inf 0.5 0.2 0.2", "out_of_range", False),
-        ("0 nan 0.5 0.2 0.2 0.1 0.1", "out_of_range", False),
         ("0 0.5 0.5 0 0.2", "zero_area", False),
         ("0 0.5 0.1 0.5 0.2 0.5 0.9", "zero_area", False),
         ("2 0.5 0.5 0.2 0.2", "unknown_class", False),
         ("0.5 0.5 0.5 0.2 0.2", "unknown_class", False),
-        ("inf 0.5 0.5 0.2 0.2", "unknown_class", False),
         ("0 0.5 0.5 0.2", "broken_label", False),
-        ("0 0.5 0.5 0.2 0.2 0.9", "broken_label", False),
         ("dog 0.5 0.5 0.2 0.2", "broken_label", False),
     ],
 )

@@ -42,8 +42,8 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
     ("words", "message"),
     [
         ("--data no/such.yaml", "no dataset YAML"),
-        ("--data DATA --split 1.5", "--split 1.5; a fraction above 0 and below 1 is needed"),
-        ("--data DATA --fix data", "--fix data exists and is not written over"),
+        ("--data DATA --split 1.5", "--split 1.5; accepted: a fraction above 0 and below 1"),
+        ("--data DATA --fix data", "--fix data already exists; choose a new folder"),
         ("--data DATA --out x --fix x", "--fix x would lie in x; name a folder elsewhere"),
         ("--data DATA --fix runs/check/y", "--fix runs/check/y would lie in runs/check"),
         ("--data DATA --out file", "--out file cannot be made: .*File exists"),

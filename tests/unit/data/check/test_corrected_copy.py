@@ -86,7 +86,7 @@ def test_names_of_any_kind_and_images_of_one_stem_keep_their_labels(tmp_path):
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("old", "--fix .*old exists and is not written over"),
+        ("old", "--fix .*old already exists; choose a new folder"),
         ("old/images/new", "would lie in .*images; name a folder elsewhere"),
         ("old/labels/inner/new", "would lie in .*labels; name a folder elsewhere"),
         ("page/new", "would lie in .*page; name a folder elsewhere"),

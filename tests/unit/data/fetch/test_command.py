@@ -92,7 +92,7 @@ WRONG = {  # path on the server, what differs in the list, and the message
     "too many bytes": ("/a", {"size": 1000}, "sends more than 1,000 bytes; correct the list"),
     "too few bytes": ("/a", {"size": 3_000_001}, "ended after 3,000,000 of 3,000,001 bytes"),
     "no file": ("/b", {}, "404.*; what came is kept: start again to continue, or correct the addr"),
-    "a folder in its place": ("/a", {"path": "sub"}, "is a folder; a regular file is needed"),
+    "a folder in its place": ("/a", {"path": "sub"}, "is a folder, not a regular file"),
     "a redirect without end": ("/1", {}, "infinite loop"),
     "a redirect to a file": ("/file", {}, "not allowed"),
 }

@@ -132,7 +132,6 @@ def test_an_archive_is_unpacked_beside_what_is_there(tmp_path, name, content):
 
 HOSTILE = {
     "a name above": ("a.tar", tarred({"good": b"", "../x": b""}), "lead elsewhere"),
-    "a name above in the middle": ("a.tar", tarred({"a/../../x": b""}), "lead elsewhere"),
     **{
         f"kind {kind!r}": ("a.tar", tarred({"a": b""}, kind=kind), "'a' is a link or a device")
         for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE)

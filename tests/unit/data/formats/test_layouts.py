@@ -152,7 +152,6 @@ def test_two_files_or_lists_for_one_split_are_an_error(tmp_path):
         ("a.json", coco([], ["a.jpg"]), "images"),
         ("annotations/a.json", coco([], ["a.jpg"]), "images"),
         ("annotations/instances_val2017.json", coco([], ["a.jpg"]), "val2017"),
-        ("annotations/train.json", coco([], ["a.jpg"]), "."),
         ("my-test.xml", cvat_file(cvat([])), "test"),
         ("tasks.json", [task([studio_box(1, 1, 9, 9)])], "images"),
         ("boxes.csv", CSV_TEXT, "deep/folder"),
@@ -173,7 +172,6 @@ def test_a_file_finds_its_images_and_is_not_divided(tmp_path, file, text, images
         ("a.xml", "<annotations/>", CVAT),
         ("a.json", "\ufeff\n " + labelme([]), LABELME),
         ("a.json", '{"imageData": "' + "A" * 100_000 + '", "shapes": []}', LABELME),
-        ("a.json", '\ufeff \n{"categories" : [\n]', COCO),
         ("a.json", '[{"annotations": []}]', STUDIO),
         *((f"a.{end}", text, None) for end in ("xml", "json", "csv") for text in ("", "\0" * 999)),
         *(("a.json", text, None) for text in ("[]", "{}", "[1]", '[{"shapes": [], "tracks": []}]')),
@@ -266,11 +264,8 @@ def test_a_file_is_never_that_of_an_image_in_another_folder(
     [
         ("a.png", "a.png"),
         ("images/sub/a.png", "sub/a.png"),
-        ("C:\\data\\sub\\a.png", "sub/a.png"),
         ("/home/me/data/images/a.png", "a.png"),
         ("../../../sub/a.png", "sub/a.png"),
-        ("a/../../sub/a.png", "sub/a.png"),
-        ("https://host/data/a.png", "a.png"),
         ("größe 1 🦉.png", "größe 1 🦉.png"),
         ("a" * 2000 + ".png", "a" * 2000 + ".png"),  # longer than a name can be
     ],
@@ -288,12 +283,10 @@ def test_coco_names_are_found_in_the_image_folder_and_nowhere_else(tmp_path, nam
     [
         ("/data/upload/1/0a1b2c3d-a.jpg", "a.jpg"),
         ("/data/local-files/?d=some%2Ffolder/a.jpg", "a.jpg"),
-        ("/data/local-files/?d=C:\\pictures\\a.jpg", "a.jpg"),
         ("https://host/x/a.jpg?X-Amz-Credential=b%2Fc", "a.jpg"),
         ("/data/upload/1/0a1b2c3d-my_cat_1.jpg", "my cat (1).jpg"),
         ("/data/upload/1/0a1b2c3d-b.jpg", "0a1b2c3d-b.jpg"),
         ("s3://bucket/图 🐈#50%.jpg", "图 🐈#50%.jpg"),
-        ("https://host/%E5%9B%BE.jpg", "图.jpg"),
         ("https://host/data/upload/0a1b2c3d-c.jpg", "cam2/c.jpg"),
         ("s3://bucket/cam2/d.jpg", "cam2/d.jpg"),
     ],
@@ -310,34 +303,6 @@ def test_label_studio_images_are_found_by_their_name(tmp_path, image, file):
 def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
     (reason,) = read_text(tmp_path, STUDIO, [task([], image)]).broken
     assert "the name of a file is needed" in reason and len(reason) < 300
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "reason"),
-    [
-        (CVAT, cvat_file(cvat([], "1/a.jpg"), cvat([], "2/a.jpg")), "'2/a.jpg' are both"),
-        (
-            STUDIO,
-            [task([], f"s3://x/{n}/a.jpg", id=n) for n in (1, 2)],
-            "task 1 and task 2 are both",
-        ),
-        (COCO, coco([], ["a.jpg", "./a.jpg"]), "'a.jpg' and './a.jpg' are both this file"),
-    ],
-)
-def test_two_images_on_one_file_are_both_refused(tmp_path, name, text, reason):
-    found = read_text(tmp_path, name, text)
-    assert reason in found.broken[0] == found.broken[1]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [(STUDIO, [task([], "c.jpg")]), (CVAT, cvat_file(cvat([], "c.jpg"))),
-     (CSV, CSV_TEXT.replace("\na,", "\nc,"))],
-)  # fmt: skip
-def test_a_name_that_several_files_have_is_refused(tmp_path, name, text):
-    touch(tmp_path, "one/c.jpg", "two/c.jpg")
-    found = read_text(tmp_path, name, text)
-    assert "2 files have its name" in found.broken[0] and not any(found.broken[1:])
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -6,7 +6,6 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.backend.processes import Process
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
@@ -15,7 +14,6 @@ from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import BatchRecipe
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
-from duet.utils.processes.world import World
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 
@@ -28,17 +26,14 @@ RECIPES = {
 BATCH = 8
 
 
-def train_batches(samples, workers=0, first=0, rank=0, world_size=1, **changes) -> list[Batch]:
-    options = {"augment": EVERYTHING, "items": KINDS["overlap"], **changes}
-    world = World(Process(rank, rank, world_size))
-    recipe = TrainRecipe(64, BATCH, **options)
-    with TrainLoader(samples, recipe, workers, world=world) as loader:
-        return list(loader.epoch(1, first))
+def train_batches(samples, items, order) -> list[Batch]:
+    recipe = TrainRecipe(64, BATCH, EVERYTHING, order=order, items=items)
+    with TrainLoader(samples, recipe) as loader:
+        return list(loader.epoch(1))
 
 
-def val_batches(samples, items, workers=0, rank=0, world_size=1) -> list[Batch]:
-    world = World(Process(rank, rank, world_size))
-    with ValLoader(samples, 64, BATCH, workers, 32, True, world=world, items=items) as loader:
+def val_batches(samples, items) -> list[Batch]:
+    with ValLoader(samples, 64, BATCH, 0, 32, True, items=items) as loader:
         return list(loader)
 
 

@@ -14,11 +14,10 @@ from duet.utils import memory
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig, read_train_flags
 from duet.utils.data.loading import batches
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.loading.order import SQUARE, BatchRecipe, Epoch
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.samples import table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.processes.world import ALONE, World
@@ -200,7 +199,7 @@ def test_a_window_without_mosaics_is_told(samples, caplog, flags, told):
     job = Job(config, hyp, TrainData((), samples, samples))
     with caplog.at_level(logging.INFO):
         train_loader(job).close()
-    reason = "it changes only mosaics, and there are none (mosaic: 0)"
+    reason = "it applies only to mosaics, which are off (mosaic: 0)"
     assert caplog.messages == [f"{name} has no effect: {reason}" for name in told]
 
 
@@ -214,20 +213,3 @@ def test_each_image_of_an_epoch_is_decoded_at_most_once(samples, decoded):
     decoded.clear()
     list(make_loader(samples, BatchRecipe()).epoch(0))
     assert max(decoded.values()) > 1
-
-
-def test_the_tiles_of_a_sample_lie_in_the_window_before_it(samples, decoded):
-    table, strong = table_of(samples), AugmentConfig(mosaic=1.0)
-    source = TrainBatches(table, TrainRecipe(64, 1, strong, order=NEAR))
-    order = [samples[index].image_path.name for index in source.indices(Epoch(0), 0)] + [
-        samples[source.indices(Epoch(0), number)[0]].image_path.name
-        for number in range(1, NUM_SAMPLES)
-    ]
-    seen_behind = set()
-    for position in range(WINDOW, NUM_SAMPLES):
-        decoded.clear()
-        source.build(Epoch(0), position, np.empty(source.shape(position), np.uint8))
-        behind = {position - order.index(name) for name in decoded}
-        assert behind <= set(range(WINDOW))
-        seen_behind |= behind
-    assert seen_behind == set(range(WINDOW))

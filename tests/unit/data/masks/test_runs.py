@@ -217,16 +217,6 @@ def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
             np.testing.assert_array_equal(found, stored[f"largest_{number}"])
 
 
-@pytest.mark.parametrize("name", ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"])
-def test_assembled_masks_have_the_public_outlines(name):
-    with np.load(shared_path(f"golden/segment/{name}.npz")) as stored:
-        for kind, prefix in (("up", "polygon_"), ("native", "polygon_native_")):
-            shape = tuple(stored[f"{kind}_shape"])
-            masks = np.unpackbits(stored[kind])[: np.prod(shape)].reshape(shape) > 0
-            for number, mask in enumerate(masks):
-                np.testing.assert_array_equal(largest_outline(mask), stored[f"{prefix}{number}"])
-
-
 def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
     mask = np.zeros((20, 40), bool)
     mask[2:18, 2:18] = True

@@ -212,7 +212,7 @@ def test_nothing_is_written_over(dataset, tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     for name in ("file", "folder", "link"):
-        with pytest.raises(DatasetError, match="exists and is not written over"):
+        with pytest.raises(DatasetError, match="already exists; choose a new folder"):
             pack(dataset, tmp_path / name)
     assert (tmp_path / "file").read_text() == "precious"
     assert not any((tmp_path / "folder").iterdir())

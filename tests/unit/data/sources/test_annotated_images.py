@@ -68,34 +68,6 @@ def test_a_class_that_the_dataset_lacks_is_an_error_that_names_it():
         labels_of(("dog", (0, 0, 9, 9)), names=("cat",))
 
 
-TRIANGLE = np.array([[1.0, 2], [9, 2], [4, 8]])
-
-
-def test_objects_belong_to_their_image_and_classes_are_sorted():
-    first, last = ImageLabels(Path("a.jpg"), (100, 200)), ImageLabels(Path("b.jpg"), NORMALISED)
-    first.add("dog", (1, 2, 3, 4))
-    last.add("cat", (0, 0, 0.5, 1))
-    last.add_outline("dog", TRIANGLE)
-    found = collect([first, ImageLabels(Path("empty.jpg")), last], FileNotes())
-    assert found.paths == ("a.jpg", "empty.jpg", "b.jpg")
-    assert found.sizes.tolist() == [[100, 200], list(UNKNOWN), list(NORMALISED)]
-    assert found.starts.tolist() == [0, 1, 1, 3]
-    assert found.class_names == ("cat", "dog")
-    assert found.class_index.tolist() == [1, 0, 1]
-    assert found.boxes_xyxy.tolist() == [[1, 2, 3, 4], [0, 0, 0.5, 1], [1, 2, 9, 8]]
-    assert [len(found.polygons.outline(index)) for index in range(3)] == [0, 0, 3]
-    assert (found.polygons.outline(2) == TRIANGLE).all()
-
-
-def test_known_class_names_keep_their_order_and_others_follow_sorted():
-    image = ImageLabels(Path("a.jpg"))
-    for name in ("fox", "ant", "bee"):
-        image.add(name, (0, 0, 1, 1))
-    found = collect([image], FileNotes(["zebra", "ant"]))
-    assert found.class_names == ("zebra", "ant", "bee", "fox")
-    assert found.class_index.tolist() == [3, 1, 2]
-
-
 def test_the_first_fault_of_an_image_is_kept_and_what_is_left_out_is_counted():
     image, notes = ImageLabels(Path("b.jpg"), left_out=["crowds", "crowds"]), FileNotes()
     image.refuse("no size")

@@ -111,7 +111,7 @@ def test_a_segmentation_that_cannot_be_used_is_named(tmp_path, segmentation, tex
 
 def test_a_file_of_boxes_alone_is_refused_where_masks_are_measured(tmp_path):
     path = write(tmp_path, [[], None, [[1, 2, 3, 4]]])
-    text = "instances.json: none of its 3 objects has a segmentation, and masks need them"
+    text = "instances.json: none of its 3 objects has a segmentation, which masks require"
     with pytest.raises(UserError, match=text):
         VAL_FILES["segment"].annotations(path, SAMPLES, ["cat"])
     runs = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}

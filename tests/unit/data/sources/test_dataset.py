@@ -162,11 +162,8 @@ def test_patterns_stand_for_folders_and_images_sorted(dataset):
     ("pattern", "part"),
     [
         ("absent/*", "there is no"),
-        ("images/tr?", "there is no"),
         ("**/a/**", "** is accepted once"),
         ("images/**x", "'**' can only be an entire path component"),
-        ("images/[", "there is no"),
-        (".*/x", "there is no"),
         ("images/train/b.jpg/*", "there is no"),
     ],
 )
@@ -222,16 +219,12 @@ def test_a_list_may_start_where_darknet_s_and_cvat_s_lists_do(dataset, place):
     ("keys", "part"),
     [
         ({"names": ["a", "a"]}, "['a'] more than once"),
-        ({"names": [1, "1"]}, "['1'] more than once"),
         ({"names": {0: "a", 2: "b"}}, "class numbers [0, 2]; 0 to 1 are needed"),
-        ({"names": {-1: "a", 0: "b"}}, "class numbers [-1, 0]"),
-        ({"names": {"0": "a"}}, "class numbers ['0']"),
         ({"names": {0: "a", 1.0: "b"}}, "line 3, names: the key 1.0 is not text"),
         ({"names": ["a", False]}, "holds False, which is not text"),
         ({"names": "cell"}, "has the value 'cell'"),
         ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
         ({"train": 5}, "has the value 5; a path"),
-        ({"path": ["."]}, "has the value ['.']; the path of a folder"),
     ],
 )
 def test_wrong_values_are_named(dataset, keys, part):
@@ -242,12 +235,10 @@ def test_wrong_values_are_named(dataset, keys, part):
     "keys",
     [
         {"names": [*(f"name {i}" for i in range(20_000)), "name 1"]},
-        {"names": {i + 1: "a" for i in range(20_000)}},
         {"names": ["x" * 100_000] * 2},
         {"train": [["b"] * 20_000]},
-        {"path": "../" * 100_000},
     ],
-    ids=range(5),
+    ids=range(3),
 )
 def test_an_error_is_short_and_soon_there_however_large_the_value(dataset, keys):
     path = write_yaml(dataset / "cells.yaml", **keys)
@@ -309,14 +300,3 @@ def test_images_come_in_the_order_of_their_paths(folder, monkeypatch):
     assert [str(path) for path in list_images([Path("images")])] == [
         f"images/{x}" for x in IN_ORDER
     ]
-
-
-def test_linked_images_are_listed_and_linked_folders_are_not_searched(folder, tmp_path):
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other/u.jpg").touch()
-    (folder / "link").symlink_to(tmp_path / "other")
-    (folder / "loop").symlink_to(folder)
-    (folder / "one.jpg").symlink_to(tmp_path / "other/u.jpg")
-    found = [path.relative_to(folder).as_posix() for path in list_images([folder])]
-    assert sorted(found) == sorted([*IN_ORDER, "one.jpg"])
-    assert list_images([folder / "link"]) == [folder / "link/u.jpg"]

@@ -9,8 +9,6 @@ import numpy as np
 
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.sources.annotated_images import annotated_images
-from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.labels import scan_samples
@@ -81,20 +79,6 @@ def test_a_list_file_names_what_has_no_end_of_line_in_it(tmp_path):
     for end in (b"\n", b"\r\n"):
         (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbf" + end.join(lines) + end)
         assert list_images([tmp_path / "list.txt"]) == paths
-
-
-def test_annotations_may_name_any_file(tmp_path):
-    paths = write_images(tmp_path, [*STEMS, *IN_NO_LIST])
-    labels = [ImageLabels(path, SIZE) for path in paths]
-    for image in labels:
-        image.add("猫 \udce9", (4, 4, 12, 12))
-    found = collect(labels, FileNotes())
-    images = annotated_images(found, ["猫 \udce9"], tmp_path / "all.json")
-    report = scan_samples(images, 1)
-    assert report.problems == []
-    assert [sample.image_path for sample in report.samples] == paths
-    loader = TrainLoader(report.samples, TrainRecipe(64, 8))
-    assert sorted(colours(loader)) == [(number, number * 7) for number in range(len(paths))]
 
 
 def test_detect_reads_and_writes_all_of_them(tmp_path):

@@ -137,12 +137,10 @@ def test_cvat_s_yolo_export_is_read(tmp_path):
     [
         ({"classes.txt": "a\n\nb"}, "classes.txt: line 2 is blank"),
         ({"classes.txt": "a\nb\na"}, "classes.txt: has ['a'] more than once"),
-        ({"classes.txt": "a\0b"}, "classes.txt: holds a null byte"),
         ({"classes.txt": "a\nb", "labels/classes.txt": "b\na"}, "name other classes"),
         ({"obj.data": "train = train.txt"}, "names no file of class names"),
         ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
         ({"classes.txt": ""}, "no dataset is recognised"),
-        ({"obj.data": "names = obj.names", "obj.names": "\n"}, "obj.names: has no class name"),
     ],
 )
 def test_class_names_that_cannot_be_used_are_an_error(tmp_path, files, part):
@@ -235,4 +233,4 @@ def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):
     write(tmp_path, **{"dataset.yml": "names: [cat]"})
     assert "dataset.yml: key 'train' is missing" in error_of(tmp_path)
     write(tmp_path, **{"data.yaml": "train: ["})  # whatever it was meant to be
-    assert "data.yaml: line 2: no valid YAML" in error_of(tmp_path)
+    assert "data.yaml: line 2: invalid YAML" in error_of(tmp_path)

@@ -1,4 +1,4 @@
-"""A camera, the screen (with stand-ins for the hardware), and streams from the loopback."""
+"""A camera (with a stand-in for the hardware), and streams from the loopback."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from fractions import Fraction
 
-import mss
 import numpy as np
 import pytest
 
 from duet.utils.detect.media import feeds as captured
-from duet.utils.detect.media.feeds import parse_screen, shown_url
+from duet.utils.detect.media.feeds import shown_url
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.source import BrokenSourceError
 from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
@@ -62,51 +61,6 @@ def test_a_camera_gives_rgb(monkeypatch):
 def test_a_camera_that_is_not_there_says_so(monkeypatch):
     with pytest.raises(BrokenSourceError, match="no such camera, or another program uses it"):
         read_camera(monkeypatch, Camera(0))
-
-
-class Screen:
-    """Two monitors side by side, 40x30 and 20x30 px; the gray of a pixel is its column."""
-
-    monitors = (
-        {"left": 0, "top": 0, "width": 60, "height": 30},
-        {"left": 0, "top": 0, "width": 40, "height": 30},
-        {"left": 40, "top": 0, "width": 20, "height": 30},
-    )
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *error):
-        pass
-
-    def grab(self, area):
-        whole = np.zeros((30, 60, 4), np.uint8)
-        whole[..., 2] = np.arange(60)  # red, of BGRA
-        left, top = area["left"], area["top"]
-        return whole[top : top + area["height"], left : left + area["width"]]
-
-
-@pytest.mark.parametrize(
-    ("argument", "shape", "first_column"),
-    [
-        ("screen", (30, 60, 3), 0),
-        ("screen 1", (30, 40, 3), 0),
-        ("screen 2", (30, 20, 3), 40),
-    ],
-)
-def test_the_screen_or_a_monitor_is_grabbed_as_rgb(argument, shape, first_column, monkeypatch):
-    monkeypatch.setattr(mss, "MSS", Screen)
-    with captured.open_screen(parse_screen(argument), PIXELS) as feed:
-        image = next(iter(feed.frames)).image
-    assert image.shape == shape and image.flags.c_contiguous
-    assert tuple(image[0, 0]) == (first_column, 0, 0)
-
-
-def test_a_machine_without_a_screen_says_so(monkeypatch):
-    monkeypatch.delenv("DISPLAY", raising=False)
-    (source,) = find_sources("screen", PIXELS)
-    with pytest.raises(BrokenSourceError, match="the screen cannot be read"):
-        list(source.frames())
 
 
 @contextmanager

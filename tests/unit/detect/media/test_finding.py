@@ -92,19 +92,13 @@ REFUSED = {
     "absent.jpg": "no such file or folder; accepted: an image",
     "": "no such file or folder",
     "*.tiff": "no image and no video; accepted",
-    "notes.md": "no image and no video",
-    "inner/inner2": "no image and no video",
     "outer": "no image and no video; 'outer/\\*\\*/\\*' looks into its folders too",
     "empty.txt": "the list is empty",
     "holes.txt": "null byte",
     "fifo.txt": "is a FIFO",
     "**x/*.jpg": "accepted",
     "ftp://host/a.mp4": "ftp is not read; accepted",
-    "file:///etc/hosts": "file is not read",
-    "concat:a.mp4": "no such file",
     "screen x": "for all monitors",
-    "screen 1 2 3 4": "for all monitors",
-    "1234": "no such file",
     "a\0b.jpg": "no such file",
 }
 
@@ -112,7 +106,6 @@ REFUSED = {
 @pytest.mark.parametrize("argument", REFUSED)
 def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
     monkeypatch.chdir(folder)
-    (folder / "inner/inner2").mkdir()
     (folder / "outer/train").mkdir(parents=True)
     (folder / "empty.txt").write_text("\n \n")
     (folder / "holes.txt").write_bytes(b"a\0b")

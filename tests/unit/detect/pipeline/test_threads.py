@@ -105,12 +105,3 @@ def test_a_defect_of_a_thread_ends_the_work(kind):
 
     with pytest.raises(RuntimeError, match="defect"):
         read_all([FakeSource(number, kind, 2) for number in range(3)], prepare=fail)
-
-
-def slowly(number, seconds=0.0):
-    time.sleep(seconds or 0.001 * (number * 7 % 5))
-    return number
-
-
-def fail(number):
-    raise OSError(28, "No space left on device", f"{number}.jpg")

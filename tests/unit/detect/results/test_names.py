@@ -10,17 +10,13 @@ from duet.utils.detect.results.names import Names, name_of_source, safe_name
 @pytest.mark.parametrize(
     ("text", "name"),
     [
-        ("person", "person"),
         ("traffic light", "traffic light"),
-        ("红绿灯", "红绿灯"),
         ("a/b\\c:d", "a_b_c_d"),
         ("..", "class"),
-        ("", "class"),
         (" . ", "class"),
         ("../../etc/passwd", "_.._etc_passwd"),
         ("\x1b[31mred\n\u202e", "_[31mred__"),
         ("\udce9\ud800", "__"),
-        ("nul\0", "nul_"),
     ],
 )
 def test_a_safe_name_is_one_folder(text, name):
@@ -32,13 +28,10 @@ def test_a_safe_name_is_one_folder(text, name):
     ("source", "name"),
     [
         (Path("/data/a.b/img.1.jpg"), ("img.1", ".jpg")),
-        (Path("no suffix"), ("no suffix", "")),
         (Path("/data/.jpg"), (".jpg", "")),
         (Path("/data/\udce9.PNG"), ("\udce9", ".PNG")),
         ("image0.jpg", ("image0", ".jpg")),
-        ("0", ("0", "")),
         ("rtsp://user:secret@10.0.0.5:554/live/1?token=t", ("10.0.0.5_554_live_1", "")),
-        ("http://cam.local/", ("cam.local", "")),
         ("rtsp://", ("stream", "")),
         ("http://[broken/x", ("[broken_x", "")),
         ("rtsp://user:p@s#s?/w@cam/live", ("cam_live", "")),

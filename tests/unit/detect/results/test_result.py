@@ -2,8 +2,6 @@
 
 import json
 import os
-import re
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,8 +11,6 @@ import pytest
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.detections import Detections
-from duet.utils.errors import UserError
-from duet.utils.optional import install_command
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
 SCORES = [0.75, 0.5, 0.25]
@@ -84,10 +80,3 @@ def test_a_result_as_a_table():
     empty = result(found=0).to_pandas()
     assert list(empty.columns) == list(table.columns) and len(empty) == 0
     assert (empty.dtypes == table.dtypes).all()
-
-
-def test_a_package_that_is_absent_is_named_with_its_command(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    command = re.escape(install_command("pandas"))
-    with pytest.raises(UserError, match=f"to_pandas needs pandas: {command}"):
-        result().to_pandas()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +10,6 @@ import pytest
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.tracker import NO_ID, SourceTrackers, Tracker
 from duet.utils.detections import Detections
-from duet.utils.errors import UserError
-from duet.utils.optional import install_command
 
 CONFIDENCE = 0.25
 RATE = 25
@@ -117,13 +113,6 @@ def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
     broken = boxes((10, 10, 0.9), (200, 100, 0.8))
     broken.boxes_xyxy[0, 2] = side
     assert track(new_tracker(), rows, rows, broken, rows)[1:] == [[1, 2], [NO_ID, 2], [1, 2]]
-
-
-def test_without_the_package_the_message_says_how_to_install_it(monkeypatch):
-    monkeypatch.setitem(sys.modules, "trackers", None)
-    command = re.escape(install_command("trackers"))
-    with pytest.raises(UserError, match=f"--track needs trackers: {command}"):
-        new_tracker()
 
 
 IN_VIEW, NEW, KNOWN = boxes((10, 10, 0.9)), [NO_ID], [1]

@@ -92,12 +92,9 @@ NO_OBJECTS, NO_DETECTIONS = ground_truth([], []), detections([], [], [])
 @pytest.mark.parametrize("images", [
     {1: (NO_DETECTIONS, ground_truth([0, 1], [BOX, OTHER]))},
     {1: (detections([BOX], [0.9], [0]), NO_OBJECTS)},
-    {1: (detections([BOX], [0.9], [1]), ground_truth([0], [BOX]))},
     {1: (NO_DETECTIONS, NO_OBJECTS), 2: (detections([BOX], [0.5], [0]), ground_truth([0], [BOX]))},
-    {1: (detections([BOX] * 250, [0.5] * 250, [0] * 250), ground_truth([0] * 7, [BOX] * 7))},
     {1: (detections([OTHER] * 100 + [BOX], [0.9] * 100 + [0.8], [0] * 101),
          ground_truth([0], [BOX]))},
-    {1: (detections([[5, 5, 5, 9]], [0.9], [0]), ground_truth([0, 0], [[5, 5, 5, 9], BOX]))},
     {1: (detections([ROW[1], ROW[3]], [0.9, 0.8], [0, 0]), ground_truth([0, 0], ROW[0:3:2]))},
     {1: (detections([ROW[1], ROW[3]], [0.9, 0.8], [0, 0]), ground_truth([0, 0], ROW[2::-2]))},
     {1: (detections([BOX, BOX, OTHER], [0.9, 0.8, 0.7], [0] * 3), ground_truth([0], [BOX], [1]))},
@@ -109,8 +106,8 @@ NO_OBJECTS, NO_DETECTIONS = ground_truth([], []), detections([], [], [])
          ground_truth([0, 0], [[0, 0, 32, 32], [0, 0, 96, 96]]))},
     {1: (detections([[5, 5, 5, 9], BOX], [0.9, 0.8], [0, 0]),
          ground_truth([0], [[0, 0, 90, 90]], [True]))},
-], ids=["no detections", "no objects", "class never found", "empty image", "equal boxes",
-        "object found by the 101st", "boxes without area", "equal overlaps",
+], ids=["no detections", "no objects", "empty image", 
+        "object found by the 101st", "equal overlaps",
         "equal overlaps in turn", "only a crowd", "crowd and object at one place",
         "objects of two sizes at one place", "areas on the bounds", "within a crowd"])  # fmt: skip
 def test_edge_case_gives_the_figures_of_pycocotools(images):

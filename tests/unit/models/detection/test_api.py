@@ -119,15 +119,10 @@ def test_an_image_that_shrinks_is_bilinear_as_in_yolov5_or_averaged(
 def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
     cases = {
         "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
-        "image0 is an array of uint16": IMAGE.astype(np.uint16),
         r"shape \(3, 64, 96\)": IMAGE.transpose(2, 0, 1),
         r"shape \(64, 96, 2\)": IMAGE[..., :2],
-        r"shape \(0, 96, 3\)": IMAGE[:0],
-        r"shape \(96,\)": IMAGE[0, :, 0],
-        "image0 is a NoneType": None,
         "image0 is a dict": {},
         "image1 is a int": [IMAGE, 3],
-        "image1 is a list": [IMAGE, [IMAGE]],
         "iterator of images": iter([IMAGE]),
         "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
@@ -147,7 +142,6 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
         "cut.png: ": cut,
         "absent.jpg: No such file": tmp_path / "absent.jpg",
         "is a folder": tmp_path,
-        "image1: not an image": [IMAGE, b"no image"],
         "image0: ": b"",
         "null byte": "a\0.jpg",
     }
@@ -160,13 +154,9 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
     ("option", "message"),
     [
         ({"size": 100}, "--img 100 is no multiple of the model's stride 16; use 112"),
-        ({"size": 16}, "--img 16; a whole number from 32"),
-        ({"size": True}, "size True; a whole number"),
         ({"conf": 2}, "--conf 2"),
         ({"conf": "high"}, "conf 'high'; a number"),
         ({"classes": [0, 5]}, "classes 5; the model knows 0 to 4"),
-        ({"classes": ["star"]}, "classes 'star'; a whole number"),
-        ({"tile": 63}, "--tile 63; a whole number from 64"),
         ({"resize": "cubic"}, "--resize 'cubic'; accepted: linear, area"),
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
     ],

@@ -98,7 +98,7 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
 @pytest.mark.parametrize(
     ("flags", "named"),
     [
-        (("--conf-thres", "0.5"), "--conf: the five most probable"),
+        (("--conf-thres", "0.5"), "--conf: the top five classes"),
         (("--tile", "64"), "--tile: a classifier sees an image as a whole"),
         (("--line-thickness", "3"), "--line-thickness: "),
     ],

@@ -1,8 +1,6 @@
 """hubconf.py: what programs written for the public YOLOv5's hub models find here."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -16,7 +14,6 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.detections import Detections
 from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
@@ -124,7 +121,7 @@ def test_the_model_moves_and_says_what_it_computes_in(model, caplog):
     assert model.half() is model
     assert "float32" in caplog.text
     if not backend.device.supports("cuda"):
-        with pytest.raises(ValueError, match="this process has: cpu"):
+        with pytest.raises(ValueError, match="available: cpu"):
             model.cuda()
     with pytest.raises(ValueError, match="tpu"):
         model.to("tpu")
@@ -154,7 +151,7 @@ def test_the_text_of_results_is_the_stored_one(capsys):
     results.print()
     printed = capsys.readouterr().out
     assert printed.startswith(golden("results_text"))
-    assert "1.0 ms before the network, 2.0 ms in it, 3.0 ms after" in printed
+    assert "1.0 ms pre-process, 2.0 ms inference, 3.0 ms NMS" in printed
 
 
 def test_crops_are_the_stored_ones(tmp_path, capsys):
@@ -192,7 +189,7 @@ def test_drawn_images_are_returned_and_saved(tmp_path):
         assert names == ["image0.jpg", "image1.jpg", "image2.jpg"]
     with Image.open(tmp_path / "exp" / "image0.jpg") as saved:
         assert saved.size == (160, 120) and np.asarray(saved).any()
-    with pytest.raises(UserError, match="file --name exp: no folder can be .*: File exists"):
+    with pytest.raises(UserError, match="file --name exp: could not create .*: File exists"):
         (tmp_path / "file").touch()
         results.save(save_dir=tmp_path / "file" / "exp")
 
@@ -211,7 +208,7 @@ def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
         ((160, 120), "image0.jpg"), ((60, 90), "image1.jpg"), ((50, 50), "image2.jpg")
     ]  # fmt: skip
     monkeypatch.setattr(ImageShow, "_viewers", [])
-    with pytest.raises(UserError, match="no program here shows images"):
+    with pytest.raises(UserError, match="no image viewer found"):
         golden_results().show()
 
 
@@ -230,16 +227,3 @@ def test_a_public_name_without_pretraining_is_a_model_of_so_many_classes():
     assert model.names == {0: "class0", 1: "class1", 2: "class2"} and model.stride == 32
     assert model(IMAGE, size=SIZE).s == (1, 3, 64, 64)
     assert hubconf.yolov5n6(pretrained=False, device="cpu").stride == 64
-
-
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.hub is PyTorch's")
-def test_torch_hub_loads_from_the_folder(weights, tmp_path):
-    code = f"""
-import numpy, torch
-model = torch.hub.load({str(PROJECT)!r}, "custom", path={str(weights)!r}, source="local")
-print(model(numpy.full((64, 96, 3), 114, numpy.uint8), size=64))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.startswith("image 1/1: 64x96 "), done.stderr

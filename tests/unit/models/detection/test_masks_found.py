@@ -84,9 +84,9 @@ def test_the_hubs_results_are_the_boxes_and_drawings_with_masks(weights, detecto
 
 
 def test_what_masks_cannot_do_is_refused_before_anything_is_read(detector, weights):
-    with pytest.raises(UserError, match="--tile: masks that are found in tiles"):
+    with pytest.raises(UserError, match="--tile: masks from tiles cannot be merged"):
         detector("absent.jpg", size=SIZE, tile=64)
     with pytest.raises(UserError, match="--augment|augment"):
         detector(IMAGES[0], size=SIZE, augment=True)
-    with pytest.raises(UserError, match="together"):
+    with pytest.raises(UserError, match="cannot be combined"):
         load([weights, weights], device="cpu")

@@ -127,7 +127,7 @@ def test_a_file_and_weights_detect_together(tmp_path):
 def test_two_files_need_one_size():
     first, second = Runtime(), Runtime(image_size=(48, 32))
     pair = [ExportedPredictor(runtime, name) for runtime, name in ((first, "a"), (second, "b"))]
-    with pytest.raises(UserError, match="b: it takes only images of 48 x 32 px, .* --dynamic"):
+    with pytest.raises(UserError, match="b accepts only images of 48 x 32 px, .* --dynamic"):
         Ensemble(pair, ["a", "b"])
     free = ExportedPredictor(Runtime(dynamic=True), "c")
     assert Ensemble([pair[0], free], ["a", "c"]).fixed_size == (32, 48)

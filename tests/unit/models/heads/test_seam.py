@@ -79,13 +79,13 @@ def test_only_a_head_with_anchors_asks_for_them():
     [
         (
             [[-1, 1, "Conv", [8]]],
-            r"layers \[\] are .*Detect or DetectAnchorFree or Presence or Segment; the last layer",
+            r"heads \(.*Detect or DetectAnchorFree or Presence or Segment\) at layers \[\];",
         ),
         (
             [[-1, 1, "Presence", ["nc"]]] * 2,
-            r"layers \[2, 3\] are .*Detect or .*Presence",
+            r"heads \(.*Detect or .*Presence.* at layers \[2, 3\]",
         ),
-        ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: its first arg must be nc, 5"),
+        ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: the first arg must be nc, 5"),
     ],
 )
 def test_a_graph_has_one_head_of_any_kind_as_its_last_layer(lines, message):
@@ -120,8 +120,8 @@ def test_what_is_found_is_scored_named_and_drawn(kind, tmp_path):
         found = model.head.finish(decoded, letterbox, SuppressionSettings())
         evaluator.add(index, found, truth)
     result = evaluator.result()
-    figures = model.head.figures(result)
-    assert list(figures) == list(kind.figure_names)
+    figures = model.head.metrics(result)
+    assert list(figures) == list(kind.metric_names)
     assert 0 <= model.head.fitness(result) <= 1
     report = REPORTS[kind.task.name]
     assert all(f"{figure:.4f}" in report.table(result) for figure in figures.values())
@@ -151,7 +151,7 @@ def test_a_head_that_leaves_something_out_is_not_built():
 def test_detection_has_the_public_columns_and_fitness():
     assert tuple(columns_of(AnchorHead)) == RESULT_COLUMNS
     result = SimpleNamespace(means=(0.1, 0.2, 0.5, 0.25))
-    assert AnchorHead.figures(result) == {
+    assert AnchorHead.metrics(result) == {
         "precision": 0.1, "recall": 0.2, "mAP_0.5": 0.5, "mAP_0.5:0.95": 0.25,
     }  # fmt: skip
     assert AnchorHead.fitness(result) == pytest.approx(0.1 * 0.5 + 0.9 * 0.25)

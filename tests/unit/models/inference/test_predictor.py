@@ -69,7 +69,7 @@ def test_each_model_is_augmented(weights):
 def test_half_on_a_cpu_is_float32_and_a_line_says_so(weights, caplog):
     with caplog.at_level(logging.INFO, "models"):
         model = make_predictor(weights, "cpu", half=True)
-    assert caplog.messages == ["--half: a CPU detects in float32"]
+    assert caplog.messages == ["--half: using float32 on a CPU"]
     np.testing.assert_array_equal(rows(model), rows(make_predictor(weights, "cpu")))
 
 
@@ -78,6 +78,6 @@ def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path
     make_predictor([weights[0], other], "cpu")
     (message,) = caplog.messages
     assert message == (
-        f"--weights {tmp_path / 'other.safetensors'} has other class names than "
-        f"{tmp_path / '1.safetensors'}, whose names are used: 'x' for 'b', 'y' for 'c'"
+        f"--weights {tmp_path / 'other.safetensors'}: class names differ from those of "
+        f"{tmp_path / '1.safetensors'}, which are used: 'x' for 'b', 'y' for 'c'"
     )

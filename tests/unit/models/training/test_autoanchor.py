@@ -10,7 +10,7 @@ import pytest
 from duet.models.training.autoanchor import choose_anchors, with_anchors
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.data.anchors.fit import measure_fit
+from duet.utils.data.anchors import measure_fit
 from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 
@@ -28,7 +28,7 @@ def choose(caplog):
     """Choose anchors with hyper-parameters; return them and the lines of the log."""
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 
-    def run(given, sizes, strides=STRIDES, **changes):
+    def run(given, sizes, strides=STRIDES, keeps_head=False, **changes):
         caplog.clear()
         with caplog.at_level("INFO"):
             found = choose_anchors(
@@ -37,6 +37,7 @@ def choose(caplog):
                 np.asarray(sizes, np.float64),
                 dataclasses.replace(hyp, **changes),
                 0,
+                keeps_head,
             )
         return found, caplog.text
 
@@ -63,8 +64,8 @@ def test_anchors_that_fit_badly_are_replaced_and_the_lines_say_so(choose):
     assert np.shape(anchors) == (3, 6)
     areas = pairs(anchors).prod(axis=1)
     assert np.all(np.diff(areas) >= 0)
-    assert "fit badly: best possible recall 0.000" in text
-    assert "replaced by fitted ones: best possible recall 1.000" in text
+    assert "fit poorly: best possible recall 0.000" in text
+    assert "replaced with fitted ones: best possible recall 1.000" in text
     assert f"{anchors[0][0]:g} x {anchors[0][1]:g}, " in text
 
 
@@ -72,7 +73,7 @@ def test_anchors_are_kept_where_none_fit_better(choose):
     boxes = [[1.0, 900.0], [0.4, 0.4]]  # beyond a factor of four of anchors from 2 px up
     anchors, text = choose([[2, 900, 2, 900]], boxes, strides=(8,))
     assert anchors == [[2, 900, 2, 900]]
-    assert "fit badly" in text and "no better ones were found" in text
+    assert "fit poorly" in text and "found no better ones" in text
 
 
 def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):
@@ -91,7 +92,7 @@ def test_levels_that_run_against_their_strides_are_turned_round(choose):
 @pytest.mark.parametrize(("asked", "number"), [(3.412, 3), (1.6, 2), (1, 1)])
 def test_the_hyper_parameter_asks_for_a_number_of_new_anchors(choose, asked, number):
     anchors, text = choose(YOLOV5, THIN, anchors=asked)
-    assert np.shape(anchors) == (3, 2 * number) and f"{number} per level are fitted" in text
+    assert np.shape(anchors) == (3, 2 * number) and f"fitted {number} per level" in text
 
 
 def test_without_labels_anchors_are_kept_or_an_error(choose):
@@ -109,7 +110,7 @@ def kept(document, config, hyp):
 def test_keeping_anchors_and_asking_for_new_ones_is_refused(anchors, override):
     config = parse_train_flags(["--noautoanchor", "--override", override])
     hyp = read_hyperparameters(config.hyp, config.override)
-    with pytest.raises(UserError, match="--noautoanchor keeps the model's anchors, but"):
+    with pytest.raises(UserError, match="--noautoanchor conflicts with"):
         kept({"anchors": anchors}, config, hyp)
 
 
@@ -122,5 +123,14 @@ def test_noautoanchor_keeps_anchors_that_fit_badly():
 
 @pytest.mark.parametrize("value", ["0.3", "32.6", "1e9"])
 def test_a_number_of_anchors_that_no_level_can_have_is_refused(value):
-    with pytest.raises(UserError, match=r"anchors: .*from 1 to 32, is needed"):
+    with pytest.raises(UserError, match=r"anchors: .*from 1 to 32"):
         read_hyperparameters(DEFAULT_HYPERPARAMETERS, [f"anchors={value}"])
+
+
+@pytest.mark.parametrize(("thin", "is_kept"), [(5, True), (20, False)])  # of 100 labels
+def test_a_head_that_is_kept_gives_up_its_anchors_only_where_many_labels_need_others(
+    choose, thin, is_kept
+):
+    sizes = np.concatenate([np.full((100 - thin, 2), 40.0), np.tile([[300.0, 12.0]], (thin, 1))])
+    assert choose(YOLOV5, sizes)[0] is not YOLOV5
+    assert (choose(YOLOV5, sizes, keeps_head=True)[0] is YOLOV5) == is_kept

@@ -67,7 +67,7 @@ def test_flags_that_do_not_go_with_measuring_are_refused():
     for flags, message in (
         (["--batch-size", "0"], "--batch-size 0"),
         (["--batch-size", "-2"], "--batch-size -2"),
-        (["--batch-size", "-1", "--micro-batch", "4"], "--micro-batch needs the number of images"),
+        (["--batch-size", "-1", "--micro-batch", "4"], "--micro-batch needs a fixed --batch-size"),
     ):
         with pytest.raises(UserError, match=message):
             TrainConfig(**read_train_flags(flags)[0])

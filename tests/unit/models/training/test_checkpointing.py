@@ -50,7 +50,7 @@ def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
     header = checkpoint.header
     progress = {**header.progress, "loss_names": ["mask", "box"]}
     other = dataclasses.replace(header, progress=progress)
-    with pytest.raises(UserError, match="does not fit this model: its losses are mask, box"):
+    with pytest.raises(UserError, match="not match the model: the state has the losses mask, box"):
         restore(run, state, dataclasses.replace(checkpoint, header=other))
 
 

@@ -14,10 +14,10 @@ FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")
 @pytest.mark.parametrize(
     ("measured", "start", "advice"),
     [
-        ((30.0, 60.0, 90.0), "model. The loader has 3.00 of", "smaller --img than 320"),
-        ((5.0, 20.0, 10.0), "loader. It has 0.50 of", "--workers 4 gives 20.0 images/s"),
-        ((5.0, 10.0, 30.0), "loader. It has 0.50", "--workers 1 --cache ram gives 30.0 images/s"),
-        ((5.0, 5.0, 5.0), "loader. It has 0.50", "no flag was faster here: use a smaller --img"),
+        ((30.0, 60.0, 90.0), "model. The loader runs at 3.00 times", "--img below 320"),
+        ((5.0, 20.0, 10.0), "loader, at 0.50 times", "--workers 4 gives 20.0 images/s"),
+        ((5.0, 10.0, 30.0), "loader, at 0.50", "--workers 1 --cache ram gives 30.0 images/s"),
+        ((5.0, 5.0, 5.0), "loader, at 0.50", "no flag made it faster: use --img below"),
     ],
 )
 def test_the_slower_part_is_named_and_the_flag_against_it(measured, start, advice):
@@ -28,7 +28,7 @@ def test_the_slower_part_is_named_and_the_flag_against_it(measured, start, advic
     # An image costs 1/30 s of the loader and 1/10 s of the model.
     share = {30.0: 25, 5.0: 67}[measured[0]]
     text = verdict(320, 10.0, speeds, on_cpu=True)
-    assert f"the loader takes about {share} % of them" in text
+    assert f"the loader uses about {share} %" in text
 
 
 def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
@@ -61,8 +61,8 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, mon
 def test_flags_and_labels_that_cannot_be_measured_are_refused(tmp_path, monkeypatch):
     data = write_small_dataset(tmp_path)
     for flags, message in (
-        ("--nproc 2 --batch 16", "--nproc 2: one process is measured.* --batch-size 8"),
-        ("--batch-size -1", "--batch-size -1: give the number of images"),
+        ("--nproc 2 --batch 16", "--nproc 2: doctor measures a single process.* --batch-size 8"),
+        ("--batch-size -1", "--batch-size -1: doctor needs a fixed number of images"),
         ("--data nowhere", "--data nowhere: no dataset YAML"),
         (f"--data {data} --cfg yolov5n-cls.yaml --device cpu", "a classifier needs one class"),
     ):

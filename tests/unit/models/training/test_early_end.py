@@ -33,14 +33,14 @@ def test_epochs_are_best_and_runs_end_as_the_public_yolov5_decides():
             assert bool(why_ended(limits, state.epoch, state.best_epoch, 1e9)) == stop
 
 
-HALF_AN_HOUR = "--time 0.5: the limit of 0.5 hours is reached"
+HALF_AN_HOUR = "--time 0.5: reached the limit of 0.5 hours"
 
 
 @pytest.mark.parametrize(
     ("limits", "epoch", "best_epoch", "seconds", "reason"),
     [
-        (Limits(2, 1.0), 7, 5, 9999, "2 epochs without a better one (--patience 2)"),
-        (Limits(1, 0), 2, 1, 0, "1 epoch without a better one (--patience 1)"),
+        (Limits(2, 1.0), 7, 5, 9999, "2 epochs without improvement (--patience 2)"),
+        (Limits(1, 0), 2, 1, 0, "1 epoch without improvement (--patience 1)"),
         (Limits(2, 0), 100, 0, 0, ""),  # no figure was a number
         (Limits(0, 0.5), 3, 1, 1799.9, ""),
         (Limits(0, 0.5), 3, 1, 1800, HALF_AN_HOUR),
@@ -57,7 +57,7 @@ def test_a_run_ends_by_patience_or_time_and_says_by_which(
 
 @pytest.mark.parametrize("hours", ["-1", "nan", "inf"])
 def test_hours_that_are_no_time_are_refused(hours):
-    with pytest.raises(UserError, match="--time .*a number of hours from 0 up is needed"):
+    with pytest.raises(UserError, match="--time .*a number of hours of at least 0"):
         parse_train_flags(["--time", hours])
 
 

@@ -23,6 +23,17 @@ def test_decay_rises_from_nothing_towards_its_limit():
     assert decay_after(100_000) == pytest.approx(0.9999)
 
 
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
+@pytest.mark.parametrize("updates", [200, 5000])
+def test_a_share_makes_the_mean_age_a_fraction_of_all_updates(share, updates):
+    average = 0.0
+    for number in range(1, updates + 1):
+        decay = decay_after(number, share)
+        average = decay * average + (1 - decay) * number
+    # Weights of (t / T) ** (1 / share - 1) have their mean at T / (1 + share); the sum is discrete.
+    assert average / updates == pytest.approx(1 / (1 + share), abs=1 / updates)
+
+
 def test_two_updates_give_the_weighted_mean_and_leave_the_model_alone(model):
     average = ModelEMA(model)
     states = [nn.state_arrays(model)]

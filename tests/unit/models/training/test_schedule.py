@@ -60,3 +60,18 @@ def test_a_warmup_of_three_epochs_has_at_least_100_batches(hyp, batches, expecte
     assert schedule.at(expected // 2).weight_rate == pytest.approx(
         schedule.at(expected).weight_rate / 2, rel=0.2
     )  # a blend from 0, of a rate that falls by a few percent an epoch
+
+
+@pytest.mark.parametrize(
+    ("share", "epochs", "expected"), [(1.0, 30, 100), (0.1, 30, 57), (0.1, 300, 100), (0.1, 1, 2)]
+)
+def test_a_short_run_warms_up_for_a_share_of_it(hyp, share, epochs, expected):
+    hyp = dataclasses.replace(hyp, warmup_share=share)
+    assert Schedule(hyp, epochs, BATCHES, 16, cosine=False).warmup_batches == expected
+
+
+def test_nbs_is_the_number_of_images_that_batches_are_accumulated_to(hyp):
+    schedule = Schedule(dataclasses.replace(hyp, nbs=32), EPOCHS, BATCHES, 16, cosine=False)
+    assert (schedule.accumulate, schedule.weight_decay) == (2, hyp.weight_decay)
+    alone = dataclasses.replace(schedule, accumulates=False)
+    assert (alone.accumulate, alone.weight_decay) == (1, hyp.weight_decay)

@@ -138,22 +138,6 @@ def test_an_update_is_lost_by_a_loss_that_was_read_before_it():
     assert has_happened(watch, number(1))
 
 
-def test_to_close_an_update_reads_nothing(monkeypatch):
-    watch = StepWatch(AnchorHead.loss_names)
-    add(watch, 1, (1, np.inf, 1))
-
-    def fail(x):
-        raise AssertionError("the host waits for the device")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ops, "to_numpy", fail)
-        lost = watch.close_update(number(1))
-        assert watch.skipped == 0
-    assert ops.to_numpy(lost) == 1 and ops.dtype_of(lost) == "float32"
-    assert not watch.settle()
-    assert watch.skipped == 1
-
-
 def test_only_float16_is_scaled_and_ranks_by_no_more_than_a_process_alone(monkeypatch):
     for dtype in ("float32", "float64", "bfloat16"):
         scale = LossScale.of_precision(dtype)

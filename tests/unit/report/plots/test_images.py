@@ -150,7 +150,7 @@ def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplo
     np.testing.assert_allclose(drawn[240, 240], [235] * 3, atol=12)
     np.testing.assert_allclose(drawn[240, TILE + 240], [0, 0, 90], atol=12)
     (line,) = caplog.messages
-    assert line.startswith("not in the plots: ") and "0.png" in line
+    assert line.startswith("missing in the plots: ") and "0.png" in line
 
 
 def test_each_mistake_is_a_tile_with_both_classes_and_the_score(monkeypatch, tmp_path):

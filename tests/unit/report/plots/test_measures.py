@@ -132,16 +132,3 @@ def test_of_images_no_cell_is_for_the_background(monkeypatch, tmp_path):
     axes = kept["m.png"].axes[0]
     assert axes.get_images()[0].get_array().shape == (101, 101)
     assert texts_of(axes.get_xticklabels())[-1] == "30 others"
-
-
-def test_of_more_than_a_hundred_classes_the_others_are_one(monkeypatch, tmp_path):
-    kept = kept_figures(monkeypatch, measures)
-    counts = np.full(151, 3)
-    counts[:50] = 1
-    plot_confusion(
-        of_matrix(np.diag(counts)), [f"name {index}" for index in range(150)], tmp_path / "m.png"
-    )
-    names = texts_of(kept["m.png"].axes[0].get_xticklabels())
-    assert names == [*(f"name {index}" for index in range(50, 150)), "50 others", "background"]
-    parts = kept["m.png"].axes[0].get_images()[0].get_array()
-    np.testing.assert_array_equal(parts, np.eye(102))

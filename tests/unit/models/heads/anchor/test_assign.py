@@ -11,7 +11,6 @@ from tests.shared_files import shared_path
 
 ANCHORS = np.array([[[2.0, 4.0], [8.0, 8.0]]])  # one level, in cells
 GRID = 32, 32
-CENTRE = 5.5, 6.5  # in the middle of its cell: no neighbour shares it
 
 
 def assign(boxes_in_cells, max_side_ratio=4.0, anchors=ANCHORS):
@@ -20,25 +19,6 @@ def assign(boxes_in_cells, max_side_ratio=4.0, anchors=ANCHORS):
     targets = Targets(nothing, nothing, boxes)
     (found,) = assign_targets(targets, anchors, [GRID], max_side_ratio)
     return found
-
-
-@pytest.mark.parametrize(
-    ("size", "anchors"),
-    [
-        ((8.0, 8.0), [1]),  # 4 times the first anchor's width
-        ((7.9375, 8.0), [0, 1]),
-        ((2.0, 16.0), []),  # 4 times the first anchor's height, a quarter of the second's width
-        ((2.0, 15.9375), [0]),
-        ((0.5, 4.0), []),  # a quarter of the first anchor's width
-        ((0.5625, 4.0), [0]),
-        ((2.0, 1.0), []),  # a quarter of its height
-        ((2.0, 1.0625), [0]),
-        ((0.0, 4.0), []),
-    ],
-)
-def test_an_anchor_exactly_at_the_limit_does_not_match(size, anchors):
-    found = assign([(*CENTRE, *size)])
-    assert found.anchor_index.tolist() == anchors
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,6 @@ def values_of(learning):
     return ops.to_numpy(learning.state()["balance"]).tolist()
 
 
-def test_weights_follow_the_inverse_of_the_losses_and_the_reference_stays_one():
-    balance, wanted = LevelBalance(3, 1), np.array([4.0, 1.0, 0.4])
-    for losses in ((0.5, 0.25, 0.125), (0.125, 2.0, 0.5)):
-        wanted = wanted * 0.9999 + 0.0001 / np.array(losses)
-        wanted /= wanted[1]
-        np.testing.assert_allclose(follow(balance, losses), wanted, rtol=1e-15)
-    assert wanted[1] == 1 and abs(wanted[0] - 4) > 1e-4
-
-
 @pytest.mark.parametrize("bad", [0.0, math.inf, math.nan, 1e-38])
 def test_a_loss_of_nothing_or_not_finite_leaves_the_weights_as_they_are(bad):
     balance = LevelBalance(3, 1)

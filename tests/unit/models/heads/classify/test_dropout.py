@@ -33,12 +33,6 @@ def test_a_part_of_a_batch_gets_its_rows_of_the_whole():
     assert factors(places=[]).shape == (0, 1280)
 
 
-def test_draws_differ_by_seed_and_batch_and_by_nothing_else():
-    whole = factors()
-    np.testing.assert_array_equal(factors(), whole)
-    assert (factors(seed=4) != whole).any() and (factors(batch_number=6) != whole).any()
-
-
 def test_the_draws_are_those_of_philox():
     """So that both backends, and every version, leave out the same."""
     counter = np.array([0, 0, 5, 0], np.uint64)

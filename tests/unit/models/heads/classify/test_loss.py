@@ -1,15 +1,10 @@
 """The loss of classification against NumPy: smoothing, pieces, ranks, half precision."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 
 from duet.backend import autograd, ops
-from duet.backend.processes import Process
-from duet.models.heads import base
 from duet.models.heads.base import WholeBatch
-from duet.models.heads.classify import head as loss_module
 from duet.models.heads.classify.head import ClassificationLoss
 from duet.utils.data.loading.batch import Targets
 
@@ -75,26 +70,3 @@ def test_an_image_without_a_class_costs_nothing():
     found = ClassificationLoss()((ops.tensor(logits),), targets).by_name["classification"]
     wanted = cross_entropy(logits[:1], classes[:1], 0) / 2
     assert value(found) == pytest.approx(wanted, rel=TOLERANCE)
-
-
-@pytest.mark.parametrize("first", [4, 5, 6])  # images of rank 0 of six; rank 1 may have none
-def test_the_terms_of_ranks_add_up_to_those_of_the_batch(monkeypatch, first):
-    logits, classes = drawn()
-    loss = ClassificationLoss(0.1)
-    whole = loss((ops.tensor(logits),), targets_of(classes))
-    means, totals = [], []
-    for rank, images in enumerate((slice(0, first), slice(first, 6))):
-        others = 6 - len(classes[images])
-
-        def sum_(x, others=others):
-            x += float(others)
-
-        for module in (base, loss_module):
-            monkeypatch.setattr(module, "this_process", lambda rank=rank: Process(rank, rank, 2))
-        monkeypatch.setattr(base, "dist", SimpleNamespace(sum_=sum_))
-        terms = loss((ops.tensor(logits[images]),), targets_of(classes[images]))
-        means.append(value(terms.by_name["classification"]))
-        totals.append(value(terms.total))
-    assert sum(means) == pytest.approx(value(whole.by_name["classification"]), rel=TOLERANCE)
-    # Gradients are averaged over the ranks.
-    assert np.mean(totals) == pytest.approx(value(whole.total), rel=TOLERANCE)

@@ -14,7 +14,6 @@ from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector, normalized
 from duet.models.graph import plan_layers, read_model_yaml
 from duet.models.heads.classify.head import ClassificationLoss
-from duet.models.stored import fold_batch_norm
 from duet.utils.data.loading.batch import Targets
 from duet.utils.report.stage_timer import StageTimer
 from tests.golden_models import draw, drawn_input, info, stored
@@ -81,14 +80,6 @@ def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
         loss = ClassificationLoss(float(smoothing))
         found = loss((logits,), targets_of(size)).by_name["classification"]
         assert_near(ops.to_numpy(found), wanted[f"loss_eval_smoothing{smoothing}"])
-
-
-def test_folding_batch_norm_keeps_the_logits():
-    model = drawn("n").eval()
-    fold_batch_norm(model)
-    with autograd.no_grad():
-        (logits,) = model(ops.tensor(drawn_input([2, 3, 224, 192])))
-    assert_near(ops.to_numpy(logits), golden("n")["fused_eval_logits"])
 
 
 def test_logits_loss_and_gradients_of_training_are_the_stored_ones():

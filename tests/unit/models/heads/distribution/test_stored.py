@@ -16,7 +16,6 @@ from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, count_parameters
 from duet.models.graph import plan_layers, read_model_yaml
 from duet.models.inference.predictors import Augmented
-from duet.models.stored import fold_batch_norm
 from duet.utils.model_yamls import shipped_model
 from duet.utils.project import PROJECT
 from tests.golden_models import drawn_input, drawn_model, info, stored
@@ -105,13 +104,6 @@ def test_evaluation_gives_the_stored_maps_boxes_and_scores(name):
     np.testing.assert_allclose(norms, wanted["layer_mean_std_l2"][: len(norms), 2], rtol=2e-5)
     assert_decoded(decoded, wanted["decoded"])
     assert_decoded(decoded[:, ::8], wanted["decoded_fp64_every8"])
-
-
-@pytest.mark.parametrize("name", MODELS[:3])
-def test_folded_model_gives_the_stored_boxes(name):
-    model = model_of(name)
-    fold_batch_norm(model)
-    assert_decoded(decoded_of(model, images_of(name))[:, ::8], golden(name)["fused_decoded_every8"])
 
 
 @pytest.mark.parametrize("name", DEEP)

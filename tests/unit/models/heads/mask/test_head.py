@@ -33,13 +33,9 @@ def run(model, images):
     ("args", "message"),
     [
         ("[nc, anchors]", r"accepted args: \[nc, anchors, num_masks, prototype_channels\]"),
-        ("[nc, anchors, 32]", "accepted args"),
         ("[nc, 3.5, 32, 256]", "accepted args"),
         ("[nc, anchors, 0, 256]", "num_masks is 0; a whole number from 1 to 1024"),
-        ("[nc, anchors, 1000000000, 256]", "num_masks is 1000000000; a whole"),
-        ("[nc, anchors, true, 256]", "num_masks is True; a whole"),
         ("[nc, anchors, 32, 1000000000]", "prototype_channels is 1000000000; a whole"),
-        ("[nc, anchors, 32, 65536]", "numbers up to here; at most"),
         ("[nc, anchors, 32, x]", "prototype_channels is 'x'; a whole"),
     ],
 )

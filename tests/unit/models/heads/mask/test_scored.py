@@ -9,7 +9,6 @@ import pytest
 from duet.models.heads.mask.head import MaskHead
 from duet.utils.evaluation.masks import MaskResult
 from duet.utils.report.results import result_columns
-from duet.utils.report.task_reports import REPORTS
 from tests.mask_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.shared_files import shared_path
 
@@ -28,15 +27,15 @@ def result():
 
 def test_the_columns_are_those_of_the_public_results():
     stored = json.loads(shared_path("golden/segment/info.json").read_text())
-    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.figure_names)
+    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.metric_names)
     public = stored["results_csv_header"]
     assert columns[: len(public)] == public
-    assert [f"best/{name}" for name in MaskHead.figure_names] == stored["best_keys"][1:]
+    assert [f"best/{name}" for name in MaskHead.metric_names] == stored["best_keys"][1:]
 
 
 def test_figures_are_those_of_boxes_and_then_of_masks(result):
-    figures = MaskHead.figures(result)
-    assert list(figures) == list(MaskHead.figure_names)
+    figures = MaskHead.metrics(result)
+    assert list(figures) == list(MaskHead.metric_names)
     # Of two classes one is found: its box at all ten thresholds, its mask at the first of them.
     assert list(figures.values()) == pytest.approx([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.05])
 
@@ -52,20 +51,3 @@ def test_fitness_is_that_of_boxes_and_that_of_masks_together(result):
 def test_the_score_of_a_class_is_the_mean_of_both(result):
     # A class without objects has the mean of the others: 0.5 of boxes, 0.05 of masks.
     assert MaskHead.class_scores(result) == pytest.approx(((1 + 0.1) / 2, 0.55 / 2, 0))
-
-
-def test_the_table_has_boxes_and_masks_side_by_side(result, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "120")
-    table = REPORTS["segment"].table(result)
-    lines = [line.split() for line in table.splitlines()]
-    assert lines[0] == [
-        "class", "images", "labels", "P(B)", "R(B)", "mAP50(B)", "mAP50-95(B)",
-        "P(M)", "R(M)", "mAP50(M)", "mAP50-95(M)",
-    ]  # fmt: skip
-    assert lines[1] == ["all", "1", "2", *["0.5000"] * 7, "0.0500"]
-    assert lines[2] == ["class", "0", "1", "1", *["1.0000"] * 7, "0.1000"]
-    assert lines[3] == ["class", "2", "1", "1", *["0.0000"] * 8]
-    assert lines[4][:4] == ["COCO", "summary", "of", "boxes,"]
-    assert lines[9][:4] == ["COCO", "summary", "of", "masks,"]
-    assert (lines[5][:2], lines[10][:2]) == (["AP", "0.5000"], ["AP", "0.0500"])
-    assert max(map(len, table.splitlines())) <= 120

@@ -1,4 +1,4 @@
-"""Plots of labels and learning rates: what there is before the first batch."""
+"""Plots of labels: what there is before the first batch."""
 
 from pathlib import Path
 
@@ -7,9 +7,8 @@ import pytest
 
 from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.samples import Sample
-from duet.utils.report.plots import label_statistics, results
-from duet.utils.report.plots.label_statistics import plot_correlogram, plot_labels
-from duet.utils.report.plots.results import plot_learning_rates
+from duet.utils.report.plots import label_statistics
+from duet.utils.report.plots.label_statistics import plot_labels
 from tests.unit.report.plots.drawn import (
     kept_figures,
     read_rgb,
@@ -47,43 +46,12 @@ def test_classes_are_counted_and_boxes_lie_where_they_are(monkeypatch, tmp_path)
     np.testing.assert_allclose(corners[1][[0, 2]], [(0, 0), (1, 1)], atol=1e-6)
 
 
-def test_the_correlogram_has_each_pair_once(monkeypatch, tmp_path):
-    kept = kept_figures(monkeypatch, label_statistics)
-    samples = [sample_of([0], [(0.11, 0.31, 0.51, 0.71)])]
-    plot_correlogram(samples, tmp_path / "c.jpg")
-    panels = np.array(kept["c.jpg"].axes).reshape(4, 4)
-    bins = [5, 15, 25, 35]  # of x, y, width and height, 0.02 each
-    for row, column in np.ndindex(4, 4):
-        assert panels[row, column].get_visible() == (column <= row)
-        if column < row:
-            assert np.argwhere(counts_of(panels[row, column])).tolist() == [
-                [bins[row], bins[column]]
-            ]
-    assert [panels[3, column].get_xlabel() for column in range(4)] == ["x", "y", "width", "height"]
-    assert [panels[row, 0].get_ylabel() for row in range(4)] == ["", "y", "width", "height"]
-
-
 @pytest.mark.parametrize("samples", [[], [sample_of([0], [(0.4, 0.6, 0.3, 0.2)])]],
                          ids=["no label", "one label"])  # fmt: skip
 def test_few_labels_are_drawn(tmp_path, samples):
     plot_labels(samples, ["one"], tmp_path / "labels.jpg")
-    plot_correlogram(samples, tmp_path / "correlogram.jpg")
-    for name, place in (("labels.jpg", np.s_[:400, :600]), ("correlogram.jpg", np.s_[300:])):
-        coloured = np.ptp(read_rgb(tmp_path / name)[place], axis=2) > 60
-        assert coloured.any() == bool(len(samples) and len(samples[0].class_index))
-
-
-def test_learning_rates_have_a_panel_each_with_a_scale_of_its_own(monkeypatch, tmp_path):
-    kept = kept_figures(monkeypatch, results)
-    epochs, weights = np.linspace(0, 5, 50), np.linspace(0, 0.01, 50)
-    given = {"weights": weights, "biases": 0.1 - 9 * weights}
-    plot_learning_rates(epochs, given, tmp_path / "LR.png")
-    first, second = kept["LR.png"].axes
-    assert (first.get_title(), second.get_title()) == ("weights", "biases")
-    assert first.get_ylim() == (0, pytest.approx(0.0105))
-    assert second.get_ylim() == (0, pytest.approx(0.105))
-    np.testing.assert_array_equal(second.get_lines()[0].get_ydata(), given["biases"])
-    assert first.get_xlim() == (0, 5)
+    coloured = np.ptp(read_rgb(tmp_path / "labels.jpg")[:400, :600], axis=2) > 60
+    assert coloured.any() == bool(len(samples) and len(samples[0].class_index))
 
 
 def test_boxes_that_fill_their_images_give_counts_and_sizes_alone(monkeypatch, tmp_path):

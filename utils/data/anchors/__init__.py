@@ -1,1 +1,0 @@
-"""Box sizes of a dataset -> how well anchors fit them, and anchors that fit better."""
