@@ -19,7 +19,9 @@ def run_checks(name, candidate=None):
             check.run(tested)
             print(f"  passes  {check.label}")
         except AssertionError as error:
-            print(f"  fails   {check.label}: {str(error).strip().splitlines()[0]}")
+            print(
+                f"  fails   {check.label}: {str(error).strip().splitlines()[0]}"
+            )
 
 
 def without_keepdim(b):
@@ -35,7 +37,9 @@ def by_a_sum(b):
 
 
 def detached(b):
-    return lambda x, dim=None, keepdim=False: b.ops.mean(x, dim, keepdim).detach()
+    return lambda x, dim=None, keepdim=False: b.ops.mean(
+        x, dim, keepdim
+    ).detach()
 
 
 print("ops.mean as it is")
