@@ -44,10 +44,14 @@ chosen = assign_cells(
     found, ops.tensor(boxes), ops.tensor(rows), complete_iou
 )
 cells, scores = ops.to_numpy(chosen.cell), ops.to_numpy(chosen.scores)
-order = np.lexsort((cells, -scores.round(2)))  # the order of ties differs by framework
+order = np.lexsort(
+    (cells, -scores.round(2))
+)  # the order of ties differs by framework
 for cell, score in zip(cells[order], scores[order], strict=True):
     x, y = centres[cell]
-    print(f"cell centred at ({x:g}, {y:g}): target score {score:.2f} for class 2")
+    print(
+        f"cell centred at ({x:g}, {y:g}): target score {score:.2f} for class 2"
+    )
 # --8<-- [end:page]
 
 values = {"candidates": len(found.cell), "positives": int((scores > 0).sum())}
