@@ -37,7 +37,7 @@ def write_graph(config: ExportConfig, path: Path) -> None:
     The process ends with this one, also at Ctrl-C.
 
     Raises:
-        UserError: as that process says.
+        UserError: as raised by that process.
         WorkerError: it failed or was ended; the text has its traceback.
     """
     done = subprocess.run(

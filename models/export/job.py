@@ -86,7 +86,7 @@ class Export:
 
 
 class Exports(NamedTuple):
-    """Which files an export wrote, and which formats failed; those said why."""
+    """The files an export wrote, and the formats that failed, with the error already logged."""
 
     files: tuple[Path, ...]
     failed: tuple[str, ...]

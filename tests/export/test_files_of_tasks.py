@@ -72,7 +72,7 @@ class Returning:
 @pytest.mark.parametrize(
     ("kind", "outputs", "text"),
     [
-        (MASK_ROWS, [(1, 7, 14)], "returns 1 output, and its metadata says 2"),
+        (MASK_ROWS, [(1, 7, 14)], "returns 1 output, but its metadata has 2"),
         (MASK_ROWS, [(1, 7, 14), (1, 5, 16, 24)], "no mask of 5 classes can be"),
         (MASK_ROWS, [(1, 7, 10), (1, 0, 16, 24)], r"masks \(1, 0, 16, 24\): of those no mask"),
         (MASKS, [(1, 7, 6), (1, 4, 16, 24)], r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),

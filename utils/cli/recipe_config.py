@@ -102,8 +102,8 @@ class RecipeConfig(RunConfig):
         "that they are decoded once; 0: of any images")  # fmt: skip
     albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
-        help="also apply the transforms of a YAML (Blur, MedianBlur, ToGray, CLAHE), or without FILE "
-        "those four as YOLOv5 has them")  # fmt: skip
+        help="also apply the transforms in a YAML (Blur, MedianBlur, ToGray, CLAHE); without FILE, "
+        "those four as in YOLOv5")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
         check=whole_from(0), help="search hyper-parameters with Optuna in N trainings (without N: "
         "300); the same command continues a search")  # fmt: skip

@@ -111,7 +111,7 @@ def names_of(pair: Document) -> str:
 
 
 def figure(pair: Document) -> str:
-    """Return the ratio of a pair, its range, and what it says."""
+    """Return the ratio of a pair, its range, and the conclusion."""
     ratio = pair["ratio"]
     if ratio is None:
         return "refused, the work is not equal"
@@ -207,8 +207,8 @@ def run_lines(run: Document, kept: bool) -> list[str]:
     """Return the figures of a run, or why it has none, for the terminal."""
     name = f"{run['cell']}-round{run['round']}"
     if run["failure"]:
-        said = [line for line in run["log_tail"] if not run["failure"].endswith(f": {line}")]
-        return [f"{name}: {run['failure']}", *(f"    {line}" for line in said)]
+        lines = [line for line in run["log_tail"] if not run["failure"].endswith(f": {line}")]
+        return [f"{name}: {run['failure']}", *(f"    {line}" for line in lines)]
     seconds = spread([epoch["seconds"] for epoch in counted_epochs(run)])
     epoch = f"{number(seconds['median'])} s/epoch, " if seconds else ""
     whole = f"{number(run['process_seconds'])} s in all, {number(run['peak_host_mib'], 1)} MiB"

@@ -201,5 +201,5 @@ def log_tail(log: Path) -> list[str]:
     """Return the last lines that a run printed, as a terminal would show them."""
     with open_regular(log) as file:
         lines = file.read().decode(errors="replace").split("\n")
-    # A progress bar writes over itself: what it showed before says nothing.
+    # A progress bar overwrites itself: only its last state counts.
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines if line][-LOG_LINES:]

@@ -30,7 +30,7 @@ TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.tra
 
 @dataclass(frozen=True)
 class Settings:
-    """What a comparison runs, as the flags say it; properties split those that hold several."""
+    """The settings of a comparison; properties split flags with several values."""
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip

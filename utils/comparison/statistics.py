@@ -60,7 +60,7 @@ def process_ratios(
 
 
 def verdict(ratios: Sequence[float], rounds: int) -> str:
-    """Return what the ratios of the pairs say.
+    """Return the conclusion from the ratios of the pairs.
 
     A difference counts if 1 lies outside the range of the ratios, widened on each side by half its
     width (on a logarithmic scale). For normal noise that is two standard deviations of a single

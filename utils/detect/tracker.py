@@ -24,7 +24,7 @@ SECONDS_LOST = 1.0  # that an object may be out of sight; ByteTrack's 30 frames 
 # an object may be missing in two of them, with half a gap to spare for uneven ones.
 LONGEST_GAP = SECONDS_LOST / 3.5
 USUAL_RATE = 30.0  # frames a second, where it is unknown
-HIGHEST_RATE = 1000.0  # a broken header says more
+HIGHEST_RATE = 1000.0  # broken headers have higher ones
 CLASS_APART = 1e7  # pixels: farther than any image is wide
 
 
@@ -114,7 +114,7 @@ class Tracker:
         return detections.take(kept), ids[kept]
 
     def _gap(self, frame: Frame) -> float:
-        """Return the seconds since the last frame; those of the rate where times do not say."""
+        """Return the seconds since the last frame, by the frame rate if there are no times."""
         if frame.seconds is None or self._last_seconds is None:
             return 1 / self._rate
         gap = frame.seconds - self._last_seconds

@@ -31,17 +31,16 @@ class Format:
     """A kind of exported file.
 
     Attributes:
-        name: as --include has it.
-        title: as people call it.
-        ending: of the file, or folder, that replaces the ending of the weights.
-        packages: what converting and running import, each a key of `utils/optional.py::INSTALL`.
-        convert: takes the model's file, where to write, what the new file is to say of itself, and
-            for int8 the images.
-        open: loads one to run it, with a number of threads.
-        flags: those of export.py that work with it, of --half --int8 --dynamic --nms.
-        programs: that convert, found on PATH; likewise keys.
-        folder: the files in it, where a format is a folder; () if it is a file.
-        also_reads: endings of other files that its runtime opens, where --runtime names it.
+        name: the value of --include.
+        title: the name for messages.
+        ending: suffix of the file or folder, in place of that of the weights.
+        packages: packages for conversion and running, each a key of `utils/optional.py::INSTALL`.
+        convert: takes the model's file, the output path, the metadata, and the images for int8.
+        open: loads a file, with a number of threads.
+        flags: the supported ones of --half --int8 --dynamic --nms.
+        programs: programs for conversion, found on PATH; also keys.
+        folder: the files in it if the format is a folder; else ().
+        also_reads: suffixes of other files it opens if chosen by --runtime.
         source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is given.
         is_program: running one can do more than compute; so --weights needs --runtime with it.

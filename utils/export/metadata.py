@@ -1,4 +1,4 @@
-"""What an exported file says of itself, takes and returns.
+"""The metadata of an exported file: its inputs, outputs and origin.
 
 Its metadata are JSON values, parsed and never evaluated. Formats with texts of their own keep one
 per field, the others one JSON object, `metadata.json`.
@@ -235,11 +235,11 @@ class Runtime(Protocol):
         """Run the file.
 
         Args:
-            images: (B, 3, H, W) float32, as `metadata.image` says, of the file's size and batch
-                unless it is dynamic.
+            images: (B, 3, H, W) float32, in the form of `metadata.image`; unless the file is
+                dynamic, of its size and batch size.
 
         Returns:
-            What `metadata.output` says, float32, in that order.
+            The outputs of `metadata.output`, float32, in that order.
         """
 
 
@@ -308,14 +308,14 @@ def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size:
     expected = shapes_of(metadata)
     if len(returned) != len(expected):
         number = count(len(returned), "output")
-        return f"it returns {number}, and its metadata says {len(expected)}"
+        return f"it returns {number}, but its metadata has {len(expected)}"
     for found, sides in zip(returned, expected, strict=True):
         wanted = batch_size, *sides
         pairs = zip(found, wanted, strict=False)
         if len(found) != len(wanted) or not all(
             None in pair or len({*pair}) == 1 for pair in pairs
         ):
-            return f"it returns {_text(found)}, and its metadata says {_text(wanted)}"
+            return f"it returns {_text(found)}, but its metadata has {_text(wanted)}"
     if metadata.output in (MASK_ROWS, MASKS):
         rows, masks = returned
         needed = BOX_COLUMNS + len(metadata.class_names) + (masks[1] or 0)

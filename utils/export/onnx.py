@@ -69,7 +69,7 @@ def write_onnx(
 
 
 def describe(model: Any, metadata: Metadata) -> None:
-    """Have an ONNX model say what it is, who wrote it, and what goes in and comes out."""
+    """Add metadata to an ONNX model: description, producer, inputs and outputs."""
     model.producer_name, model.producer_version = PRODUCER, VERSION
     del model.metadata_props[:]
     for name, text in {**metadata.public_texts(), **metadata.texts()}.items():

@@ -52,7 +52,7 @@ def write_engine(
         raise UserError(f"TensorRT cannot read the graph: {brief(str(parser.get_error(0)))}")
     engine = builder.build_serialized_network(network, builder.create_builder_config())
     if engine is None:
-        raise UserError("TensorRT built no engine; its messages above say why")
+        raise UserError("TensorRT could not build an engine; see its messages above")
     path.mkdir()
     with atomic_file(path / ENGINE) as file:
         file.write(engine)

@@ -18,7 +18,7 @@ FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `local_r
 
 
 class Suspended(Exception):
-    """The run has saved its state and ends; the message says why and how to resume.
+    """The run has saved its state and ends; the message gives the reason and how to resume.
 
     by_hand: requested by Ctrl-C.
     """

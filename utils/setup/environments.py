@@ -62,7 +62,7 @@ PROBE = (
 
 
 class NoPythonError(UserError):
-    """This machine cannot have an environment; the message says why and what to do."""
+    """The environment cannot be created; the message gives the reason and the fix."""
 
 
 def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) -> dict[str, Path]:

@@ -1,8 +1,8 @@
 """The globals that a weights file may name; `pickle_reader.py` refuses any other.
 
-They are patterns to compare names with, not things to import. The classes are those of the modules
-in which the public YOLOv5 and One-YOLOv5 trees and their frameworks define layers; accepting one
-says that it may be read, not that this project can build it.
+They are patterns for names, and never imported. The classes are from the modules in which the
+public YOLOv5 and One-YOLOv5 and their frameworks define layers; a class that is accepted can be
+read, but not necessarily built.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def _accepted(framework: str, further: str) -> re.Pattern[str]:
 
 
 NOTHING = re.compile(r"(?!)")
-# torchvision's classes say how a classifier prepares images: they are read as records, and compared
-# with what is built here.
+# torchvision's transforms define a classifier's preprocessing: they are read as records and
+# compared with ours.
 TORCH_NAMES = _accepted(
     "torch",
     r"""torch\.(Size | device | \w+Storage | (b?float|u?int)\d\w* | bool)

@@ -66,7 +66,7 @@ def anchor_free_document(
     *lines, last = found["head"] or [None]
     if not isinstance(last, list) or last[2:3] != [HEAD]:
         raise UserError(
-            f"its last layer is {HEAD}; its model YAML says {brief(last)}, which cannot be built"
+            f"its last layer is {HEAD}; its model YAML has {brief(last)}, which cannot be built"
         )
     return {**found, "head": [*lines, [last[0], 1, BLOCK, ["nc"]]]}
 

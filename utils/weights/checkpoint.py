@@ -55,7 +55,7 @@ class Header:
     backend: str  # that wrote it, for information
     # Absent from older files:
     loss_scale: float = 1.0  # of float16 training
-    progress: Mapping[str, Any] = field(default_factory=dict)  # as `utils/state/progress.py` says
+    progress: Mapping[str, Any] = field(default_factory=dict)  # see `utils/state/progress.py`
 
 
 KINDS = {

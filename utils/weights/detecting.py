@@ -56,7 +56,7 @@ def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -
     """Read weights of any kind, or load an exported file; the backend is chosen.
 
     Args:
-        runtime: what --runtime names; "" for the one that the file's name tells.
+        runtime: --runtime; "" to choose by the file name.
         several: batches can be computed side by side.
 
     Raises:

@@ -31,7 +31,7 @@ def is_exported(path: str | Path) -> bool:
 
 
 def load_weights(path: str | Path) -> Checkpoint:
-    """Read a weights file of any kind that docs/en/weights.md lists, told apart by its bytes.
+    """Read a weights file of any kind listed in docs/en/weights.md, recognised by its content.
 
     Returns:
         A checkpoint. From a foreign file it has the same arrays as model and as ema, and no
@@ -47,7 +47,7 @@ def load_weights(path: str | Path) -> Checkpoint:
             "run; give the weights that it was exported from"
         )
     if not path.exists():
-        known = "nothing is downloaded, docs/en/weights.md says which files are read"
+        known = "nothing is downloaded; accepted files: docs/en/weights.md"
         raise UserError(f"--weights {path}: no such file; {how_to_fetch(path) or known}")
     try:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):

@@ -1,4 +1,4 @@
-"""The heads of public models: what their records and arrays tell of the model."""
+"""Reconstruct the heads of public models from their records and arrays."""
 
 from __future__ import annotations
 

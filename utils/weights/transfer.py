@@ -44,8 +44,8 @@ def match_classes(new_names: Sequence[str], old_names: Sequence[str]) -> ClassMa
     """Pair classes by name; raise UserError for weights without class names."""
     if not old_names:
         raise UserError(
-            "--remap-classes: the weights name no classes; leave the flag out, or convert them "
-            "as docs/en/weights.md says"
+            "--remap-classes: the weights have no class names; leave the flag out, or convert them "
+            "(see docs/en/weights.md)"
         )
     places = {name: index for index, name in reversed(list(enumerate(old_names)))}
     pairs = [(index, places[name]) for index, name in enumerate(new_names) if name in places]
@@ -75,7 +75,7 @@ def transfer_arrays(
         if given is None:
             left.append(f"{name}: not in the weights")
         elif name in kept and not np.array_equal(own, given):
-            left.append(f"{name}: kept as the model YAML says")
+            left.append(f"{name}: kept from the model YAML")
         elif classes is not None and rows is not None and name.startswith(rows.prefix):
             remapped = remap_rows(own, given, rows, classes)
             if remapped is None:

@@ -148,7 +148,7 @@ def test_an_engine_is_built_and_runs(tmp_path, tensorrt, cuda, graph):
 
 def test_what_tensorrt_has_against_a_graph_is_told(tmp_path, tensorrt, graph):
     tensorrt.plan = None
-    with pytest.raises(UserError, match="built no engine"):
+    with pytest.raises(UserError, match="could not build an engine"):
         write_engine(graph, tmp_path / "made", METADATA, None)
     graph.write_bytes(b"other")
     with pytest.raises(UserError, match="cannot read the graph: 'In node 7: no such operator'"):

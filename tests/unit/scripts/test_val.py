@@ -160,7 +160,7 @@ def test_all_classes_can_be_taken_for_one(monkeypatch, capsys, inputs, tmp_path)
 def test_annotations_of_another_dataset_are_refused(monkeypatch, inputs, tmp_path):
     other = tmp_path / "other.json"
     other.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
-    with pytest.raises(UserError, match="no image is called .*give the file of this split"):
+    with pytest.raises(UserError, match="no image is named .*use the file of this split"):
         validate(monkeypatch, inputs, tmp_path / "runs", "--annotations", other)
     assert not (tmp_path / "runs").exists()
 

@@ -175,8 +175,8 @@ def test_later_models_of_the_package_get_the_same_message(layers, head, names):
     [
         (None, "describes no model"),
         ({"nc": 3}, "describes no model"),
-        ({**YAML, "head": [[[0], 1, "Segment", ["nc"]]]}, "its model YAML says"),
-        ({**YAML, "head": [3]}, "its model YAML says"),
+        ({**YAML, "head": [[[0], 1, "Segment", ["nc"]]]}, "its model YAML has"),
+        ({**YAML, "head": [3]}, "its model YAML has"),
         ({**YAML, "scale": []}, "depth_multiple: None"),
         ({**YAML, "backbone": [[-1, 1, [], [8]]]}, "unknown block"),
         ({**YAML, "activation": [1]}, "act: "),

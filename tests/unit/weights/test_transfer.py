@@ -29,7 +29,7 @@ def test_what_fits_is_taken_and_the_rest_named():
     assert transfer.left == (
         "b: shape [4] in the weights, [2, 2] in the model",
         "c: not in the weights",
-        "d: kept as the model YAML says",
+        "d: kept from the model YAML",
     )
 
 
@@ -37,7 +37,7 @@ def test_classes_are_paired_by_name():
     classes = match_classes(("dog", "cow", "cat"), ("cat", "dog", "cat"))
     assert classes.new_index.tolist() == [0, 2] and classes.old_index.tolist() == [1, 0]
     assert match_classes(("x",), ("y",)).new_index.tolist() == []
-    with pytest.raises(UserError, match="the weights name no classes"):
+    with pytest.raises(UserError, match="the weights have no class names"):
         match_classes(("x",), ())
 
 

@@ -1,1 +1,1 @@
-"""What a trained model says about the labels of a dataset."""
+"""Find label errors in a dataset with a trained model."""

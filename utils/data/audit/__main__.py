@@ -1,4 +1,4 @@
-"""`python -m duet audit`: what a trained model says about the labels of a dataset.
+"""`python -m duet audit`: find label errors in a dataset with a trained model.
 
 python -m duet audit --data mydata.yaml --weights best.safetensors --task train
 """

@@ -255,7 +255,7 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
 
 
 def is_unlabelled(image: ImageSource) -> bool:
-    """Return whether an image lacks a label file, and nothing else says what it shows."""
+    """Return whether an image has neither a label file nor other annotations."""
     try:
         return image.label_bytes() is None
     except BrokenLabelError:

@@ -20,7 +20,7 @@ from duet.utils.processes.command import run_command
 from duet.utils.regular_files import read_text
 from duet.utils.text import count, say
 
-OUT = "DIR/"  # the folder of --out in what a list says is next
+OUT = "DIR/"  # stands for --out in the next steps of a list
 PART = ".part"  # of a file that has not come to its end
 UNPACKED = ".unpacked"  # in the place of an archive: the hash of what was unpacked
 
@@ -61,7 +61,7 @@ def main() -> None:
 
 
 def fetch(item: Item, folder: Path) -> str:
-    """Bring a file into a folder, unpacked if the list says so; return what was done.
+    """Fetch a file into a folder, and unpack it if listed so; return what was done.
 
     What is there already, with the right hash, is not fetched. An archive that was fetched is
     removed once it is unpacked; one that somebody has put at its path stays.
@@ -81,7 +81,7 @@ def fetch(item: Item, folder: Path) -> str:
     )
     if item.sha256 not in (None, digest):
         raise UserError(
-            f"{target} is there already: its SHA-256 is {digest}, and the list says {item.sha256}; "
+            f"{target} already exists with SHA-256 {digest}, but the list has {item.sha256}; "
             "move it away, or name another folder: --out"
         )
     if item.unpack is not None:

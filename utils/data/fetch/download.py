@@ -1,9 +1,8 @@
 """A list of files to fetch, their download and unpacking: the only code that opens a connection.
 
-A list is a YAML with the address, size, hash and place of each file. What was downloaded so far is
-in NAME.part. Where the list has size and hash, the next command asks only for the rest; the hash
-says whether both parts are of one file. Archives are unpacked by the standard library's safe
-extraction, within a bound of their size.
+A list is a YAML with the URL, size, hash and path of each file. Partial downloads are kept in
+NAME.part, and resumed if the list has size and hash; the hash verifies the whole file. Archives are
+unpacked with the standard library's safe extraction, within a size limit.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class Item(NamedTuple):
 
     url: str  # https, or http where there is a hash
     sha256: str | None  # None: not known yet
-    size: int | None  # bytes; None: as the server says
+    size: int | None  # bytes; None: as reported by the server
     path: str  # below --out
     unpack: str | None = None  # folder below --out for its content; None: it stays as it is
 
@@ -78,7 +77,7 @@ def find_list(argument: str) -> FetchList:
     """Read a list by its path, or by its name in data/fetch.
 
     Raises:
-        UserError: there is none, or it has a wrong value; the text says which.
+        UserError: it is missing, or a value is invalid; the message names it.
     """
     path = Path(argument)
     if not path.exists() and not path.suffix:
@@ -116,7 +115,7 @@ def download(item: Item, part: Path) -> str:
     """Fetch a file into `part`, or the rest of it; return its SHA-256.
 
     Raises:
-        UserError: the server does not have it, or other bytes than the list says, or the
+        UserError: the server does not have it, or other bytes than listed, or the
             connection failed. What came stays, unless it is wrong.
         OSError: it cannot be written.
     """
@@ -134,7 +133,7 @@ def download(item: Item, part: Path) -> str:
     if item.sha256 not in (None, digest):
         part.unlink()
         raise UserError(
-            f"{item.url}: its SHA-256 is {digest}, and the list says {item.sha256}; what came was "
+            f"{item.url}: its SHA-256 is {digest}, but the list has {item.sha256}; what came was "
             "removed. Start again once if an earlier download was continued; else the file on the "
             "server was replaced or damaged, or the list is wrong"
         )
@@ -188,7 +187,7 @@ def unpack(archive: Path, name: str, folder: Path) -> int:
     """Unpack an archive beside what is in a folder already; return the number of files.
 
     Args:
-        name: its suffix says which kind of archive it is.
+        name: its suffix gives the kind of archive.
 
     Raises:
         UserError: it is damaged, expands to too much, has links, devices or names that lead out

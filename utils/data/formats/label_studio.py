@@ -212,7 +212,7 @@ def _add_regions(image: ImageLabels, regions: list[dict[str, Any]]) -> None:
 
 
 def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
-    """Return (height, width) of the image as it was labelled, if the region says it."""
+    """Return (height, width) of the image as it was labelled, if the region has it."""
     sides: list[Any] = [region.get("original_height"), region.get("original_width")]
     if sides == [None, None]:
         return None

@@ -43,8 +43,8 @@ _LEFT_OUT = dict.fromkeys(("point", "points", "line", "linestrip"), "lines and p
 _IGNORED = "__ignore__"  # labelme's own exports skip it
 
 
-# Points (K, 2) of a shape with an area, and whether they are its outline; else they say where its
-# box is.
+# Points (K, 2) of a shape with an area, and whether they are its outline or only its
+# bounds.
 _Shape = tuple[np.ndarray, bool]
 
 
@@ -61,7 +61,7 @@ def parse(path: Path) -> Parsed | None:
     are left out, and what is marked as difficult or to be ignored.
 
     Raises:
-        OSError, ValueError: the file is broken; the text says where.
+        OSError, ValueError: the file is broken; the message says where.
     """
     document = read_json(path, MAX_BYTES)
     shapes = document.get("shapes") if isinstance(document, dict) else None

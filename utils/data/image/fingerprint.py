@@ -17,9 +17,9 @@ from duet.utils.image_limits import MAX_PIXELS
 
 UNKNOWN = 0  # no fingerprint: the file cannot be read, or the image shows too little
 CELLS = 32  # a side: so many averages of the image the cosines are taken of
-WAVES = 8  # a side, the slowest ones; the slowest of all is the mean, which is left out
-_SCALE = 1 << 10  # of the cosines as whole numbers: the same bits on every machine
-# Below this half of the waves are weaker than the noise of JPEG, whose bits would say nothing.
+WAVES = 8  # lowest frequencies per side, without the mean
+_SCALE = 1 << 10  # cosines as whole numbers, for the same bits on every machine
+# Below this, half of the waves are weaker than JPEG noise, so their bits are meaningless.
 _FAINT = 0.1  # grey levels of 255
 
 
@@ -54,7 +54,7 @@ def look_of(image: np.ndarray) -> int:
     """Return the perceptual hash of an image, (H, W, 3) uint8 BGR; `UNKNOWN` for a flat one.
 
     The image is averaged to 32x32 cells of grey. A bit for each of the 63 slowest waves of their
-    cosine transform says whether it is above the median of them. All sums are whole numbers.
+    cosine transform is set if it is above the median of them. All sums are whole numbers.
 
     Source: Zauner 2010, "Implementation and benchmarking of perceptual image hash functions".
     """

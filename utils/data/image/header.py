@@ -72,7 +72,7 @@ class BrokenImageError(Exception):
 
 
 class ImageHeader(NamedTuple):
-    """What an image file says of its pixels before they are decoded."""
+    """The header of an image file, read before decoding its pixels."""
 
     kind: str  # as Pillow calls it: "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
@@ -181,7 +181,7 @@ def read_header(file: BinaryIO) -> ImageHeader:
         raise BrokenImageError(f"broken {kind} header: {str(error):.200}") from error
     if image.mode in _NOT_EIGHT_BITS:
         raise BrokenImageError(
-            f"a {kind} of 32-bit or signed numbers, which do not say which value is white: "
+            f"a {kind} of 32-bit or signed numbers, whose white level is unknown: "
             "convert it to unsigned integers of 8 or 16 bits"
         )
     if any(tile.codec_name == "bmp_rle" for tile in image.tile):  # a jump passes any number

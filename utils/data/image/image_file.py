@@ -1,4 +1,4 @@
-"""An image in memory -> a file of the kind that its name says."""
+"""Write images in the format given by the file name."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _holds(suffix: str, image: np.ndarray) -> bool:
 
 
 def save_image(path: Path, image: np.ndarray) -> None:
-    """Write an image (H, W, 3) uint8 RGB in the kind that the path's suffix says.
+    """Write an image (H, W, 3) uint8 RGB in the format of the path's suffix.
 
     Raises:
         UserError: no image of this size can be written in that kind.

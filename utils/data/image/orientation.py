@@ -1,4 +1,4 @@
-"""Images and points turned and mirrored to stand upright, as EXIF or a display matrix says."""
+"""Rotate and mirror images and points upright, following EXIF or a display matrix."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def create_cache(
 def _plan(shapes: np.ndarray, limit: int) -> tuple[np.ndarray, int]:
     """Return where each image starts, (S,) int64 bytes, -1 for nowhere, and the bytes of all."""
     num_bytes = _num_bytes(shapes)
-    first = -(-len(shapes) // _PAGE) * _PAGE  # one byte an image says whether it is there
+    first = -(-len(shapes) // _PAGE) * _PAGE  # one byte per image marks whether it is cached
     fits = first + num_bytes <= limit  # else one huge image would leave no room for all after it
     ends = first + np.cumsum(np.where(fits, num_bytes, 0))
     fits &= ends <= limit
@@ -213,6 +213,6 @@ def _share(
 
 
 def _identity(file: NamelessFile) -> list[int]:
-    """Return what tells an open file from all others of a machine; int64."""
+    """Return the identity of an open file on this machine; int64."""
     status = os.fstat(file.descriptor)
     return [status.st_dev % 2**63, status.st_ino % 2**63]

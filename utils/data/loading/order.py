@@ -97,7 +97,7 @@ def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
 def repeated(seed: int, factors: np.ndarray, epoch: int) -> np.ndarray:
     """Show each sample at least once, those with rare classes more often, in random order.
 
-    A sample is shown as often as its factor says on average: by systematic sampling, each time its
+    A sample is shown on average as often as its factor: by systematic sampling, each time its
     factor rounded down or up. An epoch shows the sum of the factors, rounded up.
     """
     length = math.ceil(factors.sum())

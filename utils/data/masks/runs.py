@@ -227,7 +227,7 @@ def from_text(text: str) -> np.ndarray:
     """Return the runs (N,) uint32 of their text form.
 
     Raises:
-        ValueError: it is none; the message says why.
+        ValueError: it is not valid; the message gives the reason.
     """
     content = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
     characters = content.astype(np.int64) - _OFFSET

@@ -89,7 +89,7 @@ def _absolute_parts(path: Path) -> tuple[str, ...]:
 def _entry(
     sample: Sample, depth: int, annotated: Set[Path], losses: list[tuple[int, int]]
 ) -> ImageEntry:
-    """Return what the index says of a sample; raise DatasetError if it cannot be packed."""
+    """Return the index entry of a sample; DatasetError if it cannot be packed."""
     path = sample.image_path
     try:
         if path in annotated:

@@ -41,7 +41,7 @@ _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
 
 class ImageEntry(NamedTuple):
-    """What the index says of an image."""
+    """The index entry of an image."""
 
     name: str  # relative, "images/train/a.jpg"
     height: int  # pixels, as decoded: EXIF rotation applied

@@ -39,7 +39,7 @@ HUES = {"cold": (80, 130), "warm": (-20, 30)}  # of OpenCV's 180: green to blue,
 
 
 class ShapeClass(NamedTuple):
-    """A class: a shape in warm or cold colours. A model needs both to tell it."""
+    """A class: a shape in warm or cold colours. A model needs both to recognise it."""
 
     colour: str  # of HUES
     shape: str  # of OUTLINES
@@ -98,7 +98,7 @@ def _draw_once(
     and several processes may draw at once.
 
     Args:
-        document: of the YAML; `drawn` says what is drawn.
+        document: content of the YAML; `drawn` defines what is drawn.
         config: has the number of images of each split.
         draw: draws an image into a folder, from its number over both splits and its split.
     """

@@ -49,16 +49,16 @@ class AnnotatedImage(ImageSource):
         return f"{self.file}: {self.path.name}"
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return size and times of the image file, and all that is said of it."""
+        """Return size and times of the image file, and all its annotations."""
         file = state_of_files((str(self.path),), now_ns)
         if file is None:
             return None
         class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
         outlines = () if polygons is None else (polygons.starts, polygons.points_xy)
-        said = self.annotations.sizes[self.index], self.class_of[class_index], boxes_xyxy, *outlines
+        own = self.annotations.sizes[self.index], self.class_of[class_index], boxes_xyxy, *outlines
         reason = self.annotations.broken[self.index]
         text = f"{self.labels_at}\0{len(boxes_xyxy)} {reason}\0".encode("utf-8", "surrogatepass")
-        return b"".join([file, text, *(array.tobytes() for array in said)])
+        return b"".join([file, text, *(array.tobytes() for array in own)])
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects; those without an area, and repeated ones, are removed.

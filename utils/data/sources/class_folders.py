@@ -155,7 +155,7 @@ def fill_images(samples: SampleTable) -> bool:
 def refuse_classes(dataset: str, is_of_folders: bool) -> None:
     """Raise DatasetError for a dataset of class folders, where objects have to be found.
 
-    Labels that say that an object fills its image are accepted.
+    Labels of objects that fill their image are accepted.
     """
     if is_of_folders:
         raise DatasetError(
@@ -181,7 +181,7 @@ def _classes_in(folder: Path) -> set[str]:
     """
     try:
         beside, inner = _images_beside(folder), dict(_folders_in(folder))
-    except OSError:  # who lists the images says so
+    except OSError:  # reported when the images are listed
         return set()
     if any(name.lower() in _OF_BOXES for name in inner):
         return set()

@@ -29,7 +29,7 @@ from duet.utils.ragged import Ragged
 
 @dataclass(frozen=True, eq=False)
 class CocoAnnotations:
-    """What an instances JSON says of some images and classes, each in the order given."""
+    """The annotations of some images and classes in an instances JSON, in the given order."""
 
     objects: list[GroundTruth]  # of each image, pixels of the image; without masks
     image_ids: list[int]
@@ -62,7 +62,7 @@ class CocoAnnotations:
 def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
     """Return the instances JSON that holds a split's labels; None if they lie elsewhere.
 
-    It says more than labels do: of crowds, and of the areas of outlines.
+    Unlike labels, it has crowds and the areas of outlines.
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
     entries = getattr(dataset, pool)
@@ -84,7 +84,7 @@ def read_coco_annotations(
 
     Raises:
         UserError: no such file, no instances JSON, an image or class that it lacks, an image of
-            another size, an object of these images that is not what COCO's format says.
+            another size, an object of these images that is not valid in COCO's format.
     """
     try:
         found = read_instances(path, segments=masks, of_crowds=True)
@@ -124,13 +124,13 @@ def _image(
     """Return the image of a sample among those of its name: the one in the same folders."""
     name, path = sample.image_path.name, sample.image_path.parts
     if not candidates:
-        raise BrokenInstancesError(f"no image is called {name}; give the file of this split")
+        raise BrokenInstancesError(f"no image is named {name}; use the file of this split")
     if len(candidates) > 1:
         candidates = [(index, parts) for index, parts in candidates if path[-len(parts) :] == parts]
     if len(candidates) != 1:
         raise BrokenInstancesError(
-            f"several images are called {brief(name)}, and their folders do not tell which is that "
-            "of the dataset; each name must differ"
+            f"several images are named {brief(name)}, and their folders do not identify the one in "
+            "the dataset; use unique names"
         )
     ((image, _),) = candidates
     sizes = zip(found.sizes[image].tolist(), (sample.height, sample.width), strict=True)

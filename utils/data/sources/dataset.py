@@ -80,8 +80,8 @@ def load_dataset(
         dataset = dataclasses.replace(dataset, class_names=names)
     if single_class and dataset.is_of_folders:
         raise DatasetError(
-            f"--single-cls: {dataset.name} has a folder of images for each class, and nothing "
-            "else tells its images apart; leave --single-cls out"
+            f"--single-cls: {dataset.name} is a classification dataset, where classes are the "
+            "only labels; leave --single-cls out"
         )
     return dataset.as_single_class() if single_class else dataset
 

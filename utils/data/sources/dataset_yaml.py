@@ -64,7 +64,7 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
     names annotations in another format and, if not all images are meant, a list of them. A path may
     be that of folders named for classes. Without `names` the class names are empty if all
-    entries have annotations, or are such folders: those say the names.
+    entries have annotations, or are such folders: those give the names.
 
     Raises:
         UserError: names the file, the key, its value and the places looked at.
@@ -136,9 +136,9 @@ class _DatasetYaml:
         next_step = "correct the path, or put the images there"
         if download := self.document.get("download"):
             next_step += (
-                " by hand: the 'download' entry is not run, nothing is downloaded here. It says "
+                " by hand: its 'download' entry is never run; it is "
                 f"{brief(download)}; "
-                "URLs in a list are fetched by python -m duet fetch LIST"
+                "python -m duet fetch LIST downloads a list of URLs"
             )
         if fetched := how_to_fetch(self.path):
             next_step += f"; {fetched}"

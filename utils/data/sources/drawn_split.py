@@ -1,4 +1,4 @@
-"""--split: which images are for training if a dataset does not say it.
+"""--split: choose the images for training if a dataset has no split.
 
 The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
 that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides

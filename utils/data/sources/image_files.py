@@ -104,7 +104,7 @@ def _read_list(path: Path) -> list[Path]:
         lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
         for line in filter(None, map(bytes.strip, lines)):
             name = os.fsdecode(line)
-            if not images:  # the first line says where all of them start
+            if not images:  # the first line gives the start of all paths
                 found = (way for way in starts if (way[0] / name.removeprefix(way[1])).exists())
                 folder, prefix = next(found, beside)
             images.append(folder / name.removeprefix(prefix))

@@ -49,9 +49,8 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     """Return the dataset in a folder, or of an annotation file; None if none is recognised.
 
     Its class names are empty if its annotations have them. Of several ways to read a folder the
-    first is taken and told: a dataset YAML, the formats in their order, folders that are named as
-    the classes in a list of them, YOLO label files. Other folders named for classes are what is
-    left.
+    first is used and logged: a dataset YAML, the formats in their order, folders named in a list of
+    classes, YOLO label files, and finally any folders as classes.
 
     Raises:
         DatasetError: something is recognised and cannot be used, or lacks a split.

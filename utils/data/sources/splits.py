@@ -31,7 +31,7 @@ from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count, printable
 
-LABEL_CLASSES = 2**31  # of label files whose classes are not told apart
+LABEL_CLASSES = 2**31  # number of classes in label files whose classes are ignored
 
 log = logging.getLogger("data")
 

@@ -54,7 +54,7 @@ class ImageFile(Source):
 
 
 def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
-    """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright as EXIF says.
+    """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright according to EXIF.
 
     Gray becomes RGB and 16 bits become 8; what shows through is white.
 
@@ -149,7 +149,7 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
 
 
 def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
-    """Return Pillow's image as (H, W, 3) uint8 RGB, upright as its EXIF says."""
+    """Convert a Pillow image to (H, W, 3) uint8 RGB, upright according to EXIF."""
     if image.mode in ("I", "F"):
         raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB before")
     require_size((image.height, image.width), max_pixels)

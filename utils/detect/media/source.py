@@ -17,7 +17,7 @@ Kind = Literal["image", "video", "live"]
 class Frame(NamedTuple):
     """An image that something is to be found in, and where it comes from."""
 
-    image: np.ndarray  # (H, W, 3) uint8 RGB, upright as EXIF or the video says
+    image: np.ndarray  # (H, W, 3) uint8 RGB, upright according to EXIF or the video
     source: Path | str  # the file; else a camera, URL, or a name for an image in memory
     number: int | None = None  # of a video's frame, counted from 0 as shown; None: image
     seconds: float | None = None  # a video's frame is shown so long after its start

@@ -53,7 +53,7 @@ def find_video(container: Any, max_pixels: int) -> Any:
     codec = stream.codec_context
     if codec is None:
         raise BrokenSourceError("uses a video codec that cannot be decoded")
-    if codec.width and codec.height:  # else the first packet says
+    if codec.width and codec.height:  # else known from the first packet
         require_size((codec.height, codec.width), max_pixels)
     codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
     return stream
@@ -93,7 +93,7 @@ def timed_frames(
 
 
 def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
-    """Return PyAV's frame as (H, W, 3) uint8 RGB, turned as its display matrix says."""
+    """Convert a PyAV frame to (H, W, 3) uint8 RGB, rotated by its display matrix."""
     matrix = frame.side_data.get("DISPLAYMATRIX")
     image: np.ndarray = converter.reformat(frame, format="rgb24", threads=1).to_ndarray()
     if matrix is None:
@@ -183,7 +183,7 @@ class VideoFile(Source):
         reason = count(self._num_damaged, "damaged packet") if self._num_damaged else "no frame"
         if is_cut:
             reason = "cut short"
-        if not num_frames:  # FFmpeg refuses what is too large, and says no more than of damage
+        if not num_frames:  # FFmpeg reports a too large frame as damaged
             reason += f", or frames of over {self._max_pixels:,} pixels (--max-pixels)"
         raise BrokenSourceError(f"{reason}; {count(num_frames, 'frame')} could be read")
 

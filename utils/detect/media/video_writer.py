@@ -35,7 +35,7 @@ class VideoWriter:
         An odd side becomes even by one more row or column, as H.264 asks for.
 
         Args:
-            rate: frames per second; says how long the last one is shown. 30 if None.
+            rate: frames per second, for the duration of the last frame. 30 if None.
 
         Raises:
             UserError: PyAV is absent, or a side is too long.
@@ -86,7 +86,7 @@ class VideoWriter:
                 if self._container is None:
                     self._begin()
                 self._mux(frame)
-        except Exception as error:  # what PyAV says of frames that follow hides the cause
+        except Exception as error:  # errors of later frames would hide the cause
             self._error = error
             raise
 

@@ -123,7 +123,7 @@ class ImageResult(Sequence[Any]):
 
     @abstractmethod
     def records(self) -> dict[str, list[Any]]:
-        """Return what was found as plain values, under the name that says what it is."""
+        """Return the result as plain values, under the name of its kind."""
 
     def drawable_records(self) -> dict[str, list[Any]]:
         """Return `records`, with all that a program needs to draw what was found."""

@@ -107,7 +107,7 @@ class RunFiles:
             self.close()
         except Exception:
             if kind is None or not issubclass(kind, Exception):
-                raise  # else the first failure says more; an interrupt is none
+                raise  # otherwise report the first failure; an interrupt is none
 
     def close(self) -> None:
         """Finish all files."""

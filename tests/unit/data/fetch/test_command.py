@@ -59,7 +59,7 @@ def test_a_file_comes_and_is_not_fetched_again(site, run, tmp_path):
         run(file, names=["d.zip"])
     target = tmp_path / "out/sub/data.bin"
     target.write_bytes(b"mine")
-    with pytest.raises(UserError, match=f"is there already.*{sha256(b'mine')}.*{sha256(CONTENT)}"):
+    with pytest.raises(UserError, match=f"already exists .*{sha256(b'mine')}.*{sha256(CONTENT)}"):
         run(file)
     assert target.read_bytes() == b"mine"
     target.rename(target.with_name("data.bin.part"))

@@ -81,7 +81,7 @@ def test_images_of_one_name_are_told_apart_by_their_folders(tmp_path):
         content["images"][number]["file_name"] = name
     places = [tmp_path / "images" / folder / "a.jpg" for folder in ("cam1", "cam2")]
     samples = [dataclasses.replace(SAMPLES[0], image_path=place) for place in places]
-    with pytest.raises(UserError, match="several images are called 'a.jpg'"):
+    with pytest.raises(UserError, match="several images are named 'a.jpg'"):
         read_coco_annotations(write(tmp_path, content), samples, CLASS_NAMES)
     del content["images"][2]
     found = read_coco_annotations(write(tmp_path, content), samples, CLASS_NAMES)
@@ -108,7 +108,7 @@ def changed(*keys_and_value):
         ([], "'images' is not a list in it"),
         (changed("categories", {}), "'categories' is not a list"),
         (changed("images", 0, "id", "40"), "entry 0 of 'images': id '40' is no whole number"),
-        (changed("images", 0, "file_name", "x.jpg"), "no image is called 0.jpg"),
+        (changed("images", 0, "file_name", "x.jpg"), "no image is named 0.jpg"),
         (changed("images", 2, "width", 300), "2.jpg has width 300 there, but 400"),
         (changed("categories", 1, "name", "lynx"), "no category is called 'cat'"),
         (changed("annotations", 5, "image_id", [7]), "image_id [7] is no whole number"),

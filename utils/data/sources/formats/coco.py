@@ -88,7 +88,7 @@ def _public_layout(root: Path) -> dict[str, list[AnnotatedFolder]]:
 
 
 def _tag_of(file: Path) -> str:
-    """Return what a file name says of its images: "train2017" for instances_train2017.json."""
+    """Return the image folder implied by a file name: "train2017" for instances_train2017.json."""
     return file.stem.removeprefix("instances_")
 
 
@@ -104,7 +104,7 @@ def _image_folder(file: Path, folders: Sequence[Path]) -> Path | None:
     found = islice(_NAME.finditer(read_head(file, _STARTS[1])), _MOST_PROBED)
     try:
         names = [parts_of(parse_json(name[1])) for name in found]
-    except ValueError:  # its reader says what is wrong
+    except ValueError:  # reported by its reader
         return None
     counts = [_best_skip(folder, names)[1] for folder in folders]
     return folders[counts.index(max(counts))] if any(counts) else None

@@ -87,7 +87,7 @@ class Segments:
 
 @dataclass(frozen=True, eq=False)
 class Instances:
-    """What an instances JSON says of N images and T objects, in its order; nothing is left out."""
+    """The content of an instances JSON with N images and T objects, in its order."""
 
     image_ids: tuple[int, ...]
     file_names: tuple[str, ...]

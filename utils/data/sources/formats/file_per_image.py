@@ -33,7 +33,7 @@ IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = (
     "annotations", "annotation", "annots", "annot", "xmls", "xml", "jsons", "json", "labels", "ann"
 )  # fmt: skip
-_LOOKED_INTO = 100  # files, to tell whether a folder is in a format
+_LOOKED_INTO = 100  # files, to recognise the format of a folder
 _THREADS = 4
 
 # The image that a file names, which may have folders of another machine, and what it says of it.
@@ -125,16 +125,16 @@ class FilePerImage:
         for name, parsed in zip(named, self._parse_all(list(named.values())), strict=True):
             if parsed is not None:
                 found[name] = parsed
-            elif images.has(name):  # else a package.json beside the images, none of ours
+            elif images.has(name):  # otherwise not an annotation, such as a package.json
                 reason = f"{base_name(str(named[name]))} is not in the format {self.name}"
                 found[name] = "", ImageLabels(Path(), broken=reason)
-        places = _places({name: told for name, (told, _) in found.items()}, images)
+        places = _places({name: image for name, (image, _) in found.items()}, images)
         read = []
         for name, (_, labels) in found.items():
             labels.path = places[name]
             read.append(labels)
         if folder.image_list is None:
-            # Images of other splits may lie in the same folder.
+            # The folder may also contain images of other splits.
             is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
             if not (folder.is_shared or is_of_split):
                 read += map(ImageLabels, {*images.paths} - {*places.values()})
@@ -142,7 +142,7 @@ class FilePerImage:
         yield from read
 
     def _parse_all(self, files: Sequence[Path | None]) -> Iterator[Parsed | None]:
-        """Yield what each file says; of no file, that there are no objects."""
+        """Yield the content of each file; no objects for a missing file."""
         with Progress(len(files), "reading the annotations", "files") as shown:
 
             def parse(file: Path | None) -> Parsed | None:
@@ -155,14 +155,14 @@ class FilePerImage:
                     reason = str(error)
                 return "", ImageLabels(Path(), broken=f"{base_name(str(file))}: {reason}")
 
-            # They wait for a slow disk together. Parsing takes one core, and may take a few times
-            # the size of a file, so there are no more.
+            # Threads overlap waits for a slow disk. More would not help: parsing takes one core and
+            # several times the size of a file in memory.
             with ThreadPoolExecutor(_THREADS) as pool:
                 yield from pool.map(parse, files)
 
 
 def _file_of(name: str, files: FileNames, images: FileNames) -> Path | None:
-    """Return the annotation file of an image; none that fits another image better."""
+    """Return the annotation file of an image, unless it fits another image better."""
     stem = without_image_suffix(name)
     near = None if (file := files.at(stem)) else files.near(stem)
     if near is None:
@@ -173,39 +173,39 @@ def _file_of(name: str, files: FileNames, images: FileNames) -> Path | None:
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:
-    """Return the folder in a folder that has the first of these names, in any case."""
+    """Return the subfolder with the first of these names, ignoring case."""
     found = [path for path in folder.iterdir() if path.name.lower() in names and path.is_dir()]
     return min(found, key=lambda path: (names.index(path.name.lower()), path.name), default=None)
 
 
-def _places(told: Mapping[str, str], images: FileNames) -> Mapping[str, Path]:
-    """Return where the image of each annotation is, or would be; no two have one image.
+def _places(named: Mapping[str, str], images: FileNames) -> Mapping[str, Path]:
+    """Return the path of the image of each annotation, existing or expected; all differ.
 
     Args:
-        told: by the annotation's name, the image that it names.
+        named: the image named in each annotation file, by name of the file.
     """
 
     def suffix(name: str) -> str:
-        found = os.path.splitext(told[name])[1]
+        found = os.path.splitext(named[name])[1]
         return found if found.lower() in IMAGE_SUFFIXES else ""
 
-    def told_image(name: str) -> Path | None:
-        beside = os.path.join(os.path.dirname(name), base_name(told[name]))
+    def named_image(name: str) -> Path | None:
+        beside = os.path.join(os.path.dirname(name), base_name(named[name]))
         return images.at(beside) or images.near(beside)
 
     ways: tuple[Callable[[str], Path | None], ...] = (
         lambda name: images.at(name, suffix(name)),
         lambda name: images.near(name, suffix(name)),
-        told_image,
+        named_image,
     )
     places: dict[str, Path] = {}
     taken: set[Path] = set()
     for way in ways:
-        for name in told:
+        for name in named:
             if name not in places and (path := way(name)) and path not in taken:
                 places[name] = path
                 taken.add(path)
-    for name in told.keys() - places.keys():  # where it would be, to report that it is absent
+    for name in named.keys() - places.keys():  # the expected path, to report it as missing
         stem = without_image_suffix(base_name(name))
         places[name] = images.folder / (stem + (suffix(name) or ".jpg"))
     return places

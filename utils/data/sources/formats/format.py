@@ -42,7 +42,7 @@ Splits = Mapping[str, list[AnnotatedFolder]]
 
 @dataclass
 class ImageLabels:
-    """What annotations say of one image."""
+    """The annotations of one image."""
 
     path: Path
     size: tuple[int, int] = UNKNOWN  # (height, width) of the image on which it was labelled
@@ -81,9 +81,9 @@ class Format(NamedTuple):
     """Whether a file or folder is in this format; it may read the beginning of a file."""
     find: Callable[[Path], Splits]
     """The splits of a folder, or of a file with its images beside it: "train", "val", "test", or
-    "" where nothing says which images are for what. Empty where there is none of this format."""
+    "" if unknown. Empty if nothing is in this format."""
     read: Callable[[AnnotatedFolder, FileNotes], Iterator[ImageLabels]]
-    """Yield what is said of each image; OSError or ValueError when the file itself is broken."""
+    """Yield the annotations of each image; OSError or ValueError if the file is broken."""
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by

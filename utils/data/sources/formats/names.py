@@ -55,7 +55,7 @@ def find_files(
     Args:
         path: one such file; or a folder that holds them, or holds folders named for splits.
         suffix: of the files: ".json".
-        accepts: says whether a file is of the format.
+        accepts: returns whether a file has the format.
         nearby: names of folders in those in which the files may lie too.
 
     Raises:
@@ -152,8 +152,8 @@ class FileNames:
         """Return the file of an image, and ""; or a file of its name, and what is wrong.
 
         Args:
-            names: what it may be called, the likeliest first; the last one says where it should be
-                if there is no such file.
+            names: possible names, most likely first; the last is the expected path if there is no
+                such file.
         """
         trouble: tuple[Path, str] | None = None
         for name in names:

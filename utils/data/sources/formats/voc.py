@@ -101,7 +101,7 @@ def parse(path: Path) -> Parsed | None:
     exchanged. Parts of an object, such as a hand of a person, are not objects.
 
     Raises:
-        OSError, ValueError: the file is broken; the text says where.
+        OSError, ValueError: the file is broken; the message says where.
     """
     root = read_xml(path)
     if root.tag != "annotation":
