@@ -49,10 +49,10 @@ def test_a_file_names_transforms_in_order_with_their_arguments(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("os.system: {}", "'os.system' is not a transform name"),
-        ("7: {}", "7 is not a transform name"),
+        ("os.system: {}", "'os.system' is not a transform name such as Blur"),
+        ("7: {}", "7 is not a transform name such as Blur"),
         ("Blur: 0.5", "Blur: 0.5; accepted: arguments by name, as in {p: 0.5}"),
-        ("{}", "no transforms; add a line"),
+        ("{}", "no transforms; add a line such as Blur"),
         ("Blur: {p: 1}\nBlur: {p: 0}", "the key 'Blur' appears twice"),
         ("Blur: !!python/object:os.system {}", "the tag"),
     ],
