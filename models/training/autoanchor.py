@@ -110,7 +110,7 @@ def choose_anchors(
     anchors = _in_order(anchors, strides)
     fit = measure(anchors)
     enough = fit.best_possible_recall > (ENOUGH_TO_KEEP_HEAD if keeps_head else ENOUGH_RECALL)
-    log.info("anchors: the model's fit %s: %s", "well" if enough else "badly", describe(fit))
+    log.info("anchors: the model's fit %s: %s", "well" if enough else "poorly", describe(fit))
     if enough:
         return anchors
     fitted = fit_new(len(anchors[0]) // 2)

@@ -11,6 +11,7 @@ from duet.models.graph import parse_model
 from duet.models.stored import load_detector, stored_spec
 from duet.models.training.checkpointing import rebuild_model
 from duet.models.training.start import build_model
+from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.__main__ import main
@@ -34,7 +35,8 @@ def write(path, document=DOCUMENT, **settings):
 
 def start(path):
     config = parse_train_flags(["--data", "x.yaml", "--weights", str(path), "--img", "64"])
-    return build_model(config, load_weights(path), ("a", "b", "c"))
+    hyp = read_hyperparameters(config.hyp)
+    return build_model(config, hyp, load_weights(path), ("a", "b", "c"))
 
 
 WAYS = {

@@ -10,6 +10,7 @@ from duet.backend import autograd, nn, ops
 from duet.models.blocks.conv import Conv, Focus
 from duet.models.blocks.pooling import SPP, SPPF
 from duet.models.training.start import build_model
+from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
@@ -76,7 +77,8 @@ def start_of_coco():
 
 def build(flags, start, names):
     config = parse_train_flags(["--weights", "coco-yolov5n-v6.pt", *flags])
-    return nn.state_arrays(build_model(config, start, names))
+    hyp = read_hyperparameters(config.hyp)
+    return nn.state_arrays(build_model(config, hyp, start, names))
 
 
 @pytest.mark.parametrize("flags", [[], ["--cfg", "models/yolov5n.yaml"]])

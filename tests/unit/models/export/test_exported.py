@@ -103,7 +103,9 @@ def test_rows_of_another_width_are_refused():
 
 @pytest.mark.parametrize("head", ["Nope", "Segment", "Conv"])
 def test_a_head_that_is_not_known_is_named_with_the_file_and_what_to_do(head):
-    with pytest.raises(UserError, match=rf"--weights a\.onnx: .* head '{head}' .*; give weights"):
+    with pytest.raises(
+        UserError, match=rf"--weights a\.onnx: .* head '{head}' .*; use the weights"
+    ):
         ExportedPredictor(Runtime(head=head), "a.onnx")
 
 
