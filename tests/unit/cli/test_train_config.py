@@ -25,7 +25,10 @@ def test_training_defaults_are_the_public_ones():
     ("flags", "message"),
     [
         ([*MODEL, "--img", "16"], "--img 16; accepted: a whole number from 32 to 16384"),
-        ([*MODEL, "--batch", "0"], "--batch-size 0; a whole number from 1 up, or -1 to measure"),
+        (
+            [*MODEL, "--batch", "0"],
+            "0; accepted: a whole number of at least 1, or -1 to measure",
+        ),
         ([*MODEL, "--name", ""], "--name ''; accepted: a folder name"),
         (
             ["--evolve", "--nosave"],
