@@ -2,7 +2,7 @@
 
 PyTorch's wheel bundles GNU libgomp, which reads its variables when it is loaded. By default its
 threads spin for milliseconds at the end of each loop; on shared cores they take time from the
-very thread they wait for. docs/en/performance.md has measurements. OneFlow 0.9 has no OpenMP: its
+very thread they wait for. docs/en/measurements.md has times. OneFlow 0.9 has no OpenMP: its
 CPU kernels are single-threaded.
 """
 

@@ -23,7 +23,8 @@ OF_BOTH = {
         "parity/test_parity_command.py",
         "parity/test_resume_crosses.py",
         "train/test_compare_backends.py",
-        "site",
+        "site/test_pages.py",
+        "site/test_strict_build.py",
     ),
 }
 # These use no framework, or start it in processes that any framework serves, and nothing in which

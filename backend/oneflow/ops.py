@@ -48,7 +48,7 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
     if array.size == 0:
         return lambda: array
     # `Tensor.numpy()` waits for the scheduler on a busy CPU, up to 4.6 ms even for small tensors.
-    # Queueing a copy and waiting for it takes at most 0.09 ms (docs/en/performance.md).
+    # Queueing a copy and waiting for it takes at most 0.09 ms.
     oneflow.from_numpy(array).copy_(x.detach().cpu())
     device = device_of(x)
 

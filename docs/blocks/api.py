@@ -30,23 +30,37 @@ text = result.to_json()
 print(result, len(result))
 # --8<-- [end:result]
 assert record["height"] == 60
-assert drawn.shape == result.image.shape and len(parts) == len(table) == 3 and text
+assert (
+    drawn.shape == result.image.shape
+    and len(parts) == len(table) == 3
+    and text
+)
 
 # --8<-- [start:masks]
 segmenter = load("best-seg.safetensors")
 (result,) = segmenter("bus.jpg", size=320, max_det=2)
-for found, mask in zip(result, result.masks, strict=True):  # (H, W) bool, unpacked one by one
+for found, mask in zip(
+    result, result.masks, strict=True
+):  # (H, W) bool, unpacked one by one
     print(found.name, mask.sum())
-masks = np.asarray(result.masks)  # (K, H, W); an error where memory cannot hold them
-outlines = result.outlines  # of each (N, 2), pixels, as --save-txt writes them
+masks = np.asarray(
+    result.masks
+)  # (K, H, W); an error where memory cannot hold them
+outlines = (
+    result.outlines
+)  # of each (N, 2), pixels, as --save-txt writes them
 # --8<-- [end:masks]
 assert masks.shape == (2, 60, 90) and len(outlines) == 2
 
 # --8<-- [start:classes]
 classifier = load("best-cls.safetensors")
 (result,) = classifier("bus.jpg")
-print(result.names, result.scores)  # of the five classes, the most probable first
-print(result.probabilities[result.top5[0]])  # (C,), of every class by its number
+print(
+    result.names, result.scores
+)  # of the five classes, the most probable first
+print(
+    result.probabilities[result.top5[0]]
+)  # (C,), of every class by its number
 # --8<-- [end:classes]
 
 # --8<-- [start:stream]
@@ -58,8 +72,12 @@ for result in detector.stream("images/*.jpg", size=320):
 from concurrent.futures import ThreadPoolExecutor
 
 with ThreadPoolExecutor(4) as pool:
-    results = list(pool.map(lambda name: detector(name, size=320)[0], ["bus.jpg"] * 8))
-assert all(np.array_equal(result.scores, results[0].scores) for result in results)
+    results = list(
+        pool.map(lambda name: detector(name, size=320)[0], ["bus.jpg"] * 8)
+    )
+assert all(
+    np.array_equal(result.scores, results[0].scores) for result in results
+)
 # --8<-- [end:threads]
 
 # --8<-- [start:errors]

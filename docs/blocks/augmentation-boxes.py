@@ -6,12 +6,18 @@ from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
 
 warp = Warp(angle=10, zoom=1.2)
 size = 256, 256  # (height, width) of canvas and output
-before = np.array([[96, 96, 160, 160], [220, 100, 250, 130], [4, 4, 30, 30]], float)
+before = np.array(
+    [[96, 96, 160, 160], [220, 100, 250, 130], [4, 4, 30, 30]], float
+)
 warped = warp_boxes(before, warp.matrix(size, size))
 after = clip_boxes(warped, size)
 kept = worth_keeping(before * warp.zoom, after)
 for old, new, stays in zip(before, after, kept, strict=True):
-    print(f"{old.astype(int).tolist()} -> {new.round(1).tolist()}, kept: {bool(stays)}")
+    moved = f"{old.astype(int).tolist()} -> {new.round(1).tolist()}"
+    print(f"{moved}, kept: {bool(stays)}")
 
 middle = after[0]
-values = {"width_before": 64, "width_after": round(float(middle[2] - middle[0]), 1)}
+values = {
+    "width_before": 64,
+    "width_after": round(float(middle[2] - middle[0]), 1),
+}

@@ -1,5 +1,8 @@
 # Runs without a framework.
-from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.hyperparameters import (
+    DEFAULT_HYPERPARAMETERS,
+    read_hyperparameters,
+)
 from duet.utils.data.augment.sample import draw_augmentation
 from duet.utils.data.randomness import sample_generator
 
@@ -7,15 +10,19 @@ strengths = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
 
 
 def draw(epoch, index, strengths=strengths):
-    return draw_augmentation(strengths, sample_generator(0, epoch, index), index, num_samples=400)
+    return draw_augmentation(
+        strengths, sample_generator(0, epoch, index), index, num_samples=400
+    )
 
 
 def show(title, drawn):
     x, y = drawn.mosaic_centre_xy
     hue, saturation, value = drawn.hsv_gains
     print(title)
-    print(f"  tiles {drawn.tiles}, centre ({x:.2f}, {y:.2f}), zoom {drawn.warp.zoom:.2f}")
-    print(f"  colours x ({hue:.2f}, {saturation:.2f}, {value:.2f}), flip {drawn.flip_left_right}")
+    print(f"  tiles {drawn.tiles}, centre ({x:.2f}, {y:.2f})", end="")
+    print(f", zoom {drawn.warp.zoom:.2f}")
+    print(f"  colours x ({hue:.2f}, {saturation:.2f}, {value:.2f})", end="")
+    print(f", flip {drawn.flip_left_right}")
 
 
 first = draw(epoch=0, index=64)
@@ -23,4 +30,7 @@ show("image 64, epoch 0", first)
 show("image 64, epoch 0, drawn again", draw(epoch=0, index=64))
 show("image 64, epoch 1", draw(epoch=1, index=64))
 
-values = {"zoom": round(first.warp.zoom, 2), "saturation": round(first.hsv_gains[1], 2)}
+values = {
+    "zoom": round(first.warp.zoom, 2),
+    "saturation": round(first.hsv_gains[1], 2),
+}

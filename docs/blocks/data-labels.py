@@ -11,12 +11,18 @@ content = b"""
 0 0.1 0.8 0.3 0.8 0.3 0.95
 """
 labels = parse_labels(content, len(names))
-boxes = cxcywh_to_xyxy(labels.boxes_cxcywh_norm) * (width, height, width, height)
+pixels = np.array([width, height, width, height])
+boxes = cxcywh_to_xyxy(labels.boxes_cxcywh_norm) * pixels
 for number, box in zip(labels.class_index, boxes, strict=True):
     print(names[number], np.rint(box).astype(int).tolist())
 
-for line in ("2 0.5 0.4 0.25 0.5", "1 320 192 160 240", "1 0.5 0.4 0.25", "1 0.5 0.4 0 0.5"):
+for line in (
+    "2 0.5 0.4 0.25 0.5",
+    "1 320 192 160 240",
+    "1 0.5 0.4 0.25",
+    "1 0.5 0.4 0 0.5",
+):
     try:
         parse_labels(line.encode(), len(names))
     except BrokenLabelError as error:
-        print(f"{line:20}  {error}")
+        print(f"{line}\n    {error}")

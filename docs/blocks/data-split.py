@@ -11,7 +11,7 @@ SMALL = ShapesConfig(image_side=96)
 
 
 def add(numbers):
-    """Save drawn images, and of each a copy of half the size in another format."""
+    """Save images, and copies of half the size in another format."""
     for number in numbers:
         image = Image.fromarray(draw_file(SMALL, number).image)
         image.save(f"photos/{number}.jpg")
@@ -20,17 +20,25 @@ def add(numbers):
 
 def split():
     dataset = load_dataset("photos", train_part=0.8)
-    return [{path.stem for path in images_of(dataset, name)} for name in ("train", "val")]
+    return [
+        {path.stem for path in images_of(dataset, name)}
+        for name in ("train", "val")
+    ]
 
 
 Path("photos").mkdir()
 Path("photos/classes.txt").write_text("thing")
 add(range(30))
 train, val = split()
-apart = [number for number in range(30) if (f"{number}" in train) != (f"{number}-small" in train)]
-print(f"{len(train)} for training, {len(val)} for validation; {len(apart)} apart from their copy")
+print(f"{len(train)} images for training, {len(val)} for validation")
+both = {str(n) for n in range(30)} & {
+    name.removesuffix("-small") for name in train
+}
+apart = [n for n in both if (n in train) != (f"{n}-small" in train)]
+print(f"{len(apart)} are apart from their copy")
 
 add(range(30, 45))
 train_later, val_later = split()
 moved = train - train_later | val - val_later
-print(f"{len(train_later)} and {len(val_later)} after adding 30; {len(moved)} have moved")
+print(f"after adding 30: {len(train_later)} and {len(val_later)}")
+print(f"{len(moved)} have moved")

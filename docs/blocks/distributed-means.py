@@ -2,11 +2,14 @@
 # Runs without a framework.
 import numpy as np
 
-losses = [np.full(30, 0.2), np.full(2, 1.0)]  # of the positives of rank 0 and of rank 1
+losses = [
+    np.full(30, 0.2),
+    np.full(2, 1.0),
+]  # of the positives of rank 0 and of rank 1
 whole_batch = np.concatenate(losses).mean()
 of_means = np.mean([x.mean() for x in losses])
 
-positives = sum(len(x) for x in losses)  # the ranks tell each other
+positives = sum(len(x) for x in losses)  # summed over the ranks
 weighed = [len(losses) * x.sum() / positives for x in losses]
 
 print(f"one process:                      {whole_batch:.3f}")

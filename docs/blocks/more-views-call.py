@@ -1,13 +1,14 @@
 # Runs on torch and oneflow.
-# Needs best.safetensors, bus.jpg.
+# Numbers differ from run to run.
 from duet import load
 
-detector = load("best.safetensors")
-pair = load(["best.safetensors", "best.safetensors"])
+WEIGHTS = "runs/train/exp/weights/best.safetensors"
+IMAGE = "datasets/shapes/images/val/00400.jpg"
+detector, pair = load(WEIGHTS), load([WEIGHTS, WEIGHTS])
 for name, results in (
-    ("once", detector("bus.jpg", size=64)),
-    ("augmented", detector("bus.jpg", size=64, augment=True)),
-    ("tiles", detector("bus.jpg", size=64, tile=64)),
-    ("the same model twice", pair("bus.jpg", size=64)),
+    ("once", detector(IMAGE, size=64, conf=0.001)),
+    ("augmented", detector(IMAGE, size=64, conf=0.001, augment=True)),
+    ("tiles", detector(IMAGE, size=64, conf=0.001, tile=160)),
+    ("the same model twice", pair(IMAGE, size=64, conf=0.001)),
 ):
     print(f"{name}: {len(results[0])} boxes")

@@ -15,13 +15,20 @@ image = ops.tensor(np.zeros((1, 3, 320, 320), np.float32))
 for one in AnchorHead.passes:
     height, width = view(image, one, stride=32).shape[2:]
     strides = [(8, 16, 32)[level] for level in used_levels(one, (8, 16, 32))]
-    how = "mirrored" if one.mirrored else "as it is"
-    print(f"scale {one.scale:4}, {how}: {height} x {width} px, boxes of strides {strides}")
+    how = "mirrored" if one.mirrored else "as is"
+    print(
+        f"scale {one.scale:4}, {how}: {height} x {width}, strides {strides}"
+    )
 
-# The object in the middle of the left half, as the mirrored pass finds it: cx, cy, w, h.
+# An object in the left half, as the mirrored pass finds it: cx, cy, w, h.
 mirrored = AnchorHead.passes[1]
-found = np.array([[(320 - 80) * 0.83, 160 * 0.83, 40 * 0.83, 60 * 0.83]], np.float32)
-print("back in the image:", brought_back(found, mirrored, width=320)[0].round(2).tolist())
+found = np.array(
+    [[(320 - 80) * 0.83, 160 * 0.83, 40 * 0.83, 60 * 0.83]], np.float32
+)
+print(
+    "back in the image:",
+    brought_back(found, mirrored, width=320)[0].round(2).tolist(),
+)
 # --8<-- [end:page]
 
 values = {"work": f"{sum(one.scale**2 for one in AnchorHead.passes):.2f}"}

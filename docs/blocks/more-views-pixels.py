@@ -5,7 +5,7 @@ from duet.utils.tiling import Tiling
 width, height = 3840, 2160  # of the image
 side = 24  # of an object in it
 
-print("                    side of the object    passes    pixels in the network")
+print("                    side of the object  passes  pixels in the network")
 for name, part, network in (
     ("whole, --img 640", width, 640),
     ("whole, --img 1920", width, 1920),
@@ -16,7 +16,11 @@ for name, part, network in (
     if part < width:
         tiles = len(Tiling(part).corners((height, width)))
         passes, pixels = passes + tiles, pixels + tiles * network * network
-    print(f"{name:20}{side * network / part:15.0f} px{passes:10}{pixels / 1e6:19.1f} million")
+    seen = side * network / part
+    print(f"{name:20}{seen:15.0f} px{passes:8}{pixels / 1e6:15.1f} million")
 # --8<-- [end:page]
 
-values = {"small": side * 640 // width, "tiles": len(Tiling(640).corners((height, width)))}
+values = {
+    "small": side * 640 // width,
+    "tiles": len(Tiling(640).corners((height, width))),
+}

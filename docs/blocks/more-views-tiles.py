@@ -9,27 +9,37 @@ from duet.utils.tiling import Tiling
 
 
 def found(*rows):
-    """What NMS left in one view: left, top, right, bottom, score; pixels of the view."""
+    """Detections of one view: left, top, right, bottom, score; its pixels."""
     table = np.array(rows, np.float32).reshape(-1, 5)
-    return Detections(table[:, :4], table[:, 4], np.zeros(len(table), np.int64))
+    return Detections(
+        table[:, :4], table[:, 4], np.zeros(len(table), np.int64)
+    )
 
 
 corners = Tiling(640).corners((640, 1152))
 tiles = [(left, top, left + 640, top + 640) for top, left in corners]
 print("tiles, from left to right:", [(tile[0], tile[2]) for tile in tiles])
 
-# A bus from x = 400 to x = 800; no tile shows all of it. A wheel of it is small, and whole.
+# A bus from x = 400 to x = 800, which no tile shows whole, and its wheel.
 views = [
     found([400, 200, 640, 400, 0.85], [540, 350, 580, 390, 0.75]),
-    found([0, 200, 800 - 512, 400, 0.80], [540 - 512, 350, 580 - 512, 390, 0.70]),
+    found(
+        [0, 200, 800 - 512, 400, 0.80], [540 - 512, 350, 580 - 512, 390, 0.70]
+    ),
 ]
 regions = np.array(tiles)
 settings = SuppressionSettings()
 
-shifts = np.tile(regions[:, :2], 2)  # of each tile, for left and top, right and bottom
-boxes = np.concatenate([one.boxes_xyxy + shift for one, shift in zip(views, shifts, strict=True)])
+shifts = np.tile(
+    regions[:, :2], 2
+)  # of each tile, for left and top, right and bottom
+boxes = np.concatenate(
+    [one.boxes_xyxy + shift for one, shift in zip(views, shifts, strict=True)]
+)
 scores = np.concatenate([one.scores for one in views])
-everything = Detections(boxes.astype(np.float32), scores, np.zeros(len(scores), np.int64))
+everything = Detections(
+    boxes.astype(np.float32), scores, np.zeros(len(scores), np.int64)
+)
 for name, joined in (
     ("NMS alone", suppress_overlapping(everything, settings)),
     ("joined", join_views(views, regions, settings)),

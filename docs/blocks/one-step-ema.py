@@ -7,7 +7,7 @@ from duet.models.training.ema import decay_after
 
 
 def updates_until_halfway(start):
-    """A weight is 0, then 1 from this update on: how soon does its average reach 0.5?"""
+    """A weight jumps from 0 to 1: when does its average reach 0.5?"""
     average, update = 0.0, start
     while average < 0.5:
         update += 1
@@ -23,4 +23,7 @@ for start in (0, 100, 1000, 10000):
     )
 # --8<-- [end:page]
 
-values = {"late": f"{decay_after(100000):.4f}", "halfway_10000": updates_until_halfway(10000)}
+values = {
+    "late": f"{decay_after(100000):.4f}",
+    "halfway_10000": updates_until_halfway(10000),
+}

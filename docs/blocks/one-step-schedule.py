@@ -1,17 +1,21 @@
 # --8<-- [start:page]
 # Runs without a framework.
 from duet.models.training.schedule import Schedule
-from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.hyperparameters import (
+    DEFAULT_HYPERPARAMETERS,
+    read_hyperparameters,
+)
 
 hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-schedule = Schedule(hyp, epochs=100, batches_per_epoch=50, batch_size=16, cosine=False)
+schedule = Schedule(
+    hyp, epochs=100, batches_per_epoch=50, batch_size=16, cosine=False
+)
 
-print("batch   biases  weights  momentum  batches an update")
+print("batch   biases  weights  momentum  batches per update")
 for batch in (0, 50, 100, 150, 151, 2500, 4999):
     now = schedule.at(batch)
-    print(
-        f"{batch:5}{now.bias_rate:9.5f}{now.weight_rate:9.5f}{now.momentum:10.3f}{now.accumulate:8}"
-    )
+    rates = f"{now.bias_rate:9.5f}{now.weight_rate:9.5f}"
+    print(f"{batch:5}{rates}{now.momentum:10.3f}{now.accumulate:8}")
 # --8<-- [end:page]
 
 values = {

@@ -12,7 +12,9 @@ import numpy as np
 from duet.backend import ops
 
 code = "import oneflow as f; print(f.ones(2)[f.tensor([5])].numpy())"
-ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+ended = subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True
+)
 print(f"oneflow: the process ends by signal {-ended.returncode}")
 print("Python can catch it:", "Traceback" in ended.stderr)
 

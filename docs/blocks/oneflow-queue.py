@@ -20,7 +20,9 @@ outputs = [layer(images) for _ in range(5)]
 queued = time.perf_counter() - start
 device.synchronize("cpu")
 print(f"five convolutions: queued after {1000 * queued:.1f} ms")
-print(f"                   done after {1000 * (time.perf_counter() - start):.0f} ms")
+print(
+    f"                   done after {1000 * (time.perf_counter() - start):.0f} ms"
+)
 
 
 def wrong_sums(take):
@@ -34,6 +36,8 @@ def wrong_sums(take):
     return wrong
 
 
-print(f"oneflow.from_numpy: {wrong_sums(oneflow.from_numpy)} of 20 sums are wrong")
+print(
+    f"oneflow.from_numpy: {wrong_sums(oneflow.from_numpy)} of 20 sums are wrong"
+)
 print(f"ops.tensor:         {wrong_sums(ops.tensor)} of 20 sums are wrong")
 # --8<-- [end:page]

@@ -7,19 +7,21 @@ from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Backend
 
 
-def judge(name, candidate=None):
+def run_checks(name, candidate=None):
     """Run the checks of a name on the backend in use or, in its place, on a candidate."""
-    judged = Backend()
+    tested = Backend()
     if candidate is not None:
-        judged = judged.replaced(*name.split("."), candidate(judged))
+        tested = tested.replaced(*name.split("."), candidate(tested))
     for check in CHECKS:
         if check.name != name:
             continue
         try:
-            check.run(judged)
+            check.run(tested)
             print(f"  passes  {check.label}")
         except AssertionError as error:
-            print(f"  fails   {check.label}: {str(error).strip().splitlines()[0]}")
+            print(
+                f"  fails   {check.label}: {str(error).strip().splitlines()[0]}"
+            )
 
 
 def without_keepdim(b):
@@ -35,11 +37,13 @@ def by_a_sum(b):
 
 
 def detached(b):
-    return lambda x, dim=None, keepdim=False: b.ops.mean(x, dim, keepdim).detach()
+    return lambda x, dim=None, keepdim=False: b.ops.mean(
+        x, dim, keepdim
+    ).detach()
 
 
 print("ops.mean as it is")
-judge("ops.mean")
+run_checks("ops.mean")
 for candidate in (without_keepdim, by_a_sum, detached):
     print(candidate.__name__)
-    judge("ops.mean", candidate)
+    run_checks("ops.mean", candidate)

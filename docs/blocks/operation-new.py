@@ -6,7 +6,13 @@ backend.use()
 import numpy as np
 
 from duet.backend import ops
-from tests.conformance.judging import SHAPES, Backend, assert_gradient, assert_values, uniform
+from tests.conformance.judging import (
+    SHAPES,
+    Backend,
+    assert_gradient,
+    assert_values,
+    uniform,
+)
 
 
 def softplus(x):
@@ -34,7 +40,9 @@ def check(function):
         for dtype in ("float32", "float64"):
             assert_values(b, function, reference, uniform(shape, dtype))
     for dtype in ("float32", "float64"):
-        assert_values(b, function, reference, np.array([-1000, 0, 1000], dtype))
+        assert_values(
+            b, function, reference, np.array([-1000, 0, 1000], dtype)
+        )
     assert_gradient(b, function, reference, uniform((2, 3), low=-8, high=8))
 
 
@@ -43,4 +51,6 @@ for candidate in (softplus, through_numpy, silu):
         check(candidate)
         print(candidate.__name__, "passes")
     except AssertionError as error:
-        print(candidate.__name__, "fails:", str(error).strip().splitlines()[0])
+        print(
+            candidate.__name__, "fails:", str(error).strip().splitlines()[0]
+        )

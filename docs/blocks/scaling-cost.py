@@ -13,5 +13,7 @@ for name, link in links.items():
     for devices in (2, 8):
         sent = ring_bytes(gradients, devices) / 1e6
         milliseconds = 1000 * ring_seconds(gradients, devices, link)
-        print(f"{name:22}{devices} devices: {sent:5.1f} MB, {milliseconds:5.1f} ms an update")
+        print(
+            f"{name:22}{devices} devices: {sent:5.1f} MB, {milliseconds:5.1f} ms per update"
+        )
 # --8<-- [end:page]

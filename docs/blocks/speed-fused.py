@@ -11,12 +11,16 @@ from duet.backend import autograd, fused, ops
 from duet.models.heads.anchor.boxes import complete_iou
 
 random = np.random.default_rng(0)
-boxes, targets = (random.uniform(10, 90, (3000, 4)).astype(np.float32) for _ in range(2))
+boxes, targets = (
+    random.uniform(10, 90, (3000, 4)).astype(np.float32) for _ in range(2)
+)
 
 
 def gradient_of(form):
     pred = autograd.variable(boxes)
-    (gradient,) = autograd.gradients(ops.sum(1 - form(pred, ops.tensor(targets))), [pred])
+    (gradient,) = autograd.gradients(
+        ops.sum(1 - form(pred, ops.tensor(targets))), [pred]
+    )
     return ops.to_numpy(gradient)
 
 
@@ -29,8 +33,11 @@ def milliseconds(form):
 forms = complete_iou, fused.complete_iou
 apart = np.abs(gradient_of(forms[0]) - gradient_of(forms[1])).max()
 print("gradients agree:", bool(apart < 1e-5))
-pairs = [[milliseconds(form) for form in forms] for _ in range(15)]  # in turns
+pairs = []
+for _ in range(15):  # in turns
+    pairs.append([milliseconds(form) for form in forms])
 plain, fast = np.median(pairs, axis=0)
 ratios = np.divide(*np.transpose(pairs)[::-1])
 print(f"plain {plain:.2f} ms, fused {fast:.2f} ms")
-print(f"ratio {np.median(ratios):.2f} ({ratios.min():.2f} to {ratios.max():.2f})")
+low, high = ratios.min(), ratios.max()
+print(f"ratio {np.median(ratios):.2f} ({low:.2f} to {high:.2f})")

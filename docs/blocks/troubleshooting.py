@@ -7,9 +7,13 @@ from tests.docs_blocks.mistakes import show
 Path("photos").mkdir()
 Path("images/1.jpg").rename("photos/1.jpg")
 Path("mydata.yaml").write_text("train: images\nval: images\nnames: [cat]\n")
-Path("lost.yaml").write_text("train: images/train\nval: images/val\nnames: [cat]\n")
+Path("lost.yaml").write_text(
+    "train: images/train\nval: images/val\nnames: [cat]\n"
+)
 Path("best.pt").write_text("This is no weights file.\n")
-Path("half.safetensors").write_bytes(Path("best.safetensors").read_bytes()[:9000])
+Path("half.safetensors").write_bytes(
+    Path("best.safetensors").read_bytes()[:9000]
+)
 
 show("flag", "train.py --evolv 30")
 show("absent-flag", "train.py --lr0 0.001")
@@ -25,7 +29,12 @@ show("data-folder", "train.py --data photos")
 show("data-images", "train.py --data lost.yaml --cfg yolov5n.yaml --img 64")
 show("labels", "train.py --data mydata.yaml --cfg yolov5n.yaml --img 64")
 show("split", "train.py --data shapes/shapes.yaml --split 0.8")
-show("classes", "val.py --weights best.safetensors --data shapes/shapes.yaml --classes 9 --img 64")
+show(
+    "classes",
+    "val.py --weights best.safetensors --data shapes/shapes.yaml --classes 9 --img 64",
+)
 show("resume", "train.py --resume")
-show("formats", "export.py --weights best.safetensors --include onnx,openvino")
+show(
+    "formats", "export.py --weights best.safetensors --include onnx,openvino"
+)
 show("int8", "export.py --weights best.safetensors --int8")

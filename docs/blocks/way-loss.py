@@ -10,7 +10,10 @@ from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossSettings
 from duet.models.inputs import images_to_tensor
-from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.hyperparameters import (
+    DEFAULT_HYPERPARAMETERS,
+    read_hyperparameters,
+)
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -19,15 +22,31 @@ from duet.utils.strengths import AugmentConfig
 
 # 1 to 3: files become samples, samples become a batch. No framework is asked.
 samples = load_split(load_dataset("shapes/shapes.yaml"), "train")
-print(f"{len(samples)} samples, {sum(len(sample.class_index) for sample in samples)} boxes")
+print(
+    f"{len(samples)} samples, {sum(len(sample.class_index) for sample in samples)} boxes"
+)
 loader = TrainLoader(samples, TrainRecipe(128, 4, AugmentConfig(mosaic=1.0)))
 batch = next(iter(loader.epoch(0)))
-print("images ", type(batch.images).__name__, batch.images.shape, batch.images.dtype)
-print("targets", type(batch.targets.image_index).__name__, batch.targets.boxes_cxcywh_norm.shape)
+print(
+    "images ",
+    type(batch.images).__name__,
+    batch.images.shape,
+    batch.images.dtype,
+)
+print(
+    "targets",
+    type(batch.targets.image_index).__name__,
+    batch.targets.boxes_cxcywh_norm.shape,
+)
 
 # 4: bytes become a tensor on the device.
 images = images_to_tensor(batch.images, "cpu")
-print("images ", type(images).__name__, tuple(images.shape), ops.dtype_of(images))
+print(
+    "images ",
+    type(images).__name__,
+    tuple(images.shape),
+    ops.dtype_of(images),
+)
 
 # 5 and 6: layers, the last of which is the head.
 model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes=5))

@@ -15,5 +15,7 @@ arrays = nn.state_arrays(model)  # NumPy, by the names that files have
 digest = hashlib.sha256()
 for name in sorted(arrays):
     digest.update(arrays[name].tobytes())
-print(f"{len(arrays)} tensors, {sum(a.size for a in arrays.values()):,} numbers")
+print(
+    f"{len(arrays)} tensors, {sum(a.size for a in arrays.values()):,} numbers"
+)
 print("SHA-256", digest.hexdigest()[:16])

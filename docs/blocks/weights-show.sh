@@ -1,3 +1,3 @@
-# Runs without a framework.
-# Needs best.safetensors.
-python -m duet weights show best.safetensors
+# Runs on torch and oneflow.
+# Shows lines with format, tensors, finished, task, classes.
+duet weights show runs/train/exp/weights/best.safetensors

@@ -13,7 +13,7 @@ WORDS = {
     "zh": ("四个物体的六个检测结果：精确率、召回率与平均精度",
            "得分", "P", "R", "精确率", "召回率"),
 }  # fmt: skip
-# The example of docs/blocks/map_example.py at IoU 0.5; `test_figures.py` holds it to its output.
+# The example of docs/blocks/map.py at IoU 0.5; `test_figures.py` holds it to its output.
 SCORES = (0.90, 0.80, 0.75, 0.70, 0.60, 0.50)
 HITS = (True, True, False, True, False, False)
 NUM_OBJECTS = 4

@@ -6,7 +6,8 @@
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
   docs/en. The site holds a copy of that file, as text, below source/.
 - Flags, short names and figures of a table are not broken at a line's end; long paths break at "/".
-- Each language has a search index of its own, so that each search finds its own pages.
+- Each language has a search index of its own, so that each search finds its own pages. Each flag
+  of a page of flags is an entry of it, and a page is found first by its words in mkdocs.yml.
 
 Errors are warnings of MkDocs here: `strict` in mkdocs.yml ends the build because of them.
 """
@@ -59,14 +60,19 @@ WHOLE = '<span class="duet-whole">{}</span>'
 # Comments of blocks that are for tools, in their own words or as docs_blocks reads them.
 FOR_TOOLS = re.compile(
     r' *<span class="c1"># (?:noqa|fmt): [^<]*</span>|'
-    r'<span class="c1"># Numbers agree to [^<]*</span>\n'
+    r'<span class="c1"># (?:Runs|Needs|Shows lines|Numbers) [^<]*</span>\n'
 )
+ROW = re.compile(r"<tr>\s*<td([^>]*)>(.*?)</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
+FLAG = re.compile(r"<code>--([a-z][\w-]*)</code>")
+FLAG_PAGES = "-flags"  # how the names of pages of flags end
+OFTEN = ("export", "val", "detect", "train")  # the last first, where several have a flag
 LONGEST_CODE, LONGEST_WORD = 20, 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
 ALTERNATE = re.compile(r'<link rel="alternate"[^>]*>\s*')
 BASE = re.compile(r'("base": "[^"]*?)/?\.\."')
 
 log = logging.getLogger("mkdocs.hooks.duet")
+flag_entries: dict[str, dict[str, Any]] = {}  # of the search, by their location
 
 
 @event_priority(FIRST)
@@ -184,10 +190,30 @@ def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:
             return match[0]
         return f'<{tag} class="duet-formula">{formula}</{tag}>'
 
+    if page.file.src_uri.endswith(f"{FLAG_PAGES}.md"):
+        html = ROW.sub(lambda row: found_flag(row, page.url), html)
     parts = PRE.split(FORMULA.sub(shown, html))
     return "".join(
         FOR_TOOLS.sub("", part) if part.startswith("<pre") else kept_whole(part) for part in parts
     )
+
+
+def found_flag(row: re.Match[str], url: str) -> str:
+    """Return a row of a flag with an anchor, and make an entry of the search for it."""
+    names = FLAG.findall(row[2])
+    if not names or f"{url}#{names[0]}" in flag_entries:
+        return row[0]
+    command = PurePosixPath(url).stem.removesuffix(FLAG_PAGES)
+    text = unescape(TAG.sub("", row[3]))
+    flag_entries[f"{url}#{names[0]}"] = {
+        "location": f"{url}#{names[0]}",
+        "title": f"{', '.join(f'--{name}' for name in names)} · {command}",
+        "text": "\u200b".join(jieba.cut(text)) if url.startswith(f"{OTHER}/") else text,
+        # duet.js asks for them where a query has hyphens; else pages come first.
+        "tags": ["flag", *(f"flag{name.replace('-', '')}" for name in names)],
+        "boost": 0.001 * (1 + (OFTEN.index(command) + 1 if command in OFTEN else 0)),
+    }
+    return row[0].replace(f"<td{row[1]}>", f'<td{row[1]} id="{names[0]}">', 1)
 
 
 def kept_whole(html: str) -> str:
@@ -262,12 +288,24 @@ def on_post_build(config: Any) -> None:
     """Write the index of each language, as JSON and as the script that file:// needs."""
     site = Path(config["site_dir"])
     index = read_json(site / "search" / "search_index.json")
-    for folder, entries in split_index(index["docs"]).items():
+    for entry in index["docs"]:
+        page = PurePosixPath(entry["location"].removeprefix(f"{OTHER}/")).with_suffix(".md")
+        if words := config["extra"].get("searched", {}).get(str(page)):
+            entry["tags"] = [word_tag(word) for word in words]
+    for folder, entries in split_index([*index["docs"], *flag_entries.values()]).items():
         text = json.dumps({**index, "docs": entries}, ensure_ascii=False, separators=(",", ":"))
         place = site / folder / "search"
         place.mkdir(parents=True, exist_ok=True)
         (place / "search_index.json").write_text(text, encoding="utf-8")
         (place / "search_index.js").write_text(f"var __index = {text}", encoding="utf-8")
+
+
+def word_tag(word: str) -> str:
+    """Return the tag of a word; duet.js asks for that of a Chinese one as a whole.
+
+    The theme cuts "数据增强" and "数据集" alike to "数据".
+    """
+    return word if word.isascii() else "word" + "".join(f"{ord(one):x}" for one in word)
 
 
 def split_index(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

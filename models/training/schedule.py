@@ -52,6 +52,8 @@ class Schedule:
         if self.hyp.warmup_epochs == 0:
             return 0
         wanted = max(round(self.hyp.warmup_epochs * self.batches_per_epoch), MIN_WARMUP_BATCHES)
+        if self.hyp.warmup_share == 1:
+            return wanted  # as in YOLOv5: a shorter run ends within its warm-up
         return min(wanted, round(self.hyp.warmup_share * self.epochs * self.batches_per_epoch))
 
     def at(self, batch_number: int) -> StepSettings:

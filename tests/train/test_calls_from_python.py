@@ -50,7 +50,7 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
         ({"data": "none.yaml"}, "--data none.yaml: no dataset YAML at"),
         ({"backend": "jax"}, "argument --backend: invalid choice: 'jax'"),
         ({"device": "0,1"}, "device='0,1' would start more processes; use the command"),
-        ({"evolve": 3}, "evolve=3 starts further processes"),
+        ({"evolve": 3}, "evolve=3 would start more processes"),
     ],
 )
 def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) -> None:

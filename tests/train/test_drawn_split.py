@@ -45,7 +45,7 @@ def test_val_and_a_resumed_run_have_the_images_of_the_run(
     train_line, val_line = drawn_lines(caplog)
     assert train_line.startswith("train: ") and val_line.startswith("val: ")
 
-    with pytest.raises(UserError, match=r"train_part is 0.5, in the run 0.6"):
+    with pytest.raises(UserError, match=r"train_part is 0.5 instead of 0.6"):
         start([*run, "--resume", "--split", "0.5"])
     caplog.clear()
     start([*run, "--resume"])  # its samples are compared with those of the run

@@ -21,7 +21,7 @@ def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
         return run_out() if len(seen) == 3 else images_to_tensor(images, *arguments)
 
     monkeypatch.setattr(step, "images_to_tensor", memory_for_two)
-    with pytest.raises(UserError, match="out of memory with 4 images at a time") as error:
+    with pytest.raises(UserError, match="out of memory with 4 images per pass") as error:
         start(flags)
     assert "--batch-size 4" in str(error.value) and "--micro-batch 2" in str(error.value)
     start([*flags, "--resume", str(folder_of(flags, "crowded")), "--micro-batch", "2"])

@@ -103,7 +103,7 @@ def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, 
     file.touch()
     code, printed, errors = run_here(flags(*job, "--workers", 0))
     assert (code, errors) == (75, "")
-    assert "starting anew" in printed
+    assert "starting a new run" in printed
     assert f"suspended after 1 batch: {file} exists" in printed
     file.unlink()
     for number, workers in ((signal.SIGTERM, 1), (signal.SIGKILL, 1), (signal.SIGUSR1, 2)):

@@ -55,7 +55,7 @@ def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, m
         train.main()
     assert f"{whole} is already finished" in caplog.text
     monkeypatch.setattr("sys.argv", [*command, "--epochs", str(EPOCHS + 1)])
-    with pytest.raises(UserError, match=f"epochs is {EPOCHS + 1}, in the run {EPOCHS}"):
+    with pytest.raises(UserError, match=f"epochs is {EPOCHS + 1} instead of {EPOCHS}"):
         train.main()
 
 

@@ -155,11 +155,15 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
     [
         ("detect-anchor-free", "--noautoanchor", "an anchor-free model has no anchors; leave it"),
         ("detect-anchor-free", "--autobalance", "no objectness to weigh by level; leave it out"),
-        ("detect-anchor-free", "--label-smoothing=0.1", "class scores that say how well a box"),
+        (
+            "detect-anchor-free",
+            "--label-smoothing=0.1",
+            "anchor-free models train class scores on box quality",
+        ),
         ("classify", "--quad", "four images would have one class; leave it out"),
         ("classify", "--rect", "classification images are always square"),
         ("classify", "--noautoanchor", "classifiers have no anchors"),
-        ("classify", "--bbox_iou_optim", "the loss of classification has no boxes"),
+        ("classify", "--bbox_iou_optim", "the classification loss has no boxes"),
         ("classify", "--dropout=1", "accepted: a number from 0 to below 1"),
         ("classify", "--cutoff=9", "the model has 3 layers"),
         ("classify", "--mask-ratio=2", "is for models to segment"),

@@ -69,7 +69,7 @@ def test_the_start_says_how_a_gpu_rounds(device):
     assert execution.describe_precision("float16", GPU, False) == "float16"
     assert execution.describe_precision("float32", "cpu", False) == "float32"
     rounded = execution.describe_precision("float32", GPU, False)
-    assert "round to TF32" in rounded and "NVIDIA_TF32_OVERRIDE=0" in rounded
+    assert "convolutions use TF32" in rounded and "NVIDIA_TF32_OVERRIDE=0" in rounded
     device.compute_exactly(GPU)
     exact = execution.describe_precision("float32", GPU, False)
     assert exact == ("float32 (exact)" if backend.use() == "torch" else rounded)

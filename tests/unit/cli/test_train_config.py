@@ -27,7 +27,7 @@ def test_training_defaults_are_the_public_ones():
         ([*MODEL, "--img", "16"], "--img 16; accepted: a whole number from 32 to 16384"),
         (
             [*MODEL, "--batch", "0"],
-            "0; accepted: a whole number of at least 1, or -1 to measure",
+            "--batch-size 0; accepted: a whole number of at least 1, or -1 to measure",
         ),
         ([*MODEL, "--name", ""], "--name ''; accepted: a folder name"),
         (

@@ -107,7 +107,7 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--ablate"], "--ablate takes one backend"),
         (["--python", "oneflow=/absent"], "torch=PATH or oneflow=PATH is needed, once"),
         (["--resume", "runs/compare/exp"], "leave out the other flags"),
-        (["--name", "../x"], "--name '../x'; the name of one folder"),
+        (["--name", "../x"], "--name '../x'; accepted: a folder name"),
     ],
 )
 def test_a_wrong_flag_is_named_before_the_first_run(flags, tmp_path, wrong, message):

@@ -1,64 +1,100 @@
-"""The blocks of the pages print what is stored beside them."""
+"""Blocks of the pages: their first lines, what is kept of their output, and how it is compared.
+
+`tests/site/test_copied_pages.py` runs them as the site shows them.
+"""
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
-from duet import backend
-from tests.docs_blocks.blocks import (
-    BLOCKS,
-    Block,
-    BlockError,
-    all_blocks,
-    commands_of,
-    difference,
-    read_block,
-    run_block,
-)
+from tests.docs_blocks.blocks import BLOCKS, Block, BlockError, all_blocks, difference, read_block
+from tests.docs_blocks.copied import Copied, code_blocks
 from tests.docs_blocks.mistakes import answer, flags_taken
-
-BACKEND = backend.use()
-
-
-@pytest.mark.parametrize(
-    "block",
-    [block for block in all_blocks() if BACKEND in block.backends],
-    ids=lambda block: block.path.name,
-)
-def test_a_block_prints_what_its_page_shows(block):
-    for suffix, text in run_block(block).files().items():
-        assert difference(block, block.stored(suffix), text) == ""
+from tests.docs_blocks.pages import Cell, Page, commands_of, names, problems_of, run_page
 
 
 def test_every_output_has_its_block():
-    names = [block.name for block in all_blocks()]
-    assert len(set(names)) == len(names)
-    assert {path.stem for path in BLOCKS.iterdir() if path.is_file()} == set(names)
+    files = {path.stem for path in BLOCKS.iterdir() if path.suffix in (".out", ".json")}
+    assert names() and files <= set(all_blocks())
+
+
+def page_of(text, language="python", shown="", name="tutorials/one"):
+    """A page of one block of code and its output."""
+    block = Block(BLOCKS / "one-of-a-test.py")
+    code = Cell(Copied(language, text), block if shown else None, ".py" if shown else "")
+    return Page(name, [code, *([Cell(Copied("text", shown), block, ".out")] if shown else [])])
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
+    ("language", "text", "message"),
     [
-        ("b.py", "print(1)\n", 'first line is none of "# Runs on torch and oneflow.", '),
-        ("b.py", "# Runs without a framework.\n# Needs a.png.\n", "needs a.png; known: "),
-        ("b.py", "# Runs without a framework.\nraise SystemExit(3)\n", "ends with exit code 3"),
-        ("b.sh", "# Runs without a framework.\npython -c 'exit(\"absent\")'\n", "absent"),
-        ("b.sh", "# Runs without a framework.\npython a.py | head\n", "without a shell"),
+        ("python", "raise SystemExit(3)", "ends with exit code 3"),
+        ("python", "open('absent.txt')", "absent.txt"),
+        ("python", "import train", "imports train, which is not installed"),
+        ("python", "from tests.small import write_small_dataset", "imports tests"),
+        ("bash", "python -c 'exit(\"absent\")'", "absent"),
+        ("bash", "python a.py | head", "a command is"),
     ],
 )
-def test_a_block_that_cannot_run_is_an_error(tmp_path, name, text, message):
-    (tmp_path / name).write_text(text)
+def test_a_block_that_cannot_run_is_an_error(language, text, message):
     with pytest.raises(BlockError, match=message):
-        run_block(read_block(tmp_path / name))
+        run_page(page_of(text, language))
+
+
+def test_blocks_of_a_tutorial_share_names_and_an_empty_folder():
+    page = page_of("import os\nseen = os.listdir()")
+    page.cells += [
+        Cell(Copied("yaml", "names: [cat]", file="data/cats.yaml")),
+        Cell(Copied("python", "print(seen, os.listdir('data'))")),
+        Cell(Copied("bash", "duet train --device 0")),  # cannot run here
+    ]
+    run_page(page)
+    assert [cell.printed for cell in page.cells] == ["", None, "[] ['cats.yaml']\n", None]
+
+
+def test_output_that_the_code_above_does_not_print_is_a_problem():
+    page = Page("tutorials/one", [])
+    block = Block(BLOCKS / "one-of-a-test.py")
+    code = Cell(Copied("python", ""), block, ".py", printed="1\n")
+    page.cells = [code, Cell(Copied("text", "2"), block, ".out")]
+    assert "printed:\n1" in problems_of(page)[0]
+    page.cells.reverse()
+    assert problems_of(page)[0] == "one-of-a-test.out does not stand below its code"
+
+
+def test_code_is_read_as_the_copy_button_takes_it():
+    html = """
+    <div class="tabbed-set tabbed-alternate"><input type="radio"><div class="tabbed-labels">
+    <label for="a"><a href="#a">PyTorch</a></label><label for="b">OneFlow</label></div>
+    <div class="tabbed-content"><div class="tabbed-block"><p>Text.</p><div
+    class="language-python highlight"><pre><span></span><code><span class="n">a</span> &lt; 1
+    </code></pre></div></div><div class="tabbed-block">
+    <div class="language-bash highlight"><pre><code>b</code></pre></div></div></div></div>
+    <div class="language-yaml highlight"><span class="filename">c.yaml</span><pre><code>c: 1
+    </code></pre></div>"""
+    assert code_blocks(html) == [
+        Copied("python", "a < 1", "", "PyTorch"),
+        Copied("bash", "b", "", "OneFlow"),
+        Copied("yaml", "c: 1", "c.yaml", ""),
+    ]
+
+
+def test_the_first_line_of_a_block_names_where_it_runs(tmp_path):
+    (tmp_path / "b.py").write_text("print(1)\n")
+    with pytest.raises(BlockError, match='first line is none of "# Runs on torch and oneflow.", '):
+        read_block(tmp_path / "b.py")
+
+
+def test_lines_that_are_not_shown_leave_a_mark(tmp_path):
+    (tmp_path / "b.sh").write_text("# Runs on torch.\n# Shows lines with a, c.\n")
+    assert read_block(tmp_path / "b.sh").kept("b\na\nb\nb\nc\nb\n") == "a\n...\nc\n"
 
 
 def test_a_long_command_runs_small():
-    text = "# Runs small here: --epochs 1\npython train.py \\\n--epochs 9  # long\npython val.py\n"
-    assert commands_of(text) == [
-        [sys.executable, "train.py", "--epochs", "9", "--epochs", "1"],
-        [sys.executable, "val.py"],
+    text = "duet train \\\n--epochs 9  # long\npython val.py\n"
+    assert commands_of(text, "--epochs 1") == [
+        ["duet", "train", "--epochs", "9", "--epochs", "1"],
+        ["python", "val.py", "--epochs", "1"],
     ]
 
 

@@ -12,7 +12,7 @@ ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh.md"
 FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 COMMENT = re.compile(r" *#.*")
 LINK = re.compile(r"\]\(([^)#]+)")
-MOST_WORDS = 1000  # what a newcomer reads in a few minutes
+MOST_WORDS = 700  # what a newcomer reads in a few minutes
 
 
 def commands_of(text):

@@ -12,8 +12,8 @@ ENTITIES = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12
 BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encode()
 
 HOSTILE = {
-    "nothing": (b"", "line 1: no valid XML: no element found"),
-    "another end": (b"<a>\n</b>", "line 2: no valid XML: mismatched tag"),
+    "nothing": (b"", "line 1: invalid XML: no element found"),
+    "another end": (b"<a>\n</b>", "line 2: invalid XML: mismatched tag"),
     "an entity of its own": (b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "DOCTYPE"),
     "entities of entities": (BOMB, "DOCTYPE"),
     "an unknown entity": (b"<a>&b;</a>", "undefined entity"),

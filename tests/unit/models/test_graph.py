@@ -91,7 +91,10 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
         (lambda d: d.__setitem__("ch", 2), "ch: 2; accepted: 1 (grey) or 3 (RGB)"),
         (lambda d: d.__setitem__("act", "os.system('id')"), "act: \"os.system('id')\"; accepted"),
         (lambda d: d.__setitem__("act", "nn.LeakyReLU(1.5)"), "with SLOPE from 0 to 1"),
-        (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [2, 1]]), "gives no map"),
+        (
+            lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [2, 1]]),
+            "do not give a map",
+        ),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", []]),
             "kernel_size is None",

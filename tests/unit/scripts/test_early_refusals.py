@@ -33,8 +33,8 @@ SEARCH = ["train", "--evolve", "3", "--task", "detect", "--project", "runs/refus
 REFUSED = [
     ([*SEARCH, "--data", "absent.yaml"], "--data absent.yaml: no dataset YAML at"),
     ([*SEARCH, "--weights", "absent.pt"], "--weights absent.pt: no such file"),
-    ([*SEARCH, "--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
-    (["train", "--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
+    ([*SEARCH, "--cfg", "absent.yaml"], "--cfg absent.yaml: no such file or public model"),
+    (["train", "--cfg", "absent.yaml"], "--cfg absent.yaml: no such file or public model"),
     (["train", "--hyp", "absent.yaml"], "--hyp absent.yaml: No such file"),
     (["train", "--weights", "absent.pt"], "--weights absent.pt: no such file"),
     (["train", "--nproc", "2", "--device", "gpu"], "--device 'gpu' is invalid; accepted: cpu"),

@@ -53,7 +53,7 @@ def test_a_python_without_packages_is_told_what_to_do_in_two_lines(command):
     )
     first, second = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (2, "")
-    assert first.startswith("error: ") and " has no cv2, matplotlib, numpy, " in first
+    assert first.startswith("error: ") and " lacks the packages cv2, matplotlib, numpy, " in first
     assert "make setup" in second or ".venv/" in second
 
 
@@ -91,7 +91,7 @@ def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
     (tmp_path / "Makefile").touch()  # of a checkout
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
     assert str(start.python_problem()).splitlines() == [
-        f"{sys.executable} has no cv2",
+        f"{sys.executable} lacks the packages cv2",
         f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python instead",
     ]
     for name in ("torch", "half-made"):

@@ -16,7 +16,7 @@ from tests.unit.serve.running import DETECT, image_file
 )  # fmt: skip
 def test_a_file_without_tokens_is_refused_and_not_shown(tmp_path, content):
     (tmp_path / "tokens").write_bytes(content)
-    with pytest.raises(UserError, match="`openssl rand -hex 32 > FILE` makes one") as caught:
+    with pytest.raises(UserError, match="create one with `openssl rand -hex 32 > FILE`") as caught:
         read_tokens(tmp_path / "tokens")
     assert "secret" not in str(caught.value) and "0123456789" not in str(caught.value)
 

@@ -152,7 +152,10 @@ def is_alive(process: int) -> bool:
     [
         (["--weights", "absent.pt"], "absent.pt"),
         (["--weights", "W", "--host", "0.0.0.0"], "add --token-file, or --insecure"),
-        (["--weights", "W", "--token-file", "absent"], "`openssl rand -hex 32 > FILE` makes one"),
+        (
+            ["--weights", "W", "--token-file", "absent"],
+            "create one with `openssl rand -hex 32 > FILE`",
+        ),
     ],
 )
 def test_a_mistake_ends_the_start_with_one_message_and_code_2(weights, flags, words):

@@ -68,7 +68,7 @@ def test_a_lock_is_free_after_its_block_and_may_be_taken_twice_by_its_holder(tmp
         with RunLock() as lock:
             lock.take(tmp_path)
             lock.take(tmp_path)
-            with RunLock() as second, pytest.raises(UserError, match="is being written"):
+            with RunLock() as second, pytest.raises(UserError, match="is in use by process"):
                 second.take(tmp_path)
 
 

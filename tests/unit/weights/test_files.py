@@ -224,7 +224,7 @@ def described(**changes):
         (described(backbone=[[-1, 1, "Conv", [10**6]]]), "channels is 1000000"),
         (described(backbone=[[-1, 1, "CrossConv", [8, 3, 2]]]), "unknown block 'CrossConv'; known"),
         ({"nc": 10**9}, "nc: 1000000000"),
-        ({"nc": 3}, "layer 1, Detect .3, .* numbers, and the file has 130 for it"),
+        ({"nc": 3}, "layer 1, Detect .3, .* weights, but the file has 130"),
     ],
 )
 def test_a_description_of_another_model_is_neither_built_nor_converted(tmp_path, changes, reason):

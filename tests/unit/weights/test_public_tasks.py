@@ -128,7 +128,7 @@ def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_nam
     ("name", "changes", "message"),
     [
         ("seg", {"args": ["nc", "anchors", 10**9, 256]}, "layer 24"),
-        ("seg", {"nc": 10**9}, "nc: 1000000000; a number of classes from 1 to 10,000"),
+        ("seg", {"nc": 10**9}, "nc: 1000000000; accepted: a number of classes from 1 to 10,000"),
         ("cls", {"nc": 10_000}, "layer 9"),
         ("cls", {"args": ["nc", 1280]}, "layer 9"),
         ("seg", {"origin": [[17, 20]]}, "layer 24"),

@@ -137,7 +137,7 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
 
 
 def test_remap_classes_without_weights_is_refused():
-    with pytest.raises(UserError, match="--remap-classes takes over classes of --weights"):
+    with pytest.raises(UserError, match="--remap-classes reuses classes of --weights"):
         parse_train_flags(["--cfg", "models/yolov5n.yaml", "--remap-classes"])
 
 

@@ -261,8 +261,8 @@ def test_a_shape_that_cannot_be_read_refuses_its_image_alone(tmp_path, name, sha
 
 # Of a format: the whole of its file, and why it cannot be read.
 BROKEN_FILES = [
-    (CVAT, "<annotations><image", "line 1: no valid XML"),
-    (CVAT, '<!DOCTYPE a [<!ENTITY b "c">]><annotations/>', "document type"),
+    (CVAT, "<annotations><image", "line 1: invalid XML"),
+    (CVAT, '<!DOCTYPE a [<!ENTITY b "c">]><annotations/>', "<!DOCTYPE is not supported"),
     (CVAT, cvat_file(), "has no element <image>"),
     (CVAT, cvat_file('<track id="0" label="car"/>'), "for video.*again, as 'CVAT for images 1.1'"),
     (STUDIO, '[{"annotations": [', "not JSON"),

@@ -98,7 +98,7 @@ REFUSED = {
     "fifo.txt": "is a FIFO",
     "**x/*.jpg": "accepted",
     "ftp://host/a.mp4": "ftp is not supported; accepted",
-    "screen x": "for all monitors",
+    "screen x": "screen capture is not supported; save it as a file",
     "a\0b.jpg": "no such file",
 }
 

@@ -99,7 +99,7 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
     ("flags", "named"),
     [
         (("--conf-thres", "0.5"), "--conf: the top five classes"),
-        (("--tile", "64"), "--tile: a classifier sees an image as a whole"),
+        (("--tile", "64"), "--tile: classifiers process images as a whole"),
         (("--line-thickness", "3"), "--line-thickness: "),
     ],
 )
@@ -111,5 +111,5 @@ def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flag
 
 
 def test_the_hub_says_what_takes_a_classifier(weights):
-    with pytest.raises(UserError, match="results are boxes.*`from duet import load`"):
+    with pytest.raises(UserError, match="results are boxes.*use `duet.load` instead"):
         hubconf.custom(str(weights), device="cpu")

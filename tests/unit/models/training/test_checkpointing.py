@@ -58,8 +58,8 @@ def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
     ("before", "flags", "told"),
     [
         (1, [], []),
-        (2, [], ["it ran as 2 processes, now as 1: without --sync-bn BatchNorm differs"]),
-        (2, ["--sync-bn"], ["it ran as 2 processes, now as 1: sums round differently"]),
+        (2, [], ["2 processes before, 1 now: without --sync-bn BatchNorm differs"]),
+        (2, ["--sync-bn"], ["2 processes before, 1 now: sums round differently"]),
     ],
 )
 def test_a_run_that_goes_on_in_another_number_of_processes_says_what_that_changes(

@@ -63,7 +63,7 @@ def test_a_warmup_of_three_epochs_has_at_least_100_batches(hyp, batches, expecte
 
 
 @pytest.mark.parametrize(
-    ("share", "epochs", "expected"), [(1.0, 30, 100), (0.1, 30, 57), (0.1, 300, 100), (0.1, 1, 2)]
+    ("share", "epochs", "expected"), [(1.0, 1, 100), (0.1, 30, 57), (0.1, 300, 100), (0.1, 1, 2)]
 )
 def test_a_short_run_warms_up_for_a_share_of_it(hyp, share, epochs, expected):
     hyp = dataclasses.replace(hyp, warmup_share=share)

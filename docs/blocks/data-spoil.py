@@ -1,10 +1,9 @@
 # Runs without a framework.
-# Needs shapes.
-# --8<-- [start:page]
 import shutil
 from pathlib import Path
 
-images, labels = Path("shapes/images"), Path("shapes/labels")
+shutil.copytree("datasets/shapes", "spoiled")
+images, labels = Path("spoiled/images"), Path("spoiled/labels")
 train = sorted(images.glob("train/*.jpg"))
 names = [path.stem for path in train]
 
@@ -15,11 +14,8 @@ shutil.copy(labels / f"train/{names[0]}.txt", labels / "val")
 (labels / f"train/{names[1]}.txt").write_text("0 32 32 20 20\n")
 # 3. A class that the YAML does not name.
 (labels / f"train/{names[2]}.txt").write_text("5 0.5 0.5 0.2 0.2\n")
-# 4. An object that was labelled twice.
+# 4. An object that is labelled twice.
 path = labels / f"train/{names[3]}.txt"
 path.write_text(path.read_text() + path.read_text().splitlines()[0] + "\n")
-# 5. A download that was cut off.
+# 5. A truncated download.
 train[4].write_bytes(train[4].read_bytes()[:1000])
-# --8<-- [end:page]
-
-values = {"images": len(train) + len(list(images.glob("val/*.jpg"))) - 1}

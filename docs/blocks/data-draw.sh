@@ -1,0 +1,3 @@
+# Runs without a framework.
+# Shows lines with problems, worth.
+duet check --data shapes --img 320
