@@ -71,8 +71,8 @@ class Export:
     """What the files of all formats are made from, and compared with.
 
     Attributes:
-        settings: of NMS, for the figures on --data.
-        scores: those figures, the model's first; [] without --data.
+        settings: NMS settings for the metrics on --data.
+        scores: these metrics, starting with the model's; [] without --data.
     """
 
     config: ExportConfig

@@ -295,8 +295,8 @@ class Head(nn.Module, ABC):
     @classmethod
     def fitness(cls, result: Any) -> float:
         """Return the fitness that selects the best weights; higher is better."""
-        figures = cls.metrics(result)
-        return sum(weight * figures[name] for name, weight in cls.task.fitness.items())
+        metrics = cls.metrics(result)
+        return sum(weight * metrics[name] for name, weight in cls.task.fitness.items())
 
     @staticmethod
     def class_scores(result: Any) -> tuple[float, ...]:

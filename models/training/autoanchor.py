@@ -80,8 +80,8 @@ def choose_anchors(
     """Return the anchors to train with, in model YAML format, and log the reason.
 
     Args:
-        anchors: of the model: [w, h, w, h, ...] per level, in pixels, or a number of anchors.
-        strides: of the levels.
+        anchors: the model's: [w, h, w, h, ...] per level, in pixels, or a number of anchors.
+        strides: stride of each level.
         sizes_wh: (N, 2) of the training labels, pixels as training sees them.
         keeps_head: the head has learned these anchors: replace them only if they fit far worse.
 

@@ -38,7 +38,7 @@ from duet.utils.text import count, say
 from duet.utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
-COLUMNS, NAME_WIDTH = 80, 9  # of the summary
+COLUMNS, NAME_WIDTH = 80, 9  # for the summary
 NOTHING_YET = "nothing was found yet: this is normal in the first epochs, so train longer"
 MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
 

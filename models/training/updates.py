@@ -29,7 +29,7 @@ SHAPES = ((3,), (4, 3, 1, 1), (2000,), (2, 4, 3, 3), (), (7,), (1, 5))
 RATES = ((0.1, 0.02), (0.05, 0.03), (0.01, 0.04))  # per step and group
 MOMENTA = (0.8, 0.9, 0.0)
 LOST_STEP = 1  # preceded by a lost step
-EARLIER_UPDATES = 2000  # of the EMA, after which an update keeps two thirds
+EARLIER_UPDATES = 2000  # the EMA's decay is then about two thirds
 
 log = logging.getLogger("train")
 

@@ -49,7 +49,7 @@ def build_document(
     """Return the comparison so far.
 
     Args:
-        records: of the runs so far, by cell, in order of their rounds.
+        records: the runs so far by cell, in order of their rounds.
         machine: from `load.describe_machine`.
         status: "running", "complete", "interrupted" or "refused".
         created: date and time.
@@ -72,7 +72,7 @@ def good(runs: Sequence[Document]) -> list[Document]:
 
 
 def describe_cell(cell: Cell, runs: Sequence[Document], cores: int) -> Document:
-    """Return a cell's figures over all its runs, and the runs themselves."""
+    """Return a cell's results over all its runs, and the runs themselves."""
     done = good(runs)
     epochs = [epoch for run in done for epoch in counted_epochs(run)]
     last = epochs[-1] if epochs else {}
@@ -152,7 +152,7 @@ def unequal_work(pair: Pair, records: Records) -> list[str]:
         for part in ("work", "means")
         for line in differences(runs[0], later, part=part)
     ]
-    # Between backends the framework is what is compared.
+    # Between backends the framework itself is compared.
     frameworks = {"framework"} if pair.reference.side != pair.candidate.side else set()
     by_round = {run["round"]: run for run in reference}
     for run in candidate:
@@ -168,8 +168,8 @@ def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None
     if lines and not settings.allow_unequal:
         listed = "".join(f"\n  {line}" for line in dict.fromkeys(lines))
         raise UnequalWorkError(
-            f"the work is not equal, so the times are not compared:{listed}\n"
-            "make the two sides do the same, or mark every such figure by --allow-unequal"
+            f"the work differs, so times are not compared:{listed}\n"
+            "make both sides do the same work, or mark these results with --allow-unequal"
         )
 
 

@@ -22,10 +22,10 @@ from duet.utils.processes.process_family import descendants
 
 STAT = Path("/proc/stat")
 TICKS = os.sysconf("SC_CLK_TCK")  # a second
-# Of /proc/stat's columns: user, nice, system, irq, softirq, steal; idle and iowait are not work.
+# Columns of /proc/stat: user, nice, system, irq, softirq, steal; idle and iowait are not work.
 WORK = (1, 2, 3, 6, 7, 8)
 SHORTEST = 0.2  # seconds; in less, a tick of each core is more than what they took
-SHARE = 0.1  # of the usable cores; what others take beyond it disturbs a measurement
+SHARE = 0.1  # fraction of the usable cores; more load from others disturbs a measurement
 # They decide how many threads a framework has, how these wait, and on a GPU whether it rounds.
 VARIABLES = (*WAITING, *THREADS, "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE",
     "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION")  # fmt: skip
@@ -78,7 +78,7 @@ def _own_seconds() -> float:
 
 def children_seconds() -> float:
     """Return the processor time of all processes that this one started, directly or not."""
-    seconds = sum(os.times()[2:4])  # of those that ended
+    seconds = sum(os.times()[2:4])  # finished child processes
     for process in descendants(os.getpid()):
         with contextlib.suppress(OSError):  # it may have ended meanwhile
             fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
@@ -100,12 +100,12 @@ def describe_machine() -> dict[str, Any]:
 
 
 def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
-    """Raise UserError if the figures in a folder were measured on another machine."""
+    """Raise UserError if the results in a folder were measured on another machine."""
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:
         listed = "; ".join(f"{name} was {before.get(name)}, is {now[name]}" for name in changed)
         raise UserError(
-            f"--resume {folder}: begun on another machine ({listed}); start a new comparison"
+            f"--resume {folder}: started on another machine ({listed}); start a new comparison"
         )
 
 

@@ -45,7 +45,7 @@ class Section(NamedTuple):
 class Report(NamedTuple):
     """The whole report."""
 
-    warnings: Sequence[str]  # what a reader must know before any figure
+    warnings: Sequence[str]  # shown before the results
     head: Sequence[str]  # the machine and the work
     sections: Sequence[Section]
 
@@ -151,20 +151,20 @@ def warnings(document: Document) -> Iterator[str]:
         )
     yield from (f"FAILED: {x['name']}: {x['failures'][0]}" for x in cells if x["failures"])
     if document["status"] != "complete":
-        yield f"This comparison is {document['status']}: figures are missing."
+        yield f"This comparison is {document['status']}: results are missing."
 
 
 def table(
-    document: Document, figures: Callable[[Document, Document], Mapping[str, str]]
+    document: Document, results: Callable[[Document, Document], Mapping[str, str]]
 ) -> list[tuple[str, ...]]:
     """Return a heading and a row for each cell, with the columns in which a row has a figure."""
-    of_cells = [(cell, figures(document, cell)) for cell in document["cells"]]
+    by_cell = [(cell, results(document, cell)) for cell in document["cells"]]
     names = dict.fromkeys(
-        name for _, found in of_cells for name, text in found.items() if text not in ("", NONE)
+        name for _, found in by_cell for name, text in found.items() if text not in ("", NONE)
     )
     rows = [
         (cell["side"], cell["variant"], str(cell["batch"]), *(found.get(x, NONE) for x in names))
-        for cell, found in of_cells
+        for cell, found in by_cell
     ]
     return [(*NAME_COLUMNS, "batch", *names), *rows] if names else []
 
@@ -195,7 +195,7 @@ def stages(document: Document, cell: Document) -> dict[str, str]:
 
 
 def outcomes(document: Document, cell: Document) -> dict[str, str]:
-    """Return the last counted epoch's losses and figures, by the names that the task has."""
+    """Return the losses and metrics of the last counted epoch, by the task's names."""
     last = cell["last_epoch"] or {"train": {}, "metrics": {}}
     found = {name.replace("_loss", " loss"): x for name, x in last["train"].items()}
     return {
@@ -204,7 +204,7 @@ def outcomes(document: Document, cell: Document) -> dict[str, str]:
 
 
 def run_lines(run: Document, kept: bool) -> list[str]:
-    """Return the figures of a run, or why it has none, for the terminal."""
+    """Return the results of a run, or why it has none, for the terminal."""
     name = f"{run['cell']}-round{run['round']}"
     if run["failure"]:
         lines = [line for line in run["log_tail"] if not run["failure"].endswith(f": {line}")]
@@ -292,7 +292,7 @@ def read_document(folder: Path) -> Document | None:
     try:
         document = read_json(path)
         if not isinstance(document, dict) or not {"machine", "created"} <= document.keys():
-            raise ValueError("it holds no comparison")
+            raise ValueError("it contains no comparison")
     except (OSError, ValueError) as error:
         raise UserError(f"--resume {folder}: compare.json: {error}; remove that file") from error
     return document

@@ -35,7 +35,7 @@ class Outcome:
     timed_out: bool  # it was ended because it took too long
     seconds: float  # from its start to its end
     processor_seconds: float  # user and system time of all its processes
-    peak_host_mib: float  # of its largest process, as seen every POLL_SECONDS
+    peak_host_mib: float  # peak of its largest process, sampled every POLL_SECONDS
     peak_device_mib: float | None  # rise of the used memory of all GPUs; None without nvidia-smi
 
 

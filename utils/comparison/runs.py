@@ -28,7 +28,7 @@ from duet.utils.run_folder import RunLock
 
 RUNS = "runs"
 LOG_LINES = 15
-MAX_BYTES = 1 << 35  # of a weights file
+MAX_BYTES = 1 << 35  # limit of a weights file
 SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
 
 
@@ -50,7 +50,7 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
 def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     """Run a cell once, and write its record to disk before returning it."""
     run_folder = folder / RUNS / turn.name
-    if run_folder.exists():  # of an aborted attempt
+    if run_folder.exists():  # left by an aborted attempt
         with RunLock() as lock:
             lock.take(run_folder)  # its process may not have ended yet
             shutil.rmtree(run_folder, ignore_errors=True)
@@ -140,7 +140,7 @@ def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path
 
 
 def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
-    """Return why a process gave no figures, with the last error that it printed, else the last
+    """Return why a process gave no results, with the last error it printed, else the last
     line; None if it ended well.
     """
     if outcome.timed_out:  # what it printed when it was ended explains nothing
@@ -180,7 +180,7 @@ def read_epochs(path: Path, warm_up: int) -> list[Document]:
     """Read the rows of results.csv: seconds, their split, losses and metrics."""
     names, rows = read_results(path)
     if "seconds/epoch" not in names:
-        raise UserError(f"{path} has no column seconds/epoch, by which a run is timed")
+        raise UserError(f"{path} has no column seconds/epoch, which is needed for timing")
     epochs = []
     for number, row in enumerate(rows):
         parts: dict[str, Document] = {"seconds": {}, "train": {}, "val": {}, "metrics": {}}

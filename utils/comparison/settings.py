@@ -41,15 +41,15 @@ class Settings:
         help="batch sizes, in images")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="models/yolov5n.yaml", metavar="F", help="model YAML")
     weights: str = flag("model", "--weights", default="", metavar="F",
-        help="weights to start from; '': drawn from the seed")  # fmt: skip
+        help="initial weights; default: random")  # fmt: skip
     hyp: str = flag("recipe", "--hyp", default="", metavar="F",
         help="hyper-parameter YAML; '': the default of train.py")  # fmt: skip
     epochs: int = flag("recipe", "--epochs", default=2, metavar="N", check=whole_from(1),
-        help="epochs that are timed in each run")  # fmt: skip
+        help="timed epochs per run")  # fmt: skip
     warm_up_epochs: int = flag("recipe", "--warm-up-epochs", default=1, metavar="N",
-        check=whole_from(0), help="epochs before them that are not timed")  # fmt: skip
+        check=whole_from(0), help="untimed epochs before them")  # fmt: skip
     rounds: int = flag("recipe", "--rounds", default=2, metavar="N", check=whole_from(1),
-        help="runs of every cell, in turns: A B A B")  # fmt: skip
+        help="runs of each cell, alternating: A B A B")  # fmt: skip
     seed: int = same_flag(RecipeConfig, "seed")
     backends: str = flag("backend and device", "--backends", default=",".join(TRAINERS),
         metavar="B,B", help="backends to compare; the first is the reference")  # fmt: skip
@@ -71,17 +71,17 @@ class Settings:
     timeout: float = flag("interruption", "--timeout", default=60.0, metavar="MIN",
         help="minutes after which a run fails")  # fmt: skip
     allow_unequal: bool = flag("output", "--allow-unequal", default=False,
-        help="mark figures of unequal work instead of refusing them")  # fmt: skip
+        help="mark results of unequal work instead of refusing them")  # fmt: skip
 
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.timeout > 0:
-            raise UserError(f"--timeout {self.timeout}; a number above 0 is needed")
+            raise UserError(f"--timeout {self.timeout}; accepted: a number above 0")
         _check_names("--backends", self.all_backends, TRAINERS)
         _check_names("--variants", self.all_variants, VARIANTS)
         _check_names("--batch", _split(self.batch))
         if self.ablate and ("," in self.backends or self.variants != PLAIN):
-            raise UserError("--ablate takes one backend, as --backends torch, and no --variants")
+            raise UserError("--ablate needs one backend, as in --backends torch, and no --variants")
         whole_from(1)("--batch", min(self.batches))
         if wrong := [str(batch) for batch in self.batches if batch % self.processes]:
             raise UserError(
@@ -95,7 +95,7 @@ class Settings:
         try:
             return tuple(map(int, _split(self.batch)))
         except ValueError:
-            raise UserError(f"--batch {self.batch}; whole numbers are needed, as 8,16,32") from None
+            raise UserError(f"--batch {self.batch}; accepted: numbers, as in 8,16,32") from None
 
     @property
     def all_backends(self) -> tuple[str, ...]:
@@ -130,8 +130,8 @@ def load_settings(folder: Path) -> Settings:
         raise
     except (OSError, ValueError) as error:
         raise UserError(
-            f"--resume {folder}: no comparison was begun there ({error!s:.200}); name the "
-            "folder that compare.py printed, as runs/compare/exp"
+            f"--resume {folder}: no comparison found ({error!s:.200}); use the "
+            "folder printed by compare.py, such as runs/compare/exp"
         ) from error
 
 
@@ -147,7 +147,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
     if resume is not None:
         if len(arguments) > (1 if arguments[0].startswith("--resume=") else 2):
             raise UserError(
-                "--resume takes every setting from the folder it names; leave out the other flags"
+                "--resume takes all settings from the folder; leave out the other flags"
             )
         return load_settings(resume), resume, resume
     settings = Settings(**given)
@@ -183,7 +183,7 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
         python = Path(named.get(backend) or PROJECT / ".venv" / backend / "bin" / "python")
         if not python.is_file():
             raise UserError(
-                f"no Python for {backend} at {python}: make setup BACKEND={backend}, name one by "
+                f"no Python for {backend} at {python}: run make setup BACKEND={backend}, use "
                 f"--python {backend}=PATH, or leave {backend} out of --backends"
             )
         found[backend] = str(python)
@@ -194,9 +194,9 @@ def _check_names(flag: str, names: Sequence[str], known: Collection[str] | None 
     """Raise UserError for a name that is unknown or there twice."""
     for name in names:
         if known is not None and name not in known:
-            raise UserError(f"{flag} {name}: unknown; accepted: {', '.join(known)}")
+            raise UserError(f"{flag} {name}; accepted: {', '.join(known)}")
     if len(set(names)) != len(names):
-        raise UserError(f"{flag} {','.join(names)} names one of them twice")
+        raise UserError(f"{flag} {','.join(names)} has a duplicate")
 
 
 def _split(text: str) -> tuple[str, ...]:

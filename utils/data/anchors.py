@@ -44,7 +44,7 @@ def label_sizes(samples: Sequence[Sample], image_size: int) -> np.ndarray:
     table = table_of(samples)
     scale = image_size / table.sizes.max(axis=1, keepdims=True)
     pixels_wh = table.sizes[:, ::-1] * scale
-    # In float32, as labels are: 64 px, exactly four times an anchor's 16, stay so.
+    # float32 like the labels, so that 64 px stays exactly four times an anchor's 16.
     of_objects = pixels_wh.astype(np.float32)[table.image_of_object]
     return (table.boxes_cxcywh_norm[:, 2:] * of_objects).astype(np.float64)
 
@@ -94,7 +94,7 @@ def fit_anchors(sizes_wh: np.ndarray, number: int, threshold: float, seed: int) 
 
     Args:
         sizes_wh: (N, 2) of boxes, pixels; N from 1 up.
-        number: of anchors, from 1 up.
+        number: number of anchors, at least 1.
         threshold: the hyper-parameter anchor_t, above 1.
     """
     generator = anchor_generator(seed)

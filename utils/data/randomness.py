@@ -30,8 +30,8 @@ def named_generator(generator: np.random.Generator, name: str) -> np.random.Gene
     Its stream is its own: other draws stay as they were, however many this kind makes.
 
     Args:
-        generator: of the sample, whatever was drawn from it; it stays as it is.
-        name: of the draw; another one gives another stream.
+        generator: the sample's generator, in any state; not advanced.
+        name: name of the draw; each gives its own stream.
     """
     state = generator.bit_generator.state["state"]
     (seed, stream), (_, _, index, epoch) = state["key"].tolist(), state["counter"].tolist()

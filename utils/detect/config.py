@@ -33,7 +33,7 @@ class DetectConfig(DetectionConfig):
     video_stride: int = flag("data", "--vid-stride", default=1, metavar="N", check=whole_from(1),
         help="use every Nth frame of a video")  # fmt: skip
     view_images: bool = flag("output", "--view-img", default=False,
-        help="show each image in a window; q or Esc in it ends the run")  # fmt: skip
+        help="show each image in a window; q or Esc quits")  # fmt: skip
     track: bool = flag("detection", "--track", default=False,
         help="track objects: number them over the frames of a video, or over the images of a "
         "folder")  # fmt: skip
@@ -55,7 +55,7 @@ class DetectConfig(DetectionConfig):
         help="save no images and videos with boxes")  # fmt: skip
     line_thickness: int | None = flag("output", "--line-thickness", default=None, type=int,
         metavar="PX", check=whole_from(1, THICKEST_LINE),
-        help="line thickness of boxes in pixels; default: by the size of the image")  # fmt: skip
+        help="line thickness of boxes in pixels; default: depends on the image size")  # fmt: skip
     hide_labels: bool = flag("output", "--hide-labels", default=False,
         help="draw boxes without class names and scores")  # fmt: skip
     hide_conf: bool = flag("output", "--hide-conf", default=False,
@@ -112,7 +112,7 @@ def call_config(
 def _known(classes: Any, num_classes: int) -> tuple[int, ...]:
     """Return class numbers; UserError for one that the model does not know."""
     if not isinstance(classes, Iterable):
-        raise UserError(f"classes {brief(classes)}; a list of class numbers is needed")
+        raise UserError(f"classes {brief(classes)}; accepted: a list of class numbers")
     numbers = tuple(whole("classes", number) for number in classes)
     require_known("classes", numbers, num_classes)
     return numbers
@@ -121,7 +121,7 @@ def _known(classes: Any, num_classes: int) -> tuple[int, ...]:
 def whole(name: str, value: Any) -> int:
     """Return a whole number; UserError names the argument if it is not one."""
     if not isinstance(value, Integral) or isinstance(value, bool):
-        raise UserError(f"{name} {brief(value)}; a whole number is needed")
+        raise UserError(f"{name} {brief(value)}; accepted: a whole number")
     return int(value)
 
 
@@ -129,4 +129,4 @@ def _number(name: str, value: Any) -> float:
     try:
         return float(value if isinstance(value, Real) else "")
     except (ValueError, OverflowError):
-        raise UserError(f"{name} {brief(value)}; a number is needed") from None
+        raise UserError(f"{name} {brief(value)}; accepted: a number") from None

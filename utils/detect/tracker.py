@@ -17,8 +17,8 @@ from duet.utils.detections import AnyDetections, Detections, Segmentations
 from duet.utils.optional import import_optional
 
 NO_ID = -1
-LOWEST_SCORE = 0.1  # of what may continue a track; ByteTrack's
-LOWEST_IOU = 0.2  # of a detection with where its object is expected; ByteTrack's first matching
+LOWEST_SCORE = 0.1  # to continue a track, as in ByteTrack
+LOWEST_IOU = 0.2  # of a detection and the predicted box; ByteTrack's first matching
 SECONDS_LOST = 1.0  # that an object may be out of sight; ByteTrack's 30 frames of 30 a second
 # Frames far apart, as those of a stream that the network is too slow for, count as so far apart:
 # an object may be missing in two of them, with half a gap to spare for uneven ones.
@@ -49,7 +49,7 @@ class SourceTrackers:
     def update(
         self, detections: AnyDetections, frame: Frame, rate: float | Fraction | None
     ) -> tuple[AnyDetections, np.ndarray]:
-        """Return what counts in a frame, and its ids; rate: of its source, None if unknown."""
+        """Return the tracked detections in a frame and their IDs; rate: None if unknown."""
         name = None if frame.number is None else frame.source
         tracker = self._trackers.get(name)
         if tracker is None or tracker.is_before(frame):  # the source once more

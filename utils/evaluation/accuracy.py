@@ -19,7 +19,7 @@ MAX_MISTAKES = 16  # kept for a plot
 class Mistake(NamedTuple):
     """A misclassified image."""
 
-    score: float  # of the predicted class
+    score: float  # score of the predicted class
     image_id: int
     predicted: int
     true: int

@@ -101,7 +101,7 @@ class Training:
     def read_epochs(self, weights: Mapping[str, float]) -> bool:
         """Bring Optuna up to date with results.csv; return whether it has more epochs.
 
-        weights: of the figures in the fitness, by name.
+        weights: weight of each metric in the fitness, by name.
         """
         path = self.folder / "results.csv"
         columns, rows = read_results(path) if path.exists() else ([], [])
@@ -258,7 +258,7 @@ class Search:
         raise Suspended(f"the search stops after {done}: {cause}; go on with {again}", by_hand)
 
     def _write_table(self) -> None:
-        """Write a row for each trial that has epochs: figures, then all hyper-parameters.
+        """Write a row for each trial that has epochs: metrics, then all hyper-parameters.
 
         So has the public YOLOv5's evolve.csv; behind them come what this search knows of the trial.
         """

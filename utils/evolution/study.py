@@ -90,9 +90,9 @@ class SearchStudy:
     its best epoch so far is below the median of what the others had at that epoch.
 
     Args:
-        path: of the journal; a new search begins where there is none.
+        path: path of the journal; a new search starts if it does not exist.
         begin: the values to begin with, which the first trial has.
-        ranges: of the values, by the same names.
+        ranges: ranges of the values, by the same names.
         flags: JSON values of the settings that all trials share; {} for any.
 
     Raises:
@@ -164,7 +164,7 @@ class SearchStudy:
     def end_trial(
         self, trial: Any, state: str, fitness: float, figures: Mapping[str, float]
     ) -> None:
-        """Keep the state in which a trial ended, and the figures of its best epoch."""
+        """Store the final state of a trial, and the metrics of its best epoch."""
         trial.set_user_attr(FIGURES, dict(figures))
         value = fitness if state == "COMPLETE" else None
         self._study.tell(trial, value, self._optuna.trial.TrialState[state])

@@ -31,7 +31,7 @@ LARGEST_TOP = 10_000
 
 def _require_sizes(name: str, value: tuple[int, ...]) -> None:
     if len(value) not in (1, 2):
-        raise UserError(f"{name}: {len(value)} numbers; one is needed, or height and width")
+        raise UserError(f"{name}: {len(value)} numbers; accepted: one, or height and width")
     for side in value:
         whole_from(32, MAX_IMAGE_SIZE)(name, side)
 
@@ -51,7 +51,7 @@ class ExportConfig:
     """The settings of one export; defaults are the public YOLOv5's but for --include."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="a file of docs/en/weights.md that is not exported")  # fmt: skip
+        help="weights file (see docs/en/weights.md), not an exported one")  # fmt: skip
     include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
         metavar="F", check=_require_formats,
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
@@ -63,7 +63,7 @@ class ExportConfig:
         check=whole_from(1, LARGEST_BATCH),
         help="images per call of the file")  # fmt: skip
     data: str = flag("data", "--data", default="", metavar="D",
-        help="dataset whose val images calibrate --int8, and on which the figures of the file and "
+        help="dataset whose val images calibrate --int8, and on which the metrics of the file and "
         "the model are compared")  # fmt: skip
     dynamic: bool = flag("output", "--dynamic", default=False,
         help="leave the number and the size of the images free")  # fmt: skip

@@ -21,7 +21,7 @@ from duet.utils.export.quantization import Calibration
 from duet.utils.optional import import_optional
 
 INPUT, OUTPUT = "images", "output0"
-COREML_FILES = (  # of a package, as coremltools writes it
+COREML_FILES = (  # files in a package written by coremltools
     "Manifest.json",
     "Data/com.apple.CoreML/model.mlmodel",
     "Data/com.apple.CoreML/weights/weight.bin",

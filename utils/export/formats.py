@@ -41,7 +41,7 @@ class Format:
         programs: programs for conversion, found on PATH; also keys.
         folder: the files in it if the format is a folder; else ().
         also_reads: suffixes of other files it opens if chosen by --runtime.
-        source: of which kind of file it is made: GRAPH, or TRACE, which needs PyTorch.
+        source: the kind of file to convert: GRAPH, or TRACE, which needs PyTorch.
         side_by_side: threads may call it at the same time, each with as many as `open` is given.
         is_program: running one can do more than compute; so --weights needs --runtime with it.
         is_tried: a child runs a file first (`opening.py`), but not on a GPU, whose driver maps more

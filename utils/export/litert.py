@@ -29,7 +29,7 @@ from duet.utils.optional import find_program, import_optional, run_program
 from duet.utils.regular_files import read_bytes
 
 PROGRAM, PACKAGE = "onnx2tf", "ai_edge_litert.interpreter"
-MAX_FILE_BYTES = 1 << 31  # of the format: its offsets have 32 bits
+MAX_FILE_BYTES = 1 << 31  # limit of the format: its offsets have 32 bits
 
 
 def write_litert(

@@ -39,7 +39,7 @@ LONGEST_NAME = 1000  # characters
 LARGEST_SIDE = 16_384  # pixels
 LARGEST_BATCH = 1 << 16
 Shape = Sequence[int | None]  # None: free, or not known
-Outputs = tuple[np.ndarray, ...]  # of a file, each (B, ...) float32
+Outputs = tuple[np.ndarray, ...]  # outputs of a file, each (B, ...) float32
 BOX_COLUMNS, DETECTION_COLUMNS = 5, 6  # cx, cy, w, h, objectness; x1, y1, x2, y2, score, class
 MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
@@ -140,7 +140,7 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
     """Return the metadata in a file that is, or ends with, a zip archive.
 
     Args:
-        ending: of the member's name.
+        ending: suffix of the member's name.
 
     Raises:
         UserError: no archive, or no such member.
@@ -225,7 +225,7 @@ class Runtime(Protocol):
     """An exported file, loaded. Threads may share one.
 
     Attributes:
-        name: of the runtime, with its version and device, for the log.
+        name: name, version and device of the runtime, for the log.
     """
 
     metadata: Metadata

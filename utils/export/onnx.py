@@ -30,7 +30,7 @@ from duet.utils.regular_files import open_regular, read_bytes
 from duet.utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
-MAX_BYTES = (1 << 31) - 1  # of a protobuf message, with all external data in it
+MAX_BYTES = (1 << 31) - 1  # limit of a protobuf message, including external data
 MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB beside the weights
 MOST_TEXTS = 1000  # of metadata
 INPUTS = {"FLOAT": "float32", "FLOAT16": "float16"}  # NumPy's names
@@ -234,7 +234,7 @@ def foreign_metadata(
     """Return the metadata of such a file in our form.
 
     Args:
-        shape, kind: of the input, and its NumPy type.
+        shape, kind: shape and NumPy type of the input.
         outputs: their shapes; None for a free size.
         last: the operator that makes the first output.
 

@@ -61,7 +61,7 @@ def open_runtime(
     """Load an exported file.
 
     Args:
-        threads: of the CPU, to run it with; None: the runtime's own choice.
+        threads: number of CPU threads; None: chosen by the runtime.
         runtime: the format whose runtime is to run it; "" for that of the file.
         is_trusted: this program has just written it; any other one is tried in a child first.
 
@@ -124,7 +124,7 @@ def reason_of_end(code: int) -> str:
     return f"its trial run failed: {reason}; {REMEDY}"
 
 
-# In the child.
+# Runs in the child.
 
 
 def main() -> None:

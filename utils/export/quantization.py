@@ -14,9 +14,9 @@ from duet.utils.optional import import_optional
 
 CONVOLUTION = "Conv"
 BINS = 2048
-MOST_VALUES = 2**16  # of a map that are counted, evenly chosen: enough for the tails
-OUTSIDE = 1e-5  # of the values, at either end; measured, see docs/en/export.md
-LEAST_SPAN = 1e-6  # of a map that is the same everywhere
+MOST_VALUES = 2**16  # sampled evenly per map: enough for the tails
+OUTSIDE = 1e-5  # fraction of values clipped at either end; measured, see docs/en/export.md
+LEAST_SPAN = 1e-6  # for a constant map
 
 Calibration = Callable[[], Iterator[np.ndarray]]  # images, as a graph takes them
 Ranges = Mapping[str, tuple[np.float32, np.float32]]
@@ -115,7 +115,7 @@ def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges
 
     Args:
         model: an onnx.ModelProto.
-        names: of the maps.
+        names: names of the maps.
         images: yields them as the graph takes them, at least one and the same each time.
 
     Returns:

@@ -44,7 +44,7 @@ def write_engine(
     tensorrt = import_optional("tensorrt", "--include engine")
     logger = tensorrt.Logger(tensorrt.Logger.ERROR)
     builder = tensorrt.Builder(logger)
-    # By default types are hints in TensorRT 10; 11 has no other kind of network.
+    # Types are only hints by default in TensorRT 10; in 11 networks are always strongly typed.
     flag = getattr(tensorrt.NetworkDefinitionCreationFlag, "STRONGLY_TYPED", None)
     network = builder.create_network(0 if flag is None else 1 << int(flag))
     parser = tensorrt.OnnxParser(network, logger)

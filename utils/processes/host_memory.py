@@ -12,7 +12,7 @@ import ctypes
 import platform
 from collections.abc import Mapping
 
-# From glibc's malloc.h.
+# Constants of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 LARGEST_THRESHOLD = 32 * 2**20  # maximum accepted by glibc
 

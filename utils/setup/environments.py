@@ -36,7 +36,7 @@ from pathlib import Path
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT, STAMP
 
-CUDA = (13, 0)  # of the CUDA build of torch
+CUDA = (13, 0)  # version of torch's CUDA build
 LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before it have
 # The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10.
 NEW_PYTHONS = ("3.13", "3.14", "3.12", "3.11")
@@ -168,7 +168,7 @@ def lock_digest(lock: Path) -> str:
 def ready_stamp(lock: Path, folder: Path, build: str, level: str) -> dict[str, str] | None:
     """Return the stamp of an environment if it is complete and made from this lock, else None.
 
-    build: of torch that it must have, "" for any; level: of WITH that it must at least have.
+    build: required torch build, "" for any; level: minimum level of WITH.
     """
     try:
         stamp = json.loads((folder / STAMP).read_text())
@@ -225,7 +225,7 @@ def installer(inside: str) -> list[str]:
     """Return how packages are installed: by uv where it is, unless pip has settings of its own."""
     uv = shutil.which("uv")
     if uv and not output_of(inside, "-m", "pip", "config", "list").strip():
-        # Beside --require-hashes it takes no ranges, which pyproject.toml has for the locks.
+        # With --require-hashes, ranges such as those in pyproject.toml are not accepted.
         return [uv, "--project", "/", "pip", "install", "--python", inside]
     return [inside, "-m", "pip", "install", "--no-input"]
 

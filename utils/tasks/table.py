@@ -18,7 +18,7 @@ NO_BOXES = "classifiers predict no boxes"
 SQUARE = "classification images are always square"
 NO_MOSAICS = "classification uses no mosaics"
 CLASSIFIER_HYPERPARAMETERS = PROJECT / "data" / "hyps" / "hyp.classify.yaml"
-# For val.py, unless a task overrides it.
+# Defaults for val.py.
 NO_FILES = {
     "annotations": "not available for this task, which detects no objects",
     "save_json": "COCO defines no results format for this task",

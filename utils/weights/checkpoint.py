@@ -29,9 +29,9 @@ from duet.utils.regular_files import pinned
 
 FORMAT = "duet-checkpoint"
 VERSION = 1
-HEADER_KEY = "duet"  # of the safetensors metadata, which maps strings to strings
+HEADER_KEY = "duet"  # in the safetensors metadata, which maps strings to strings
 CHECKSUM_KEY = "sha256"  # likewise; absent from older files
-MAX_WEIGHTS_BYTES = 1 << 35  # of a weights file of any kind
+MAX_WEIGHTS_BYTES = 1 << 35  # for any kind of weights file
 DTYPES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
 MAX_NAME = 300  # characters of an array's
 SECTIONS = ("model", "ema", "optimizer")  # earlier versions kept more of a run's middle
@@ -64,7 +64,7 @@ KINDS = {
     **dict.fromkeys(("best_fitness", "loss_scale"), float),
     "class_names": [str],
     "backend": str,
-}  # of a Header as JSON
+}  # JSON structure of a Header
 
 
 @dataclass(frozen=True)

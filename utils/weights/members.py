@@ -32,7 +32,7 @@ class Members:
     """Named pieces of bytes.
 
     Attributes:
-        sizes: of each, uncompressed, by name in the order of the archive.
+        sizes: uncompressed sizes by name, in archive order.
         size: bytes in all, which bound what tensors may take.
     """
 

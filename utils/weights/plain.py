@@ -11,7 +11,7 @@ from duet.utils.errors import UserError, brief
 MAX_DEPTH = 12
 MAX_NODES = 50_000  # a list may hold one list many times, and that one again
 MAX_TEXT = 1_000  # characters of one string, for the same reason
-MAX_BITS = 128  # of a whole number
+MAX_BITS = 128  # per whole number
 
 
 def to_plain(value: Any) -> Any:

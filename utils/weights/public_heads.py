@@ -83,7 +83,7 @@ def _number(module: Record, name: str) -> int:
 
 MAX_LEVELS, MAX_ANCHORS = 8, 256
 BOX_OUTPUTS = 5  # cx, cy, w, h, objectness, before the classes
-# By which public classifiers normalize images in [0, 1]: those of ImageNet, RGB.
+# ImageNet mean and deviation (RGB, in [0, 1]), used by public classifiers.
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 Arrays = Mapping[str, np.ndarray]
@@ -94,7 +94,7 @@ class Description:
     """What a model is."""
 
     document: Mapping[str, Any]  # its model YAML
-    strides: tuple[int, ...]  # of the maps that the head takes; () where the file has none
+    strides: tuple[int, ...]  # strides of the head's input maps; () if the file has none
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class PublicHead:
     """A kind of last layer.
 
     Attributes:
-        describe: of a model's record, its arrays as stored, and the reader of tensors.
+        describe: called with a model's record, its stored arrays, and the tensor reader.
         classes: how many classes arrays are for, by the prefix of the head; None if they are
             not of such a head.
     """

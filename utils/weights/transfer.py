@@ -63,10 +63,10 @@ def transfer_arrays(
     """Replace each array of a state by the one of its name, where the shapes agree.
 
     Args:
-        state: of the new model, by name.
-        arrays: of the weights.
+        state: state of the new model, by name.
+        arrays: arrays in the weights.
         kept: names that stay the new model's own even where the shapes agree.
-        rows: of the head's arrays, by their names in the state.
+        rows: class rows of the head's arrays, by their names in the state.
         classes: takes these over class by class; rows of other classes stay.
     """
     result, left = dict(state), []

@@ -88,8 +88,8 @@ def run_audit(
             model, loader, samples, class_names_of(weights[0], model.head.num_classes), device,
             EVIDENCE, sinks=[_Audited(auditor, samples, in_dataset)], objects_of=labels_of,
         )  # fmt: skip
-    figures = model.head.metrics(validation.result)
-    named = {name: figures[key] for key, name in model.head.metric_names.items()}
+    metrics = model.head.metrics(validation.result)
+    named = {name: metrics[key] for key, name in model.head.metric_names.items()}
     files = tuple(Path(path).name for path in config.weights)
     class_names, findings = dataset.class_names, auditor.result()
     audit = Audit(dataset.name, config.task, files, named, samples, class_names, findings)

@@ -42,7 +42,7 @@ def test_the_defaults_are_the_public_ones_and_one_side_is_a_square():
         ("--include pb", "--include pb: no such format; accepted: onnx"),
         ("--include onnx,openvino", "spaces, not commas: --include onnx openvino"),
         ("--include ''", "--include : no such format"),
-        ("--imgsz 64 64 64", "--imgsz: 3 numbers; one is needed, or height and width"),
+        ("--imgsz 64 64 64", "--imgsz: 3 numbers; accepted: one, or height and width"),
         ("--half --int8 --data D", "--half and --int8: a file has one precision"),
         ("--int8", "--int8 is calibrated on images; name their dataset with --data"),
         ("--topk-all 7", "--topk-all is a setting of NMS in the graph; give --nms too"),

@@ -16,7 +16,7 @@ from duet.utils.data.image.letterbox import FILL, Region, centre_region, crop
 from duet.utils.strengths import AugmentConfig
 
 MIN_AREA = 0.08  # part of an image that a crop shows at least
-MAX_ASPECT = 4 / 3  # of a crop's width to its height, and the other way round
+MAX_ASPECT = 4 / 3  # of a crop, width to height or height to width
 TRIES = 10  # crops are drawn until one fits into the image
 DRAWS_A_TRY = 4  # area, aspect ratio, top, left
 # RandAugment: operations on a whole image, drawn from fourteen, all of one strength.
@@ -44,8 +44,8 @@ class ClassAugmentation(Finish):
     Attributes:
         index: its sample.
         scale: up to this fraction of the image's area is cut off; 0: the middle is taken.
-        tries: of the crop, (`TRIES`, `DRAWS_A_TRY`) from 0 to below 1.
-        operations: of RandAugment.
+        tries: draws for the crop, (`TRIES`, `DRAWS_A_TRY`) from 0 to below 1.
+        operations: RandAugment's operations.
     """
 
     index: int
@@ -98,7 +98,7 @@ def augment_class(
     image = source.decode()
     region = random_region(draw, source.decoded_size, output_size)
     image = apply(crop(image, region, output_size), draw.operations)
-    # Without its label: what moves or hides objects changes pixels alone.
+    # The label is unchanged: operations that move or hide objects only change pixels.
     nothing = np.zeros(0, np.int64), np.zeros((0, 4))
     return fill(finish(draw, LabelledImage(image, *nothing)).image, source.class_index)
 

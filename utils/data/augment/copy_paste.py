@@ -21,8 +21,8 @@ _SUBPIXEL_BITS = 4  # of corners that OpenCV fills between
 class CopyPaste(NamedTuple):
     """The random draws of a training sample's copies; the rest follows from its labels."""
 
-    share: float = 0.0  # of the objects with a polygon, in 0 to 1
-    key: int = 0  # of the order in which they are tried, from 0 up
+    share: float = 0.0  # fraction of the objects with a polygon
+    key: int = 0  # seed of the order in which they are tried, at least 0
 
 
 def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -> str:
@@ -61,7 +61,7 @@ def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.
     Args:
         candidates: indices of objects, in the order in which they are tried.
         objects: pixels of a canvas.
-        width: of this canvas, pixels.
+        width: width of this canvas, pixels.
     """
     taken, accepted = objects.boxes_xyxy, []
     for index, copy in zip(
@@ -91,7 +91,7 @@ def paste(image: np.ndarray, other: np.ndarray, polygons: Polygons) -> None:
 
     Args:
         image: (H, W, 3) uint8, changed.
-        other: of the same shape.
+        other: a mask of the same shape.
         polygons: pixels of both.
     """
     mask = np.zeros(image.shape[:2], np.uint8)

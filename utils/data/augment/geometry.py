@@ -156,7 +156,7 @@ def _cut(
     Args:
         points: (P, 3) homogeneous, those of a polygon in a row.
         owner: (P,) index of the polygon of each, ascending.
-        inward: of the edge: its product with a point is not negative inside.
+        inward: normal of the edge; its product with a point is not negative inside.
     """
     distance = inward[0] * points[:, 0] + inward[1] * points[:, 1] + inward[2] * points[:, 2]
     inside = distance >= 0
@@ -199,7 +199,7 @@ def boxes_within(polygons: Polygons, output_size: tuple[int, int]) -> np.ndarray
     at_zero, at_limit = -start / change, (limits - start) / change
     first = np.minimum(at_zero, at_limit).max(axis=1).clip(min=0)
     last = np.maximum(at_zero, at_limit).min(axis=1).clip(max=1)
-    seen = first <= last  # of each edge, from one part of its length to the other
+    seen = first <= last  # whether part of the edge is visible
     ends = start[:, None] + np.stack((first, last), axis=1)[..., None] * change[:, None]
     low, high = np.full((2, len(polygons), 2), np.inf)
 

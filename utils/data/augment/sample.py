@@ -337,7 +337,7 @@ def _draw_with_copies(
     origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
     copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
     tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
-    # Of the pixels of a canvas, the first becomes the last.
+    # The first pixel of a canvas becomes the last.
     mirrored = multiply(matrix, np.array([[-1, 0, canvas.side - 1], [0, 1, 0], [0, 0, 1]]))
     paste(image, draw_tiles(tiles, [sources[i] for i in copied], mirrored, output_size), seen)
     return image, join_objects(objects, copies)

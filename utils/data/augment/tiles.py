@@ -106,7 +106,7 @@ def _draw(
     part = seen.of(source.decode())
     if factor > 1:
         part = _shrink(part, factor)
-    centre = (factor - 1) / 2  # of the first pixel of the part among those of the image
+    centre = (factor - 1) / 2  # position of the part's first pixel in the image
     matrix = multiply(matrix, _scale_and_shift(factor, seen.left + centre, seen.top + centre))
     matrix = multiply(_scale_and_shift(1, -window.left, -window.top), matrix)
     into = window.of(output)  # a view, written in place
@@ -155,7 +155,7 @@ def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | No
 
 def _warp_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> None:
     """Warp a part of an image into a view of the output; other pixels stay as they are."""
-    # Beyond the centres of the outermost pixels, these are repeated.
+    # Border pixels are repeated beyond their centres.
     part = cv2.copyMakeBorder(part, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
     matrix = multiply(matrix, _scale_and_shift(1, -1, -1))
     size_wh = into.shape[1], into.shape[0]
@@ -208,7 +208,7 @@ def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
     Bilinear reads four pixels and so aliases below half size.
     """
     divisor = abs(matrix[2, 0] * size[1] / 2 + matrix[2, 1] * size[0] / 2 + matrix[2, 2])
-    area = abs(determinant(matrix)) / max(divisor, _ROUNDING) ** 3  # of a pixel at the centre
+    area = abs(determinant(matrix)) / max(divisor, _ROUNDING) ** 3  # area of a pixel at the centre
     factor = 1
     while area * (2 * factor) ** 2 <= 1 + _ROUNDING and 2 * factor <= min(size):
         factor *= 2

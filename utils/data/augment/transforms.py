@@ -26,7 +26,7 @@ def transform(item: LabelledImage, text: str, seed: int) -> LabelledImage:
 
     Args:
         item: BGR.
-        text: of `transform_list.py`.
+        text: transforms as text, see `transform_list.py`.
         seed: from 0 to below 2**32.
     """
     return item._replace(image=_filter(item.image, _filters_of(text), seed))
@@ -103,13 +103,13 @@ RANGES = "blur_limit", "clip_limit"  # one number is the upper end; the lower on
 def _make_filter(name: str, given: Mapping[str, Any]) -> _Filter:
     if name not in FILTERS:
         known = ", ".join(FILTERS)
-        raise UserError(f"{FLAG}: {brief(name)} is none of {known}; leave it out of the file")
+        raise UserError(f"{FLAG}: {brief(name)} is not supported; accepted: {known}")
     apply, others = FILTERS[name]
     taken = {key: ARGUMENTS[key] for key in ("p", *others)}
     found = {key: _numbers(key, given.get(key, default)) for key, (default, *_) in taken.items()}
     if not (given.keys() <= taken.keys() and all(found.values())):
         limits = "; ".join(f"{key}: {value} ({a} to {b})" for key, (value, a, b) in taken.items())
-        raise UserError(f"{FLAG}: {name}: {brief(given)} is not accepted; such are: {limits}")
+        raise UserError(f"{FLAG}: {name}: {brief(given)}; accepted: {limits}")
     [probability] = found.pop("p")
     return _Filter(probability, partial(apply, **found))
 

@@ -43,7 +43,7 @@ def run(arguments: Sequence[str] | None = None) -> Check:
     """Check by flags, by default those of sys.argv; show, write and return what is found."""
     flags = parse_flags(arguments)
     if flags.cfg or flags.weights:
-        log.warning("--cfg, --weights: not used; train.py compares anchors, and fits new ones")
+        log.warning("--cfg, --weights: not used; train.py checks the anchors and fits new ones")
     dataset = load(flags)
     if flags.fix:
         refuse_place(dataset, flags.fix, flags.out or FOLDER)
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str] | None = None) -> Check:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
-            f"--out {folder} cannot be made: {error}; name a folder elsewhere"
+            f"--out {folder} cannot be created: {error}; choose another folder"
         ) from error
     check = check_dataset(dataset, flags.max_pixels)
     with atomic_text_file(folder / "check.html") as file:
@@ -79,14 +79,14 @@ def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--img", type=from_one, default=640, metavar="PX",
         help="long side of the images, as for train.py")  # fmt: skip
     add("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
-        help="leave out images with more pixels than this")  # fmt: skip
+        help="skip images with more pixels than this")  # fmt: skip
     add("--split", type=float, metavar="F",
         help="fraction of the images for training, as for train.py")  # fmt: skip
     for name in ("--cfg", "--weights"):
-        add(name, metavar="F", help="not used: train.py compares anchors with the objects")
+        add(name, metavar="F", help="not used: train.py checks the anchors")
     add("--out", type=Path, metavar="FOLDER",
         help=f"folder of the page; default: a new one in {FOLDER}")  # fmt: skip
-    add("--fix", type=Path, metavar="FOLDER", help="a new folder for corrected labels")
+    add("--fix", type=Path, metavar="FOLDER", help="write corrected labels to this new folder")
     flags = parser.parse_args(arguments)
     require_part("--split", flags.split)
     return flags
@@ -105,7 +105,7 @@ def load(flags: argparse.Namespace) -> DatasetSpec:
             raise
         splits.remove("test")
         dataset = load_dataset(flags.data, splits=splits, train_part=flags.split)
-        log.warning("split test is left out, because training does not need it: %s", error)
+        log.warning("skipping the split test, which training does not need: %s", error)
         return dataclasses.replace(dataset, test=())
 
 

@@ -22,7 +22,7 @@ from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from duet.utils.progress import Progress
 from duet.utils.text import count
 
-COLUMNS = 5  # of a line of labels, at least
+COLUMNS = 5  # minimum for a label line
 MOST_THREADS = 8  # each has an image of up to 150 MB
 
 
@@ -32,7 +32,7 @@ class Check:
 
     dataset: DatasetSpec
     splits: Sequence[str]  # those that have images of their own
-    images: Sequence[CheckedImage]  # of all splits, one behind the other
+    images: Sequence[CheckedImage]  # all splits, concatenated
     findings: Sequence[Finding]  # by kind, in the order of KINDS; of each by image
 
     def of_kind(self, kind: str) -> list[Finding]:
@@ -54,7 +54,7 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     """Look at every image and label of a dataset's splits; time is linear in their number.
 
     Args:
-        max_pixels: of an image; training leaves out a larger one.
+        max_pixels: limit per image; training skips larger ones.
 
     Raises:
         DatasetError: a split that cannot be listed at all.
@@ -83,12 +83,12 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     findings += _find_unpaired([source for _, source in listed])
     findings += _find_in_classes(images, dataset)
     order = {kind: number for number, kind in enumerate(KINDS)}
-    findings.sort(key=lambda found: order[found.kind])  # of one kind they stay in their order
+    findings.sort(key=lambda found: order[found.kind])  # stable within a kind
     return Check(dataset, splits, images, findings)
 
 
 def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
-    """Return the splits to look at: of two of the same images the first, and a finding."""
+    """Return the splits to check, and a finding for each with the same images as another."""
     seen: dict[object, str] = {}
     found = []
     for split in SPLITS:

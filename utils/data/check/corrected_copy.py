@@ -54,7 +54,7 @@ def refuse_place(dataset: DatasetSpec, folder: Path, page: Path) -> None:
             places += [entry, label_path(entry / "image").parent]
     for place in places:
         if folder.resolve().is_relative_to(place.resolve()):
-            raise DatasetError(f"--fix {folder} would lie in {place}; name a folder elsewhere")
+            raise DatasetError(f"--fix {folder} would be inside {place}; choose another folder")
 
 
 def write_corrected(check: Check, folder: Path) -> list[str]:
@@ -73,7 +73,7 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
         copy = _Copy(new, check)
         entries = {split: f"images/{split}" for split in check.splits if copy.write(split)}
         if not entries:
-            raise DatasetError("--fix: no image is left that could be used; see findings.csv")
+            raise DatasetError("--fix: no usable images are left; see findings.csv")
         for found in check.of_kind("same_images"):  # their images are those of another split
             same = [x for x in entries if getattr(dataset, x) == getattr(dataset, found.split)]
             if same:

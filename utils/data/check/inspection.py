@@ -59,10 +59,10 @@ class Finding(NamedTuple):
     text: str  # what is found there
     image: int = -1  # number of the image among all; -1 where there is none
     other: int = -1  # number of the image that it is a copy of
-    box_xyxy_norm: Sequence[float] = ()  # of the object in question, from 0 to 1; or empty
+    box_xyxy_norm: Sequence[float] = ()  # the object in question, normalized; or empty
 
 
-# In the order in which they are shown: what costs most comes first. Title and advice.
+# Title and advice, in the order shown: the most harmful first.
 _PROBLEMS = {
     "same_images": ("One set of images in two splits",
         "Give validation other images, or --split 0.8 and no val"),
@@ -117,7 +117,7 @@ KINDS = {name: Kind(True, *words) for name, words in _PROBLEMS.items()} | {
 SMALL = 64  # pixels of the long side, to see whether an image can be decoded
 NO_OBJECTS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
 NO_CLASS = -1
-MOST_FAULTS = 1000  # of an image: a file that is no label file may have millions
+MOST_FAULTS = 1000  # per image: a file that is not a label file may have millions
 
 
 class CheckedImage(NamedTuple):
@@ -139,7 +139,7 @@ def inspect(
     """Return an image with what is used of it, and all that is wrong with it and its labels.
 
     Args:
-        max_pixels: of an image; training leaves out a larger one.
+        max_pixels: limit per image; training skips larger ones.
     """
     path = str(source.path)
     try:
@@ -160,7 +160,7 @@ def inspect(
     except (BrokenImageError, DatasetError, OtherSizeError) as error:
         finding = Finding("truncated_image", split, path, str(error))
         return CheckedImage(split, source, size), [*found, finding]
-    if is_turned and not isinstance(source, ClassImage):  # of a class nothing lies anywhere
+    if is_turned and not isinstance(source, ClassImage):  # classes have no position
         found.append(Finding("turned", split, path, f"shown as {size[1]}x{size[0]} px"))
     try:
         labels = source.read_labels(num_classes, size)
@@ -212,7 +212,7 @@ class Row:
     """An object as it is labelled."""
 
     place: str  # "line 3", "object 3"; "" of the whole file
-    kind: str = ""  # of the fault, a key of KINDS; "" for none
+    kind: str = ""  # a key of KINDS; "" for no fault
     fault: str = ""  # in words
     class_index: int = NO_CLASS
     box_cxcywh_norm: Sequence[float] = ()  # (4,); empty where it cannot be read

@@ -21,7 +21,7 @@ from duet.utils.regular_files import read_text
 from duet.utils.text import count, say
 
 OUT = "DIR/"  # stands for --out in the next steps of a list
-PART = ".part"  # of a file that has not come to its end
+PART = ".part"  # suffix of a partial download
 UNPACKED = ".unpacked"  # in the place of an archive: the hash of what was unpacked
 
 
@@ -31,8 +31,8 @@ def main() -> None:
     names = list_names()
     named = f"YAML file, or a name in data/fetch: {', '.join(names)}; without it: what there is"
     add("list", nargs="?", metavar="LIST", help=named)
-    add("files", nargs="*", metavar="FILE", help="of the list; without any: all")
-    add("--out", type=Path, default=Path("datasets"), metavar="DIR", help="folder for them")
+    add("files", nargs="*", metavar="FILE", help="files in the list to fetch; default: all")
+    add("--out", type=Path, default=Path("datasets"), metavar="DIR", help="download folder")
     flags = parser.parse_args()
     if flags.list is None:
         return say(*(f"{name}: {find_list(name).about.splitlines()[0]}" for name in names))
@@ -82,7 +82,7 @@ def fetch(item: Item, folder: Path) -> str:
     if item.sha256 not in (None, digest):
         raise UserError(
             f"{target} already exists with SHA-256 {digest}, but the list has {item.sha256}; "
-            "move it away, or name another folder: --out"
+            "move it away, or choose another folder with --out"
         )
     if item.unpack is not None:
         archive = target if is_there else part

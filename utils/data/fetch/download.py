@@ -31,8 +31,8 @@ from duet.utils.regular_files import open_regular
 from duet.utils.text import printable
 from duet.utils.yaml_files import read_yaml
 
-MAX_BYTES = 1 << 40  # of one file
-_PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # of a path
+MAX_BYTES = 1 << 40  # per file
+_PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # part of a path
 _PLACE = rf"{_PART}(/{_PART}){{0,9}}", "a path below --out, without '..' or hidden folders,"
 _TEXTS = {  # what a value matches as a whole, and in words
     "url": (r"https?://[\w.-]+(:\d+)?/[!-~]{0,2000}", "https://SERVER/FILE, or http with a hash,"),
@@ -86,7 +86,7 @@ def find_list(argument: str) -> FetchList:
     document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {names}")
     about, then, files = (document.get(key, "") for key in ("about", "then", "files"))
     if not (isinstance(about, str) and isinstance(then, str) and isinstance(files, list) and files):
-        raise UserError(f"{path}: 'about' and 'then' are texts, and 'files' a list of files")
+        raise UserError(f"{path}: 'about' and 'then' must be text, and 'files' a list of files")
     try:
         return FetchList(about, then, tuple(map(_read_item, files)))
     except UserError as error:
@@ -95,19 +95,19 @@ def find_list(argument: str) -> FetchList:
 
 def _read_item(file: Any) -> Item:
     if not isinstance(file, dict) or {*file, "unpack"} != set(Item._fields):
-        raise UserError(f"a file is {brief(file)}; {', '.join(Item._fields)} are needed")
+        raise UserError(f"a file is {brief(file)}; required keys: {', '.join(Item._fields)}")
     for key, (pattern, needed) in _TEXTS.items():
         value = file.get(key)
         may_be_null = value is None and key in ("sha256", "unpack")
         if not may_be_null and not (isinstance(value, str) and re.fullmatch(pattern, value, re.A)):
-            raise UserError(f"'{key}' is {brief(value)}; {needed} is needed")
+            raise UserError(f"'{key}' is {brief(value)}; accepted: {needed}")
     item = Item(**file)
     if item.size is not None and (type(item.size) is not int or not 0 < item.size <= MAX_BYTES):
-        raise UserError(f"'size' is {brief(item.size)}; null, or 1 to {MAX_BYTES:,}, is needed")
+        raise UserError(f"'size' is {brief(item.size)}; accepted: null, or 1 to {MAX_BYTES:,}")
     if item.sha256 is None and not item.url.startswith("https:"):
-        raise UserError(f"{item.url} has no 'sha256'; it is needed for an address without https")
+        raise UserError(f"{item.url} has no 'sha256', which is required for a URL without https")
     if item.unpack is not None and not item.path.endswith(SUFFIXES):
-        raise UserError(f"'path' is {item.path}; to unpack it, {', '.join(SUFFIXES)} is needed")
+        raise UserError(f"'path' is {item.path}; can unpack only {', '.join(SUFFIXES)}")
     return item._replace(sha256=item.sha256 and item.sha256.lower())
 
 
@@ -126,15 +126,15 @@ def download(item: Item, part: Path) -> str:
             raise
         except _CUTS as error:
             raise UserError(
-                f"{item.url}: {printable(f'{error!s:.200}')}; what came is kept: start again to "
-                "continue, or correct the address in the list"
+                f"{item.url}: {printable(f'{error!s:.200}')}; the partial file is kept: run again "
+                "to continue, or correct the URL in the list"
             ) from error
     digest = hash_of(part)
     if item.sha256 not in (None, digest):
         part.unlink()
         raise UserError(
-            f"{item.url}: its SHA-256 is {digest}, but the list has {item.sha256}; what came was "
-            "removed. Start again once if an earlier download was continued; else the file on the "
+            f"{item.url}: its SHA-256 is {digest}, but the list has {item.sha256}; it was "
+            "removed. Run again if it continued an earlier download; otherwise the file on the "
             "server was replaced or damaged, or the list is wrong"
         )
     return digest
@@ -204,7 +204,7 @@ def unpack(archive: Path, name: str, folder: Path) -> int:
     except UserError as error:
         raise UserError(f"{archive}: {error}") from error
     except _DAMAGES as error:
-        text = f"damaged, or with members that lead elsewhere: {brief(str(error))}"
+        text = f"damaged, or contains unsafe paths: {brief(str(error))}"
         raise UserError(f"{archive}: {text}") from error
     except OSError as error:
         raise UserError(f"{archive}: cannot be unpacked into {folder}: {error}") from error
@@ -218,7 +218,7 @@ def _unpack_zip(file: BinaryIO, working: str) -> None:
 
 def _unpack_tar(file: BinaryIO, working: str, is_compressed: bool) -> None:
     if is_compressed:
-        # Before tarfile reads headers of any length: no content is longer than the stream.
+        # tarfile reads headers of any length, so limit the stream first.
         with gzip.GzipFile(fileobj=file) as stream:
             while stream.read(1 << 20):
                 _require_bound(stream.tell(), file)

@@ -36,10 +36,10 @@ from duet.utils.text import count
 
 NAME = "Label Studio JSON"
 MAX_BYTES = 1 << 29
-MOST_LABELS = 20  # of a region
+MOST_LABELS = 20  # per region
 MAX_SOURCE_LENGTH = 4096  # characters; an image inside the export is far longer
 _HEAD_BYTES = 1 << 16
-# Of a task; the third is of an older version, the others of JSON-MIN.
+# Keys of a task; the third is from an older version, the others from JSON-MIN.
 _MARKS = (b'"annotations"', b'"completions"', b'"annotation_id"', b'"original_width"')
 _LEFT_OUT = {
     "brushlabels": "brush strokes",

@@ -33,8 +33,8 @@ from duet.utils.polygons import join_parts
 from duet.utils.text import count
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
-MAX_MASK_PIXELS = 1 << 27  # of all masks in a file: a small PNG can hold many
-MAX_RUNS = 200_000  # of a mask
+MAX_MASK_PIXELS = 1 << 27  # all masks in a file: a small PNG can contain many
+MAX_RUNS = 200_000  # per mask
 _HEAD_BYTES = 1 << 16
 _KEYS = re.compile(rb'"(shapes|imagePath|imageData|imageHeight)"\s*:')
 _POLYGONS = ("polygon", "rotation", "quadrilateral", "oriented_rectangle")

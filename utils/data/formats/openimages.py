@@ -87,7 +87,7 @@ class _Rows:
         self._index_of = index_of
         self.labels: dict[bytes, int] = {}  # the codes of classes
         self.image, self.label, self.boxes = array("q"), array("q"), array("d")
-        # By image: its crowds, and why it cannot be used.
+        # By image: crowds, and why it cannot be used.
         self.known: defaultdict[int, list] = defaultdict(lambda: [0, ""])
 
     def read(self, path: Path) -> None:

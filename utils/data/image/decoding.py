@@ -65,7 +65,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
         raise OtherSizeError(header.size)
     if header.may_repeat_scans:
         _check_scans(content, size)
-    # In a turned image the squares that a decoder averages need not start at the left and top.
+    # In a rotated image, the decoder's averaging blocks may not start at the top left.
     decoded_smaller = header.kind == "JPEG" and header.orientation == UPRIGHT
     try:
         image = _decode(content, header, reduction if decoded_smaller else 1)
@@ -172,7 +172,7 @@ def read_as(path: Path, read: Callable[[], Any]) -> Any:
     """
     _note(path)
     try:
-        # In angle brackets, else a traceback would look for source code in the image.
+        # Angle brackets keep tracebacks from reading the image as source code.
         code = _call.__code__.replace(co_filename=f"<image {path}>")
         return FunctionType(code, {})(read)
     finally:

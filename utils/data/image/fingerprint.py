@@ -26,8 +26,8 @@ _FAINT = 0.1  # grey levels of 255
 class Fingerprint(NamedTuple):
     """An image file in two numbers of 64 bits; `UNKNOWN` where there is none."""
 
-    content: int  # of its bytes: equal files alone have the same
-    look: int  # of its pixels: near-duplicates differ in few bits
+    content: int  # hash of its bytes
+    look: int  # perceptual hash of its pixels: near-duplicates differ in few bits
 
 
 NO_FINGERPRINT = Fingerprint(UNKNOWN, UNKNOWN)
@@ -38,7 +38,7 @@ def fingerprint_of(content: np.ndarray, max_pixels: int = MAX_PIXELS) -> Fingerp
 
     Args:
         content: (N,) uint8, the whole file.
-        max_pixels: of an image; a larger one is not decoded.
+        max_pixels: limit per image; larger ones are not decoded.
     """
     number = int.from_bytes(hashlib.sha256(content.data).digest()[:8], "big")
     try:
@@ -82,7 +82,7 @@ def _waves_over(side: int) -> np.ndarray:
 # that lack 4 pixels a side, differ in at most 6 bits; of 98,706 pairs of photos, one, two frames
 # of the same slide. The next pair differs in 14.
 MAX_BITS = 6
-# Where at most 7 bits differ, one of these parts of a look differs in at most 1.
+# If at most 7 bits differ, at least one of these parts differs in at most 1.
 _PARTS, _PART_BITS = 4, 16
 # Looks of equal parts that one look is compared with: without end, time would grow as the square.
 _MOST_COMPARED = 64

@@ -63,7 +63,7 @@ _TURNED_BY_DECODER = ("TIFF", HEIC)
 _NOT_EIGHT_BITS = ("F", "I")
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
-_RLE_PIXELS = 128  # of a bitmap in run-length code, that a byte of its file can hold
+_RLE_PIXELS = 128  # maximum per file byte of a run-length encoded bitmap
 _SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 
 

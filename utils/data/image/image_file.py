@@ -10,11 +10,11 @@ import numpy as np
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError
 
-# By suffix, the longest side in pixels that a file of the kind can have.
+# The longest side in pixels by suffix.
 _ANY_SIDE = 1 << 31
 LONGEST_SIDES = dict.fromkeys((".bmp", ".png", ".tif", ".tiff"), _ANY_SIDE)
 LONGEST_SIDES |= {".jpeg": 65500, ".jpg": 65500, ".webp": 16383}
-# Without it WebP is lossless, and takes seconds for a large image.
+# WebP would be lossless otherwise, and take seconds for a large image.
 _OPTIONS = {".webp": [cv2.IMWRITE_WEBP_QUALITY, 95]}
 
 

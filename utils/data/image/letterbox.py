@@ -133,7 +133,7 @@ def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.
     return cv2.resize(image, (size[1], size[0]), interpolation=interpolation)
 
 
-# By the names of --resize.
+# Keys are the values of --resize.
 RESIZINGS: dict[str, Resizing] = {"linear": resize_linear, "area": resize}
 
 

@@ -55,7 +55,7 @@ class TrainRecipe:
     augment: AugmentConfig = AugmentConfig()
     seed: int = 0  # from 0 up
     order: BatchRecipe = SQUARE
-    items: BoxItems = BOXES  # of the task
+    items: BoxItems = BOXES  # for the task
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ class ValBatches:
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        indices = self._indices(batch_index)  # of all ranks: their images have one size
+        indices = self._indices(batch_index)  # all ranks: their images have one size
         height = width = math.ceil(self.image_size / self.stride) * self.stride
         if self.rectangular:
             sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]

@@ -84,7 +84,7 @@ class ImageCache:
             DatasetError: there is no space left to keep it.
         """
         start = int(self._starts[index])
-        # By a system call, not from the mapping: what was written before the mark is then seen too.
+        # A system call, unlike the mapping, also shows what was written before the mark.
         if os.pread(self._file.descriptor, 1, index) == _ABSENT:
             image = decode()
             assert image.shape == (*self._shapes[index], 3)
@@ -122,8 +122,8 @@ def create_cache(
 
     Args:
         kind: "ram", or "disk" for a file in the folder TMPDIR, by default /var/tmp.
-        sizes: of every sample's image as the loader needs it, the same in all processes.
-        fraction: of the free memory or disk space: at most this much is used.
+        sizes: image size of every sample as loaded, the same in all processes.
+        fraction: maximum fraction of free memory or disk space to use.
         split: the name of the images in the log line.
         world: the processes that call this together.
     """
@@ -188,7 +188,7 @@ def _share(
     """Return the limit and the file of a machine's first process, for all processes there.
 
     Args:
-        file: of the first one; None in the others, whose limit does not count.
+        file: the main process's file; None in the others, whose limit is ignored.
     """
     place = [0] * 4 if file is None else [os.getpid(), file.descriptor, *_identity(file)]
     mine = [file is not None, limit, *place]

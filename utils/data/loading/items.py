@@ -158,7 +158,7 @@ def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Poly
     """Return an outline of each object: its own, or that of its box where it has none.
 
     Args:
-        polygons: of M objects.
+        polygons: outlines of M objects.
         boxes_xyxy: (M, 4), in the unit of the polygons.
     """
     num_objects = len(boxes_xyxy)

@@ -56,7 +56,7 @@ class _Loader:
         self._pool = WorkerPool(source, self._workers) if self._workers else None
 
     def build_in(self, new_array: NewArray) -> None:
-        """Build images in such arrays from now on: of a shape (B, 3, H, W) uint8, one a batch."""
+        """Use this function from now on to allocate batches, (B, 3, H, W) uint8."""
         self._new_array = new_array
 
     def __len__(self) -> int:
@@ -195,7 +195,7 @@ class ValLoader(_Loader):
         cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
         fixed_size: (height, width) of all batches, in place of the sides above.
-        items: of the task.
+        items: how to build the task's items.
     """
 
     def __init__(

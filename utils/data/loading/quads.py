@@ -12,8 +12,8 @@ from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.randomness import quad_generator
 
 QUAD = 4  # images
-ENLARGED_PART = 0.5  # of the groups
-# Where the four images of a tile lie, in (right, down).
+ENLARGED_PART = 0.5  # fraction of the groups
+# Positions of the four images in a tile, (right, down).
 PLACES_XY = np.array([(0, 0), (0, 1), (1, 0), (1, 1)])
 
 
@@ -34,7 +34,7 @@ def join_quads(
 
     Args:
         singles: (4G, 3, H, W) uint8.
-        targets: of these.
+        targets: the targets of these images.
         enlarged: (G,) bool: the first image at twice its size, instead of a tile of all four.
         images: (G, 3, 2H, 2W) uint8, overwritten.
     """
@@ -66,7 +66,7 @@ def _join_masks(masks: TargetMasks, position: np.ndarray, tiled: np.ndarray) -> 
     """Put each map at the place of its image, or enlarge it with it.
 
     Args:
-        masks: of the T objects that are seen.
+        masks: masks of the T visible objects.
         position: (T,) of each one's image among its four.
         tiled: (T,) bool: the image is one of four.
     """

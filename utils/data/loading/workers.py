@@ -99,7 +99,7 @@ class SharedSource:
 
     def __init__(self, source: BatchSource):
         self._source = source
-        self._file: NamelessFile | None = None  # of the arrays, from the first worker on
+        self._file: NamelessFile | None = None  # shared arrays, once the first worker runs
 
     def __reduce__(self) -> tuple[Any, ...]:
         rest, arrays = io.BytesIO(), []
@@ -160,7 +160,7 @@ class WorkerPool:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._unread = [0] * self._num_workers
-        # Before multiprocessing's exit handler: it sends SIGTERM, which workers block, and waits.
+        # Run before multiprocessing's exit handler, which waits after SIGTERM; workers block it.
         atexit.register(_close_if_there, weakref.ref(self))
 
     def _start_one(self, number: int, slot_bytes: int) -> _Worker:
@@ -190,7 +190,7 @@ class WorkerPool:
         self.start()
         self._run += 1
         for number in range(self._num_workers):
-            while self._unread[number]:  # of a run that was left in the middle
+            while self._unread[number]:  # left by an unfinished epoch
                 self._receive(number)
         ahead = first_batch + SLOTS_PER_WORKER * self._num_workers
         for batch_index in range(first_batch, min(len(self._source), ahead)):

@@ -79,7 +79,7 @@ def _reduced(size: tuple[int, int], ratio: int) -> tuple[int, int]:
 
 def _draw(outline: np.ndarray, size: tuple[int, int], ratio: int) -> _Part:
     """Draw an object and reduce it, only as far as it goes where its pixels stay the same so."""
-    # In float32, as labels are stored: a corner on the edge of a pixel stays on it.
+    # float32 like stored labels, so that a corner on the edge of a pixel stays there.
     corners = outline.astype(np.float32).astype(np.int32)
     side_wh = np.array(size[::-1])
     first, end = np.zeros(2, np.int64), side_wh

@@ -19,8 +19,8 @@ from duet.utils.ragged import Ragged
 # pycocotools takes five steps a pixel, of up to 16 bytes each. One at a time, in 32-bit integers.
 LONGEST_OUTLINE = 1 << 23
 _FAR = 1 << 27
-_BITS, _MORE, _OFFSET = 5, 0x20, 48  # of a character of the text form
-_MAX_CHARACTERS = 7  # of a number below 2**32, with its sign
+_BITS, _MORE, _OFFSET = 5, 0x20, 48  # encoding of a character
+_MAX_CHARACTERS = 7  # for a number below 2**32, with its sign
 _END = 2**32
 
 

@@ -28,7 +28,7 @@ from duet.utils.polygons import without_outlines
 from duet.utils.progress import Progress
 from duet.utils.text import count
 
-_FEWEST_POINTS = 3  # of a polygon; a line of fewer numbers is a box
+_FEWEST_POINTS = 3  # in a polygon; fewer numbers make a box
 
 log = logging.getLogger("records")
 

@@ -32,7 +32,7 @@ from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.yaml_files import read_yaml, write_yaml
 
 YAML_NAME = "shapes.yaml"
-_VERSION = 1  # of the drawing; a set drawn by another version is not mixed with this one's
+_VERSION = 1  # of the drawing code; sets of different versions are never mixed
 _CLASSES_VERSION = 1  # likewise, of the set for classification
 _JPEG_QUALITY = 92
 HUES = {"cold": (80, 130), "warm": (-20, 30)}  # of OpenCV's 180: green to blue, red to yellow
@@ -110,7 +110,7 @@ def _draw_once(
             with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
                 drawn = Path(temporary) / folder.name
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
-                    # As a list, so that a failure is raised here.
+                    # list() raises a failure here.
                     list(pool.map(lambda item: draw(drawn, *item), enumerate(splits)))
                 write_yaml(drawn / yaml.name, document)
                 try:

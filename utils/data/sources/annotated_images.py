@@ -24,7 +24,7 @@ from duet.utils.errors import DatasetError, brief
 from duet.utils.polygons import Polygons
 from duet.utils.text import count
 
-OVERSHOOT = 0.01  # of the side: so far outside the image a coordinate is clipped, tools round
+OVERSHOOT = 0.01  # of the side: coordinates up to this far outside are clipped, because tools round
 
 
 class AnnotatedObjects(NamedTuple):
@@ -42,7 +42,7 @@ class AnnotatedImage(ImageSource):
     annotations: Annotations
     index: int
     class_of: np.ndarray  # int64, the dataset's class of each class of the annotations
-    file: Path  # of the annotations, for messages
+    file: Path  # the annotation file, for messages
 
     @property
     def labels_at(self) -> str:
@@ -130,7 +130,7 @@ class AnnotatedImage(ImageSource):
 
 
 def _same_shape(annotated: tuple[int, int], size: tuple[int, int]) -> bool:
-    """Return whether one may be a smaller copy of the other: of its shape, but for rounding."""
+    """Return whether one may be a resized copy of the other: equal aspect up to rounding."""
     return abs(annotated[0] * size[1] - annotated[1] * size[0]) <= max(*annotated, *size)
 
 
@@ -174,7 +174,7 @@ def annotated_images(
     """Return the images of annotations, with their objects' classes those of a dataset.
 
     Args:
-        class_names: of the dataset.
+        class_names: class names of the dataset.
         file: the annotation file or folder, for messages.
 
     Raises:

@@ -81,7 +81,7 @@ def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
 def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
     """Return an entry of a dataset YAML, which may be a folder of class folders.
 
-    class_names: of the YAML, one of which such a folder has; () if it has none.
+    class_names: class names in the YAML, which the folders must have; () if it has none.
     """
     if not os.path.isdir(entry):  # nor refuses a name that is too long
         return entry

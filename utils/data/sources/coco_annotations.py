@@ -31,11 +31,11 @@ from duet.utils.ragged import Ragged
 class CocoAnnotations:
     """The annotations of some images and classes in an instances JSON, in the given order."""
 
-    objects: list[GroundTruth]  # of each image, pixels of the image; without masks
+    objects: list[GroundTruth]  # per image, in pixels; without masks
     image_ids: list[int]
-    category_ids: list[int]  # of each class
+    category_ids: list[int]  # per class
     segments: Segments | None = None  # if masks were asked for
-    rows: Sequence[np.ndarray] = ()  # of each image, its objects among the segments
+    rows: Sequence[np.ndarray] = ()  # per image, its objects among the segments
     sizes: Sequence[tuple[int, int]] = ()  # (height, width) of each image
 
     @property

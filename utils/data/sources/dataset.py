@@ -64,7 +64,7 @@ def load_dataset(
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
     path = Path(argument)
     is_yaml = path.suffix in YAML_SUFFIXES and not os.path.isdir(path)
-    # Without class names where they are in its annotations.
+    # Class names may be in its annotations.
     found = None if is_yaml else recognise(path, list(needed))
     dataset = found or read_dataset_yaml(_find_yaml(path), list(needed))
     if train_part is not None and dataset.val:

@@ -53,7 +53,7 @@ class DatasetSpec:
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
 
     def as_single_class(self) -> DatasetSpec:
-        """Return the dataset with all objects of one class: of its name, or "item" for several."""
+        """Return the dataset with a single class: its only class, or "item"."""
         names = self.class_names if len(self.class_names) == 1 else (ONE_CLASS,)
         return dataclasses.replace(self, class_names=names, single_class=True)
 

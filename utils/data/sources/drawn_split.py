@@ -36,7 +36,7 @@ from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
 
 WORK = "looking for near-duplicates"
-MOST_DECODED = 50_000_000  # of an image that is decoded here: 150 MB in each of the threads
+MOST_DECODED = 50_000_000  # per image: 150 MB in each thread
 _MOST_THREADS = 8
 _COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
 _UNIT = 2**48
@@ -46,7 +46,7 @@ def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -
     """Return which images are for training, (N,) bool: about `train_part` of all groups.
 
     Args:
-        names: of the image files, without their folders.
+        names: file names of the images, without folders.
         groups: as of `group_copies`.
 
     Raises:

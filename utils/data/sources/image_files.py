@@ -73,7 +73,7 @@ def _record_files(entry: Path) -> list[Path]:
 
 def sorted_images(folder: Path) -> list[Path]:
     """Return the images in a folder, in the order of their paths part by part."""
-    # As texts: to compare two Paths takes ten times as long.
+    # Strings: comparing Paths takes ten times as long.
     found = sorted(search_images(folder), key=lambda path: path.replace("/", "\0"))
     return list(map(Path, found))
 
@@ -134,7 +134,7 @@ def expand_glob(root: Path, value: str) -> list[Path]:
     """
     parts = (root / value).parts
     if parts.count("**") > 1:
-        raise ValueError("** is accepted once")
+        raise ValueError("** may appear only once")
     first = next(index for index, part in enumerate(parts) if is_glob(part))
     base, pattern = Path(*parts[:first]), parts[first:]
     folders, files = set(), set()

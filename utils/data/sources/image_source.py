@@ -33,7 +33,7 @@ WINGS = ("duet.utils.data.records.record_images",)  # modules with a RECORDS eac
 class ImageSource(ABC):
     """An image that can be scanned, and what is labelled on it."""
 
-    path: Path  # of its file; of a record its file and then its name
+    path: Path  # the file; for a record, its file followed by its name
     place: RecordPlace | None = field(default=None, kw_only=True)  # None: a file of its own
 
     @property
@@ -86,7 +86,7 @@ def image_of(source: Path | ImageSource) -> ImageSource:
 class Records(NamedTuple):
     """A kind of file that holds many images."""
 
-    suffix: str  # of its files
+    suffix: str  # suffix of its files
     images: Callable[[Path], Sequence[ImageSource]]
     """The images of a file, each with its place; DatasetError if the file is damaged."""
     read: Callable[[RecordPlace], np.ndarray]

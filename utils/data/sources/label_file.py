@@ -16,7 +16,7 @@ from duet.utils.polygons import Polygons, starts_of
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import count
 
-MAX_LABEL_BYTES = 1 << 22  # of one image; as numbers in memory they are many times as large
+MAX_LABEL_BYTES = 1 << 22  # per image; parsed numbers take many times as much
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 
 MOST_CROSSINGS = 5000  # sides of an image, that all its outlines may be long
@@ -87,7 +87,7 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     Both may be in one file. The box of a polygon is the smallest around its points.
 
     Args:
-        content: of a label file, UTF-8; None when there is none.
+        content: content of a label file in UTF-8; None if missing.
 
     Raises:
         BrokenLabelError: the first line that breaks the format, and how.
@@ -132,8 +132,8 @@ def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
     longest = min(MOST_CROSSINGS * max(size), LONGEST_OUTLINE)
     if length > longest:
         raise BrokenLabelError(
-            f"outlines of {length:,.0f} px in an image of {size[1]}x{size[0]}; at most "
-            f"{longest:,} px are accepted"
+            f"outlines of {length:,.0f} px in an image of {size[1]}x{size[0]}; accepted: at most "
+            f"{longest:,} px"
         )
 
 
@@ -149,7 +149,7 @@ def lines_of(content: bytes | None) -> list[tuple[int, str]]:
 def _parse_row(values: list[float], num_classes: int) -> tuple[tuple[float, ...], list[float]]:
     if len(values) < 5 or len(values) % 2 == 0:
         raise BrokenLabelError(
-            f"{count(len(values), 'column')}; class cx cy w h, or a polygon, is needed"
+            f"{count(len(values), 'column')}; accepted: class cx cy w h, or a polygon"
         )
     class_number, *coordinates = values
     if not (class_number.is_integer() and 0 <= class_number < num_classes):
@@ -161,11 +161,11 @@ def _parse_row(values: list[float], num_classes: int) -> tuple[tuple[float, ...]
     # Min and max may step over NaN, which a sum does not.
     if not within or math.isnan(sum(coordinates)):
         value = next(value for value in coordinates if not lowest <= value <= highest)
-        raise BrokenLabelError(f"coordinate {value:g}; normalised ones lie in 0 to 1")
+        raise BrokenLabelError(f"coordinate {value:g}; accepted: normalised, from 0 to 1")
     outline = coordinates if len(coordinates) > 4 else []
     box = box_of_polygon(outline) if outline else coordinates
     if min(box[2:]) <= 0:
-        raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; it must have an area")
+        raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; accepted: a box with an area")
     return (class_number, *box), outline
 
 

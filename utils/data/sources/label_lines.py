@@ -11,7 +11,7 @@ from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.masks.runs import outline_of_runs
 from duet.utils.detections import Detections, Segmentations
 
-FEWEST_CORNERS = 3  # of an outline
+FEWEST_CORNERS = 3  # in an outline
 
 
 def label_lines(

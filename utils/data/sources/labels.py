@@ -125,7 +125,7 @@ def scan_samples(
 
     Args:
         images: the same ones on all ranks, in the same order.
-        max_pixels: of an image; a larger one is left out.
+        max_pixels: limit per image; larger ones are skipped.
         memory: of the images of all ranks. One of each machine writes it, and a rank whose machine
             has none scans: nobody waits for it, and no result depends on it.
         work: what is done, for the progress.
@@ -190,7 +190,7 @@ def require_same_images(images: Sequence[Path | ImageSource], world: World) -> N
     if (listed != listed[0]).any():
         raise DatasetError(
             f"the processes found different images, {listed[:, 0].tolist()} of them; give all "
-            "machines the same files, and do not change them during the start"
+            "machines the same files, and do not change them during startup"
         )
 
 

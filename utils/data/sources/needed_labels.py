@@ -20,7 +20,7 @@ def check_labels(task: str, samples: SampleTable, name: str, is_of_folders: bool
 
     Args:
         task: its name; one that has no check takes any labels.
-        name: of the dataset.
+        name: name of the dataset.
         is_of_folders: its images are labelled by the folders in which they lie.
     """
     if task in CHECKS:

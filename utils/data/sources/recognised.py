@@ -28,7 +28,7 @@ from duet.utils.yaml_files import read_yaml
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 OF_CLASSES = "folders of classes"
-MOST_YAMLS = 100  # of a folder that are looked into
+MOST_YAMLS = 100  # to read in a folder
 ANNOTATION_SUFFIXES = (".csv", ".json", ".xml")
 CLASS_FILES = ("classes.txt", "obj.names", "_darknet.labels")  # labelImg's, CVAT's, Roboflow's
 DARKNET_FILE = "obj.data"
@@ -110,7 +110,7 @@ def _ways(path: Path) -> Iterator[_Way]:
 
 
 def _yaml_in(folder: Path) -> Path | None:
-    """Return the dataset YAML of a folder: of a usual name, or the only one with images."""
+    """Return the dataset YAML in a folder: one with a usual name, or the only one with images."""
     known = {"names", *chain.from_iterable(SPLIT_NAMES.values())}
     for name in YAML_NAMES:
         if (folder / name).is_file():
@@ -121,7 +121,7 @@ def _yaml_in(folder: Path) -> Path | None:
     found = [file for file in files if not {"train", "val"}.isdisjoint(_keys_of(file) or ())]
     if len(found) > 1:
         names = ", ".join(file.name for file in found[:5])
-        raise DatasetError(f"--data {folder}: it has several dataset YAMLs; name one: {names}")
+        raise DatasetError(f"--data {folder}: several dataset YAMLs; choose one: {names}")
     return found[0] if found else None
 
 
@@ -149,7 +149,7 @@ def _of_splits(
         text = str(entry.folder if isinstance(entry, ClassFolders) else entry)
         if isinstance(entry, AnnotatedFolder):
             text = f"{entry.annotations}{f': {entry.subset!r:.200}' * bool(entry.subset)}"
-        log.info("%s belongs to no split and is left out", printable(text))
+        log.info("%s belongs to no split and is ignored", printable(text))
     is_drawn = "val" in splits and bool(undivided) and not any(entries.values())
     if is_drawn:
         text = "--data %s: has no splits; one is drawn: %g %% for training, the rest to validate"
@@ -186,12 +186,12 @@ def _of_darknet(file: Path) -> _Yolo:
     lines = map(_SETTING.fullmatch, _lines(file))
     settings = {match[1]: match[2] for match in lines if match}
     if "names" not in settings:
-        raise DatasetError(f"{file}: names no file of class names; a line 'names = obj.names' does")
+        raise DatasetError(f"{file}: no class names; add a line such as 'names = obj.names'")
     named = {split_of(name): value for name, value in settings.items()}
     splits = {split: [_place_of(file, value)] for split, value in named.items() if split}
     names = _place_of(file, settings["names"])
     if not (class_names := _class_names(names)):
-        raise DatasetError(f"{names}: has no class name; write one on each line")
+        raise DatasetError(f"{names}: no class names; write one per line")
     return splits, class_names
 
 
@@ -201,7 +201,7 @@ def _place_of(file: Path, value: str) -> Path:
     CVAT writes "data/train.txt" for a file beside them.
     """
     if len(value) > MAX_PATH_LENGTH:
-        raise DatasetError(f"{file}: {brief(value)} is no path; correct the line")
+        raise DatasetError(f"{file}: {brief(value)} is not a path; correct the line")
     folder = file.parent
     places = [folder / value, folder.parent / value, folder / value.removeprefix("data/")]
     return next((place for place in places if os.path.exists(place)), places[0])
@@ -237,9 +237,9 @@ def _class_names(file: Path) -> tuple[str, ...]:
         names.pop()
     if not all(names):
         number = names.index("") + 1
-        raise DatasetError(f"{file}: line {number} is blank; a class name on each line is needed")
+        raise DatasetError(f"{file}: line {number} is blank; write one class name per line")
     if repeated := [name for name, times in Counter(names).items() if times > 1]:
-        raise DatasetError(f"{file}: has {brief(repeated)} more than once; each must differ")
+        raise DatasetError(f"{file}: duplicate name {brief(repeated)}")
     return tuple(names)
 
 

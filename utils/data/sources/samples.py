@@ -71,7 +71,7 @@ class SampleTable(Sequence[Sample]):
     starts: np.ndarray  # (S + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
-    polygons_norm: Polygons | None  # of the T objects
+    polygons_norm: Polygons | None  # T objects
 
     @property
     def num_objects(self) -> np.ndarray:

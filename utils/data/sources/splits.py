@@ -49,7 +49,7 @@ def load_split(
     a scan found is kept in the user's cache folder: an image is read again when it was changed.
 
     Args:
-        max_pixels: of an image; a larger one is left out.
+        max_pixels: limit per image; larger ones are skipped.
         fraction: about this fraction of the images is read, as `choose_part` does.
     """
     paths = choose_part(images_of(dataset, split, world), fraction)

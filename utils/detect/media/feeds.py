@@ -51,7 +51,7 @@ def open_camera(index: int, max_pixels: int) -> Iterator[Feed]:
     capture = cv2.VideoCapture(index)
     try:
         if not capture.isOpened():
-            raise BrokenSourceError("no such camera, or another program uses it")
+            raise BrokenSourceError("no such camera, or it is in use by another program")
         capture.set(cv2.CAP_PROP_BUFFERSIZE, 1)
         rate = capture.get(cv2.CAP_PROP_FPS)
         known = Fraction(rate).limit_denominator(1001) if 0 < rate < _MOST_RATE else None
@@ -64,7 +64,7 @@ def _camera_frames(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Frame
     while True:
         is_read, image = capture.read()
         if not is_read:
-            raise BrokenSourceError("the camera gives no more frames")
+            raise BrokenSourceError("the camera stopped sending frames")
         require_size(image.shape[:2], max_pixels)
         yield Frame(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), "camera")
 

@@ -55,7 +55,7 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
 
     Args:
         max_pixels: images and frames of more are not decoded.
-        video_stride: of videos and streams, every n-th frame is given.
+        video_stride: yield every n-th frame of videos and streams.
 
     Raises:
         UserError: there is nothing, or nothing that is accepted; or a package is absent that it
@@ -74,8 +74,8 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
         live = {line: _find_live(line, max_pixels, video_stride) for line in lines}
         if other := next((line for line, source in live.items() if source is None), ""):
             raise UserError(
-                f"--source {argument}: {brief(other)}; a URL ({' '.join(SCHEMES)}) or the number "
-                "of a camera is needed on each line"
+                f"--source {argument}: {brief(other)}; accepted on each line: a URL "
+                f"({' '.join(SCHEMES)}) or a camera number"
             )
         return [source for source in live.values() if source]
     elif _suffix(argument) == ".txt":
@@ -108,11 +108,11 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
     if _CAMERA.fullmatch(argument):
         name, opened = f"camera {argument}", partial(open_camera, int(argument), max_pixels)
     elif argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
-        raise UserError(f"--source {argument}: the screen is not read; save it as a file")
+        raise UserError(f"--source {argument}: screen capture is not supported; save it as a file")
     elif url := _URL.match(argument):
         name, opened = shown_url(argument), partial(open_stream, argument, max_pixels)
         if url[1].lower() not in SCHEMES:
-            raise UserError(f"--source {name}: {url[1]} is not read; {ACCEPTED}")
+            raise UserError(f"--source {name}: {url[1]} is not supported; {ACCEPTED}")
         import_optional("av", "a stream")
     else:
         return None
@@ -156,9 +156,9 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
     chosen = [path for path in paths if _suffix(path) in _KNOWN]
     if not chosen:
         inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
-        raise UserError(f"--source {argument}: no image and no video{inner}; {ACCEPTED}")
+        raise UserError(f"--source {argument}: no images or videos{inner}; {ACCEPTED}")
     if others := len(paths) - len(chosen):
-        log.info("%s: %s left out, no image or video", argument, count(others, "other name"))
+        log.info("%s: %s ignored, not an image or video", argument, count(others, "other name"))
     return chosen
 
 

@@ -83,7 +83,7 @@ def as_list(images: Any) -> list[Any]:
     if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
         return list(images)
     if hasattr(images, "__next__") and not hasattr(images, "read"):
-        raise UserError("an iterator of images is for detector.stream(images); or give a list")
+        raise UserError("an iterator needs detector.stream(images); or pass a list")
     return [images]
 
 
@@ -91,7 +91,7 @@ class GivenImage(Source):
     """An image in memory, or of a file, as a source.
 
     Attributes:
-        name: of the file; another image is called image<index>.
+        name: name of the file; images without one are named image<index>.
     """
 
     num_frames = 1
@@ -151,7 +151,7 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
 def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
     """Convert a Pillow image to (H, W, 3) uint8 RGB, upright according to EXIF."""
     if image.mode in ("I", "F"):
-        raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB before")
+        raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB first")
     require_size((image.height, image.width), max_pixels)
     try:
         upright = ImageOps.exif_transpose(image)

@@ -103,7 +103,7 @@ class LiveSource(Source):
             tries = 0 if self._num_read > num_before else tries + 1
             if not self._num_read or tries == TRIES:  # without a frame it was never there
                 raise BrokenSourceError(reason)
-            log.warning("%s: %s; it will be opened again in %g s", self.name, reason, PAUSE_SECONDS)
+            log.warning("%s: %s; reconnecting in %g s", self.name, reason, PAUSE_SECONDS)
             if self._closed.wait(PAUSE_SECONDS):
                 return
 

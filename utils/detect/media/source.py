@@ -19,7 +19,7 @@ class Frame(NamedTuple):
 
     image: np.ndarray  # (H, W, 3) uint8 RGB, upright according to EXIF or the video
     source: Path | str  # the file; else a camera, URL, or a name for an image in memory
-    number: int | None = None  # of a video's frame, counted from 0 as shown; None: image
+    number: int | None = None  # frame number in display order, from 0; None for an image
     seconds: float | None = None  # a video's frame is shown so long after its start
 
 

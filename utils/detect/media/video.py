@@ -30,9 +30,9 @@ CONTAINERS = (
 _DEFAULT_RATE = Fraction(30)
 # FFmpeg compares the size in memory: up to 96 columns and 48 rows more, of at most 65,536 each.
 _PIXELS_AROUND = 10_000_000
-_THREADS = 2  # of the decoder; the network needs the cores too
+_THREADS = 2  # for decoding; the network needs the cores too
 _READ_BYTES = 1 << 18
-_MAY_MISS = 0.01  # of the frames that a header counts: an editor may have cut some out of the list
+_MAY_MISS = 0.01  # fraction of the header's frame count: an editor may have removed some
 
 
 def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
@@ -48,11 +48,11 @@ def find_video(container: Any, max_pixels: int) -> Any:
     """
     found = [stream for stream in container.streams.video if not _is_cover(stream)]
     if not found:
-        raise BrokenSourceError("holds no video")
+        raise BrokenSourceError("contains no video")
     stream = found[0]
     codec = stream.codec_context
     if codec is None:
-        raise BrokenSourceError("uses a video codec that cannot be decoded")
+        raise BrokenSourceError("uses an unsupported video codec")
     if codec.width and codec.height:  # else known from the first packet
         require_size((codec.height, codec.width), max_pixels)
     codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
@@ -150,7 +150,7 @@ class VideoFile(Source):
                     yield frame
                     num_frames += 1
         except av.FFmpegError as error:
-            raise BrokenSourceError("damaged, cut short or no video") from error
+            raise BrokenSourceError("damaged, truncated or not a video") from error
         self._check_end(num_counted, num_frames)
 
     def _decoded(self, av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
@@ -169,7 +169,7 @@ class VideoFile(Source):
                 self._num_damaged += packet.is_corrupt
                 yield from stream.decode(packet)
             except av.FFmpegError:
-                # Without a packet it is the container itself: behind it nothing can be found.
+                # Without a packet the container itself is damaged, and nothing follows.
                 is_last = packet is None
                 self._num_damaged += packet is None or not packet.is_corrupt
             except StopIteration:

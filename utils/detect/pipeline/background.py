@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 
 from duet.backend.cores import cores_of_rank
 
-MOST_THREADS = 8  # of one kind; a GPU that needs more images a second is fed by several processes
+MOST_THREADS = 8  # per kind; a faster GPU needs several processes
 NICENESS = 5
 MOST_BYTES = 1 << 28  # of images that wait, apart from one that is larger alone
 STAGES = ("decode", "network", "finish", "write")

@@ -54,7 +54,7 @@ class Reader:
             prepare: called in the threads with each image (H, W, 3) uint8 RGB.
             batch_size: frames per batch, at most; fewer if they are large.
             threads: that read images.
-            seconds: of which reading is the stage "decode".
+            seconds: stage times; reading is the stage "decode".
             ahead: images and frames that are read before they are asked for, fewer if they are
                 large; None for a batch and one more a thread.
         """

@@ -121,7 +121,7 @@ class RunReport:
         """Return how many of each class were found, the most frequent classes first."""
         if not self._found:
             return "found: nothing; a lower --conf-thres finds more"
-        # Of equal numbers the name decides: threads must not change a line.
+        # Sort ties by name, because thread order must not change the output.
         ranking = sorted(self._found.items(), key=lambda item: (-item[1], item[0]))
         shown, others = ranking[:SHOWN_CLASSES], ranking[SHOWN_CLASSES:]
         if len(others) == 1 and len(others[0][0]) <= len(ONE_OTHER):
@@ -144,11 +144,10 @@ def require_window(flag: str) -> None:
     """Raise UserError if no window can be shown."""
     if not cv2.currentUIFramework():
         raise UserError(
-            f"{flag}: OpenCV {cv2.__version__} has no windows here, as it is the headless build; "
-            f"{WITHOUT}"
+            f"{flag}: OpenCV {cv2.__version__} is the headless build, without windows; {WITHOUT}"
         )
     if sys.platform == "linux" and not any(os.environ.get(name) for name in SCREENS):
-        raise UserError(f"{flag}: there is no screen, {' and '.join(SCREENS)} are unset; {WITHOUT}")
+        raise UserError(f"{flag}: no display: {' and '.join(SCREENS)} are unset; {WITHOUT}")
 
 
 class Window:

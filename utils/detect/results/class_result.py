@@ -39,7 +39,7 @@ class ClassResult(ImageResult):
 
     @property
     def probabilities(self) -> np.ndarray:
-        """(C,) float32, which add up to 1: of each class by its number."""
+        """(C,) float32, sum 1: the probability of each class."""
         return self.found.scores[0]
 
     @cached_property
@@ -82,7 +82,7 @@ class ClassResult(ImageResult):
         return draw_lines(self.image, lines, list(map(class_colour, indices)))
 
     def crop(self) -> list[np.ndarray]:
-        raise UserError("crop(): a class belongs to the whole image; use `image`")
+        raise UserError("crop(): the class is that of the whole image; use `image`")
 
     def words(self) -> str:
         """Return "dog 0.87, cat 0.10"."""

@@ -19,7 +19,7 @@ from duet.utils.ragged import Ragged
 from duet.utils.report.drawing.annotate import draw_boxes, draw_masks
 from duet.utils.report.drawing.fonts import drawable_name
 
-CROP_GAIN, CROP_PIXELS = 1.02, 10  # of the sides of a box
+CROP_GAIN, CROP_PIXELS = 1.02, 10  # enlargement of a box's sides
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 AnyResult = TypeVar("AnyResult", bound="Result")
 
@@ -30,7 +30,7 @@ class Detection(NamedTuple):
     box_xyxy: tuple[float, float, float, float]  # pixels of the image
     score: float  # in (0, 1]
     class_index: int
-    name: str  # of its class
+    name: str  # class name
     track_id: int | None = None  # the same for one object in all frames; None: not tracked
 
 

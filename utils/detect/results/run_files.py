@@ -53,7 +53,7 @@ class Place(NamedTuple):
     """Where the files of a result go."""
 
     files: SourceFiles
-    name: str  # of the image's own files, without suffix
+    name: str  # base name of the image's files
 
 
 class Share(NamedTuple):
@@ -137,7 +137,7 @@ class RunFiles:
             return place
         if source.exists() and drawing.samefile(source):
             raise UserError(
-                f"--source {source} lies in the folder of results, where its drawing would replace "
+                f"--source {source} is in the results folder, where the output would overwrite "
                 "it; choose another --name"
             )
         return place

@@ -193,7 +193,7 @@ def match_greedily(candidates: MatchCandidates, size: SizeRange) -> Matches:
     ignored = ignored_objects(candidates, size)
     detection, target = candidates.pair_detection, candidates.pair_object
     run = np.cumsum(np.diff(detection, prepend=detection[:1]) != 0)
-    order = np.argsort(2 * run + ~ignored[target], kind="stable")  # of a detection, ignored first
+    order = np.argsort(2 * run + ~ignored[target], kind="stable")  # per detection, ignored first
     detection, target, iou = detection[order], target[order], candidates.pair_iou[order]
     reaches = iou >= IOU_THRESHOLDS[:, None]
     correct = np.zeros((len(IOU_THRESHOLDS), len(candidates.scores)), dtype=bool)

@@ -40,8 +40,8 @@ from duet.utils.report.plots.style import cut
 from duet.utils.text import printable
 
 MAX_TILES = 16
-MAX_SIDE = 1920  # of all tiles together, pixels
-TILE = MAX_SIDE // 4  # of one tile; smaller images are enlarged so that labels do not hide them
+MAX_SIDE = 1920  # all tiles together, pixels
+TILE = MAX_SIDE // 4  # per tile; smaller images are enlarged so that labels do not cover them
 GROUND = 235  # grey around an image that is not square
 LINE_WIDTH = 2  # pixels; JPEG blurs the colour of thinner lines
 log = logging.getLogger("plots")

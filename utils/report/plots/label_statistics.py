@@ -24,7 +24,7 @@ from duet.utils.text import count
 
 MAX_BARS = 30
 MAX_OUTLINES = 1000
-BINS = 50  # of a histogram, a side
+BINS = 50  # per side of a histogram
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:

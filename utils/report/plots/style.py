@@ -18,7 +18,7 @@ from duet.utils.report.drawing.fonts import drawable_name, font_for
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110
-MAX_BRIGHTNESS = 0.43  # of a line, where white is 1
+MAX_BRIGHTNESS = 0.43  # of lines; white is 1
 
 MAX_NAMED = len(COLOURS)  # classes named in a figure of curves, in distinguishable colours
 MAX_NAME_WIDTH = 24  # letters; an ideograph counts as two

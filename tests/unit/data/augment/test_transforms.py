@@ -83,7 +83,7 @@ def test_the_text_of_a_state_from_elsewhere_is_checked_too(text):
 def test_arguments_that_a_filter_does_not_take_are_refused(name, given):
     with pytest.raises(UserError) as error:
         require_transforms(json.dumps({name: given}))
-    message = f"--albumentations: {name}: {given} is not accepted; such are: p: 0.5 (0 to 1)"
+    message = f"--albumentations: {name}: {given}; accepted: p: 0.5 (0 to 1)"
     assert str(error.value).startswith(message)
 
 
@@ -181,6 +181,5 @@ def test_another_transform_is_refused_and_the_four_are_named():
     with pytest.raises(UserError) as error:
         require_transforms('{"Blur": {}, "Blurr": {}}')
     assert str(error.value) == (
-        "--albumentations: 'Blurr' is none of Blur, MedianBlur, ToGray, CLAHE; leave it out of the "
-        "file"
+        "--albumentations: 'Blurr' is not supported; accepted: Blur, MedianBlur, ToGray, CLAHE"
     )

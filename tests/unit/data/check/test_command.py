@@ -44,7 +44,7 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
         ("--data no/such.yaml", "no dataset YAML"),
         ("--data DATA --split 1.5", "--split 1.5; accepted: a fraction above 0 and below 1"),
         ("--data DATA --fix data", "--fix data already exists; choose a new folder"),
-        ("--data DATA --out x --fix x", "--fix x would lie in x; name a folder elsewhere"),
+        ("--data DATA --out x --fix x", "--fix x would be inside x; choose another folder"),
         ("--data DATA --fix runs/check/y", "--fix runs/check/y would lie in runs/check"),
         ("--data DATA --out file", "--out file cannot be made: .*File exists"),
         ("--data DATA --out /proc/none", "--out /proc/none cannot be made: .*No such file"),

@@ -87,10 +87,10 @@ def test_names_of_any_kind_and_images_of_one_stem_keep_their_labels(tmp_path):
     ("place", "message"),
     [
         ("old", "--fix .*old already exists; choose a new folder"),
-        ("old/images/new", "would lie in .*images; name a folder elsewhere"),
-        ("old/labels/inner/new", "would lie in .*labels; name a folder elsewhere"),
-        ("page/new", "would lie in .*page; name a folder elsewhere"),
-        ("page", "would lie in .*page; name a folder elsewhere"),
+        ("old/images/new", "would be inside .*images; choose another folder"),
+        ("old/labels/inner/new", "would be inside .*labels; choose another folder"),
+        ("page/new", "would be inside .*page; choose another folder"),
+        ("page", "would be inside .*page; choose another folder"),
     ],
 )
 def test_a_place_among_other_files_is_refused(tmp_path, place, message):
@@ -102,7 +102,7 @@ def test_a_place_among_other_files_is_refused(tmp_path, place, message):
 
 def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):
     data = write_dataset(tmp_path / "old", {"x.jpg": "a line that is none\n"}, YAML)
-    with pytest.raises(DatasetError, match="no image is left that could be used"):
+    with pytest.raises(DatasetError, match="no usable images are left"):
         write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 

@@ -63,7 +63,7 @@ def test_a_file_comes_and_is_not_fetched_again(site, run, tmp_path):
         run(file)
     assert target.read_bytes() == b"mine"
     target.rename(target.with_name("data.bin.part"))
-    with pytest.raises(UserError, match="Start again once if an earlier download was continued"):
+    with pytest.raises(UserError, match="Run again if it continued an earlier download"):
         run(file)
     run(file)
     assert files_in(tmp_path / "out") == {"sub/data.bin": CONTENT}
@@ -79,7 +79,7 @@ def test_a_cut_connection_goes_on_with_the_next_command(site, run, tmp_path, has
     """Without a size nothing says where the rest begins, and all comes again."""
     file = file_of(site.put("/a", CONTENT), **changes)
     site.cuts, site.has_ranges = [1_000_000], has_ranges
-    with pytest.raises(UserError, match="ended after 1,000,000 of 3,000,000 bytes; what came is"):
+    with pytest.raises(UserError, match="ended after 1,000,000 of 3,000,000 bytes; the partial"):
         run(file)
     assert files_in(tmp_path / "out") == {"sub/data.bin.part": CONTENT[:1_000_000]}
     run(file)
@@ -91,7 +91,11 @@ WRONG = {  # path on the server, what differs in the list, and the message
     "a hash": ("/a", {"sha256": sha256(b"x")}, f"{sha256(CONTENT)}.*{sha256(b'x')}.*was removed"),
     "too many bytes": ("/a", {"size": 1000}, "sends more than 1,000 bytes; correct the list"),
     "too few bytes": ("/a", {"size": 3_000_001}, "ended after 3,000,000 of 3,000,001 bytes"),
-    "no file": ("/b", {}, "404.*; what came is kept: start again to continue, or correct the addr"),
+    "no file": (
+        "/b",
+        {},
+        "404.*; the partial file is kept: run again to continue, or cor",
+    ),
     "a folder in its place": ("/a", {"path": "sub"}, "is a folder, not a regular file"),
     "a redirect without end": ("/1", {}, "infinite loop"),
     "a redirect to a file": ("/file", {}, "not allowed"),

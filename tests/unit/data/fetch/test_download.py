@@ -65,7 +65,7 @@ def test_what_is_no_list_is_an_error(tmp_path, document):
 
 def test_plain_http_needs_a_hash_and_an_archive_its_suffix(tmp_path):
     http = {**GOOD, "url": "http://example.com/a.zip", "sha256": None}
-    with pytest.raises(UserError, match="it is needed for an address without https"):
+    with pytest.raises(UserError, match="which is required for a URL without https"):
         find_list(str(write_list(tmp_path, http)))
     with pytest.raises(UserError, match="to unpack it, .zip, .tar"):
         find_list(str(write_list(tmp_path, {**GOOD, "path": "a.pt", "unpack": "b"})))

@@ -205,8 +205,8 @@ CVAT_MASK = '<mask label="dog" rle="{}" left="0" top="0" width="2" height="2"/>'
 BROKEN = [
     (VOC, voc_box("ten", 1, 2, 3), "a.xml: object 2: xmin is 'ten'; a number is needed"),
     *((VOC, voc_box(value, 1, 2, 3), "xmin is ") for value in ("nan", "1e999", "9" * 999, "")),
-    (VOC, "<object><name>dog</name></object>", "object 2: it has no bndbox"),
-    (VOC, voc_box(1, 1, 2, 3, " "), "it has no name"),
+    (VOC, "<object><name>dog</name></object>", "object 2: no bndbox"),
+    (VOC, voc_box(1, 1, 2, 3, " "), "no name"),
     (VOC, "<object>", "line .*: invalid XML: mismatched tag"),
     (VOC, voc_box(1, 1, 2, 3, more="<polygon><x1>a</x1></polygon>"), "x1 is 'a'"),
     *((LABELME, labelme_shape("polygon", points), "a.json: shape 2: points are")

@@ -124,6 +124,6 @@ def test_pieces_that_go_to_and_fro_without_an_end_are_refused(tmp_path):
     """As in label files; here several objects of one image are over the bound together."""
     there_and_back = [0, 0, WIDTH, HEIGHT] * ((MOST_CROSSINGS + 10) // 4)
     assert read(write(tmp_path, [[there_and_back], [[1, 1, 9, 1, 9, 9]]])).objects
-    text = "'b.jpg': outlines of 450,720 px in an image of 90x60; at most 450,000"
+    text = "'b.jpg': outlines of 450,720 px in an image of 90x60; accepted: at most 450,000"
     with pytest.raises(UserError, match=text):
         read(write(tmp_path, [[there_and_back], [there_and_back]]))

@@ -62,7 +62,7 @@ def test_a_folder_stands_for_its_dataset_yaml(tmp_path, name):
 
 def test_a_folder_with_several_dataset_yamls_is_an_error_that_names_them(tmp_path):
     write(tmp_path, **SPLIT, **{"a.yaml": dataset_yaml(), "b.yaml": dataset_yaml()})
-    assert "several dataset YAMLs; name one: a.yaml, b.yaml" in error_of(tmp_path)
+    assert "several dataset YAMLs; choose one: a.yaml, b.yaml" in error_of(tmp_path)
 
 
 @pytest.mark.parametrize("names", ["classes.txt", "labels/classes.txt", "labels/train/classes.txt"])
@@ -138,7 +138,7 @@ def test_cvat_s_yolo_export_is_read(tmp_path):
         ({"classes.txt": "a\n\nb"}, "classes.txt: line 2 is blank"),
         ({"classes.txt": "a\nb\na"}, "classes.txt: has ['a'] more than once"),
         ({"classes.txt": "a\nb", "labels/classes.txt": "b\na"}, "name other classes"),
-        ({"obj.data": "train = train.txt"}, "names no file of class names"),
+        ({"obj.data": "train = train.txt"}, "no class names; add a line"),
         ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
         ({"classes.txt": ""}, "no dataset is recognised"),
     ],
@@ -184,7 +184,7 @@ def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     write(tmp_path, **{"annotations.xml": f"<annotations>{''.join(parts)}</annotations>"})
     spec = load_dataset(tmp_path, splits=())
     assert [len(entries) for entries in (spec.train, spec.val)] == [1, 1]
-    assert "annotations.xml: 'later' belongs to no split and is left out" in caplog.text
+    assert "annotations.xml: 'later' belongs to no split and is ignored" in caplog.text
 
 
 def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):

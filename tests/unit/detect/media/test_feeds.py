@@ -59,7 +59,7 @@ def test_a_camera_gives_rgb(monkeypatch):
 
 
 def test_a_camera_that_is_not_there_says_so(monkeypatch):
-    with pytest.raises(BrokenSourceError, match="no such camera, or another program uses it"):
+    with pytest.raises(BrokenSourceError, match="no such camera, or it is in use by"):
         read_camera(monkeypatch, Camera(0))
 
 

@@ -91,14 +91,14 @@ def test_a_camera_a_url_and_the_screen_are_live(argument):
 REFUSED = {
     "absent.jpg": "no such file or folder; accepted: an image",
     "": "no such file or folder",
-    "*.tiff": "no image and no video; accepted",
-    "outer": "no image and no video; 'outer/\\*\\*/\\*' looks into its folders too",
+    "*.tiff": "no images or videos; accepted",
+    "outer": "no images or videos; 'outer/\\*\\*/\\*' looks into its folders too",
     "empty.txt": "the list is empty",
     "holes.txt": "null byte",
     "fifo.txt": "is a FIFO",
     "**x/*.jpg": "accepted",
-    "ftp://host/a.mp4": "ftp is not read; accepted",
-    "screen x": "the screen is not read; save it as a file",
+    "ftp://host/a.mp4": "ftp is not supported; accepted",
+    "screen x": "screen capture is not supported; save it as a file",
     "a\0b.jpg": "no such file",
 }
 

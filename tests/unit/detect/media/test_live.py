@@ -78,9 +78,9 @@ def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
     assert [frame.image[0, 0, 0] for frame in frames] == [1, 2]
     assert [frame.number for frame in frames] == [0, 1]
     assert [record.getMessage() for record in caplog.records] == [
-        "a camera: cable; it will be opened again in 0.01 s",
-        "a camera: it ended; it will be opened again in 0.01 s",
-        "a camera: gone; it will be opened again in 0.01 s",
+        "a camera: cable; reconnecting in 0.01 s",
+        "a camera: it ended; reconnecting in 0.01 s",
+        "a camera: gone; reconnecting in 0.01 s",
     ]
     assert {record.levelno for record in caplog.records} == {logging.WARNING}
 

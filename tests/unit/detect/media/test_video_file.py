@@ -76,7 +76,7 @@ def test_a_file_cut_short_gives_what_is_there_and_says_so(name, part, tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[: int(part * len(content))])
     frames, end = read(path)
-    assert "cut short" in end or end == "holds no video"
+    assert "truncated" in end or end == "contains no video"
     assert [frame.number for frame in frames] == list(range(len(frames)))
     assert len(frames) < 20
     assert bool(frames) == (part >= 0.8 and name != "a.mp4")  # whose index is at its end
@@ -122,12 +122,12 @@ def test_a_playlist_opens_no_other_file(kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     outer.write_text(PLAYLISTS[kind].format(path=inner if "HLS" in kind else "a.ts"))
     frames, end = read(outer)
-    assert frames == [] and "damaged, cut short or no video" in end
+    assert frames == [] and "damaged, truncated or not a video" in end
 
 
 HOSTILE = {
-    "text": (lambda path: path.write_text("hello\n" * 100), "damaged, cut short or no video"),
-    "empty": (lambda path: path.touch(), "damaged, cut short or no video"),
+    "text": (lambda path: path.write_text("hello\n" * 100), "damaged, truncated or not a video"),
+    "empty": (lambda path: path.touch(), "damaged, truncated or not a video"),
     "FIFO": (os.mkfifo, "is a FIFO"),
 }
 

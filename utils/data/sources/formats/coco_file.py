@@ -30,7 +30,7 @@ MAX_BYTES = 1 << 31
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN
 SECTIONS = ("images", "annotations", "categories")
 _LONGEST_NAME = 4096
-_KEYS = "id", "iscrowd", "bbox", "area", "segmentation"  # of an object, besides its image
+_KEYS = "id", "iscrowd", "bbox", "area", "segmentation"  # keys of an object, besides its image
 _BOX = "left, top, width, height are needed"
 
 
@@ -42,7 +42,7 @@ class BrokenInstancesError(ValueError):
 class Segments:
     """The segmentations of T objects: pieces of polygons, or the runs of a mask, or neither."""
 
-    pieces: Polygons  # of all objects, float64 pixels
+    pieces: Polygons  # all objects, float64 pixels
     starts: np.ndarray  # (T + 1,) int64: object i has the pieces starts[i] up to starts[i + 1]
     runs: np.ndarray  # (N,) uint32 of all objects; one of pieces has none
     run_starts: np.ndarray  # (T + 1,) int64: object i has those from run_starts[i] on
@@ -101,7 +101,7 @@ class Instances:
     boxes_ltwh: np.ndarray  # (T, 4) float64: left, top, width, height, pixels
     area: np.ndarray  # (T,) float64, square pixels; NaN where it gives none, or `area_faults` why
     is_crowd: np.ndarray  # (T,) bool
-    segments: Segments | None  # of the T objects; None where they were not read
+    segments: Segments | None  # T objects; None if not read
     faults: Mapping[int, str]  # why an object cannot be used, by its index
     area_faults: Mapping[int, str]
 

@@ -28,7 +28,7 @@ from duet.utils.data.sources.formats.names import (
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.progress import Progress
 
-# In lower case, the likeliest first.
+# Lower case, most likely first.
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = (
     "annotations", "annotation", "annots", "annot", "xmls", "xml", "jsons", "json", "labels", "ann"
@@ -45,7 +45,7 @@ class FilePerImage:
     """A format with one annotation file per image."""
 
     name: str
-    suffix: str  # of the annotation files: ".xml"
+    suffix: str  # suffix of annotation files, such as ".xml"
     is_one: Callable[[Path], bool]
     """Whether a file is in the format; it may read the beginning of it."""
     parse: Callable[[Path], Parsed | None]

@@ -95,7 +95,7 @@ class Annotations:
     """
 
     class_names: Sequence[str]  # in the format's order, then sorted
-    paths: Sequence[str]  # of the image files
+    paths: Sequence[str]  # paths of the images
     broken: Sequence[str]  # why an image cannot be used; mostly ""
     left_out: Mapping[str, int]  # objects that are not trained on, by kind: "crowds"
     sizes: np.ndarray  # (N, 2) int64, height and width; or `NORMALISED`, or `UNKNOWN`

@@ -20,7 +20,7 @@ SPLIT_NAMES = {
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
-MAX_FILES = 100  # of a suffix in a folder; where there are more, they are of one image each
+MAX_FILES = 100  # with a suffix in a folder; more are one per image
 _SPLIT_OF = {name: split for split, names in SPLIT_NAMES.items() for name in names}
 MAX_LIST_BYTES = 1 << 28  # millions of images
 _FLAGS = ("-1", "0", "1")  # VOC's second column: whether a class is in the image
@@ -54,7 +54,7 @@ def find_files(
 
     Args:
         path: one such file; or a folder that holds them, or holds folders named for splits.
-        suffix: of the files: ".json".
+        suffix: suffix of the files, such as ".json".
         accepts: returns whether a file has the format.
         nearby: names of folders in those in which the files may lie too.
 

@@ -133,14 +133,14 @@ def _text(element: Element, name: str) -> str:
 def _add(labels: ImageLabels, element: Element) -> None:
     class_name = _text(element, "name")
     if not class_name:
-        raise ValueError("it has no name")
+        raise ValueError("no name")
     if _text(element, "difficult").lower() in ("1", "true"):
         labels.left_out.append("difficult objects")
         return
     outline = _outline(element)
     box = element.find("bndbox")
     if box is None:
-        raise ValueError("it has no bndbox")
+        raise ValueError("no bndbox")
     left, top, right, bottom = (read_number(_text(box, name), name) for name in _CORNERS)
     corners = min(left, right), min(top, bottom), max(left, right), max(top, bottom)
     labels.add(class_name, corners, outline)
