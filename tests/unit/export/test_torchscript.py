@@ -63,7 +63,7 @@ def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
     runtime = TorchScriptRuntime(path)
     assert runtime.metadata == METADATA
     message = (
-        "cannot read the file as TorchScript"
+        "PyTorch cannot read the file as Torch"
         if device.supports("torchscript")
         else "which only one backend has; give --backend torch"
     )

@@ -48,13 +48,13 @@ def test_a_lock_is_held_by_its_process_alone_however_that_ends(tmp_path):
             with pytest.raises(UserError) as error:
                 lock.take(tmp_path)
             assert re.match(
-                rf"{tmp_path} is being written by process {process.pid} on {socket.gethostname()} "
+                rf"{tmp_path} is in use by process {process.pid} on {socket.gethostname()} "
                 r"since \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d; .*--name",
                 str(error.value),
             )
             assert (tmp_path / LOCK_FILE).read_bytes() == before
             (tmp_path / LOCK_FILE).write_bytes(b"\x1b[2Jprocess 7 on a since b\n")
-            with pytest.raises(UserError, match="is being written by another process;"):
+            with pytest.raises(UserError, match="is in use by another process;"):
                 lock.take(tmp_path)
             process.kill()
             process.wait()
@@ -111,7 +111,7 @@ with RunLock() as lock:
         print(folder.name, flush=True)
         sys.stdin.read()
     except UserError as error:
-        print("refused" if "is being written by" in str(error) else error)
+        print("refused" if "is in use by" in str(error) else error)
 """
 
 

@@ -215,12 +215,12 @@ def described(**changes):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"without": ["bn"]}, "takes 248 numbers, and the file has 216 for it"),
+        ({"without": ["bn"]}, "needs 248 weights, but the file has 216"),
         (described(width_multiple=1e9), "width_multiple: 1000000000.0"),
-        (described(width_multiple=4.0), "takes 992 numbers, and the file has 248 for it"),
-        (described(backbone=[[-1, 9, "C3", [8]]]), "layer 0, C3 .8., takes 1,"),
+        (described(width_multiple=4.0), "needs 992 weights, but the file has 248"),
+        (described(backbone=[[-1, 9, "C3", [8]]]), "layer 0, C3 .8., needs 1,"),
         (described(backbone=[[-1, 1, "Conv", [8, 999]]]), "kernel_size is 999"),
-        (described(backbone=[[-1, 1, "Conv", [8, 31, 2]]]), "takes 23,096 numbers"),
+        (described(backbone=[[-1, 1, "Conv", [8, 31, 2]]]), "needs 23,096 weights"),
         (described(backbone=[[-1, 1, "Conv", [10**6]]]), "channels is 1000000"),
         (described(backbone=[[-1, 1, "CrossConv", [8, 3, 2]]]), "unknown block 'CrossConv'; known"),
         ({"nc": 10**9}, "nc: 1000000000"),
@@ -373,7 +373,7 @@ def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):
 
 
 def test_an_absent_file_is_named(tmp_path):
-    message = "gone.pt: no such file; nothing is downloaded, docs/en/weights.md"
+    message = "gone.pt: no such file; nothing is downloaded; accepted files: docs/en/weights.md"
     with pytest.raises(UserError, match=message):
         load_weights(tmp_path / "gone.pt")
 

@@ -97,7 +97,7 @@ def test_a_class_that_the_metadata_do_not_name_is_refused(number):
 
 
 def test_rows_of_another_width_are_refused():
-    with pytest.raises(UserError, match=r"a.onnx: .* \(1, 1, 9\), and .* \(1, any, 10\)"):
+    with pytest.raises(UserError, match=r"a.onnx: .* \(1, 1, 9\), but .* \(1, any, 10\)"):
         detector(Runtime(columns=9)).detect([np.zeros((32, 48, 3), np.uint8)])
 
 
