@@ -27,7 +27,7 @@ BUDGETS = {
     "utils/cli": 1107,
     "utils/comparison": 1459,
     "utils/data": 12440,
-    "utils/detect": 2557,
+    "utils/detect": 2556,
     "utils/evaluation": 1672,
     "utils/evolution": 473,
     "utils/export": 1901,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 398
-OTHERS = {"tests": 57342, "benchmarks": 3009}
+OTHERS = {"tests": 57351, "benchmarks": 3009}
 
 
 def room_of(path: Path) -> str:
