@@ -104,7 +104,7 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--batch", "8,8"], "twice"),
         (["--variants", "plain,fastest"], "--variants fastest; accepted: plain, fused"),
         (["--backends", "torch,jax"], "--backends jax; accepted: torch, oneflow"),
-        (["--ablate"], "--ablate takes one backend"),
+        (["--ablate"], "--ablate needs one backend"),
         (["--python", "oneflow=/absent"], "torch=PATH or oneflow=PATH is needed, once"),
         (["--resume", "runs/compare/exp"], "leave out the other flags"),
         (["--name", "../x"], "--name '../x'; accepted: a folder name"),
