@@ -101,7 +101,7 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--nproc", "2", "--batch", "4,5,7"], "--batch 5, 7: the images of all 2 processes"),
         (["--device", "cpu,0"], "--device cpu,0: use different GPUs"),
         (["--batch", "8,x"], "--batch 8,x"),
-        (["--batch", "8,8"], "twice"),
+        (["--batch", "8,8"], "--batch 8,8 has a duplicate"),
         (["--variants", "plain,fastest"], "--variants fastest; accepted: plain, fused"),
         (["--backends", "torch,jax"], "--backends jax; accepted: torch, oneflow"),
         (["--ablate"], "--ablate needs one backend"),
