@@ -93,7 +93,7 @@ MASK = constant(np.ones(2, bool))
 @pytest.mark.parametrize(
     ("compute", "message"),
     [
-        (lambda: WHOLE + 0.5, "0.5; a whole number"),
+        (lambda: WHOLE + 0.5, "0.5; accepted: whole numbers"),
         (lambda: WHOLE / 2, "Div does not support int64; cast to a float"),
         (lambda: 2 / WHOLE, "Div does not support int64"),
         (lambda: WHOLE**3, "Pow does not support int64"),

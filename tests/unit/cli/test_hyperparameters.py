@@ -71,7 +71,7 @@ def test_overrides_take_the_place_of_a_files_numbers():
     [
         (
             "lr=0.1",
-            "--override 'lr=0.1': accepted: HYPERPARAMETER=VALUE; did you mean lr",
+            "--override 'lr=0.1'; accepted: HYPERPARAMETER=VALUE; did you mean lr",
         ),
         ("momentum", "--override momentum: no value; write momentum=VALUE"),
         ("lr0=fast", "--override 'lr0=fast': 'fast' is not a number"),

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_folder_is_in_natural_order_and_others_are_counted(folder, caplog):
     with caplog.at_level(logging.INFO):
         assert names(folder) == ["a2.webp", "a9.png", "a10.png", "b.JPG", "clip.mp4"]
-    assert "3 other names left out" in caplog.text  # notes.md, data, inner
+    assert "3 other names ignored" in caplog.text  # notes.md, data, inner
 
 
 def test_a_pattern_names_files(folder):
