@@ -134,7 +134,7 @@ def test_what_makes_figures_doubtful_comes_first(tmp_path):
     refused = comparison(changes=changes)
     assert [pair["verdict"] for pair in refused["pairs"]] == ["slower", "refused"]
     assert refused["pairs"][1]["ratio"] is None
-    assert "refused, the work differs" in written(refused, tmp_path)[1]
+    assert "refused, the work is not equal" in written(refused, tmp_path)[1]
 
 
 def test_options_are_apart_from_backends_and_few_pairs_have_no_figure(tmp_path):
