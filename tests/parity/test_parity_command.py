@@ -141,7 +141,7 @@ def test_the_command_prints_the_table_and_ends_with_one_when_a_number_differs(ca
     ("flags", "message"),
     [
         (["--steps", "0"], "--steps 0"),
-        (["--cfg", "absent.yaml"], "--cfg absent.yaml: there is no such file"),
+        (["--cfg", "absent.yaml"], "--cfg absent.yaml: no such file or public model"),
         (["--img", "33"], "--img 33"),
     ],
 )

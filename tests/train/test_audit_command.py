@@ -131,7 +131,7 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
         ((), 2, ([0, 1], [0, 1])),
         (("cat",), 1, ([1], [NOTHING, 0])),
         (("Cat", "bird"), 2, "no name matches"),
-        ((), 3, "--data d.yaml has 2 classes, --weights w.pt 3 without names"),
+        ((), 3, "--data d.yaml has 2 classes, --weights w.pt has 3 without names"),
     ],
 )
 def test_classes_are_shared_by_name_or_by_number(known, num_known, expected, caplog):

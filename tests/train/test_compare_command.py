@@ -129,7 +129,7 @@ def test_a_comparison_that_another_process_writes_is_refused_and_untouched(run, 
         lock.take(folder)
         before[folder / LOCK_FILE] = (folder / LOCK_FILE).stat().st_mtime_ns
         code, printed, _ = run("--resume", folder)
-    assert code == 2 and f"error: {folder} is being written by process {os.getpid()} on" in printed
+    assert code == 2 and f"error: {folder} is in use by process {os.getpid()} on" in printed
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 

@@ -127,7 +127,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
     shown = capsys.readouterr().out
     assert "stopped early after epoch 2 of 5: --time 0.5: reached the limit of 0.5 hours" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
-    with pytest.raises(UserError, match=r"is finished.*--time 0\.5"):
+    with pytest.raises(UserError, match=r"is already finished: --time 0\.5"):
         start([*run, "--resume", str(folder)])
     start([*run, "--resume", str(folder), "--time", "0.6"])
     found = [row["metrics/recall"] != "" for row in rows(folder)]

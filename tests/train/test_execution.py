@@ -87,7 +87,7 @@ def test_half_precision_is_refused_or_near_to_float32(training, dtype):
     start, batches = training[0], training[1][:2]  # the second updates
     if dtype not in amp.supported("cpu"):
         with pytest.raises(
-            UserError, match=f"cannot train in {dtype} on cpu; accepted there: auto, off"
+            UserError, match=f"cannot train in {dtype} on cpu; accepted: auto, off"
         ):
             start("--amp", FLAGS[dtype])
         return

@@ -78,7 +78,7 @@ def assert_refused_untouched(run_here, command, process, folder):
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     code, _, errors = run_here(command)
     assert code == 2
-    assert f"error: {folder} is being written by process {process.pid} on " in errors
+    assert f"error: {folder} is in use by process {process.pid} on " in errors
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     os.kill(process.pid, signal.SIGCONT)
 

@@ -153,20 +153,20 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
 @pytest.mark.parametrize(
     ("name", "flag", "message"),
     [
-        ("detect-anchor-free", "--noautoanchor", "an anchor-free model has no anchors; leave it"),
-        ("detect-anchor-free", "--autobalance", "no objectness to weigh by level; leave it out"),
+        ("detect-anchor-free", "--noautoanchor", "anchor-free models have no anchors; leave it"),
+        ("detect-anchor-free", "--autobalance", "no objectness loss to balance; leave it out"),
         (
             "detect-anchor-free",
             "--label-smoothing=0.1",
             "anchor-free models train class scores on box quality",
         ),
-        ("classify", "--quad", "four images would have one class; leave it out"),
+        ("classify", "--quad", "four images would have several classes"),
         ("classify", "--rect", "classification images are always square"),
         ("classify", "--noautoanchor", "classifiers have no anchors"),
         ("classify", "--bbox_iou_optim", "the classification loss has no boxes"),
         ("classify", "--dropout=1", "accepted: a number from 0 to below 1"),
         ("classify", "--cutoff=9", "the model has 3 layers"),
-        ("classify", "--mask-ratio=2", "is for models to segment"),
+        ("classify", "--mask-ratio=2", "applies only to the task segment"),
     ],
 )
 def test_flags_without_a_meaning_are_refused_with_the_reason(inputs, tmp_path, name, flag, message):
