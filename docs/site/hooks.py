@@ -126,7 +126,8 @@ def on_files(files: Any, config: Any) -> Any:
     for path in sorted(linked):
         content = (PROJECT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, copy_of(path), content=content))
-    for file in [file for file in files if file.src_uri.endswith(".map")]:
+    # Sources of scripts, and word lists of languages that no page is in.
+    for file in [file for file in files if file.src_uri.endswith((".map", "wordcut.js"))]:
         files.remove(file)
     return files
 

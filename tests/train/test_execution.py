@@ -86,9 +86,7 @@ def test_a_layout_that_the_backend_lacks_is_refused_with_the_next_step(training)
 def test_half_precision_is_refused_or_near_to_float32(training, dtype):
     start, batches = training[0], training[1][:2]  # the second updates
     if dtype not in amp.supported("cpu"):
-        with pytest.raises(
-            UserError, match=f"cannot train in {dtype} on cpu; accepted: auto, off"
-        ):
+        with pytest.raises(UserError, match=f"cannot train in {dtype} on cpu; accepted: auto, off"):
             start("--amp", FLAGS[dtype])
         return
     # bfloat16 rounds to 2**-8, float16 to 2**-11, in each of 24 layers: measured 0.010 and 0.0011

@@ -108,7 +108,10 @@ def test_entries_name_first_layers_single_layers_or_parts(freeze, expected):
     [
         (["26"], "--freeze 26: the model has layers 0 to 24"),
         (["model.2"], "--freeze model.2 matches no parameter; accepted: model.0.conv, model.0"),
-        (["model.24.m.0.gain"], "--freeze model.24.m.0.gain matches no parameter; .*, model.24.m.1$"),
+        (
+            ["model.24.m.0.gain"],
+            "--freeze model.24.m.0.gain matches no parameter; .*, model.24.m.1$",
+        ),
     ],
 )
 def test_a_name_of_nothing_is_refused_with_what_there_is(freeze, message):

@@ -144,7 +144,7 @@ def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
     ]
     assert [image.is_used for image in check.images] == [True, False, False, False, True]
     for name in ("Annotations/new", "JPEGImages/new"):
-        with pytest.raises(DatasetError, match=f"{name} would lie in"):
+        with pytest.raises(DatasetError, match=f"{name} would be inside"):
             refuse_place(check.dataset, tmp_path / name, tmp_path / "page")
     write_corrected(check, tmp_path / "fixed")
     copy = load_dataset(tmp_path / "fixed" / f"{tmp_path.resolve().stem}.yaml")

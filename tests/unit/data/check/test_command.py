@@ -45,9 +45,9 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
         ("--data DATA --split 1.5", "--split 1.5; accepted: a fraction above 0 and below 1"),
         ("--data DATA --fix data", "--fix data already exists; choose a new folder"),
         ("--data DATA --out x --fix x", "--fix x would be inside x; choose another folder"),
-        ("--data DATA --fix runs/check/y", "--fix runs/check/y would lie in runs/check"),
-        ("--data DATA --out file", "--out file cannot be made: .*File exists"),
-        ("--data DATA --out /proc/none", "--out /proc/none cannot be made: .*No such file"),
+        ("--data DATA --fix runs/check/y", "--fix runs/check/y would be inside runs/check"),
+        ("--data DATA --out file", "--out file cannot be created: .*File exists"),
+        ("--data DATA --out /proc/none", "--out /proc/none cannot be created: .*No such file"),
     ],
 )
 def test_a_wrong_call_is_a_users_mistake_before_the_work(monkeypatch, tmp_path, words, message):

@@ -76,7 +76,7 @@ def test_a_file_cut_short_gives_what_is_there_and_says_so(name, part, tmp_path):
     content = path.read_bytes()
     path.write_bytes(content[: int(part * len(content))])
     frames, end = read(path)
-    assert "truncated" in end or end == "contains no video"
+    assert any(word in end for word in ("cut short", "truncated", "contains no video"))
     assert [frame.number for frame in frames] == list(range(len(frames)))
     assert len(frames) < 20
     assert bool(frames) == (part >= 0.8 and name != "a.mp4")  # whose index is at its end

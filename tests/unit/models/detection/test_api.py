@@ -123,7 +123,7 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
         r"shape \(64, 96, 2\)": IMAGE[..., :2],
         "image0 is a dict": {},
         "image1 is a int": [IMAGE, 3],
-        "iterator of images": iter([IMAGE]),
+        "an iterator needs detector.stream": iter([IMAGE]),
         "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
     }
@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
     [
         ({"size": 100}, "--img 100 is not a multiple of the model's stride 16; use 112"),
         ({"conf": 2}, "--conf 2"),
-        ({"conf": "high"}, "conf 'high'; a number"),
+        ({"conf": "high"}, "conf 'high'; accepted: a number"),
         ({"classes": [0, 5]}, "classes 5; the model has classes 0 to 4"),
         ({"resize": "cubic"}, "--resize 'cubic'; accepted: linear, area"),
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
