@@ -74,7 +74,7 @@ def test_a_package_that_lacks_another_says_which(monkeypatch):
         monkeypatch.delitem(sys.modules, module)
     for module in [name for name in sys.modules if name.startswith("scipy.")]:
         monkeypatch.delitem(sys.modules, module)
-    with pytest.raises(UserError, match=r"--track needs trackers \(.*scipy.*\): .+"):
+    with pytest.raises(UserError, match=r"--track needs trackers \(.*scipy.*\); install it: .+"):
         import_optional("trackers", "--track")
 
 

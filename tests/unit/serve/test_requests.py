@@ -31,7 +31,7 @@ def bomb(width: int, height: int) -> bytes:
 @pytest.mark.parametrize(
     ("query", "words"),
     [
-        ("conf=2", "conf 2; a number from 0 to 1"),
+        ("conf=2", "conf 2; accepted: a number from 0 to 1"),
         ("conf=x%1b", "conf 'x\\x1b'; accepted: a number from 0 to 1"),
         ("max_det=9e9", "max_det '9e9'; accepted: "),
         ("max_det=5001", "max_det 5001 is too large; accepted: up to 5,000"),

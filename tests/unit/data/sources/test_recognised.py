@@ -136,7 +136,7 @@ def test_cvat_s_yolo_export_is_read(tmp_path):
     ("files", "part"),
     [
         ({"classes.txt": "a\n\nb"}, "classes.txt: line 2 is blank"),
-        ({"classes.txt": "a\nb\na"}, "classes.txt: has ['a'] more than once"),
+        ({"classes.txt": "a\nb\na"}, "classes.txt: duplicate name ['a']"),
         ({"classes.txt": "a\nb", "labels/classes.txt": "b\na"}, "name other classes"),
         ({"obj.data": "train = train.txt"}, "no class names; add a line"),
         ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
