@@ -111,7 +111,7 @@ def try_in_child(path: Path, row: Format, threads: int) -> None:
         )  # fmt: skip
         fault = parse_json(done.stdout) if done.stdout else reason_of_end(done.returncode)
     except subprocess.TimeoutExpired:
-        fault = f"its trial run failed: it has not ended after {SECONDS} s; {REMEDY}"
+        fault = f"its trial run failed: it did not finish within {SECONDS} s; {REMEDY}"
     if fault:
         raise UserError(fault)
 

@@ -59,7 +59,7 @@ def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
         ({"texts": {**FOREIGN, "task": "[" * 1000}}, "its metadata has task"),
         ({"texts": own_texts(output="rows")}, "2 outputs, but its metadata has 1"),
         ({"texts": own_texts(output="masks", head="Segment")}, r"metadata has \(1, any, 6\)"),
-        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* says 1"),
+        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* has 1"),
         ({"texts": own_texts(image_size=[64, 64])}, "ONNX Runtime failed"),
     ],
 )
@@ -70,10 +70,10 @@ def test_a_segmenter_that_does_not_fit_its_metadata_is_refused(tmp_path, changes
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"texts": {"names": "['a', 'b', 'c']"}}, r"returns \(1, 2\), and .* says \(1, 3\)"),
+        ({"texts": {"names": "['a', 'b', 'c']"}}, r"returns \(1, 2\), but .* has \(1, 3\)"),
         ({"last": "Softmax"}, "it ends in Softmax"),
         ({"texts": {**FOREIGN, "task": "pose"}}, "for the task 'pose', and .* made to classify"),
-        ({"texts": own_texts(output="logits", head="Classify", class_names=["a"])}, "says .1, 1."),
+        ({"texts": own_texts(output="logits", head="Classify", class_names=["a"])}, "has .1, 1."),
     ],
 )
 def test_a_classifier_that_does_not_fit_its_metadata_is_refused(tmp_path, changes, text):

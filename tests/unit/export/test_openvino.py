@@ -105,7 +105,7 @@ def test_damage_is_a_clear_error(tmp_path, made, damage, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"class_names": ("a", "b")}, r"returns \(1, 512, 6\).*says \(1, any, 7\)"),
+        ({"class_names": ("a", "b")}, r"returns \(1, 512, 6\).*has \(1, any, 7\)"),
         ({"image_size": (64, 64)}, "OpenVINO failed: "),
     ],
 )
