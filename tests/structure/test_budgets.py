@@ -31,7 +31,7 @@ BUDGETS = {
     "utils/evaluation": 1672,
     "utils/evolution": 473,
     "utils/export": 1901,
-    "utils/processes": 1314,
+    "utils/processes": 1318,
     "utils/report": 1718,
     "utils/serve": 840,
     "utils/setup": 346,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 398
-OTHERS = {"tests": 57351, "benchmarks": 3009}
+OTHERS = {"tests": 57349, "benchmarks": 3009}
 
 
 def room_of(path: Path) -> str:

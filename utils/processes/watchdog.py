@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -74,7 +75,10 @@ class Watchdog:
             f"rank {this_process().rank} ({os.uname().nodename}): no progress for {idle_s:.0f} s "
             f"{self.describe()} (--timeout {timeout_s:g}); ending the job"
         )
-        faulthandler.dump_traceback(STDERR)
+        with tempfile.TemporaryFile() as file:  # written at once: ranks often hang together
+            faulthandler.dump_traceback(file)
+            file.seek(0)
+            os.write(STDERR, file.read())
         time.sleep(LINGER_SECONDS)
         end_process(EXIT_FAILED)
 
