@@ -21,7 +21,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils.cli.flags import from_one, whole_from
+from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("--weights", required=True, help="to begin from; '' from scratch")
     parser.add_argument("--hyp", nargs="+", default=["scratch-low", "small"])
     parser.add_argument("--epochs", nargs="+", type=from_one, default=[30, 30], help="per recipe")
-    parser.add_argument("--seeds", nargs="+", type=whole_from(0), default=[0, 1, 2, 3])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3])
     parser.add_argument("--img", type=from_one, default=320)
     parser.add_argument("--batch", type=from_one, default=16)
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="more of train.py")
