@@ -54,18 +54,14 @@ def train(flags: argparse.Namespace, data: str, recipe: str, epochs: int, seed: 
             rows = [{name: float(x) for name, x in row.items()} for row in csv.DictReader(file)]
     spent = list(accumulate(row["seconds/epoch"] for row in rows))
     best = max(rows, key=lambda row: 0.1 * row[AP50] + 0.9 * row[AP])
-    seconds_to = [
-        min(
-            (x for x, row in zip(spent, rows, strict=True) if row[AP50] >= wanted), default=math.inf
-        )
-        for wanted in REACHED
-    ]
+    reached = [(row[AP50], seconds) for row, seconds in zip(rows, spent, strict=True)]
+    seconds_to = [next((x for ap, x in reached if ap >= goal), math.inf) for goal in REACHED]
     return Trained(best[AP50], best[AP], spent[-1], seconds_to)
 
 
-def mean_and_spread(values: Sequence[float], digits: int) -> str:
+def mean_and_spread(values: Sequence[float]) -> str:
     """Return "mean (lowest to highest)"."""
-    shown = (f"{x:.{digits}f}" for x in (statistics.mean(values), min(values), max(values)))
+    shown = (f"{x:.3f}" for x in (statistics.mean(values), min(values), max(values)))
     return "{} ({} to {})".format(*shown)
 
 
@@ -93,7 +89,7 @@ def main() -> None:
         for recipe, done in runs.items():
             ap50, ap, seconds, seconds_to = zip(*done, strict=True)
             reached = [f"{statistics.median(x):.0f}" for x in zip(*seconds_to, strict=True)]
-            cells = [Path(data).stem, recipe, mean_and_spread(ap50, 3), mean_and_spread(ap, 3)]
+            cells = [Path(data).stem, recipe, mean_and_spread(ap50), mean_and_spread(ap)]
             cells += [f"{statistics.mean(seconds):.0f}", ", ".join(reached)]
             print(f"| {' | '.join(cells)} |", flush=True)
         print(f"Other processes took {load.others()} cores meanwhile.", flush=True)
