@@ -175,18 +175,19 @@ def test_flags_without_a_meaning_are_refused_with_the_reason(inputs, tmp_path, n
         start([*flags, "--project", str(tmp_path), flag])
 
 
-def remapped(inputs, tmp_path, name):
+def remapped(inputs, tmp_path, name, how="--remap-classes"):
     """The EMA of weights, and of what becomes of them for one class by an epoch of no rate."""
     flags, whole = inputs(name)
     weights = whole / "weights" / "last.safetensors"
-    start([*flags, "--weights", str(weights), "--remap-classes", "--single-cls", "--epochs", "1",
+    start([*flags, "--weights", str(weights), *how.split(), "--single-cls", "--epochs", "1",
            "--project", str(tmp_path), "--override", "lr0=1e-9", "warmup_bias_lr=0"])  # fmt: skip
     found = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors").ema
     return load_checkpoint(weights).ema, found
 
 
-def test_coefficients_of_weights_are_taken_over_for_other_classes(inputs, tmp_path):
-    given, found = remapped(inputs, tmp_path, "segment")
+@pytest.mark.parametrize("how", ["--remap-classes", "--hyp small"])
+def test_coefficients_of_weights_are_taken_over_for_other_classes(inputs, tmp_path, how):
+    given, found = remapped(inputs, tmp_path, "segment", how)
     for level in (0, 1):
         name = f"model.4.m.{level}.weight"
         own, old = (x[name].reshape(3, -1, 16) for x in (found, given))

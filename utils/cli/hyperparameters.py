@@ -79,7 +79,7 @@ class Hyperparameters:
                 f"to {MAX_ANCHORS}"
             )
         if self.nbs < 1:
-            raise UserError(f"nbs: {self.nbs}; at least 1 image per optimizer step is needed")
+            raise UserError(f"nbs: {self.nbs}; accepted: at least 1 image per optimizer step")
         for name in ("lrf", "momentum", "warmup_momentum", *SHARES):
             if getattr(self, name) > 1:
                 raise UserError(f"{name}: {getattr(self, name)}; accepted: at most 1")

@@ -291,4 +291,4 @@ def _names(value: Any) -> list[Any]:
         return [value.get(number, value.get(str(number))) for number in range(len(value))]
     if isinstance(value, list):
         return value
-    raise UserError(f"its metadata has names {brief(value)}; a name for each class is needed")
+    raise UserError(f"its metadata has names {brief(value)}; accepted: a name for each class")

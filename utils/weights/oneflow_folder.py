@@ -104,7 +104,7 @@ def read_oneflow(members: Members) -> Contents:
 def _tensor_name(state: Any) -> str:
     name = state.get("path") if isinstance(state, dict) else None
     if not isinstance(name, str) or not TENSOR_NAME.fullmatch(name) or set(name) == {"."}:
-        raise UserError(f"a tensor kept at {brief(name)}; a plain name is needed")
+        raise UserError(f"a tensor kept at {brief(name)}; accepted: a plain name")
     return name
 
 

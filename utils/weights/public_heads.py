@@ -77,7 +77,7 @@ def _number(module: Record, name: str) -> int:
     value = module.state.get(name)
     sides = value if isinstance(value, tuple) else (value,)
     if not sides or type(sides[0]) is not int or any(side != sides[0] for side in sides[:2]):
-        raise UserError(f"its {class_name(module)} has {name} {brief(value)}; a number is needed")
+        raise UserError(f"its {class_name(module)} has {name} {brief(value)}; accepted: a number")
     return sides[0]
 
 

@@ -35,6 +35,8 @@ def test_the_default_hyperparameters_are_the_public_ones():
         ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),
         ({"anchor_t": 1.0}, "anchor_t: 1.0"),
         ({"mixup": 1.1}, "mixup: 1.1; accepted: a number from 0 to 1"),
+        ({"nbs": 0}, "nbs: 0; accepted: at least 1 image per optimizer step"),
+        ({"ema_share": 1.5}, "ema_share: 1.5; accepted: at most 1"),
         ({"learning_rate": 0.1}, r"unknown \['learning_rate'\]"),
     ],
 )
@@ -58,6 +60,12 @@ def test_a_missing_hyperparameter_is_named(tmp_path):
 @pytest.mark.parametrize("path", sorted(Path("data/hyps").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_hyperparameter_yaml_that_ships_reads(path):
     assert isinstance(read_hyperparameters(path), Hyperparameters)
+
+
+def test_a_shipped_file_is_found_by_its_short_name():
+    small = read_hyperparameters("small")
+    assert small == read_hyperparameters("data/hyps/hyp.small.yaml")
+    assert small != read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 
 
 def test_overrides_take_the_place_of_a_files_numbers():

@@ -161,7 +161,7 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "text"),
     [
-        ({"names": "{0: 'a', 2: 'b'}"}, "a name for each class is needed"),
+        ({"names": "{0: 'a', 2: 'b'}"}, "accepted: a name for each class"),
         ({"names": "!!python/object/apply:os.system ['true']"}, "its metadata has names"),
         ({"names": "[" * 100_000}, "its metadata has names"),
         ({"stride": "5"}, "no multiples of its stride 5"),

@@ -42,7 +42,7 @@ def test_activation_shortcuts_and_groups_are_told_by_the_layers(tmp_path):
         ({"shortcuts": (True, False)}, "a C3 of 2 bottlenecks, with and without shortcuts"),
         ({"inserted": [module("models.common.GhostConv", f=-1)]}, "layer 1 is 'GhostConv' from -1"),
         ({"inserted": [module("models.common.C3", f=[-1, 4])]}, r"layer 1 is 'C3' from \[-1, 4\]"),
-        ({"first": {"stride": (2, 1)}}, r"its Conv2d has stride \(2, 1\); a number is needed"),
+        ({"first": {"stride": (2, 1)}}, r"its Conv2d has stride \(2, 1\); accepted: a number"),
         ({"first": {"dilation": (2, 2)}}, "a dilated convolution"),
     ],
 )

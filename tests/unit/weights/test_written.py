@@ -157,6 +157,6 @@ def test_a_damaged_oneflow_directory_is_refused(tmp_path):
     pickled = (folder / "pickled_data").read_bytes()
     hostile = pickled.replace(tensor.name.encode(), b"../x".ljust(len(tensor.name), b"x"))
     (folder / "pickled_data").write_bytes(hostile)
-    with pytest.raises(ValueError, match="a plain name is needed"):
+    with pytest.raises(ValueError, match="accepted: a plain name"):
         load_weights(folder)
     assert not zipfile.is_zipfile(folder / "pickled_data")

@@ -200,7 +200,7 @@ def _integers(element: Element, *names: str) -> list[int]:
     found = read_numbers(element, *names)
     for name, number in zip(names, found, strict=True):
         if not (number.is_integer() and number >= 0):
-            raise ValueError(f"{name} is {number:g}; a whole number from 0 is needed")
+            raise ValueError(f"{name} is {number:g}; accepted: a whole number from 0")
     return list(map(int, found))
 
 

@@ -105,7 +105,7 @@ def _document(path: Path) -> list[dict[str, Any]]:
     except ValueError as error:
         raise ValueError(f"not JSON: {error!s:.300}") from error
     if not isinstance(document, list) or not all(isinstance(task, dict) for task in document):
-        raise ValueError("a list of Label Studio's tasks is needed")
+        raise ValueError("not a list of Label Studio tasks")
     return document
 
 
@@ -163,7 +163,7 @@ def _file_of(source: str, images: FileNames) -> tuple[Path, str, str]:
         path, trouble = images.find(names)
         return path, names[-1], trouble
     text = brief(source) if source else "not there"
-    return images.folder / "?", "", f"its image is {text}; the name of a file is needed"
+    return images.folder / "?", "", f"its image is {text}; accepted: the name of a file"
 
 
 def names_of(source: str) -> Iterator[str]:

@@ -98,7 +98,7 @@ def parse(path: Path) -> Parsed | None:
 def _label(shape: Any) -> str:
     label = shape.get("label") if isinstance(shape, dict) else None
     if type(label) not in (str, int) or label == "":
-        raise ValueError(f"its label is {brief(label)}; a text is needed")
+        raise ValueError(f"its label is {brief(label)}; accepted: a text")
     str(label).encode()  # half of a character is none
     return str(label)
 
@@ -144,7 +144,7 @@ def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
         ValueError: no PNG, or too large.
     """
     if not isinstance(text, str):
-        raise ValueError(f"its mask is {brief(text)}; a PNG as base64 text is needed")
+        raise ValueError(f"its mask is {brief(text)}; accepted: a PNG as base64 text")
     content = base64.b64decode(text, validate=True)
     try:
         height, width = size = read_header(io.BytesIO(content)).size

@@ -124,7 +124,7 @@ class _DatasetYaml:
         """Return the roots of relative entries: `path` from the YAML's folder, then from here."""
         value = self.document.get("path") or "."
         if not isinstance(value, str):
-            raise self._wrong("path", value, "; the path of a folder is needed")
+            raise self._wrong("path", value, "; accepted: the path of a folder")
         candidates = [self.path.parent / value, Path(value)]
         roots = list(filter(os.path.isdir, candidates))
         if not roots:
@@ -179,7 +179,7 @@ class _DatasetYaml:
     def _paths(self, key: str, value: Any, required: bool) -> list[Path]:
         """Return the path of an entry, or those that it stands for if it is a pattern."""
         if not isinstance(value, str) or "\0" in value:
-            raise self._wrong(key, value, "; a path or a list of paths is needed")
+            raise self._wrong(key, value, "; accepted: a path or a list of paths")
         candidates = [root / value for root in self._roots]
         if value.startswith("../"):  # Roboflow writes ../train/images for train/images
             candidates += [root / value.removeprefix("../") for root in self._roots]
@@ -199,7 +199,7 @@ class _DatasetYaml:
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")
         if not names or not isinstance(names, (list, Mapping)):
-            raise self._wrong("names", names, "; a list of class names is needed")
+            raise self._wrong("names", names, "; accepted: a list of class names")
         by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
         if set(by_index) != set(range(len(by_index))):
             text = f"has the class numbers {brief(list(by_index))}; 0 to {len(by_index) - 1}"

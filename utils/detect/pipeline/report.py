@@ -113,7 +113,7 @@ class RunReport:
         """Print what was found, how fast, and how much was left out; by_stage: seconds of each."""
         stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
         speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
-        say(self.found_line(), f"{self.done} in {speed}; side by side: {stages}")
+        say(self.found_line(), f"{self.done} in {speed}; stages overlap: {stages}")
         if self.num_broken:
             say(f"left out or incomplete: {self.num_broken:,} of {self._total}, named above")
 

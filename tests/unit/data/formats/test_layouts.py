@@ -302,7 +302,7 @@ def test_label_studio_images_are_found_by_their_name(tmp_path, image, file):
 @pytest.mark.parametrize("image", ["", None, 5, "data:image/png;base64,AAAA", "x" * 5000 + ".jpg"])
 def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
     (reason,) = read_text(tmp_path, STUDIO, [task([], image)]).broken
-    assert "the name of a file is needed" in reason and len(reason) < 300
+    assert "accepted: the name of a file" in reason and len(reason) < 300
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -203,7 +203,7 @@ BOMB = base64.b64encode(
 CVAT_MASK = '<mask label="dog" rle="{}" left="0" top="0" width="2" height="2"/>'
 # Of a format: a shape, and why the image cannot be used.
 BROKEN = [
-    (VOC, voc_box("ten", 1, 2, 3), "a.xml: object 2: xmin is 'ten'; a number is needed"),
+    (VOC, voc_box("ten", 1, 2, 3), "a.xml: object 2: xmin is 'ten'; accepted: a number"),
     *((VOC, voc_box(value, 1, 2, 3), "xmin is ") for value in ("nan", "1e999", "9" * 999, "")),
     (VOC, "<object><name>dog</name></object>", "object 2: no bndbox"),
     (VOC, voc_box(1, 1, 2, 3, " "), "no name"),
@@ -219,7 +219,7 @@ BROKEN = [
     (LABELME, labelme_shape("mask", TRIANGLE, mask="aGVsbG8="), "its mask: not an image"),
     (LABELME, labelme_shape("mask", TRIANGLE, mask=BOMB), "20000x20000 px is too large"),
     (LABELME, labelme_shape("mask", TRIANGLE, mask=png(RING)[:60]), "its mask: "),
-    (CVAT, cvat_box("x", 1, 2, 3), "image '0', box: xtl is 'x'; a number is needed"),
+    (CVAT, cvat_box("x", 1, 2, 3), "image '0', box: xtl is 'x'; accepted: a number"),
     (CVAT, cvat_box(1, 1, 2, 3, label=""), "has no label"),
     (CVAT, cvat_box(1, 1, 2, 3, 'rotation="inf"'), "rotation is 'inf'"),
     (CVAT, '<polygon label="dog" points="1,2;3"/>', "points are '1,2;3'"),
@@ -266,7 +266,7 @@ BROKEN_FILES = [
     (CVAT, cvat_file(), "has no element <image>"),
     (CVAT, cvat_file('<track id="0" label="car"/>'), "for video.*again, as 'CVAT for images 1.1'"),
     (STUDIO, '[{"annotations": [', "not JSON"),
-    (STUDIO, '[{"annotations": []}, 5]', "a list of Label Studio's tasks"),
+    (STUDIO, '[{"annotations": []}, 5]', "not a list of Label Studio tasks"),
     (COCO, "[]", "is not a list in it"),
     *((COCO, json.dumps(coco([]) | change), text) for change, text in (
         ({"images": {}}, "'images' is not a list"), ({"annotations": None}, "'annotations' is not"),

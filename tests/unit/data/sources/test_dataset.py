@@ -224,7 +224,7 @@ def test_a_list_may_start_where_darknet_s_and_cvat_s_lists_do(dataset, place):
         ({"names": ["a", False]}, "holds False, which is not text"),
         ({"names": "cell"}, "has the value 'cell'"),
         ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
-        ({"train": 5}, "has the value 5; a path"),
+        ({"train": 5}, "has the value 5; accepted: a path"),
     ],
 )
 def test_wrong_values_are_named(dataset, keys, part):

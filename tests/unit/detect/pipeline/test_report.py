@@ -90,7 +90,7 @@ def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(caps
     report.print_totals(SECONDS)
     assert capsys.readouterr().out.splitlines() == [
         "found: kite 3, car 2, bowl 1, cat 1, cup 1, 2 other classes 2",
-        "2 images in 4.0 s, 0.5 images/s; side by side: decode 0.2 s, network 2.0 s",
+        "2 images in 4.0 s, 0.5 images/s; stages overlap: decode 0.2 s, network 2.0 s",
         "left out or incomplete: 1 of 3 images, named above",
     ]
 

@@ -175,7 +175,7 @@ class _Entry(NamedTuple):
             return 0
         side = self.whole(key)
         if not 0 <= side <= LARGEST_NUMBER:
-            raise self.unusable(f": {key} {side}; 0 or more is needed")
+            raise self.unusable(f": {key} {side}; accepted: 0 or more")
         return side
 
 
@@ -252,10 +252,10 @@ class _Objects:
         self._add_box(box)
         known = type(area) in (int, float) and 0 <= area <= LARGEST_NUMBER
         if area is not None and not known:
-            self.area_faults[len(self.ids) - 1] = f"area {brief(area)}; 0 or more is needed"
+            self.area_faults[len(self.ids) - 1] = f"area {brief(area)}; accepted: 0 or more"
         self.areas.append(area if known else np.nan)
         if (is_crowd or 0) not in (0, 1):
-            self._fault(f"iscrowd {brief(is_crowd)}; 0 or 1 is needed")
+            self._fault(f"iscrowd {brief(is_crowd)}; accepted: 0 or 1")
         self.crowds.append(is_crowd == 1)
         if self._segments:
             self._add_segmentation(segmentation if self._of_crowds or not is_crowd else None)

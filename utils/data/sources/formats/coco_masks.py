@@ -51,7 +51,7 @@ def read_runs(segmentation: Mapping[str, Any]) -> MaskRuns:
     size = segmentation.get("size")
     sides = size if isinstance(size, list) and len(size) == 2 else [0]
     if not all(type(side) is int and 0 < side <= MAX_SIDE for side in sides):
-        raise ValueError(f"a mask of size {brief(size)}; [height, width] is needed")
+        raise ValueError(f"a mask of size {brief(size)}; accepted: [height, width]")
     height, width = sides
     counts = segmentation.get("counts")
     try:

@@ -194,7 +194,7 @@ def read_number(value: Any, name: str) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not abs(number) <= LARGEST:
-        raise ValueError(f"{name} is {brief(value)}; a number is needed")
+        raise ValueError(f"{name} is {brief(value)}; accepted: a number")
     return number
 
 
