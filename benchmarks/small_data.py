@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("--flags", nargs=argparse.REMAINDER, default=[], help="more of train.py")
     flags = parser.parse_args()
     if len(flags.epochs) != len(flags.hyp):
-        raise UserError("--epochs: one number per recipe of --hyp is needed")
+        raise UserError("--epochs: give one number per recipe of --hyp")
     print("| data | recipe | mAP50 | mAP50-95 | seconds | seconds to 0.85, 0.88, 0.90 |")
     print("|---|---|---|---|---|---|", flush=True)
     for data in flags.data:

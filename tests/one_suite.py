@@ -57,6 +57,7 @@ OF_NONE = {
         "unit/benchmarks/test_beside.py",
         "unit/benchmarks/test_every.py",
         "unit/benchmarks/test_report.py",
+        "unit/benchmarks/test_small_data.py",
         "unit/browser",
         "unit/data/anchors",
         "unit/data/fetch",

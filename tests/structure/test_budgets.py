@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 398
-OTHERS = {"tests": 57358, "benchmarks": 3009}
+OTHERS = {"tests": 57413, "benchmarks": 3009}
 
 
 def room_of(path: Path) -> str:
