@@ -34,7 +34,6 @@ from duet.models.training.step_watch import LossScale, StepWatch
 from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.data.loading.quads import QUAD
 from duet.utils.errors import UserError
 from duet.utils.processes.host_memory import keep_freed_images, keep_freed_memory
 from duet.utils.report.console import EpochTable
@@ -211,8 +210,7 @@ def build_state(
         execution=execution,
         parallel=parallel,
         forward=execution.forward_of(parallel),
-        # --quad: the loss counts every joined image as the four it was made of.
-        step_loss=loss_scale.scaled(execution.loss_of(loss), QUAD if config.quad else 1),
+        step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,
         means={"compiled": execution.compiled, **loss.means, "optimizer": how, "average": how},
         watch=StepWatch(model.head.loss_names),

@@ -38,6 +38,8 @@ FREE = PROCESS_SETTINGS | {
     "loggers",
 }  # fmt: skip
 GONE = {"replay", "bind_numa"}  # settings of earlier versions that are ignored
+# Likewise at these values; any other one changed the batches.
+UNUSED = {"quad": False, "repeat_factor": 0.0, "mosaic_window": 0}
 # Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 
@@ -280,7 +282,8 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
-    kept = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
+    known = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
+    kept = {name: x for name, x in known.items() if (name, x) not in UNUSED.items()}
     settings = {**defaults, **BEFORE, **kept}
     types = get_type_hints(TrainConfig)
     unlike = [

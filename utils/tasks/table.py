@@ -124,13 +124,11 @@ CLASSIFICATION = Task(
     takes_levels=False,
     fitness={"accuracy_top1": 1.0},
     refused={
-        "quad": "a combination of four images would have several classes",
         "rect": SQUARE,
         "bbox_iou_optim": "the classification loss has no boxes",
         "autobalance": "the classification loss has no levels",
         "no_auto_anchor": "classifiers have no anchors",
         "close_mosaic": NO_MOSAICS,
-        "mosaic_window": NO_MOSAICS,
         "single_class": "a classifier with one class has nothing to distinguish",
         "confidence_threshold": "the top five classes are listed regardless of their scores",
         "classes": "classifiers always score all classes",

@@ -15,7 +15,6 @@ from duet.utils.data.randomness import (
     epoch_order,
     named_generator,
     order_generator,
-    quad_generator,
     sample_generator,
 )
 from duet.utils.strengths import STRENGTHS, AugmentConfig
@@ -50,7 +49,6 @@ CLASSES = {
 }
 OTHERS = {
     "drawn order": "b33172feba28",
-    "quad": "c2a604591925",
     "batch": "7b41a28540d4",
     "dropout": "2483de4100c2",
     "anchors": "3ca8657ec69a",
@@ -91,7 +89,6 @@ def test_the_draws_of_an_image_of_a_class_are_the_stored_ones():
 def test_the_draws_of_batches_and_epochs_are_the_stored_ones():
     generators = {
         "drawn order": order_generator(1, 2),
-        "quad": quad_generator(1, 2, 3),
         "batch": batch_generator(1, 2),
         "dropout": dropout_generator(1, 2),
         "anchors": anchor_generator(1),
@@ -122,6 +119,6 @@ def test_a_named_draw_has_a_stream_of_its_own_and_changes_no_other():
             ((1, 2, 3), "fog"), ((0, 2, 3), "blur"), ((1, 0, 3), "blur"), ((1, 2, 0), "blur"),
         ]
     ]  # fmt: skip
-    streams.append(named_generator(quad_generator(1, 2, 3), "blur").random(4).tolist())
+    streams.append(named_generator(order_generator(1, 2), "blur").random(4).tolist())
     assert len({value for stream in streams for value in stream}) == 4 * len(streams)
     assert first[:2] == [0.7205619231544887, 0.6618967899433532]  # stored
