@@ -38,6 +38,7 @@ TRAINING = {
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
     "--bind-numa": _NUMA,
     "--replay": "leave it out; the log names batches with non-finite losses",
+    "--precise-bn": "--override ema_share=0.1 makes the EMA and its statistics follow sooner",
     "--ndjson-console": "each epoch is one line; results.jsonl has the metrics",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
