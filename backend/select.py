@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from duet.backend.cores import choose_threads
-from duet.backend.launchers import LAUNCHERS, backend_of_launcher
+from duet.backend.processes import LAUNCHERS, backend_of_launcher
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "Makefile").exists()  # else a pip install
