@@ -22,7 +22,6 @@ ELSEWHERE = (
     "tests/",
     "benchmarks/",
     "utils/setup/",
-    "backend/contract/",
 )
 
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from duet.backend import select
 from duet.backend.checks import CPU
 from duet.backend.cores import DIVIDED, usable_cores
-from duet.backend.launchers import backend_of_launcher
-from duet.backend.processes import this_process
+from duet.backend.processes import backend_of_launcher, this_process
 from duet.utils.errors import UserError
 from duet.utils.processes.local_ranks import run_ranks
 from duet.utils.processes.start import program_words

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from duet.backend.launchers import LAUNCHERS
-from duet.backend.processes import MEETING_FOLDER
+from duet.backend.processes import LAUNCHERS, MEETING_FOLDER
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.processes.exit_status import (
     AGREED_ENDS,
