@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from duet import backend
-from duet.backend import dist, multi_tensor, nn, use
+from duet.backend import dist, nn, use
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -31,6 +31,7 @@ from duet.models.training.optimizer import build_optimizer, freeze_layers, param
 from duet.models.training.schedule import Schedule
 from duet.models.training.state import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
+from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
@@ -178,10 +179,7 @@ def build_state(
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
-    together = config.multi_tensor_optimizer
-    if together:
-        described = multi_tensor.describe(config.optimizer, device)
-        log.info("--multi_tensor_optimizer: %s", described)
+    together = config.multi_tensor_optimizer and choose_updates(config.optimizer, device)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
     settings = LossSettings(
