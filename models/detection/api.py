@@ -25,7 +25,7 @@ from duet.utils.detect.results.of_task import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
 from duet.utils.text import printable
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 log = logging.getLogger("detect")
 

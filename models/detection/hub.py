@@ -29,7 +29,7 @@ from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.model_yamls import shipped_model
 from duet.utils.weights.checkpoint import Checkpoint, Header
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 FEWEST_ROWS = 5  # arrays with fewer rows are channels-first
 

@@ -24,7 +24,7 @@ from duet.utils.data.image.letterbox import RESIZINGS
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.tracker import needed_threshold
 from duet.utils.detections import SuppressionSettings
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as long as a small network
 
