@@ -48,7 +48,6 @@ class TrainedDetector:
     - augment: test-time augmentation with three views per image.
     - tile: also detect in tiles of this many pixels if the image is larger; 0: off.
     - overlap: overlap of neighbouring tiles as a fraction of `tile`; None for detect.py's default.
-    - resize: "linear" as in YOLOv5, or "area", which averages all pixels when shrinking.
     - batch: images or tiles per forward pass. Faster on a GPU; rounding may differ.
 
     Attributes:
