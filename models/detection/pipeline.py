@@ -31,7 +31,7 @@ from duet.utils.detect.pipeline.reading import Read, Reader
 from duet.utils.detect.pipeline.report import Done
 from duet.utils.detect.results.of_task import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles, Share
-from duet.utils.weights.detecting import ExportedWeights, Weights
+from duet.utils.weights.load import ExportedWeights, Weights
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]

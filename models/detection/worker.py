@@ -35,7 +35,7 @@ from duet.utils.errors import UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import pack_frame, read_frame
 from duet.utils.text import printable_lines
-from duet.utils.weights.detecting import ExportedWeights, Weights, load_to_detect
+from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
 MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000

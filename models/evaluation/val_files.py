@@ -12,8 +12,7 @@ from duet.utils.data.sources.label_lines import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
-from duet.utils.evaluation.legacy import LegacyEvaluator
-from duet.utils.evaluation.masks import legacy_masks
+from duet.utils.evaluation.legacy import LegacyEvaluator, legacy_masks
 from duet.utils.text import count
 
 

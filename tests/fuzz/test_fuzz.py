@@ -93,8 +93,7 @@ TRIED_BY = {
     "duet.utils.weights.checkpoint": "own-state",
     "duet.utils.state.resume": "run-options",
     "duet.utils.weights.load": "torch-zip",
-    "duet.utils.weights.members": "torch-zip",
-    "duet.utils.weights.oneflow_folder": "torch-legacy",
+    "duet.utils.weights.archives": "torch-zip",
 }
 READING = re.compile(
     r"^from utils\.(regular|json|yaml)_files import .*\b(read_|open_|parse_)", re.MULTILINE

@@ -64,6 +64,7 @@ DETECTION = {
     "--update": "leave it out; all weights listed in docs/en/weights.md are read directly",
     "--retina-masks": "changes nothing: masks always have the resolution of the image",
     "--save-format": "--save-txt writes boxes in YOLO format, --save-json in pixels",
+    "--resize": "leave it out; images are shrunk bilinearly, as in YOLOv5",
 }
 
 EXPORT = {

@@ -7,9 +7,8 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duet.utils.evaluation.coco.metric import EvaluationResult, MetricResult
+from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult, MetricResult
 from duet.utils.evaluation.legacy import LegacyResult
-from duet.utils.evaluation.masks import MaskResult
 from duet.utils.text import printable
 
 AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparison with old logs; above: COCO's metrics"

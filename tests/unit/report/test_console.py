@@ -6,7 +6,7 @@ import pytest
 
 import duet.models.graph  # noqa: F401  registers all heads
 from duet.models.blocks.registry import find_block
-from duet.utils.evaluation.masks import MaskResult
+from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
 from duet.utils.report.results import Results
 from duet.utils.tasks.table import TASKS

@@ -16,8 +16,7 @@ from duet.utils.colours import class_colour
 from duet.utils.detect.results.image_result import ImageResult, as_utf8
 from duet.utils.detections import Classification
 from duet.utils.errors import UserError
-from duet.utils.report.drawing.annotate import draw_lines
-from duet.utils.report.drawing.fonts import drawable_name
+from duet.utils.report.drawing import draw_lines, drawable_name
 from duet.utils.text import printable
 
 SHOWN_CLASSES = 5

@@ -16,8 +16,7 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.image_result import ImageResult, as_utf8
 from duet.utils.detections import Detections, Segmentations
 from duet.utils.ragged import Ragged
-from duet.utils.report.drawing.annotate import draw_boxes, draw_masks
-from duet.utils.report.drawing.fonts import drawable_name
+from duet.utils.report.drawing import draw_boxes, draw_masks, drawable_name
 
 CROP_GAIN, CROP_PIXELS = 1.02, 10  # enlargement of a box's sides
 CORNERS = ("xmin", "ymin", "xmax", "ymax")

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from duet.utils.colours import COLOURS
-from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
 from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
 from duet.utils.evaluation.coco.metric import MetricResult
-from duet.utils.evaluation.coco.precision import RECALL_GRID
+from duet.utils.evaluation.coco.precision import CONFIDENCE_GRID, RECALL_GRID
 from duet.utils.report.plots.style import (
     GREY,
     INK,

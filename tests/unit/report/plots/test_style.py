@@ -13,7 +13,7 @@ def test_a_name_without_a_font_is_its_number_and_a_line_says_so(only_dejavu, cap
         names = [style.figure_name(NAMES, index) for index in (0, 1, 2, 2)]
     assert names == ["cell", r"\$\bad\$ formula", "class 2", "class 2"]
     (line,) = caplog.messages
-    assert line.startswith("no installed font has 红 ") and "fonts-noto-cjk" in line
+    assert line.startswith("no installed font has ") and "fonts-noto-cjk" in line
 
 
 @pytest.mark.parametrize(("name", "expected"), [
