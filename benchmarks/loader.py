@@ -35,8 +35,8 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import images_of
+from duet.utils.memory import keep_freed_images
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_images
 from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 DRAWN_SIZE = (480, 640)

@@ -41,8 +41,8 @@ from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.statistics import number
+from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.report.stage_timer import StageTimer
 
 FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")

@@ -25,8 +25,8 @@ from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.report.stage_timer import STAGES, StageTimer
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.

@@ -54,7 +54,7 @@ from duet.utils.export.formats import (
 from duet.utils.export.metadata import KINDS, Metadata, metadata_as_json
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
-from duet.utils.processes.interrupt import ending_at_termination, ending_later
+from duet.utils.processes.start import ending_at_termination, ending_later
 from duet.utils.run_folder import working_folder
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint

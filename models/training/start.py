@@ -35,7 +35,7 @@ from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
-from duet.utils.processes.host_memory import keep_freed_images, keep_freed_memory
+from duet.utils.memory import keep_freed_images, keep_freed_memory
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
 from duet.utils.tasks.find import adopted, find_task

@@ -17,7 +17,6 @@ from benchmarks import (
     train_step,
     val,
 )
-from benchmarks.ring import Link, ring_bytes, ring_seconds
 from benchmarks.serve import Load
 from duet.backend import nn
 from duet.utils.data.loading.batch import Batch, Targets
@@ -176,9 +175,3 @@ def test_accepted_refused_and_lost_requests_are_counted_apart():
         "5 requests in 2.0 s: 2 answered, 1.0 a second; latency median 200 ms, p99 298 ms; "
         "1 refused, 2 lost"
     )
-
-
-def test_a_ring_moves_the_bytes_twice_less_one_share_in_messages_around_it_twice():
-    assert [ring_bytes(80, members) for members in (1, 2, 4, 8)] == [0, 80, 120, 140]
-    # 6 messages of 1 ms and 120 bytes at 1,000 bytes a second.
-    assert ring_seconds(80, 4, Link(latency=1e-3, bandwidth=1e3)) == pytest.approx(0.006 + 0.12)
