@@ -169,7 +169,7 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
 def most_boxes(job: Job) -> int:
     """Return the maximum number of boxes in an augmented image."""
     strengths = job.config.augmentation(job.hyp)
-    tiles = (9 if strengths.mosaic9 else 4) if strengths.mosaic else 1
+    tiles = 4 if strengths.mosaic else 1
     twice = (strengths.mixup > 0) + (strengths.copy_paste > 0)
     most = int(table_of(job.data.train).num_objects.max())
     return most * tiles * 2**twice

@@ -23,7 +23,7 @@ from duet.utils.strengths import STRENGTHS, AugmentConfig
 CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms="T")
 # Of 64 samples each. Who adds a draw gives it a stream by `named_generator`, and its field a line.
 BOXES = {
-    "tiles": "fbab256e43c5",
+    "tiles": "269fb5ee8979",
     "mosaic_centre_xy": "74a6149a55fd",
     "warp": "6bd60561093e",
     "copy_paste": "7e7455a7a635",
@@ -33,7 +33,7 @@ BOXES = {
     "cutout": "02cae6f79f67",
     "transforms": "3f4e4f1f665d",
     "transforms_seed": "14008cf65c68",
-    "mixed": "b4fb1c9aab6d",
+    "mixed": "4b9a75cd3f10",
 }
 CLASSES = {
     "hsv_gains": "4a131913773e",
@@ -45,7 +45,6 @@ CLASSES = {
     "index": "ccf91e2b960f",
     "scale": "dff7a1549a7e",
     "tries": "666afeb98c5f",
-    "operations": "852dc946a189",
 }
 OTHERS = {
     "drawn order": "b33172feba28",
