@@ -14,7 +14,7 @@ import numpy as np
 
 from duet.backend import nn
 from duet.backend.onnx import ops
-from duet.backend.onnx.model_proto import build_model, name_part
+from duet.backend.onnx.model_proto import build_model, fold_constants
 from duet.backend.onnx.nn import name_tensors
 from duet.backend.onnx.recording import (
     Size,
@@ -25,7 +25,6 @@ from duet.backend.onnx.recording import (
     graph_input,
     size_tensor,
 )
-from duet.models.detector import Detector
 from duet.models.export.exported_heads import exported_kind, exported_outputs
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.detections import SuppressionSettings
@@ -38,8 +37,6 @@ IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
 NUM_ROWS = "rows"  # the name of their number with --dynamic
 BEYOND_HALF = 65_520  # what rounds to infinity in float16
-LAYER = "layer_{}"  # what a layer returns, and the beginning of its nodes' names
-DECODING, FINISH = "decode", "finish"  # parts of a graph
 
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
@@ -54,7 +51,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes)
     for output, (name, _) in zip(outputs, KINDS[kind].outputs, strict=True):
         output.name = name
-    name_part(outputs, FINISH)
+    fold_constants(outputs)
     return build_model(outputs, [images], config.opset).SerializeToString(deterministic=True)
 
 
@@ -88,7 +85,6 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
     first = predicted[0]
     if isinstance(first.shape[1], Size):
         first.shape[1].name = NUM_ROWS
-    name_part(predicted, DECODING)
     return predicted
 
 
@@ -96,12 +92,11 @@ def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:
     """Return the raw maps, in float32."""
     name_tensors(model)
     if not half:
-        return run_named(model, images)
+        return tuple(model(images))
     require_half(nn.state_arrays(model))
     layers = nn.place(nn.frozen_copy(model), "cpu", "float16")
     name_tensors(layers)
-    raw = run_named(layers, ops.cast(images, "float16"))
-    return tuple(ops.cast(level, "float32") for level in raw)
+    return tuple(ops.cast(level, "float32") for level in layers(ops.cast(images, "float16")))
 
 
 def require_half(arrays: Mapping[str, np.ndarray]) -> None:
@@ -113,14 +108,6 @@ def require_half(arrays: Mapping[str, np.ndarray]) -> None:
                 f"--half: {name}, BatchNorm folded, has {largest:,.6g}, and half precision ends at "
                 "65,504; export it without --half"
             )
-
-
-def run_named(model: Detector, images: Tensor) -> tuple[Tensor, ...]:
-    """Return the raw maps; what a layer returns, and its nodes, are named after its number."""
-    output: Any = ()
-    for index, output in enumerate(model.run_layers(images)):
-        name_part(output if isinstance(output, tuple) else [output], LAYER.format(index))
-    return tuple(output)
 
 
 # OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
