@@ -2,7 +2,7 @@
 
 import pytest
 
-from duet.models.evaluation.val_files import VAL_FILES
+from duet.models.evaluation.validation import VAL_FILES
 from duet.models.export.exported_heads import FORMS
 from duet.models.training.start import CLASS_ROWS
 from duet.utils.cli.hyperparameters import read_hyperparameters
