@@ -18,10 +18,9 @@ from duet.utils.detect.config import DetectConfig, call_config, whole
 from duet.utils.detect.media.finding import file_source, find_sources
 from duet.utils.detect.media.image_file import GivenImage, as_list
 from duet.utils.detect.media.source import Source
-from duet.utils.detect.pipeline.background import StageSeconds, num_threads
-from duet.utils.detect.pipeline.reading import Read, Reader
+from duet.utils.detect.pipeline.threads import Read, Reader, StageSeconds, num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
 from duet.utils.text import printable

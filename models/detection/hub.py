@@ -24,7 +24,7 @@ from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import GivenImage, as_list
 from duet.utils.detect.media.source import Frame
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.model_yamls import shipped_model

@@ -28,9 +28,9 @@ from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import BrokenSourceError, Frame
-from duet.utils.detect.pipeline.background import num_threads
+from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import pack_frame, read_frame

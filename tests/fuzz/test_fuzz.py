@@ -77,7 +77,7 @@ TRIED_BY = {
     "duet.utils.detect.media.image_file": "gif",
     "duet.utils.detect.media.video": "video-mp4",
     "duet.utils.html": "labels",  # the project's own style
-    "duet.utils.report.loggers.packages": "png",  # our own plots
+    "duet.utils.report.loggers": "png",  # our own plots
     "duet.utils.report.results": "results-csv",
     "duet.utils.export.litert": "exported-zip",
     "duet.utils.export.metadata": "exported-metadata",

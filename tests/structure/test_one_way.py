@@ -95,7 +95,7 @@ OPENED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "ZipFile"): "of a file that is open",
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
     ("utils/detect/media/video.py", "open"): "of a file that is open",
-    ("utils/detect/media/feeds.py", "open"): "a URL",
+    ("utils/detect/media/live.py", "open"): "a URL",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",
@@ -171,7 +171,7 @@ CONNECTED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "urllib.request"): "the one place",
     ("utils/data/fetch/download.py", "urlopen"): "the one place",
     (
-        "utils/detect/media/feeds.py",
+        "utils/detect/media/live.py",
         "ssl",
     ): "certificates for FFmpeg, which opens a stream",
     ("utils/run_folder.py", "socket"): "the name of this machine",

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from duet import backend, load
-from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.media.video import VideoWriter
 from duet.utils.errors import UserError
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
