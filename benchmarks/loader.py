@@ -121,7 +121,7 @@ def time_window(source: TrainBatches, window: int, device: str, repeats: int) ->
     }
     recipe = source.recipe
     case = f"{recipe.batch_size} samples, {recipe.image_size} px, --mosaic-window {window}"
-    return time_in_turns(case, candidates, device, repeats)
+    return time_in_turns(case, candidates, device, repeats, images=recipe.batch_size)
 
 
 def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> None:
@@ -143,12 +143,9 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
         "fast, --cache ram": in_turn(partial(fast_batch, cached), whole),
     }
     case = f"{flags.batch} samples, {flags.img} px"
-    timings = time_in_turns(case, candidates, device, flags.repeats)
+    timings = time_in_turns(case, candidates, device, flags.repeats, images=flags.batch)
     timings += time_window(source, flags.window, device, flags.repeats)
     finish(flags, timings, device)
-    for timing in timings:
-        speed = 1000 * flags.batch / timing.median
-        print(f"{timing.name}: {speed:.0f} images/s/core, {1 / timing.ratio:.2f} x the reference")
 
 
 def main() -> None:
