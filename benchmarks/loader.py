@@ -113,11 +113,8 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
         "fast, --cache ram": in_turn(partial(fast_batch, cached), whole),
     }
     case = f"{flags.batch} samples, {flags.img} px"
-    timings = time_in_turns(case, candidates, device, flags.repeats)
+    timings = time_in_turns(case, candidates, device, flags.repeats, images=flags.batch)
     finish(flags, timings, device)
-    for timing in timings:
-        speed = 1000 * flags.batch / timing.median
-        print(f"{timing.name}: {speed:.0f} images/s/core, {1 / timing.ratio:.2f} x the reference")
 
 
 def main() -> None:
