@@ -14,8 +14,9 @@ import yaml
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.comparison.document import build_document
 from duet.utils.comparison.settings import FILE as COMPARISON
-from duet.utils.comparison.settings import load_settings, parse_flags
+from duet.utils.comparison.settings import load_comparison, parse_flags
 from duet.utils.data.check.inspection import read_rows
 from duet.utils.data.masks.runs import iou
 from duet.utils.data.sources.annotated_images import annotated_images
@@ -168,12 +169,12 @@ LABEL_TOKENS = (
 )  # fmt: skip
 
 
-def comparison_settings() -> list[bytes]:
-    """Return what compare.py writes for --resume."""
+def comparison_document() -> list[bytes]:
+    """Return the file that compare.py writes for --resume."""
     with tempfile.TemporaryDirectory() as folder:
         settings, _, _ = parse_flags(["--backends", "torch", "--project", folder])
-        settings.save(Path(folder))
-        return [Path(folder, COMPARISON).read_bytes()]
+    document = build_document(settings, {}, {"cores": 2}, "running", "2026-01-01")
+    return [json.dumps(document).encode()]
 
 
 def read_search(path: Path) -> SearchStudy:
@@ -249,7 +250,7 @@ _READERS = {
         (*JSON_TOKENS, b'"counts": ', b'"size": [32, 48]', b"null", b"1e10", b"4294967296", b"-1"),
     ),
     "comparison": Reader(
-        lambda path: load_settings(path.parent), comparison_settings, COMPARISON, JSON_TOKENS
+        lambda path: load_comparison(path.parent), comparison_document, COMPARISON, JSON_TOKENS
     ),
     "search-trials": Reader(
         read_search,
