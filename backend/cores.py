@@ -15,7 +15,8 @@ from pathlib import Path
 
 from duet.backend.processes import local_world_size
 
-CONTROL_GROUPS = Path("/sys/fs/cgroup")  # of the container
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
 # Long enough for the gaps in a training step, short compared with a scheduler time slice.
 SPINS = 10_000
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -82,12 +83,26 @@ def cores_of_rank() -> int:
 
 
 def _quotas() -> Iterator[int]:
-    """Yield the limits of this process's container in cores, rounded up."""
-    for names in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):  # versions 2, 1
-        try:
-            words = [word for name in names for word in (CONTROL_GROUPS / name).read_text().split()]
-            quota, period = map(int, words)
-        except (OSError, ValueError):  # no such file, or "max"
+    """Yield the limits of this process's control groups in cores, rounded up."""
+    for folder in group_folders("cpu"):
+        for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):  # versions 2, 1
+            try:
+                words = [word for name in names for word in (folder / name).read_text().split()]
+                quota, period = map(int, words)
+            except (OSError, ValueError):  # no such file, or "max"
+                continue
+            if quota > 0 and period > 0:
+                yield math.ceil(quota / period)
+
+
+def group_folders(controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control groups for a controller, and their parents."""
+    lines = OWN_GROUPS.read_text().splitlines() if OWN_GROUPS.exists() else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
             continue
-        if quota > 0 and period > 0:
-            yield math.ceil(quota / period)
+        root = CONTROL_GROUPS / controllers if controllers else CONTROL_GROUPS
+        group = root / path.lstrip("/")
+        yield from (group, *(parent for parent in group.parents if parent.is_relative_to(root)))
+    yield CONTROL_GROUPS  # a container may not see its own path

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 # Private folder through which the ranks of one machine connect instead of MASTER_ADDR; set by
-# `utils/processes/local_ranks.py`.
+# `utils/processes/launch.py`.
 MEETING_FOLDER = "DUET_MEETING_FOLDER"
 
 

@@ -37,6 +37,10 @@ class NamedState:
     def uncount_step(self) -> None:
         """Do nothing: this optimizer does not count steps."""
 
+    def _update(self) -> None:
+        """Make one step with the settings in the optimizer's parameter groups."""
+        self._optimizer.step()
+
     def state_arrays(self) -> dict[str, np.ndarray]:
         return {
             f"{name}.{kind}": ops.to_numpy(state)
@@ -82,7 +86,7 @@ class SGD(NamedState):
             group["lr"] = learning_rate
             group["momentum"] = momentum
             group["nesterov"] = momentum != 0
-        self._optimizer.step()
+        self._update()
 
 
 class Adam(NamedState):
@@ -113,7 +117,7 @@ class Adam(NamedState):
             group["lr"] = found.rate
             group["eps"] = found.epsilon
             group["betas"] = (found.beta1, found.beta2)
-        self._optimizer.step()
+        self._update()
 
     def uncount_step(self) -> None:
         self._updates -= 1

@@ -25,20 +25,21 @@ from duet.models.inference.predictor import class_names_of
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
-from duet.utils.detect.pipeline.background import (
+from duet.utils.detect.pipeline.report import Done, RunReport, Window
+from duet.utils.detect.pipeline.threads import (
+    Read,
+    Reader,
     StageSeconds,
     Writer,
     num_threads,
 )
-from duet.utils.detect.pipeline.reading import Read, Reader
-from duet.utils.detect.pipeline.report import Done, RunReport, Window
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles, Share
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import say
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]

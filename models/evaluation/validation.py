@@ -36,8 +36,7 @@ from duet.utils.data.sources.splits import only_classes
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.results_file import CocoResults
-from duet.utils.evaluation.legacy import LegacyEvaluator
-from duet.utils.evaluation.masks import legacy_masks
+from duet.utils.evaluation.legacy import LegacyEvaluator, legacy_masks
 from duet.utils.processes import watchdog
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.world import World

@@ -52,10 +52,10 @@ from duet.utils.export.formats import (
     require_free_place,
     size_of,
 )
-from duet.utils.export.metadata import KINDS, Metadata, metadata_as_json
+from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
-from duet.utils.processes.interrupt import ending_at_termination, ending_later
+from duet.utils.processes.start import ending_at_termination, ending_later
 from duet.utils.run_folder import working_folder
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint
@@ -165,17 +165,16 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
     kind = exported_kind(head, config.nms)
-    outputs, most = KINDS[kind].outputs, KINDS[kind].most
-    if most is not None and config.top_all > most:
+    if kind == MASKS and config.top_all > MOST_MASKS:
         raise UserError(
-            f"--topk-all {config.top_all}: at most {most:,} masks per image are read; use "
+            f"--topk-all {config.top_all}: at most {MOST_MASKS:,} masks per image are read; use "
             "a smaller number"
         )
     for name in config.include:
-        if len(outputs) > 1 and not format_named(name).several_outputs:
+        if len(output_names(kind)) > 1 and not format_named(name).several_outputs:
             fit = ", ".join(row.name for row in FORMATS if row.several_outputs)
             raise UserError(
-                f"--include {name}: files of this task have {len(outputs)} outputs, and that "
+                f"--include {name}: files of this task have 2 outputs, and that "
                 f"format is written with only one; formats with several: {fit}"
             )
     return kind
@@ -222,7 +221,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
             raise UserError(fault)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
-    if KINDS[metadata.output].has_nms and not result.num_matched:
+    if metadata.suppression and not result.num_matched:
         return f"not verified: {NOTHING_FOUND}"
     return f"{result.matches} matched; largest difference: {result.differences}"
 

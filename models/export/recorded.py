@@ -30,7 +30,7 @@ from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, KINDS, MASKS
+from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, MASKS, output_names
 from duet.utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
@@ -49,7 +49,7 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     images = graph_input(IMAGES, (config.batch_size, 3, *config.image_size), "float32", free)
     predicted = predictions(model, images, config.half)
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes)
-    for output, (name, _) in zip(outputs, KINDS[kind].outputs, strict=True):
+    for output, name in zip(outputs, output_names(kind), strict=True):
         output.name = name
     fold_constants(outputs)
     return build_model(outputs, [images], config.opset).SerializeToString(deterministic=True)

@@ -62,7 +62,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             raise
         conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
-    loader_work = {"train_images": train_loader.num_images, "cached": cached}
+    loader_work = {"train_images": len(job.data.train), "cached": cached}
     write_work(run, state, loader_work, asdict(DEFAULT_SUPPRESSION))
     return trained(run, state, best)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from duet import backend
-from duet.utils.processes.interrupt import EXIT_INTERRUPTED, EXIT_TERMINATED
+from duet.utils.processes.start import EXIT_INTERRUPTED, EXIT_TERMINATED
 from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES
 from tests.structure.test_imports import module_of
@@ -68,7 +68,7 @@ def test_control_c_while_a_framework_is_imported_ends_the_command(tmp_path):
 
 TERMINATED = """
 import os, signal, sys
-from duet.utils.processes.interrupt import ending_at_termination, ending_later
+from duet.utils.processes.start import ending_at_termination, ending_later
 with ending_at_termination():
     with ending_later():
         os.kill(os.getpid(), getattr(signal, sys.argv[1]))
