@@ -29,8 +29,7 @@ from duet.models.export.dataset import (
     score,
     table,
 )
-from duet.models.export.exported import ExportedPredictor
-from duet.models.export.exported_heads import exported_kind, exported_outputs
+from duet.models.export.exported import ExportedPredictor, exported_kind, exported_outputs
 from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head

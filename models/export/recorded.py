@@ -25,7 +25,7 @@ from duet.backend.onnx.recording import (
     graph_input,
     size_tensor,
 )
-from duet.models.export.exported_heads import exported_kind, exported_outputs
+from duet.models.export.exported import exported_kind, exported_outputs
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
