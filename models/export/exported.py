@@ -266,7 +266,7 @@ def rows_of_masks(
 
     Args:
         detections: (K, 6) as `rows_of_detections` takes them.
-        masks: (K, h, w) float32, how probable each place is the object's.
+        masks: (K, h, w) float32, mask probabilities.
 
     Raises:
         UserError: a class is out of range.
@@ -280,10 +280,10 @@ def rows_of_masks(
 
 
 def extended(mask: np.ndarray) -> np.ndarray:
-    """Return a mask (h, w) in which what its box leaves out is as the nearest place inside.
+    """Return a mask (h, w) whose cells outside its box copy the nearest cell inside.
 
-    The head cuts by the box again, in pixels; without this it would find the border too early, by
-    up to one place.
+    The head crops by the box again, in pixels; without this the border would be up to one cell too
+    early.
     """
     places = [np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0)]
     if not len(places[0]):
