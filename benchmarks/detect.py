@@ -50,7 +50,7 @@ class Detected:
 
     def batches(self) -> list[Any]:
         """Return what the network takes, as tensors."""
-        from duet.models.inputs import images_to_tensor
+        from duet.models.detector import images_to_tensor
 
         tensors, size = [], self.config.batch_size
         with Reader(self.detector.views, size, 1, StageSeconds()) as reader:

@@ -57,7 +57,7 @@ def threshold_of(head: Any, maps: Any) -> float:
 
 def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
     """Return what is timed of a model, by its name."""
-    from duet.models.inputs import images_to_tensor
+    from duet.models.detector import images_to_tensor
     from duet.models.stored import fold_batch_norm
     from duet.models.training.step import train_step
 

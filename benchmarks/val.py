@@ -47,8 +47,8 @@ class Validated:
 
     def plainly(self) -> EvaluationResult:
         """Validate with every row decoded and fetched, and no overlap."""
+        from duet.models.detector import images_to_tensor
         from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
-        from duet.models.inputs import images_to_tensor
 
         evaluator = DetectionEvaluator(self.class_names)
         for batch in self.loader:

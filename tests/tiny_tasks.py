@@ -14,8 +14,8 @@ from tests.tiny_weights import (
     BOX_GAIN,
     CLASS_NAMES,
     SCORE_GAIN,
-    header_of,
     initial_model,
+    untrained,
     with_gains,
     write_checkpoint,
 )
@@ -46,7 +46,7 @@ def tiny_segmenter(folder: Path, seed: int = 0) -> Checkpoint:
     arrays = with_gains(model, gains)
     name = f"{model.head_name}proto.cv3.conv.weight"
     arrays[name] = arrays[name] * np.float32(MASK_GAIN)
-    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+    return untrained(model, CLASS_NAMES, arrays)
 
 
 def tiny_anchor_free(folder: Path, seed: int = 0) -> Checkpoint:
@@ -58,7 +58,7 @@ def tiny_anchor_free(folder: Path, seed: int = 0) -> Checkpoint:
             prefix = f"{model.head_name}{branch}.{level}.2."
             arrays[f"{prefix}weight"] = arrays[f"{prefix}weight"] * np.float32(gain)
             arrays[f"{prefix}bias"] = arrays[f"{prefix}bias"] * np.float32(0)
-    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+    return untrained(model, CLASS_NAMES, arrays)
 
 
 def tiny_classifier(folder: Path, seed: int = 0) -> Checkpoint:
@@ -67,7 +67,7 @@ def tiny_classifier(folder: Path, seed: int = 0) -> Checkpoint:
     arrays = nn.state_arrays(model)
     name = f"{model.head_name}linear.weight"
     arrays[name] = arrays[name] * np.float32(CLASS_GAIN)
-    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+    return untrained(model, CLASS_NAMES, arrays)
 
 
 def _written_yaml(path: Path, text: str) -> Path:

@@ -24,12 +24,12 @@ def tiny_checkpoint(folder: Path, seed: int = 0) -> Checkpoint:
     model = initial_model(write_tiny_model(folder), seed)
     gains = [BOX_GAIN] * 4 + [SCORE_GAIN] * (1 + len(CLASS_NAMES))
     arrays = with_gains(model, gains)
-    return Checkpoint(header_of(model, CLASS_NAMES), arrays, arrays, {})
+    return untrained(model, CLASS_NAMES, arrays)
 
 
-def initial_model(path: Path, seed: int) -> Detector:
+def initial_model(path: Path, seed: int, num_classes: int | None = None) -> Detector:
     """Return a new model of a YAML."""
-    model = Detector(read_model_yaml(path))
+    model = Detector(read_model_yaml(path, num_classes))
     model.initialize(seed)
     return model
 
@@ -52,20 +52,17 @@ def write_checkpoint(path: Path, checkpoint: Checkpoint) -> Path:
     return path
 
 
-def header_of(model: Detector, class_names: tuple[str, ...]) -> Header:
-    """Return what a checkpoint says of a model that nobody has trained."""
-    return Header(
-        model=model.spec.document,
-        class_names=class_names,
-        epoch=0,
-        batch_number=0,
-        last_update=-1,
-        ema_updates=0,
-        best_fitness=0.0,
-        hyperparameters={},
-        settings={},
+def untrained(
+    model: Detector, class_names: Sequence[str], arrays: dict[str, np.ndarray] | None = None
+) -> Checkpoint:
+    """Return a checkpoint of a model that nobody has trained, with its arrays or others."""
+    header = Header(
+        model=model.spec.document, class_names=tuple(class_names), epoch=0, batch_number=0,
+        last_update=-1, ema_updates=0, best_fitness=0.0, hyperparameters={}, settings={},
         backend="",
-    )
+    )  # fmt: skip
+    arrays = nn.state_arrays(model) if arrays is None else arrays
+    return Checkpoint(header, arrays, arrays, {})
 
 
 def write_tiny_weights(folder: Path, seed: int = 0) -> Path:

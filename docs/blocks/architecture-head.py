@@ -6,9 +6,8 @@ backend.use()
 import numpy as np
 
 from duet.backend import autograd, nn
-from duet.models.detector import Detector
+from duet.models.detector import Detector, images_to_tensor
 from duet.models.graph import read_model_yaml
-from duet.models.inputs import images_to_tensor
 
 model = Detector(read_model_yaml("models/yolov5n.yaml"))
 model.initialize(seed=0)

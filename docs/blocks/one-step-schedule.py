@@ -1,6 +1,6 @@
 # --8<-- [start:page]
 # Runs without a framework.
-from duet.models.training.schedule import Schedule
+from duet.models.training.optimizer import Schedule
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     read_hyperparameters,

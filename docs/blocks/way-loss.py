@@ -6,10 +6,9 @@ from duet import backend
 backend.use()
 
 from duet.backend import autograd, nn, ops
-from duet.models.detector import Detector
+from duet.models.detector import Detector, images_to_tensor
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossSettings
-from duet.models.inputs import images_to_tensor
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     read_hyperparameters,

@@ -6,8 +6,8 @@ import numpy as np
 
 from docs.figures.drawing import Figure
 from duet.models.graph import read_model_yaml
-from duet.models.heads.anchor.anchors import anchors_in_cells
 from duet.models.heads.anchor.assign import Assignment, assign_targets
+from duet.models.heads.anchor.head import anchors_in_cells
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
 from duet.utils.project import PROJECT

@@ -1,4 +1,4 @@
-"""Detection pipeline: read, predict and write frames concurrently.
+"""The work of detect.py: read, predict and write frames concurrently.
 
 While the network computes a batch in a lane, threads read the next and write the previous one. On a
 CPU each lane computes whole batches on its part of the cores: threads of one operation wait for
@@ -8,9 +8,10 @@ per image this way, and decoding or drawing no longer stalls both cores.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
@@ -18,12 +19,14 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from duet import backend
-from duet.backend.checks import CPU
+from duet.models.detection.settings import make_detector
 from duet.models.inference.image_detector import ImageDetector
+from duet.models.inference.predictor import class_names_of
+from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
-from duet.utils.detect.pipeline.report import Done
+from duet.utils.detect.pipeline.report import Done, RunReport, Window
 from duet.utils.detect.pipeline.threads import (
-    MOST_THREADS,
     Read,
     Reader,
     StageSeconds,
@@ -32,19 +35,17 @@ from duet.utils.detect.pipeline.threads import (
 )
 from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles, Share
-from duet.utils.weights.load import ExportedWeights, Weights
+from duet.utils.detect.tracker import SourceTrackers
+from duet.utils.errors import UserError
+from duet.utils.run_folder import create_run_folder
+from duet.utils.text import say
+from duet.utils.weights.load import Weights
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
-
-def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
-    """Return the number of batches to compute concurrently on a device."""
-    file_lanes = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
-    if file_lanes:
-        return min(file_lanes)
-    return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
+log = logging.getLogger("detect")
 
 
 class Lanes:
@@ -162,3 +163,56 @@ class Pipeline:
             with self.seconds("write"):
                 self._files.append(written.share)
         self._report(written.done)
+
+
+def run_detection(
+    config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
+) -> int:
+    """Detect in every frame of the sources and write the results.
+
+    Returns:
+        The number of sources that were skipped or broke off; each is logged.
+
+    Raises:
+        UserError: no source could be read.
+    """
+    detector = make_detector(config, weights, are_several(sources, config.tiling))
+    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
+    folder = create_run_folder(config.project, config.name, config.exist_ok)
+    report = RunReport(sources, config.source)
+    track = None
+    if config.track:
+        track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
+    log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
+    add = with_window(report.add, config)
+    try:
+        with report, RunFiles(folder, config, class_names) as files:
+            pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
+            pipeline.run(sources)
+    except (KeyboardInterrupt, SystemExit):
+        say(f"stopped after {report.done}; results so far saved to {folder}")
+        raise
+    if not report.num_frames:
+        with suppress(OSError):  # labels of an earlier run may be in it
+            folder.rmdir()
+        raise UserError(f"--source {report.sources}: no image or video could be read")
+    report.print_totals(pipeline.seconds.by_stage)
+    say(f"results in {folder}")
+    return report.num_broken
+
+
+def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
+    """Return `report`, extended to show the drawn image if --view-img; q acts as Ctrl-C."""
+    if not config.view_images:
+        return report
+    window = Window("detect.py")
+    labels, scores = not config.hide_labels, not config.hide_conf
+
+    def report_and_show(done: Done) -> None:
+        report(done)
+        if done.result is not None:
+            drawn = done.result.plot(config.line_thickness, labels, scores)
+            if window.show(drawn):
+                raise KeyboardInterrupt
+
+    return report_and_show

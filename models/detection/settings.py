@@ -11,7 +11,6 @@ from typing import Any
 
 from duet import backend
 from duet.backend.checks import CPU
-from duet.models.detection.pipeline import num_lanes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     augmented,
@@ -21,9 +20,10 @@ from duet.models.inference.predictor import (
 )
 from duet.utils.cli.detection_config import require_known
 from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.pipeline.threads import MOST_THREADS
 from duet.utils.detect.tracker import needed_threshold
 from duet.utils.detections import SuppressionSettings
-from duet.utils.weights.load import Weights
+from duet.utils.weights.load import ExportedWeights, Weights
 
 SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as long as a small network
 
@@ -54,6 +54,14 @@ def make_detector(
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
     return ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+
+
+def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
+    """Return the number of batches to compute concurrently on a device."""
+    file_lanes = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
+    if file_lanes:
+        return min(file_lanes)
+    return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
 
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:

@@ -1,7 +1,7 @@
-"""The process that writes the ONNX graph of a model.
+"""The process that records a model as an ONNX graph.
 
-A process has one backend, and this one records; the process that starts it is bound to the backend
-of the model that it compares the graph with.
+A process has one backend, and this one uses backend/onnx; the process that starts it runs the model
+on another one, for comparison.
 
     python -m duet.models.export.graph_process OUT.onnx FLAGS
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import dataclasses
 import os
@@ -34,13 +34,13 @@ MODULE = "duet.models.export.graph_process"
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph of the weights that a configuration names.
+    """Record the weights of a configuration as an ONNX graph, in another process.
 
-    The process ends with this one, also at Ctrl-C.
+    It ends with this process, also at Ctrl-C.
 
     Raises:
-        UserError: as raised by that process.
-        WorkerError: it failed or was ended; the text has its traceback.
+        UserError: raised by that process.
+        WorkerError: it failed or was killed; the message has its traceback.
     """
     config = dataclasses.replace(config, weights=os.path.abspath(config.weights))
     done = subprocess.run(
@@ -59,11 +59,11 @@ def write_graph(config: ExportConfig, path: Path) -> None:
     if done.returncode < 0:
         name = signal.Signals(-done.returncode).name
         raise WorkerError(
-            f"the process that writes the graph was ended by {name}; a system does that when "
-            "memory runs out: free some, or use a smaller --imgsz"
+            f"the process that records the graph was killed by {name}, as systems do when memory "
+            "runs out: free some, or use a smaller --imgsz"
         )
     if done.returncode:
-        raise WorkerError(f"the process that writes the graph failed:\n{reported}")
+        raise WorkerError(f"the process that records the graph failed:\n{reported}")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The work of export.py: weights -> an ONNX graph or a trace -> a file of each format, verified."""
+"""The main function of export.py: weights -> ONNX graph or trace -> verified files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ from duet.models.export.dataset import (
     score,
     table,
 )
-from duet.models.export.exported import ExportedPredictor
-from duet.models.export.exported_heads import exported_kind, exported_outputs
+from duet.models.export.exported import ExportedPredictor, exported_kind, exported_outputs
 from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
@@ -69,11 +68,11 @@ NOTHING_FOUND = (
 
 @dataclass
 class Export:
-    """What the files of all formats are made from, and compared with.
+    """The source of all files, and the model's predictions to compare them with.
 
     Attributes:
-        settings: NMS settings for the metrics on --data.
-        scores: these metrics, starting with the model's; [] without --data.
+        settings: NMS settings for metrics on --data.
+        scores: these metrics, the model's first; [] without --data.
     """
 
     config: ExportConfig
@@ -87,17 +86,18 @@ class Export:
 
 
 class Exports(NamedTuple):
-    """The files an export wrote, and the formats that failed, with the error already logged."""
+    """Files written by an export, and formats that failed; their errors were printed."""
 
     files: tuple[Path, ...]
     failed: tuple[str, ...]
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    """Write and verify a file of each format that --include names.
+    """Write and verify a file of each format in --include.
 
     Raises:
-        UserError: the model cannot be built, takes no such size or has other classes than --data.
+        UserError: the model cannot be built, does not fit the size, or has other classes than
+            --data.
     """
     require_below_limit(checkpoint.ema, config.half)
     model = load_detector(checkpoint, CPU)
@@ -163,7 +163,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 
 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
-    """Return the kind of output; UserError for flags or formats that do not go with the head."""
+    """Return the kind of output; UserError for flags or formats that do not fit the head."""
     kind = exported_kind(head, config.nms)
     if kind == MASKS and config.top_all > MOST_MASKS:
         raise UserError(
@@ -181,9 +181,9 @@ def output_kind(config: ExportConfig, head: type[Head]) -> str:
 
 
 def exported(export: Export, row: Format) -> bool:
-    """Make and verify the file of a format; return whether it is there now.
+    """Write and verify the file of a format; return whether that succeeded.
 
-    It is made in a folder beside its place: under its own name there is never a wrong one.
+    It is written to a temporary folder beside its path, and moved there once verified.
     """
     path = exported_path(export.config.weights, row)
     with tempfile.TemporaryDirectory(prefix=".duet-export-", dir=path.parent) as folder:
@@ -201,7 +201,7 @@ def exported(export: Export, row: Format) -> bool:
 
 
 def make_and_verify(export: Export, row: Format, made: Path) -> str:
-    """Write a file; return what to report of it, or raise UserError with what is wrong with it."""
+    """Write and verify a file; return the outcome to print, or raise UserError for a wrong file."""
     metadata, calibration = export.metadata, None
     if export.config.int8:
         assert export.dataset is not None, "the flags ask for --data"
@@ -227,7 +227,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
 
 
 def source_of(export: Export, row: Format) -> Path:
-    """Return the file of which that of a format is made; a trace is written when first needed."""
+    """Return the file that a format converts: the graph, or a trace written when first needed."""
     if row.source == GRAPH:
         return export.graph
     trace = export.graph.with_name("trace.pt")
@@ -237,7 +237,7 @@ def source_of(export: Export, row: Format) -> Path:
 
 
 class Decoded(nn.Module):
-    """A model that returns all it predicts, as a file without NMS."""
+    """A model that returns all predictions, like a file without NMS."""
 
     def __init__(self, model: Detector) -> None:
         super().__init__()
@@ -260,7 +260,7 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
 
 
 def move(made: Path, path: Path, row: Format) -> None:
-    """Put a file or folder in its place, for an older one; UserError if something else is there."""
+    """Move a file or folder to its path, replacing an older export; UserError for anything else."""
     require_free_place(path, row)
     with ending_later():
         if row.folder and path.exists():  # what rename does not replace
@@ -269,6 +269,6 @@ def move(made: Path, path: Path, row: Format) -> None:
 
 
 def megabytes(path: Path) -> str:
-    """Return the size of a file, or of all files of a folder."""
+    """Return the size of a file or folder, formatted."""
     size = size_of(path) / 1e6
     return f"{size:.1f}" if size >= 1 else f"{size:.2g}"

@@ -1,8 +1,7 @@
-"""Weights -> a model that runs once and is recorded -> the bytes of an ONNX graph.
+"""Record a model of weights as an ONNX graph, by running it once under backend/onnx.
 
-With --nms, standard operators suppress boxes in the graph: as `utils/evaluation/nms.py` does, with
-each box found once, of its best class. Masks are those of `utils/data/masks/assemble.py` at the
-size of the prototypes.
+With --nms the graph has NMS by standard operators: that of `utils/evaluation/nms.py`, with each box
+in its best class only. Masks are those of `utils/data/masks/assemble.py` in prototype size.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from duet.backend.onnx.recording import (
     graph_input,
     size_tensor,
 )
-from duet.models.export.exported_heads import exported_kind, exported_outputs
+from duet.models.export.exported import exported_kind, exported_outputs
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
@@ -34,16 +33,16 @@ from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, MASKS, out
 from duet.utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
-FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
-NUM_ROWS = "rows"  # the name of their number with --dynamic
-BEYOND_HALF = 65_520  # what rounds to infinity in float16
+FREE = {0: "batch", 2: "height", 3: "width"}  # dynamic dimensions with --dynamic
+NUM_ROWS = "rows"  # name of the dynamic number of rows
+BEYOND_HALF = 65_520  # smallest value that rounds to infinity in float16
 
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
-    """Return the ONNX graph of the EMA of weights, BatchNorm folded; equal weights, equal bytes."""
+    """Return the EMA as ONNX bytes, BatchNorm folded; equal weights give equal bytes."""
     model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
     fold_batch_norm(model)
-    model.eval()  # what only training computes has no place in a graph
+    model.eval()  # record the inference path only
     kind = exported_kind(model.head, config.nms)
     free = FREE if config.dynamic else {}
     images = graph_input(IMAGES, (config.batch_size, 3, *config.image_size), "float32", free)
@@ -62,7 +61,7 @@ def finished(
     input_size: Sequence[int],
     num_classes: int,
 ) -> tuple[Any, ...]:
-    """Return what a graph with this kind of output returns of what the head predicts."""
+    """Return the outputs of a graph of this kind, from the head's predictions."""
     first, *others = predicted
     settings, top = config.suppression, config.top_per_class
     if kind == DETECTIONS:
@@ -77,9 +76,9 @@ def finished(
 
 
 def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
-    """Return all that the model predicts, float32.
+    """Return all predictions, float32.
 
-    half: the layers compute in half precision; boxes are decoded in float32, as NMS needs them.
+    half: compute the layers in half precision; boxes are decoded in float32, as NMS requires.
     """
     predicted: tuple[Any, ...] = exported_outputs(model.head, raw_maps(model, images, half))
     first = predicted[0]
@@ -100,26 +99,26 @@ def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:
 
 
 def require_half(arrays: Mapping[str, np.ndarray]) -> None:
-    """Raise UserError if a weight is beyond half precision, in which it would be infinite."""
+    """Raise UserError for a weight that would be infinite in half precision."""
     for name, array in arrays.items():
         largest = np.abs(array).max(initial=0.0, where=np.isfinite(array))
         if largest >= BEYOND_HALF:
             raise UserError(
-                f"--half: {name}, BatchNorm folded, has {largest:,.6g}, and half precision ends at "
-                "65,504; export it without --half"
+                f"--half: {name} (BatchNorm folded) has the value {largest:,.6g}, but half "
+                "precision ends at 65,504; export without --half"
             )
 
 
-# OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
+# OpenVINO removes boxes with an IoU equal to the threshold: at 0, all but one.
 LEAST_IOU = float(np.finfo(np.float32).tiny)
 
 
 class Candidates(NamedTuple):
-    """What NMS chooses from: a box for each row, of its best class."""
+    """Input of NMS: each row with its best class."""
 
     boxes_xyxy: Tensor  # (B, N, 4)
     scores: Tensor  # (B, N) of the best class, 0 where not above the threshold
-    class_index: Tensor  # (B, N) int64; the first of classes that are equally good
+    class_index: Tensor  # (B, N) int64; the first of equal classes
     num_classes: int
 
 
@@ -129,15 +128,15 @@ def detections(
     top_per_class: int,
     behind: Tensor | None = None,
 ) -> Tensor:
-    """Return what is found in each image, (B, K, 6) float32, with K = `max_detections`.
+    """Return each image's detections, (B, K, 6 + M) float32, with K = `max_detections`.
 
-    x1, y1, x2, y2, score, class; best first, of equal scores the earlier row; unused rows are 0.
-    Then what belongs to the rows besides: (B, K, 6 + M).
+    x1, y1, x2, y2, score, class, then `behind`; highest score first, of equal scores the earlier
+    row. Unused rows are 0.
 
     Args:
-        rows: (B, N, 5 + C) float32, each image as `non_max_suppression` takes it.
-        top_per_class: detections per class, at most; with `class_agnostic` there is no such limit.
-        behind: (B, N, M) float32.
+        rows: (B, N, 5 + C) float32, per image as in `non_max_suppression`.
+        top_per_class: maximum detections per class; unused with `class_agnostic`.
+        behind: (B, N, M) float32, further values of the rows; None for M = 0.
     """
     found = candidates(rows, settings.confidence_threshold)
     kept = kept_scores(found, settings, top_per_class)
@@ -152,21 +151,21 @@ def detections(
 
 
 def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
-    """Return each row with its best class; one below the threshold has the score 0."""
+    """Return each row with its best class; scores not above the threshold become 0."""
     batch, number, width = rows.shape
     half_size, centre = rows[..., 2:4] / 2.0, rows[..., 0:2]
     boxes_xyxy = ops.cat([centre - half_size, centre + half_size], dim=2)
     # Of equal values TopK returns the first, as NumPy's argmax does.
     scores, class_index = best(rows[..., 5:] * rows[..., 4:5], 1)
     scores, class_index = (x.reshape(batch, number) for x in (scores, class_index))
-    # Here and not in NonMaxSuppression, whose runtimes differ on a score at the threshold.
+    # Not left to NonMaxSuppression: runtimes differ for scores equal to the threshold.
     above = scores > confidence_threshold
     scores = _where(above, scores, _zero())
     return Candidates(boxes_xyxy, scores, class_index, width - 5)
 
 
 def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class: int) -> Tensor:
-    """Return (B, N): the scores of the candidates that NMS keeps; 0 for all others."""
+    """Return the scores (B, N) of the candidates kept by NMS; 0 for all others."""
     batch, number = found.scores.shape
     if settings.class_agnostic:
         scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
@@ -191,10 +190,10 @@ def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class:
 
 
 def threshold_of_iou(iou_threshold: float) -> float:
-    """Return the float32 that decides on IoUs in float32 as `non_max_suppression` decides.
+    """Return the float32 threshold with which float32 IoUs are decided as in `non_max_suppression`.
 
-    It compares IoUs in float64 with the threshold rounded to float32. Rounded down, as 0.45 is, an
-    IoU of 0.45 is above it; in float32 both would be equal, and the box would stay.
+    That compares float64 IoUs with the threshold rounded to float32. 0.45 is rounded down, so an
+    IoU of 0.45 exceeds it; in float32 both would be equal and the box would stay.
     """
     rounded = np.float32(iou_threshold)
     if float(rounded) < iou_threshold:
@@ -212,9 +211,9 @@ def of_each_class(found: Candidates) -> Tensor:
 
 
 def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
-    """Return the highest scores along the last dimension and where they are, the first of equals
-    first (OpenVINO 2026.4 orders equals at will). Where there are fewer than `number`, scores of
-    0 fill up.
+    """Return the highest scores along the last dimension and their indices, padded with 0 scores.
+
+    Equal scores stay in order, except in OpenVINO 2026.4, which orders them arbitrarily.
     """
     *front, length = scores.shape
     shape = (*front, number)
@@ -230,12 +229,12 @@ def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
 def masks_in_boxes(
     prototypes: Tensor, coefficients: Tensor, boxes_xyxy: Tensor, input_size: Sequence[int]
 ) -> Tensor:
-    """Return (B, K, h, w) float32: how probable each place is the object's, 0 outside its box.
+    """Return mask probabilities, (B, K, h, w) float32; 0 outside the object's box.
 
     Args:
         prototypes: (B, M, h, w) float32.
         coefficients: (B, K, M) float32.
-        boxes_xyxy: (B, K, 4) float32, pixels of the input; one without a side has no mask.
+        boxes_xyxy: (B, K, 4) float32, input pixels; an empty box has an empty mask.
         input_size: (H, W) of the input.
     """
     batch, number, height, width = prototypes.shape
@@ -257,7 +256,7 @@ def masks_in_boxes(
 
 
 def _take_rows(table: Tensor, index: Tensor) -> Tensor:
-    """Return (B, K, D): rows of (B, N, D) by index (B, K); from N up, the last one."""
+    """Return rows of (B, N, D) by index (B, K), (B, K, D); the last one for an index from N on."""
     batch, number = index.shape
     last = size_tensor(table.shape[1] - 1)
     inside = apply("Min", (index, last), index.shape, "int64").reshape(batch, number, 1)

@@ -10,11 +10,9 @@ import numpy as np
 
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
-from duet.models.detector import Detector
-from duet.models.export.exported import ExportedPredictor
-from duet.models.export.exported_heads import exported_outputs
+from duet.models.detector import Detector, images_to_tensor
+from duet.models.export.exported import ExportedPredictor, exported_outputs
 from duet.models.inference.predictors import network_input
-from duet.models.inputs import images_to_tensor
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.loading.reading import read_ahead

@@ -180,7 +180,7 @@ class Head(nn.Module, ABC):
     """The last layer of a model, which defines its task.
 
     Subclasses register under their name in model YAMLs (`models/blocks/registry.py`); their first
-    YAML argument is the number of classes.
+    YAML argument is the number of classes. Heads of objects also have `of_best_class`.
 
     Attributes:
         task: the framework-independent part of the task.
@@ -189,7 +189,7 @@ class Head(nn.Module, ABC):
             their names in tables.
         target_fields: fields of `Targets` that the loss reads.
         nothing_found: result of `finish` for an image without detections.
-        passes: views for --augment; empty if unsupported.
+        passes: views for --augment; empty if unsupported, else the head has `join_passes`.
         joins_models: whether `decode_above` rows of several models can be concatenated.
         image_mean, image_std: mean and deviation of red, green and blue in [0, 1] for normalizing
             images; None for no normalization.
@@ -252,18 +252,6 @@ class Head(nn.Module, ABC):
     @abstractmethod
     def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[Any]:
         """Return each image's candidates on the host, as input for `finish`."""
-
-    def join_passes(self, raw: Sequence[Any], width: int, confidence_threshold: float) -> list[Any]:
-        """Return each image's candidates from the raw outputs of all `passes`.
-
-        Args:
-            width: image width, pixels.
-        """
-        raise NotImplementedError
-
-    def of_best_class(self, decoded: Any) -> Any:
-        """Convert candidates to a single class, keeping the best class's score."""
-        raise NotImplementedError
 
     @abstractmethod
     def finish_images(

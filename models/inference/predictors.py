@@ -15,8 +15,8 @@ from duet import backend
 from duet.backend import amp, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
+from duet.models.detector import gains_from_channels_last, images_to_tensor
 from duet.models.heads.base import Head, Pass
-from duet.models.inputs import gains_from_channels_last, images_to_tensor
 from duet.utils.errors import UserError
 from duet.utils.text import count
 

@@ -14,8 +14,8 @@ from duet.backend import amp, autograd, cores, dist, fused, use
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
+from duet.models.detector import gains_from_channels_last
 from duet.models.heads.base import Loss, LossTerms
-from duet.models.inputs import gains_from_channels_last
 from duet.utils.errors import UserError
 from duet.utils.processes.ranks import on_main
 

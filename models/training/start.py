@@ -27,8 +27,12 @@ from duet.models.training.autoanchor import fit_to_labels
 from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import choose_execution, choose_step_threads
 from duet.models.training.multi_scale import MultiScale
-from duet.models.training.optimizer import build_optimizer, freeze_layers, parameter_groups
-from duet.models.training.schedule import Schedule
+from duet.models.training.optimizer import (
+    Schedule,
+    build_optimizer,
+    freeze_layers,
+    parameter_groups,
+)
 from duet.models.training.state import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
 from duet.models.training.updates import choose_updates

@@ -13,7 +13,7 @@ from duet.models.heads.base import Loss, LossTerms
 from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import Execution
 from duet.models.training.multi_scale import MultiScale
-from duet.models.training.schedule import Schedule
+from duet.models.training.optimizer import Schedule
 from duet.models.training.step_watch import LossScale, StepWatch
 from duet.utils.report.console import EpochTable
 from duet.utils.report.stage_timer import StageTimer

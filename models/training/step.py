@@ -14,9 +14,9 @@ import numpy as np
 from duet.backend import autograd, dist, nn
 from duet.backend.contract import Stage, Tensor
 from duet.backend.processes import this_process
+from duet.models.detector import images_to_tensor
 from duet.models.heads.base import LossTerms, PassImages, WholeBatch
-from duet.models.inputs import images_to_tensor
-from duet.models.training.schedule import StepSettings
+from duet.models.training.optimizer import StepSettings
 from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
 from duet.models.training.step_watch import BatchName
 from duet.utils.data.loading.batch import Batch, Targets

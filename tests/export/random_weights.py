@@ -9,9 +9,8 @@ import yaml
 
 from duet.backend import nn
 from duet.models.detector import Detector
-from duet.models.graph import read_model_yaml
-from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
-from tests.tiny_weights import header_of
+from duet.utils.weights.checkpoint import save_checkpoint
+from tests.tiny_weights import initial_model, untrained
 
 NAMES = ("a", "b")
 
@@ -24,11 +23,10 @@ def write_random_weights(cfg: str, path: Path, width: float | None = None) -> De
     document = yaml.safe_load(Path(cfg).read_text(encoding="utf-8"))
     copy = path.with_suffix(".yaml")
     copy.write_text(yaml.safe_dump(document | ({"width_multiple": width} if width else {})))
-    model = Detector(read_model_yaml(copy, len(NAMES)))
-    model.initialize(seed=1)
+    model = initial_model(copy, 1, len(NAMES))
     arrays = _with_statistics(nn.state_arrays(model))
     nn.load_state_arrays(model, arrays)
-    save_checkpoint(path, Checkpoint(header_of(model, NAMES), arrays, arrays, {}))
+    save_checkpoint(path, untrained(model, NAMES))
     return model
 
 

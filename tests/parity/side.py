@@ -21,10 +21,9 @@ from duet import backend
 backend.use()  # before the models, whose classes derive from the framework's
 
 from duet.backend import autograd, nn, ops
-from duet.models.detector import Detector
+from duet.models.detector import Detector, images_to_tensor
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossSettings, LossTerms
-from duet.models.inputs import images_to_tensor
 from duet.models.training.start import build_state
 from duet.models.training.state import TrainState
 from duet.models.training.step import train_step

@@ -16,7 +16,7 @@ PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "
 # The folders in it are of one task; the rest is the seam.
 HEADS = "models/heads/"
 # Has rows of tasks whose functions know what the heads return.
-TABLE = "models/export/exported_heads.py"
+TABLE = "models/export/exported.py"
 OF_ONE_TASK = tuple(
     f"duet.models.heads.{path.parent.name}." for path in PROJECT.glob(f"{HEADS}*/__init__.py")
 )

@@ -5,10 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from duet.models.training import outputs
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
-from duet.utils.report.task_reports import REPORTS
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
@@ -26,11 +24,8 @@ def as_diamond(line):
 
 
 @pytest.fixture
-def flags(tmp_path, monkeypatch):
+def flags(tmp_path):
     """train.py's flags: three epochs, the last without mosaics, of six batches of two images."""
-    for name in ("plot_labels", "plot_batch", "plot_results"):
-        monkeypatch.setattr(outputs, name, lambda *arguments: None)
-    monkeypatch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
     (tmp_path / "transforms.yaml").write_text(TRANSFORMS)
     data = write_small_dataset(tmp_path)
     for path in (data.parent / "labels" / "train").glob("*.txt"):

@@ -34,15 +34,6 @@ def flags(tmp_path_factory):
     ]  # fmt: skip
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    with pytest.MonkeyPatch.context() as patch:
-        for name in PLOTS:
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
-        yield
-
-
 def set_fitness(patch, values=FITNESS):
     """Give the epochs that are validated from now on these figures."""
     figures = iter(values)

@@ -7,8 +7,8 @@ import pytest
 
 from duet import backend
 from duet.backend import amp, autograd, dist, nn, ops
+from duet.models.detector import images_to_tensor
 from duet.models.evaluation.evaluate import in_precision
-from duet.models.inputs import images_to_tensor
 from duet.models.training.execution import choose_precision
 from duet.models.training.state import settle
 from duet.models.training.step import train_step

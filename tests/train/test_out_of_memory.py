@@ -2,7 +2,7 @@
 
 import pytest
 
-from duet.models.inputs import images_to_tensor
+from duet.models.detector import images_to_tensor
 from duet.models.training import step
 from duet.utils.errors import LoaderError, UserError
 from duet.utils.weights.checkpoint import load_checkpoint

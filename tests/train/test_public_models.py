@@ -8,12 +8,10 @@ import duet
 from duet.backend import ops
 from duet.models.detector import grey_of
 from duet.models.stored import detector_of_weights
-from duet.models.training import outputs
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.project import PROJECT
-from duet.utils.report.task_reports import REPORTS
 from duet.utils.weights.load import load_weights
 from tests.equal_runs import assert_equal_runs
 from tests.train.short_runs import StopAt, start
@@ -44,16 +42,6 @@ head:
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_pictures():
-    """Drawing takes longer than training these."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("plot_labels", "plot_batch", "plot_results"):
-            patch.setattr(outputs, name, lambda *arguments: None)
-        patch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=lambda *arguments: None))
-        yield
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
@@ -65,7 +53,7 @@ def folder(tmp_path_factory):
 def train_on(folder, *flags, stop=None):
     """Train on the dataset of a folder."""
     common = ("--data", folder / "shapes" / "shapes.yaml", "--project", folder, "--device", "cpu")
-    start([str(word) for word in (*common, "--workers", 0, *flags)], stop)
+    start([str(word) for word in (*common, "--workers", 0, "--noplots", *flags)], stop)
 
 
 def narrow(folder, name):

@@ -21,7 +21,7 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE
 from duet.utils.tasks.find import adopted, task_of_model
 from duet.utils.tasks.table import ANCHOR_FREE, DETECTION, TASKS
-from duet.utils.weights.checkpoint import Checkpoint, load_checkpoint
+from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
 from tests.equal_runs import assert_equal_runs, rows
 from tests.shared_files import shared_path
@@ -32,7 +32,7 @@ from tests.small import (
     write_tiny_segmenter,
 )
 from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
-from tests.tiny_weights import header_of
+from tests.tiny_weights import untrained
 from tests.train.short_runs import StopAt, start
 
 BOXES = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
@@ -269,7 +269,7 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone():
     classifier = Detector(read_model_yaml("models/yolov5n-cls.yaml", 3))
     classifier.initialize(seed=1)
     arrays = nn.state_arrays(classifier)
-    weights = Checkpoint(header_of(classifier, CLASS_NAMES), arrays, arrays, {})
+    weights = untrained(classifier, CLASS_NAMES)
     values = read_train_flags(["--weights", "F", "--cfg", "yolov5n.yaml"])[0]
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     model = build_model(TrainConfig(**values), hyp, weights, ("a", "b"))

@@ -14,7 +14,7 @@ from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
-from duet.models.heads.anchor.cell_head import CellHead
+from duet.models.heads.anchor.head import CellHead
 from duet.models.heads.mask.loss import SegmentationLoss
 from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
 from duet.utils.data.masks.assemble import native_runs

@@ -15,18 +15,16 @@ from pycocotools.cocoeval import COCOeval
 
 import val
 from duet.backend import nn
-from duet.models.detector import Detector
 from duet.models.evaluation import validation
-from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
-from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
+from tests.tiny_weights import initial_model, untrained, write_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -35,15 +33,8 @@ def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     data = write_small_dataset(folder)
     dataset = load_dataset(data)
-    model = Detector(read_model_yaml(write_small_model(folder), len(dataset.class_names)))
-    model.initialize(seed=0)
-    header = Header(
-        model=model.spec.document, class_names=dataset.class_names, epoch=1, batch_number=1,
-        last_update=0, ema_updates=1, best_fitness=0.0, hyperparameters={}, settings={},
-        backend="torch",
-    )  # fmt: skip
-    arrays = nn.state_arrays(model)
-    save_checkpoint(folder / "weights.safetensors", Checkpoint(header, arrays, arrays, {}))
+    model = initial_model(write_small_model(folder), 0, len(dataset.class_names))
+    write_checkpoint(folder / "weights.safetensors", untrained(model, dataset.class_names))
     samples = load_split(dataset, "val")
     (folder / "instances.json").write_text(json.dumps(as_coco(samples, dataset.class_names)))
     return folder, data, sum(len(sample.class_index) for sample in samples)

@@ -5,7 +5,7 @@ import pytest
 
 import duet.models.graph  # noqa: F401  registers all heads
 from duet.models.blocks.registry import find_block
-from duet.models.export.exported_heads import FORMS
+from duet.models.export.exported import FORMS
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.detections import Classification, Detections, GroundTruth, Segmentations
 from duet.utils.ragged import Ragged

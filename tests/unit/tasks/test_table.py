@@ -3,7 +3,7 @@
 import pytest
 
 from duet.models.evaluation.validation import VAL_FILES
-from duet.models.export.exported_heads import FORMS
+from duet.models.export.exported import FORMS
 from duet.models.training.start import CLASS_ROWS
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags

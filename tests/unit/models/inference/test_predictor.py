@@ -7,27 +7,18 @@ import pytest
 
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
-from duet.models.graph import read_model_yaml
 from duet.models.inference.predictor import make_predictor
 from duet.models.inference.predictors import Augmented, Ensemble
-from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
 from duet.utils.weights.load import load_weights
 from tests.small import write_tiny_model
+from tests.tiny_weights import initial_model, untrained, write_checkpoint
 
 NAMES = ("a", "b", "c")
 
 
 def write_weights(folder, name, class_names=NAMES, seed=0):
-    model = Detector(read_model_yaml(write_tiny_model(folder), len(class_names)))
-    model.initialize(seed)
-    header = Header(
-        model=model.spec.document, class_names=tuple(class_names), epoch=1, batch_number=1,
-        last_update=0, ema_updates=1, best_fitness=0.0, hyperparameters={}, settings={},
-        backend="torch",
-    )  # fmt: skip
-    arrays = nn.state_arrays(model)
-    save_checkpoint(folder / name, Checkpoint(header, arrays, arrays, {}))
-    return load_weights(folder / name)
+    model = initial_model(write_tiny_model(folder), seed, len(class_names))
+    return load_weights(write_checkpoint(folder / name, untrained(model, class_names)))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from duet.models.training.schedule import Schedule
+from duet.models.training.optimizer import Schedule
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from tests.shared_files import shared_path
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from duet.backend import autograd, ops
-from duet.models.heads.anchor.anchors import anchors_in_cells
 from duet.models.heads.anchor.assign import assign_targets
+from duet.models.heads.anchor.head import anchors_in_cells
 from duet.models.heads.base import WholeBatch
 from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
