@@ -28,7 +28,7 @@ from duet.utils.weights.modules import (
     module_arrays,
     plain_numbers,
 )
-from duet.utils.weights.public_heads import Description, find_head
+from duet.utils.weights.public_heads import Description, describe
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"
@@ -94,7 +94,7 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     found = _find_weights(root)
     if is_module(found):
         stored = module_arrays(found, contents)
-        description = find_head(found).describe(found, stored, contents)
+        description = describe(found, stored, contents)
         check_modules(found, description.document.get("act"))
         kind, own = found.kind, found.state  # whose attributes go before those of the file
     else:
