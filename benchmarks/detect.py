@@ -148,10 +148,8 @@ def main() -> None:
     }
     number = len(run.sources)
     case = f"{count(number, 'image')}, {flags.img} px, batch {flags.batch}"
-    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1)
+    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1, images=number)
     finish(flags, timings, device)
-    for timing in timings:
-        print(f"{timing.name}: {1000 * number / timing.median:.1f} images/s")
     print("stages:", ", ".join(f"{stage} {s:.2f} s" for stage, s in run.by_stage.items()))
 
 

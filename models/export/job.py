@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -54,10 +55,10 @@ from duet.utils.export.formats import (
 from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
-from duet.utils.processes.interrupt import ending_at_termination, ending_later
+from duet.utils.processes.start import ending_at_termination, ending_later
 from duet.utils.run_folder import working_folder
 from duet.utils.text import as_message, count, say
-from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
+from duet.utils.weights.checkpoint import Checkpoint
 
 log = logging.getLogger("export")
 
@@ -130,8 +131,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
     with ending_at_termination(), working_folder("duet-export-") as folder:
         graph = folder / "graph.onnx"
-        snapshot = write_snapshot(checkpoint, folder)
-        write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
+        write_graph(config, graph)
         say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
@@ -178,17 +178,6 @@ def output_kind(config: ExportConfig, head: type[Head]) -> str:
                 f"format is written with only one; formats with several: {fit}"
             )
     return kind
-
-
-def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write what an export needs of the weights, for the process of the graph; return the file.
-
-    A training may replace those of --weights at any time.
-    """
-    path = folder / "weights.safetensors"
-    header = dataclasses.replace(checkpoint.header, hyperparameters={}, settings={}, progress={})
-    save_checkpoint(path, Checkpoint(header, model={}, ema=checkpoint.ema, optimizer={}))
-    return path
 
 
 def exported(export: Export, row: Format) -> bool:
@@ -274,15 +263,9 @@ def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place, for an older one; UserError if something else is there."""
     require_free_place(path, row)
     with ending_later():
-        older = made.with_name("older")
         if row.folder and path.exists():  # what rename does not replace
-            path.rename(older)
-        try:
-            made.replace(path)
-        except BaseException:
-            if older.exists():
-                older.rename(path)
-            raise
+            shutil.rmtree(path)
+        made.replace(path)
 
 
 def megabytes(path: Path) -> str:

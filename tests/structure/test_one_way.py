@@ -22,7 +22,6 @@ ELSEWHERE = (
     "tests/",
     "benchmarks/",
     "utils/setup/",
-    "backend/contract/",
 )
 
 
@@ -182,7 +181,7 @@ CONNECTED_ELSEWHERE = {
     ("utils/serve/app.py", "http"): "the names of statuses",
     ("utils/serve/frames.py", "asyncio"): "the server and its model process, over pipes",
     ("utils/serve/worker.py", "asyncio"): "the same",
-    ("utils/processes/local_ranks.py", "socket"): "a free port of the loopback",
+    ("utils/processes/launch.py", "socket"): "a free port of the loopback",
     ("utils/processes/private_network.py", "socket"): "a loopback for the ranks alone",
     ("backend/oneflow/__init__.py", "socket"): "the store of a job, before it is joined",
     ("backend/oneflow/__init__.py", "create_connection"): "the store of a job",

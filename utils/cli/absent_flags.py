@@ -37,7 +37,11 @@ TRAINING = {
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
     "--bind-numa": _NUMA,
+    "--quad": "leave it out, or double --img and take a quarter of --batch-size",
+    "--repeat-factor": "--image-weights shows images of badly detected classes more often",
+    "--mosaic-window": "--cache ram or --cache disk, which decodes each image once",
     "--replay": "leave it out; the log names batches with non-finite losses",
+    "--precise-bn": "--override ema_share=0.1 makes the EMA and its statistics follow sooner",
     "--ndjson-console": "each epoch is one line; results.jsonl has the metrics",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }

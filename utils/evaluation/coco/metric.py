@@ -54,6 +54,11 @@ class ClassMeans:
         return tuple(float(x[known].mean()) if known.any() else 0.0 for x in per_class)
 
     @property
+    def map50(self: Any) -> float:
+        """Mean average precision at IoU 0.50."""
+        return self.means[2]
+
+    @property
     def map(self: Any) -> float:
         """Mean average precision over IoU 0.50 to 0.95, COCO's main metric."""
         return self.means[3]
