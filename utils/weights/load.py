@@ -14,7 +14,6 @@ from duet.utils.weights.archives import open_foreign
 from duet.utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
     Checkpoint,
-    Header,
     load_checkpoint,
     read_header,
 )
@@ -65,20 +64,14 @@ def load_weights(path: str | Path) -> Checkpoint:
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
 
 
-def load_header(path: str | Path) -> Header:
-    """Return the header of what `load_weights` reads; of our own files nothing else is read.
+def stored_model(path: str | Path) -> Mapping[str, Any]:
+    """Return the model document of what `load_weights` reads; empty if it has none.
 
-    Raises:
-        UserError: as `load_weights`, but damaged arrays of our own files are not detected.
+    Of our own files only the header is read, so damaged arrays are not detected.
     """
     path = Path(path)
     ours = path.suffix == ".safetensors" and path.is_file()
-    return read_header(path) if ours else load_weights(path).header
-
-
-def stored_model(path: str) -> Mapping[str, Any]:
-    """Return the model document of what `load_weights` reads; empty if it has none."""
-    return load_header(path).model
+    return (read_header(path) if ours else load_weights(path).header).model
 
 
 def _starts_as_safetensors(path: Path) -> bool:

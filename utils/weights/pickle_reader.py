@@ -213,12 +213,6 @@ class _Machine:
         arguments = self.stack.pop()
         self.stack.append(self.record(self.stack.pop(), arguments))
 
-    def call_with_keywords(self, _: None) -> None:
-        keywords = self.stack.pop()
-        if not isinstance(keywords, dict) or keywords:
-            damaged("a call with keyword arguments")
-        self.call(None)
-
     def build(self, _: None) -> None:
         """Store a state in a record; a dict keeps its items only, all that is of use here."""
         state = self.stack.pop()
@@ -290,7 +284,6 @@ _OPCODES: dict[str, Callable[[_Machine, Any], None]] = {
     "STACK_GLOBAL": _Machine.global_stack,
     "REDUCE": _Machine.call,
     "NEWOBJ": _Machine.call,
-    "NEWOBJ_EX": _Machine.call_with_keywords,
     "BUILD": _Machine.build,
     "BINPERSID": _Machine.persistent,
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -161,12 +160,8 @@ MAX_LEVELS, MAX_ANCHORS = 8, 256
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-@dataclass(frozen=True)
-class Description:
-    """What a model is."""
-
-    document: Mapping[str, Any]  # its model YAML
-    strides: tuple[int, ...]  # strides of the head's input maps; () if the file has none
+# The model YAML, and the strides of the head's input maps; () if the file has none.
+Description = tuple[Mapping[str, Any], tuple[int, ...]]
 
 
 def describe(model: Record, stored: Mapping[str, StoredArray], contents: Contents) -> Description:
@@ -212,7 +207,7 @@ def _describe_boxes(
         raise UserError(
             f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
         )
-    return Description(document, strides)
+    return document, strides
 
 
 def _describe_anchor_free(
@@ -221,7 +216,7 @@ def _describe_anchor_free(
     """Describe an anchor-free model: by its own YAML, with our name of its head."""
     layers = layers_of(model)
     document = anchor_free_document(model, layers, stored)
-    return Description(document, _strides(contents, layers[-1]))
+    return document, _strides(contents, layers[-1])
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
@@ -262,7 +257,7 @@ def _describe_classes(
     activation = activation_of(layers[0].state["_modules"].get("act")) if layers else None
     if activation not in (None, DEFAULT_ACTIVATION):
         document["act"] = str(activation)
-    return Description(to_plain(document), strides=())
+    return to_plain(document), ()
 
 
 def _check_normalization(transforms: Any) -> None:
