@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint holds, one line per subject."""
+    """Describe a checkpoint, one line per subject."""
     header, arrays, settings = checkpoint.header, checkpoint.ema, checkpoint.header.settings
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     blocks = _blocks(header.model)
@@ -95,7 +95,7 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
         names = checkpoint.class_names or tuple(map(str, range(document["nc"])))
         header = dataclasses.replace(checkpoint.header, model=document, class_names=names)
         checkpoint = dataclasses.replace(checkpoint, header=header)
-    detector_of_weights(checkpoint)  # what cannot be built is not written
+    detector_of_weights(checkpoint)  # refuses a model that cannot be built
     out.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(out, checkpoint)
     say(f"wrote {out}: {count(len(checkpoint.ema), 'tensor')}")

@@ -39,7 +39,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         optimizer; where the file has no model or class names, the header has none.
 
     Raises:
-        UserError: no such file, damaged, of an unknown kind, or asking for what is refused.
+        UserError: no such file, damaged, of an unknown kind, or refused.
     """
     path = Path(path)
     if is_exported(path):
@@ -65,7 +65,7 @@ def load_weights(path: str | Path) -> Checkpoint:
 
 
 def stored_model(path: str | Path) -> Mapping[str, Any]:
-    """Return the model document of what `load_weights` reads; empty if it has none.
+    """Return the model document of a weights file; empty if it has none.
 
     Of our own files only the header is read, so damaged arrays are not detected.
     """
@@ -90,7 +90,7 @@ def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return checkpoint.header.model
 
 
-# What --weights names when nothing is trained: weights of any kind, or an exported file.
+# --weights where nothing is trained: weights of any kind, or an exported file.
 
 WINGS = ("duet.utils.export.opening",)  # modules whose `open_to_detect` opens exported files
 

@@ -109,7 +109,7 @@ class _Machine:
             damaged("it does not end with one value")
         return self.stack[0]
 
-    # What the opcodes share.
+    # Shared by several opcodes.
 
     def pop_to_mark(self) -> list[Any]:
         items = self.stack
@@ -307,12 +307,12 @@ STORAGE_DTYPES = {  # torch storages -> the dtype of their bytes, little-endian
 }
 UNTYPED_STORAGE = "torch.storage.UntypedStorage"  # of tensors whose dtype has none of the above
 
-REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it, and what to do
+REFUSED_MODELS = {  # prefix of a name -> kind of file, and the next step
     "models.common.AutoShape": "a model wrapped for inference; save the model in it (its .model)",
     "models.common.DetectMultiBackend": "a model wrapped for inference; save the one in it",
     "models.experimental.Ensemble": "an ensemble of models; give the file of one of them",
 }
-# What a file of the ultralytics package holds that is none of those read.
+# For files of the ultralytics package that are not supported.
 ANCHOR_FREE_ONLY = (
     "a model of the ultralytics package that is not read here: of that package, detectors of "
     "YOLOv5u and YOLOv8 are; give one of these, or a model of the public YOLOv5"

@@ -88,13 +88,13 @@ def _number(module: Record, name: str) -> int:
 ANCHOR_FREE, ANCHOR_FREE_THERE = "DetectAnchorFree", "Detect"
 ANCHOR_FREE_LAYERS = {"Conv", "C2f", "C3", "SPPF", "Upsample", "Concat", ANCHOR_FREE_THERE}
 DISTANCES = 16
-# What the first convolution of the class branch is in all models that are read.
+# Weight of the first convolution of the class branch, in all supported models.
 CLASS_BRANCH = "cv3.0.0.conv.weight"
 MULTIPLES = ("depth_multiple", "width_multiple")
 
 
 def is_anchor_free(layers: list[Record]) -> bool:
-    """Return whether layers are those of a model of the package."""
+    """Return whether layers are of a model of the ultralytics package."""
     return bool(layers) and layers[-1].kind.startswith(OTHER_PACKAGE)
 
 
@@ -104,7 +104,7 @@ def anchor_free_document(
     """Return the model YAML of a model, with the block of our head.
 
     Args:
-        names: those of the arrays in the model.
+        names: names of the model's arrays.
 
     Raises:
         UserError: a model that is not read.

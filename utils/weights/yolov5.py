@@ -38,7 +38,7 @@ def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], boo
     """Return the arrays without folded convolutions, in their order, and whether there were any.
 
     Args:
-        arrays: by public name; NAME.conv.bias without NAME.bn.weight is what folding leaves.
+        arrays: by public name; folding leaves NAME.conv.bias without NAME.bn.weight.
     """
     folded = {
         prefix
@@ -96,7 +96,7 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
         stored = module_arrays(found, contents)
         document, strides = describe(found, stored, contents)
         check_modules(found, document.get("act"))
-        kind, own = found.kind, found.state  # whose attributes go before those of the file
+        kind, own = found.kind, found.state  # its attributes take precedence over the file's
     else:
         stored = _named_tensors(found, contents)
         document, strides = {}, ()
