@@ -22,7 +22,7 @@ from duet.utils.data.shapes.scene import draw_scene
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import Detections
 from duet.utils.errors import UserError
-from duet.utils.evaluation.nms import best_rows
+from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, Metadata, Outputs, Runtime
 from duet.utils.text import count
@@ -266,13 +266,15 @@ class Comparison:
         """Return the detections in rows (N, 5 + C + M) of an image, and the row of each."""
         settings, top = self._config.suppression, self._config.top_per_class
         rows = np.ascontiguousarray(rows[:, : self._columns])
+        most = settings.max_detections
+        if not settings.class_agnostic:  # no limit at first: no class displaces another
+            settings = dataclasses.replace(settings, max_detections=len(rows) or 1)
+        ((found, index),) = best_rows_of_images([rows], settings)
         if settings.class_agnostic:
-            return best_rows(rows, settings)
-        # No limit at first, so that one class does not displace another.
-        found, index = best_rows(rows, dataclasses.replace(settings, max_detections=len(rows) or 1))
+            return found, index
         of_class = (np.flatnonzero(found.class_index == one) for one in set(found.class_index))
         kept = np.sort(np.concatenate([places[:top] for places in of_class] or [index]))
-        kept = kept[: settings.max_detections]
+        kept = kept[:most]
         return found.take(kept), index[kept]
 
     def _match(self, found: Detections, expected: Detections) -> np.ndarray:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.browser.chromium import Page
-from tests.browser.install import AXE, AXE_SCRIPT
-from tests.browser.npm import installed_folder
+from tests.browser.install import AXE, AXE_SCRIPT, installed_folder
 
 REMEDY = "no axe-core: python3 -m tests.browser.install"
 # No style sheet is fetched once more: a page that is a file could not.

@@ -23,7 +23,7 @@ from duet.utils.export.onnx import read_onnx
 from duet.utils.state.resume import load_state
 from duet.utils.weights.__main__ import describe
 from duet.utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
-from duet.utils.weights.load import load_header, load_weights
+from duet.utils.weights.load import load_weights, stored_model
 from tests.foreign_files import (
     TorchFile,
     dump,
@@ -62,7 +62,7 @@ PICKLE_TOKENS = (
 def use_weights(path: Path) -> object:
     """Read weights, describe them, and build their model."""
     if path.suffix == ".safetensors":
-        load_header(path)  # reads less, and so refuses less
+        stored_model(path)  # reads less, and so refuses less
     checkpoint = load_weights(path)
     describe(checkpoint)
     return detector_of_weights(checkpoint)

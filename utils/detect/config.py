@@ -78,7 +78,7 @@ def call_config(
 
     Args:
         num_classes: how many the model knows.
-        size: None for that of the model's task.
+        size: None for the default of the model's task.
     """
     return DetectConfig(
         weights=("given",),

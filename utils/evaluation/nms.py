@@ -35,19 +35,18 @@ def non_max_suppression(decoded: np.ndarray, settings: SuppressionSettings) -> D
         Detections in the frame of decoded, K <= settings.max_detections; K = 0 when nothing is
         found.
     """
-    return best_rows(decoded, settings)[0]
-
-
-def best_rows(decoded: np.ndarray, settings: SuppressionSettings) -> tuple[Detections, np.ndarray]:
-    """Like `non_max_suppression`; also return each detection's row in decoded, (K,) int64."""
-    (best,) = best_rows_of_images([decoded], settings)
-    return best
+    ((found, _),) = best_rows_of_images([decoded], settings)
+    return found
 
 
 def best_rows_of_images(
     images: Sequence[np.ndarray], settings: SuppressionSettings
 ) -> list[tuple[Detections, np.ndarray]]:
-    """Apply `best_rows` to each image, faster than in a loop."""
+    """Apply `non_max_suppression` to each image, faster than in a loop.
+
+    Returns:
+        The detections of each image, and the row in decoded of each, (K,) int64.
+    """
     assert settings.confidence_threshold >= 0
     candidates = [_candidates(decoded, settings) for decoded in images]
     kept = _survivors([found for found, _ in candidates], settings)

@@ -138,7 +138,7 @@ class ExportConfig:
 
     @property
     def suppression(self) -> SuppressionSettings:
-        """What NMS in the graph keeps; --topk-per-class has an effect if classes are separate."""
+        """Settings of NMS in the graph; --topk-per-class applies to separate classes only."""
         return SuppressionSettings(
             self.confidence_threshold, self.iou_threshold, self.class_agnostic,
             max_detections=self.top_all, multi_label=False,

@@ -1,4 +1,4 @@
-"""The formats that export.py writes: one row each, with what makes, runs and installs it."""
+"""Table of the formats that export.py writes: converter, runtime and packages of each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from duet.utils.optional import find_program, import_optional
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
 
-GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # what files of other formats are made of
+GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # sources of the other formats
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Format:
         return path.name.lower().endswith(self.ending)
 
     def can_read(self, path: Path) -> bool:
-        """Return whether a file's name is that of one which the runtime of this format opens."""
+        """Return whether the runtime of this format opens files of this name."""
         return path.name.lower().endswith((self.ending, *self.also_reads))
 
 

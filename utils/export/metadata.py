@@ -56,11 +56,11 @@ ZIP_ERRORS = (
 
 @dataclass(frozen=True)
 class Metadata:
-    """What must be known to run a file.
+    """Everything needed to run a file.
 
     Attributes:
-        image_size: (height, width) of the network's input; with `dynamic` that of the example.
-        batch_size: images that a call takes; with `dynamic` those of the example.
+        image_size: (height, width) of the network's input; with `dynamic` an example.
+        batch_size: images that a call takes; with `dynamic` an example.
         dynamic: batch, height and width are free, the sides in multiples of `stride`.
         image: FLOATS, or NORMALIZED, which files of other programs take.
         output: one of OUTPUTS.
@@ -98,12 +98,12 @@ class Metadata:
 
 
 def _as_json(value: Any) -> str:
-    """Return JSON in which what is no Unicode, as half of a pair, is escaped."""
+    """Return JSON in which lone surrogates are escaped."""
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def metadata_of(texts: Mapping[str, str]) -> Metadata:
-    """Return what `Metadata.texts` wrote; UserError names a field that is absent or wrong."""
+    """Parse the output of `Metadata.texts`; UserError names a field that is absent or wrong."""
     values: dict[str, Any] = {}
     for name in _ACCEPTED.keys() & texts.keys():
         try:
@@ -120,7 +120,7 @@ def metadata_as_json(metadata: Metadata) -> str:
 
 
 def metadata_of_json(content: str | bytes) -> Metadata:
-    """Return what `metadata_as_json` wrote; UserError for another text."""
+    """Parse the output of `metadata_as_json`; UserError for another text."""
     try:
         fields = parse_json(content)
     except ValueError as error:
@@ -272,7 +272,7 @@ def example_images(metadata: Metadata) -> np.ndarray:
 
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:
-    """Return what is wrong with the shapes that a file returned for a batch; "" if nothing is."""
+    """Return the fault of the output shapes of a file for a batch; "" if there is none."""
     expected = shapes_of(metadata)
     if len(returned) != len(expected):
         number = count(len(returned), "output")

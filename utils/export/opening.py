@@ -1,4 +1,4 @@
-"""An exported file -> the runtime that runs it; a file of others is tried in a child process first.
+"""Open exported files; one that this program did not just write is first tried in a child process.
 
 A runtime trusts a file: a graph may ask for terabytes, loop for hours, or crash the process. So a
 file that this program did not just write is first loaded and run once, on noise, in a child with
@@ -31,7 +31,7 @@ from duet.utils.project import PROJECT
 MODULE = "duet.utils.export.opening"
 MOST_LANES = 8
 SECONDS = 120  # for loading a file and running it once
-# What a file may take beside the runtime's own libraries: all maps of a yolov5x together have 320
+# Memory for a file beside the runtime's own libraries: all maps of a yolov5x together have 320
 # bytes per byte of its images, and OpenVINO holds weights several times while it compiles them.
 BASE_BYTES, TIMES_FILE, TIMES_IMAGES, THREAD_BYTES = 2 << 30, 8, 320, 256 << 20
 REMEDY = "the file is damaged, hostile or too large for this machine; export it again"
@@ -102,7 +102,7 @@ def format_to_run(path: Path, name: str = "") -> Format:
 
 
 def try_in_child(path: Path, row: Format, threads: int) -> None:
-    """Load and run a file in a child process; UserError for what goes wrong there."""
+    """Load and run a file in a child process; UserError if that fails."""
     command = [sys.executable, "-m", MODULE, str(path.absolute()), row.name, str(threads)]
     try:
         done = subprocess.run(
@@ -155,7 +155,7 @@ def fault_of_trial(path: Path, row: Format, threads: int) -> str:
 
 
 def limit_memory(size: int) -> None:
-    """Let this process map so many bytes more than now, but no more than the machine has."""
+    """Let this process map at most `size` bytes more than now, within the machine's memory."""
     if sys.platform != "linux":
         return
     page = os.sysconf("SC_PAGE_SIZE")
@@ -168,7 +168,7 @@ def limit_memory(size: int) -> None:
 
 
 def words_of(error: Exception) -> str:
-    """Return what a failure means for a user."""
+    """Return a failure as a message for the user."""
     text = str(error)
     if isinstance(error, MemoryError) or "bad_alloc" in text or "buffer of size" in text:
         return f"it asks for more memory than files of its size need; {REMEDY}"

@@ -1,4 +1,4 @@
-"""An ONNX graph in float32 -> the same in 8 bits: weights by channel, maps by what images show."""
+"""Quantize an ONNX graph to 8 bits: weights per channel, maps by calibration images."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def maps_of(graph: Any, nodes: Sequence[Any]) -> list[str]:
 
 
 def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges:
-    """Run a graph twice on images: for the extremes of its maps, and for what lies between.
+    """Run a graph twice on images: for the extremes of its maps, then for their histograms.
 
     Args:
         model: an onnx.ModelProto.

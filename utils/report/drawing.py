@@ -61,7 +61,9 @@ def draw_boxes(
     """
     drawn = image.copy()
     size = image.shape[0], image.shape[1]
-    seen = np.flatnonzero(_is_seen(boxes_xyxy, size))[::-1]
+    left, top, right, bottom = boxes_xyxy.T
+    is_seen = (left < size[1]) & (top < size[0]) & (right > 0) & (bottom > 0)
+    seen = np.flatnonzero(is_seen & np.isfinite(boxes_xyxy).all(axis=1))[::-1]
     boxes = np.round(clip_boxes(boxes_xyxy[seen].astype(np.float64), size)).astype(int).tolist()
     colours = [class_colour(index) for index in class_index[seen].tolist()]
     for box, colour in zip(boxes, colours, strict=True):
@@ -136,14 +138,6 @@ def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.nd
 def _side(image_size: tuple[int, int]) -> float:
     """Return the mean side; less for long strips, which are never viewed as a whole."""
     return min(sum(image_size) / 2, 3 * min(image_size))
-
-
-def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
-    """Return (K,) bool: whether boxes are finite and intersect the image."""
-    height, width = image_size
-    left, top, right, bottom = boxes_xyxy.T
-    inside = (left < width) & (top < height) & (right > 0) & (bottom > 0)
-    return inside & np.isfinite(boxes_xyxy).all(axis=1)
 
 
 def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:

@@ -16,13 +16,11 @@ from typing import Any
 from duet import backend
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import block_of
 from duet.utils.processes.command import run_command
 from duet.utils.tasks.table import task_of_head
 from duet.utils.text import count, printable, say
 from duet.utils.weights.checkpoint import FORMAT, Checkpoint, save_checkpoint
 from duet.utils.weights.load import load_weights, model_document
-from duet.utils.weights.public_heads import PUBLIC_HEADS
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     convert = commands.add_parser("convert", help="write a .safetensors that train.py can open")
     convert.add_argument("file", type=Path)
     convert.add_argument("out", type=Path)
-    convert.add_argument("--cfg", default="", help="model YAML, for a plain state dict")
+    convert.add_argument("--cfg", default="", help="model YAML of a plain state dict, with its nc")
     flags = parser.parse_args(arguments)
     checkpoint = load_weights(flags.file)
     if flags.command == "show":
@@ -43,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """Return what a checkpoint holds, one line per subject."""
+    """Describe a checkpoint, one line per subject."""
     header, arrays, settings = checkpoint.header, checkpoint.ema, checkpoint.header.settings
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     blocks = _blocks(header.model)
@@ -93,32 +91,14 @@ def _convert(checkpoint: Checkpoint, out: Path, cfg: str) -> None:
     from duet.models.stored import detector_of_weights
 
     if cfg:
-        spec = read_model_yaml(cfg)
-        checkpoint = describe_state_dict(checkpoint, spec.document, len(spec.layers))
-    detector_of_weights(checkpoint)  # what cannot be built is not written
+        document = read_model_yaml(cfg).document
+        names = checkpoint.class_names or tuple(map(str, range(document["nc"])))
+        header = dataclasses.replace(checkpoint.header, model=document, class_names=names)
+        checkpoint = dataclasses.replace(checkpoint, header=header)
+    detector_of_weights(checkpoint)  # refuses a model that cannot be built
     out.parent.mkdir(parents=True, exist_ok=True)
     save_checkpoint(out, checkpoint)
     say(f"wrote {out}: {count(len(checkpoint.ema), 'tensor')}")
-
-
-def describe_state_dict(
-    checkpoint: Checkpoint, document: Mapping[str, Any], layers: int
-) -> Checkpoint:
-    """Return a plain state dict's checkpoint with a model YAML and numbered class names.
-
-    The number of classes is that of the arrays' head; `layers` counts the YAML's layers.
-    """
-    head, prefix = PUBLIC_HEADS.get(block_of(document)), f"model.{layers - 1}"
-    classes = None if head is None else head.classes(checkpoint.ema, f"{prefix}.")
-    if classes is None:
-        raise UserError(
-            f"--cfg: the weights have no head of this YAML at {prefix}; give the YAML of their "
-            "model"
-        )
-    document = {**document, "nc": classes}
-    names = checkpoint.header.class_names or tuple(map(str, range(classes)))
-    header = dataclasses.replace(checkpoint.header, model=document, class_names=names)
-    return dataclasses.replace(checkpoint, header=header)
 
 
 if __name__ == "__main__":

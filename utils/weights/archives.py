@@ -67,7 +67,7 @@ class Members:
 
     Attributes:
         sizes: uncompressed sizes by name, in archive order.
-        size: bytes in all, which bound what tensors may take.
+        size: total bytes, which limit the size of all tensors.
     """
 
     sizes: Mapping[str, int]
@@ -296,7 +296,7 @@ def open_foreign(path: Path) -> Iterator[Contents]:
     """Yield the records of a file or directory; arrays can be read inside the with block only.
 
     Raises:
-        UserError: of no known format, damaged, or asking for what is not accepted.
+        UserError: of no known format, damaged, or with a global that is not accepted.
     """
     if path.is_dir():
         yield read_oneflow(members_of_folder(path))

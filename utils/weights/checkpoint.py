@@ -152,7 +152,7 @@ def read_header(path: Path) -> Header:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a safetensors file; UserError for what goes wrong while it is open."""
+    """Open a safetensors file; errors in the block become a UserError."""
     try:
         with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
             yield file

@@ -14,7 +14,6 @@ from duet.utils.weights.archives import open_foreign
 from duet.utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
     Checkpoint,
-    Header,
     load_checkpoint,
     read_header,
 )
@@ -40,7 +39,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         optimizer; where the file has no model or class names, the header has none.
 
     Raises:
-        UserError: no such file, damaged, of an unknown kind, or asking for what is refused.
+        UserError: no such file, damaged, of an unknown kind, or refused.
     """
     path = Path(path)
     if is_exported(path):
@@ -65,20 +64,14 @@ def load_weights(path: str | Path) -> Checkpoint:
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
 
 
-def load_header(path: str | Path) -> Header:
-    """Return the header of what `load_weights` reads; of our own files nothing else is read.
+def stored_model(path: str | Path) -> Mapping[str, Any]:
+    """Return the model document of a weights file; empty if it has none.
 
-    Raises:
-        UserError: as `load_weights`, but damaged arrays of our own files are not detected.
+    Of our own files only the header is read, so damaged arrays are not detected.
     """
     path = Path(path)
     ours = path.suffix == ".safetensors" and path.is_file()
-    return read_header(path) if ours else load_weights(path).header
-
-
-def stored_model(path: str) -> Mapping[str, Any]:
-    """Return the model document of what `load_weights` reads; empty if it has none."""
-    return load_header(path).model
+    return (read_header(path) if ours else load_weights(path).header).model
 
 
 def _starts_as_safetensors(path: Path) -> bool:
@@ -97,7 +90,7 @@ def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
     return checkpoint.header.model
 
 
-# What --weights names when nothing is trained: weights of any kind, or an exported file.
+# --weights where nothing is trained: weights of any kind, or an exported file.
 
 WINGS = ("duet.utils.export.opening",)  # modules whose `open_to_detect` opens exported files
 

@@ -71,7 +71,7 @@ def dotted_name(prefix: str, name: str) -> str:
 
 
 def _contents(module: Record) -> Iterator[dict | list]:
-    """Yield what a walk reads of a module and is not empty; an activation may stand anywhere."""
+    """Yield the non-empty groups that a walk reads of a module."""
     for key in ("_modules", *TENSOR_GROUPS, HIDDEN_BUFFERS):
         group = module.state.get(key)
         if isinstance(group, (dict, list)) and group:
@@ -125,7 +125,7 @@ def check_modules(module: Record, activation: Any) -> None:
 
 
 def activation_of(module: Any) -> NamedActivation | None:
-    """Return what the record of an activation stands for; None for no record."""
+    """Return the activation of a record; None for another value."""
     if not is_module(module):
         return None
     slope = module.state.get("negative_slope")
@@ -249,7 +249,7 @@ MAX_BITS = 128  # per whole number
 def to_plain(value: Any) -> Any:
     """Copy dicts, lists, strings, numbers, booleans and None; raise UserError for anything else.
 
-    The value is a model description, and the copy is small and a tree, whatever the value is.
+    The value is a model description; the copy is a small tree, even if the value is not.
     """
     nodes = itertools.count(1)
 

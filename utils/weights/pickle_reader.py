@@ -109,7 +109,7 @@ class _Machine:
             damaged("it does not end with one value")
         return self.stack[0]
 
-    # What the opcodes share.
+    # Shared by several opcodes.
 
     def pop_to_mark(self) -> list[Any]:
         items = self.stack
@@ -213,12 +213,6 @@ class _Machine:
         arguments = self.stack.pop()
         self.stack.append(self.record(self.stack.pop(), arguments))
 
-    def call_with_keywords(self, _: None) -> None:
-        keywords = self.stack.pop()
-        if not isinstance(keywords, dict) or keywords:
-            damaged("a call with keyword arguments")
-        self.call(None)
-
     def build(self, _: None) -> None:
         """Store a state in a record; a dict keeps its items only, all that is of use here."""
         state = self.stack.pop()
@@ -290,7 +284,6 @@ _OPCODES: dict[str, Callable[[_Machine, Any], None]] = {
     "STACK_GLOBAL": _Machine.global_stack,
     "REDUCE": _Machine.call,
     "NEWOBJ": _Machine.call,
-    "NEWOBJ_EX": _Machine.call_with_keywords,
     "BUILD": _Machine.build,
     "BINPERSID": _Machine.persistent,
 }
@@ -314,12 +307,12 @@ STORAGE_DTYPES = {  # torch storages -> the dtype of their bytes, little-endian
 }
 UNTYPED_STORAGE = "torch.storage.UntypedStorage"  # of tensors whose dtype has none of the above
 
-REFUSED_MODELS = {  # the beginning of a name -> what a file is that asks for it, and what to do
+REFUSED_MODELS = {  # prefix of a name -> kind of file, and the next step
     "models.common.AutoShape": "a model wrapped for inference; save the model in it (its .model)",
     "models.common.DetectMultiBackend": "a model wrapped for inference; save the one in it",
     "models.experimental.Ensemble": "an ensemble of models; give the file of one of them",
 }
-# What a file of the ultralytics package holds that is none of those read.
+# For files of the ultralytics package that are not supported.
 ANCHOR_FREE_ONLY = (
     "a model of the ultralytics package that is not read here: of that package, detectors of "
     "YOLOv5u and YOLOv8 are; give one of these, or a model of the public YOLOv5"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -89,13 +88,13 @@ def _number(module: Record, name: str) -> int:
 ANCHOR_FREE, ANCHOR_FREE_THERE = "DetectAnchorFree", "Detect"
 ANCHOR_FREE_LAYERS = {"Conv", "C2f", "C3", "SPPF", "Upsample", "Concat", ANCHOR_FREE_THERE}
 DISTANCES = 16
-# What the first convolution of the class branch is in all models that are read.
+# Weight of the first convolution of the class branch, in all supported models.
 CLASS_BRANCH = "cv3.0.0.conv.weight"
 MULTIPLES = ("depth_multiple", "width_multiple")
 
 
 def is_anchor_free(layers: list[Record]) -> bool:
-    """Return whether layers are those of a model of the package."""
+    """Return whether layers are of a model of the ultralytics package."""
     return bool(layers) and layers[-1].kind.startswith(OTHER_PACKAGE)
 
 
@@ -105,7 +104,7 @@ def anchor_free_document(
     """Return the model YAML of a model, with the block of our head.
 
     Args:
-        names: those of the arrays in the model.
+        names: names of the model's arrays.
 
     Raises:
         UserError: a model that is not read.
@@ -157,37 +156,20 @@ def _limited(line: Any, limit: Any) -> Any:
 
 
 MAX_LEVELS, MAX_ANCHORS = 8, 256
-BOX_OUTPUTS = 5  # cx, cy, w, h, objectness, before the classes
 # ImageNet mean and deviation (RGB, in [0, 1]), used by public classifiers.
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
-Arrays = Mapping[str, np.ndarray]
+
+# The model YAML, and the strides of the head's input maps; () if the file has none.
+Description = tuple[Mapping[str, Any], tuple[int, ...]]
 
 
-@dataclass(frozen=True)
-class Description:
-    """What a model is."""
+def describe(model: Record, stored: Mapping[str, StoredArray], contents: Contents) -> Description:
+    """Describe a model from its record and its stored arrays.
 
-    document: Mapping[str, Any]  # its model YAML
-    strides: tuple[int, ...]  # strides of the head's input maps; () if the file has none
-
-
-@dataclass(frozen=True)
-class PublicHead:
-    """A kind of last layer.
-
-    Attributes:
-        describe: called with a model's record, its stored arrays, and the tensor reader.
-        classes: how many classes arrays are for, by the prefix of the head; None if they are
-            not of such a head.
+    Raises:
+        UserError: its head, or another part, cannot be built here.
     """
-
-    describe: Callable[[Record, Mapping[str, StoredArray], Contents], Description]
-    classes: Callable[[Arrays, str], int | None]
-
-
-def find_head(model: Record) -> PublicHead:
-    """Return the head of a model; UserError if it cannot be built here."""
     layers = layers_of(model)
     kind = class_name(layers[-1]) if layers else "none"
     if is_anchor_free(layers):
@@ -197,7 +179,7 @@ def find_head(model: Record) -> PublicHead:
             f"its last layer is {brief(kind)}; this version builds models whose last layer is "
             f"{' or '.join(PUBLIC_HEADS)}"
         )
-    return PUBLIC_HEADS[kind]
+    return PUBLIC_HEADS[kind](model, stored, contents)
 
 
 def layers_of(model: Record) -> list[Record]:
@@ -225,7 +207,7 @@ def _describe_boxes(
         raise UserError(
             f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
         )
-    return Description(document, strides)
+    return document, strides
 
 
 def _describe_anchor_free(
@@ -234,7 +216,7 @@ def _describe_anchor_free(
     """Describe an anchor-free model: by its own YAML, with our name of its head."""
     layers = layers_of(model)
     document = anchor_free_document(model, layers, stored)
-    return Description(document, _strides(contents, layers[-1]))
+    return document, _strides(contents, layers[-1])
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
@@ -275,7 +257,7 @@ def _describe_classes(
     activation = activation_of(layers[0].state["_modules"].get("act")) if layers else None
     if activation not in (None, DEFAULT_ACTIVATION):
         document["act"] = str(activation)
-    return Description(to_plain(document), strides=())
+    return to_plain(document), ()
 
 
 def _check_normalization(transforms: Any) -> None:
@@ -300,33 +282,9 @@ def _check_normalization(transforms: Any) -> None:
     raise UserError("its transforms do not normalize images, as those of public classifiers do")
 
 
-def _classes_of_boxes(arrays: Arrays, prefix: str) -> int | None:
-    anchors, bias = arrays.get(f"{prefix}anchors"), arrays.get(f"{prefix}m.0.bias")
-    if anchors is None or bias is None or anchors.ndim != 3 or not anchors.shape[1]:
-        return None
-    return bias.size // anchors.shape[1] - BOX_OUTPUTS
-
-
-def _classes_of_masks(arrays: Arrays, prefix: str) -> int | None:
-    prototypes, classes = arrays.get(f"{prefix}proto.cv3.conv.weight"), None
-    if prototypes is not None and prototypes.ndim:
-        classes = _classes_of_boxes(arrays, prefix)
-    return None if prototypes is None or classes is None else classes - len(prototypes)
-
-
-def _classes_of_anchor_free(arrays: Arrays, prefix: str) -> int | None:
-    bias = arrays.get(f"{prefix}cv3.0.2.bias")
-    return None if bias is None or bias.ndim != 1 else len(bias)
-
-
-def _classes_of_images(arrays: Arrays, prefix: str) -> int | None:
-    linear = arrays.get(f"{prefix}linear.weight")
-    return None if linear is None or linear.ndim != 2 else len(linear)
-
-
 PUBLIC_HEADS = {  # by the name of their block in model YAMLs, mostly that of their class
-    "Detect": PublicHead(_describe_boxes, _classes_of_boxes),
-    ANCHOR_FREE: PublicHead(_describe_anchor_free, _classes_of_anchor_free),
-    "Segment": PublicHead(_describe_boxes, _classes_of_masks),
-    "Classify": PublicHead(_describe_classes, _classes_of_images),
+    "Detect": _describe_boxes,
+    ANCHOR_FREE: _describe_anchor_free,
+    "Segment": _describe_boxes,
+    "Classify": _describe_classes,
 }

@@ -25,14 +25,14 @@ class Transfer:
 class ClassRows:
     """The arrays of a head that have a row for each class, once or several times over."""
 
-    prefix: str | tuple[str, ...]  # what their names begin with
-    before: int = 0  # rows before those of the classes
+    prefix: str | tuple[str, ...]  # prefix of their names
+    before: int = 0  # rows before the classes'
     after: int = 0  # rows behind them
 
 
 @dataclass(frozen=True)
 class ClassMap:
-    """Where the classes of a model are found among those of the weights."""
+    """Pairs of equal classes in a model and in weights, by index."""
 
     new_index: np.ndarray  # (K,) int64
     old_index: np.ndarray  # (K,) int64, paired

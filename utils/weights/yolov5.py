@@ -28,7 +28,7 @@ from duet.utils.weights.modules import (
     module_arrays,
     plain_numbers,
 )
-from duet.utils.weights.public_heads import Description, find_head
+from duet.utils.weights.public_heads import describe
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"
@@ -38,7 +38,7 @@ def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], boo
     """Return the arrays without folded convolutions, in their order, and whether there were any.
 
     Args:
-        arrays: by public name; NAME.conv.bias without NAME.bn.weight is what folding leaves.
+        arrays: by public name; folding leaves NAME.conv.bias without NAME.bn.weight.
     """
     folded = {
         prefix
@@ -94,12 +94,12 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     found = _find_weights(root)
     if is_module(found):
         stored = module_arrays(found, contents)
-        description = find_head(found).describe(found, stored, contents)
-        check_modules(found, description.document.get("act"))
-        kind, own = found.kind, found.state  # whose attributes go before those of the file
+        document, strides = describe(found, stored, contents)
+        check_modules(found, document.get("act"))
+        kind, own = found.kind, found.state  # its attributes take precedence over the file's
     else:
         stored = _named_tensors(found, contents)
-        description = Description(document={}, strides=())
+        document, strides = {}, ()
         kind, own = "plain state dict", holder
     stored = {name: value for name, value in stored.items() if not name.endswith(DROPPED)}
     arrays, fused = unfold({name: _as_float32(array) for name, (array, _) in stored.items()})
@@ -109,7 +109,7 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     # As stored: the index of the last epoch, -1 once training is finished.
     epoch = epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None
     header = Header(
-        model=description.document,
+        model=document,
         class_names=_class_names(own.get("names")),
         epoch=0 if epoch is None else epoch + 1,
         batch_number=0,
@@ -124,7 +124,7 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
             "image_size": size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None,
             "stored_fitness": best if type(best) is float and 0 <= best < LARGEST_COUNT else None,
             "fused": fused,
-            "strides": list(description.strides),
+            "strides": list(strides),
         },
         backend="",
     )

@@ -28,8 +28,7 @@ import detect
 import export
 from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
-from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES
-from tests.browser.npm import installed_folder
+from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES, installed_folder
 from tests.shared_files import shared_path
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.data.fetch.loopback_site import loopback_site

@@ -7,13 +7,14 @@ import json
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import DETECTIONS, Metadata, metadata_of
 from duet.utils.export.onnx import require_below_limit, write_onnx
 from duet.utils.yaml_files import parse_yaml
-from tests.export.small_graphs import onnx
+from tests.unit.export.doubling import write_doubling
 
 
 def arrays_of(numbers: int) -> dict[str, np.ndarray]:
@@ -21,21 +22,6 @@ def arrays_of(numbers: int) -> dict[str, np.ndarray]:
     half = numbers // 2
     number = np.zeros(1, np.float32)
     return {"a": np.broadcast_to(number, half), "b": np.broadcast_to(number, numbers - half)}
-
-
-def write_graph(path: Path) -> Path:
-    value = [
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")
-    ]
-    graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Neg", ["x"], ["y"])], "g", value[:1], value[1:]
-    )
-    model = onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
-    )
-    model.metadata_props.add(key="author", value="another")
-    onnx.save(model, path)
-    return path
 
 
 def test_weights_that_fill_an_onnx_file_are_refused(tmp_path: Path) -> None:
@@ -52,7 +38,7 @@ def test_weights_that_fill_an_onnx_file_are_refused(tmp_path: Path) -> None:
 def test_a_file_says_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "file.onnx"
     metadata = Metadata(("étoile", 'a "b"'), 32, (640, 480), output=DETECTIONS, precision="float16")
-    write_onnx(write_graph(tmp_path / "graph.onnx"), path, metadata, None)
+    write_onnx(write_doubling(tmp_path / "graph.onnx"), path, metadata, None)
     model = onnx.load(path)
     assert (model.producer_name, model.producer_version) == ("Duet", "0")
     texts = {entry.key: entry.value for entry in model.metadata_props}
@@ -91,6 +77,6 @@ def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
 
 def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
     path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
-    write_onnx(write_graph(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
+    write_onnx(write_doubling(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
     texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
     assert metadata_of(texts).class_names == names

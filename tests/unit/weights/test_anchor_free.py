@@ -15,7 +15,7 @@ from duet.models.stored import load_detector
 from duet.utils.data.image.letterbox import FILL
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
-from duet.utils.evaluation.nms import best_rows
+from duet.utils.evaluation.nms import non_max_suppression
 from duet.utils.model_yamls import shipped_model
 from duet.utils.weights.__main__ import describe
 from duet.utils.weights.load import load_weights
@@ -81,7 +81,7 @@ def test_images_give_the_stored_rows(name, image, fold):
     np.testing.assert_allclose(decoded[::4, :4], wanted[:, :4], rtol=0, atol=5e-3)
     np.testing.assert_allclose(decoded[::4, 5:], wanted[:, 4:], rtol=0, atol=2e-4)
     for settings, key in ((PREDICT, "network"), (VAL, "network_val")):
-        found, _ = best_rows(above, settings)
+        found = non_max_suppression(above, settings)
         rows = predicted()[f"{name}_{image}_rows_{key}"]
         assert_same_rows(found, rows)
 
@@ -95,7 +95,7 @@ def test_square_images_give_the_rows_of_the_stored_validation(name, index):
     with autograd.no_grad():
         raw = model(ops.normalize_images(ops.tensor(pixels), "float32"))
         (above,) = model.decode_above(raw, VAL.confidence_threshold)
-    found, _ = best_rows(above, VAL)
+    found = non_max_suppression(above, VAL)
     assert_same_rows(found, predicted()[f"{name}_val_rows_i{index}"])
 
 

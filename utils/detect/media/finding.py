@@ -1,4 +1,4 @@
-"""What --source means: files, a folder, a pattern, a list, a camera, a URL -> sources.
+"""Resolve --source: files, a folder, a pattern, a list, a camera or a URL.
 
 No source is opened before its turn.
 """
@@ -51,7 +51,7 @@ log = logging.getLogger("detect")
 
 
 def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
-    """Return what --source names, in a natural order: image2 before image10.
+    """Return the sources that --source names, in natural order: image2 before image10.
 
     Args:
         max_pixels: images and frames of more are not decoded.
@@ -103,7 +103,7 @@ def file_source(path: str, max_pixels: int, video_stride: int = 1) -> Source:
 
 
 def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
-    """Return the camera or stream that is named; None for what must be files."""
+    """Return the camera or stream that an argument names; None for files."""
     name = argument
     if _CAMERA.fullmatch(argument):
         name, opened = f"camera {argument}", partial(open_camera, int(argument), max_pixels)

@@ -25,7 +25,7 @@ from duet.utils.image_limits import MAX_IMAGE_BYTES
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import printable
 
-# Kinds of which a decoder may make up what a file lacks.
+# Kinds whose decoders may fill in missing data without an error.
 CHECKED = ("JPEG", "PNG")
 TAKEN = (
     "accepted: a file name, the bytes of an image file, a NumPy array (H, W, 3), (H, W, 4) or "
@@ -56,7 +56,7 @@ class ImageFile(Source):
 def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
     """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright according to EXIF.
 
-    Gray becomes RGB and 16 bits become 8; what shows through is white.
+    Gray becomes RGB and 16 bits become 8; transparent pixels become white.
 
     Raises:
         BrokenSourceError: no image, a damaged one, or one of too many pixels, which are then not

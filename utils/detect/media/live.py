@@ -1,8 +1,8 @@
 """Live sources: the newest frame of a camera of this machine, or of a stream at a URL.
 
-A thread reads; frames that nobody took in time are left out, so that what is shown is never old and
-no queue grows. What breaks off is opened again. Of a stream only the URL that the user gave is
-opened: FFmpeg may use the protocols that the scheme needs and no others, and follows no playlist.
+A thread reads and keeps only the newest frame, so that frames are never stale and no queue grows. A
+source that breaks off is reopened. Only the URL that the user gave is opened: FFmpeg may use the
+protocols that its scheme needs and no others, and follows no playlist.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ log = logging.getLogger("detect")
 
 
 class Feed(NamedTuple):
-    """What was opened."""
+    """An opened camera or stream."""
 
     rate: Fraction | None
     frames: Iterable[Frame]  # all of them; BrokenSourceError where it breaks off
-    is_recording: bool = False  # it has an end, and waits until a frame is taken
+    is_recording: bool = False  # it has an end, and no frame is skipped
 
 
 OpenFeed = Callable[[], AbstractContextManager[Feed]]
 
 
 class LiveSource(Source):
-    """A camera or a stream, of which every n-th frame may be given."""
+    """A camera or stream that yields every n-th frame."""
 
     kind: Kind = "live"
 
@@ -77,9 +77,9 @@ class LiveSource(Source):
         self._start = self._last = 0.0  # when the first and the last frame came, by the clock
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the newest frame whenever one is asked for; seconds are those of the clock.
+        """Yield the newest frame on each request, with the time since the first one.
 
-        A recording at a URL gives all its frames, with its own times.
+        A recording at a URL yields all its frames, with its own times.
         """
         # A daemon: a system call that waits for a camera cannot be ended.
         threading.Thread(target=self._read, name=f"read {self.name}", daemon=True).start()
@@ -102,7 +102,7 @@ class LiveSource(Source):
         try:
             self._read_to_the_end()
             self._give(None, replace=False)
-        except Exception as failure:  # of whatever kind, it is for the thread that takes frames
+        except Exception as failure:  # any failure is raised in the consumer's thread
             self._give(failure, replace=False)
 
     def _give(self, frame: Frame | Exception | None, replace: bool) -> None:
@@ -185,7 +185,7 @@ def shown_url(url: str) -> str:
 
 @contextmanager
 def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
-    """Open a stream; what has a length, in seconds or bytes, is a recording.
+    """Open a stream; one with a length, in seconds or bytes, is a recording.
 
     Raises:
         BrokenSourceError: it cannot be opened, or holds no video.

@@ -1,4 +1,4 @@
-"""What gives frames: an image file, a video, a camera, a stream."""
+"""Sources of frames: image files, videos, cameras, streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Frame(NamedTuple):
 
 
 class BrokenSourceError(Exception):
-    """Why a source gives no frames, or no more of them."""
+    """A source yields no frames, or no further ones; the message has the reason."""
 
 
 class Source:
@@ -48,16 +48,16 @@ class Source:
         """Yield its frames in order.
 
         Raises:
-            BrokenSourceError: there are none, or what comes next cannot be read; frames before it
-                have been given.
+            BrokenSourceError: there are no frames, or the next one cannot be read; earlier ones
+                have been yielded.
             UserError: a package is absent that it needs.
         """
         raise NotImplementedError
 
     def close(self) -> None:
-        """End `frames`, from any thread: no frame follows, and who waits for one is woken.
+        """End `frames`, from any thread: no frame follows, and threads that wait for one wake up.
 
-        Of an image there is nothing to end: it is soon read.
+        Images need no end: they are read at once.
         """
 
 

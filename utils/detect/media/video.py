@@ -27,7 +27,7 @@ from duet.utils.optional import import_optional
 from duet.utils.regular_files import open_regular
 from duet.utils.text import count
 
-# What FFmpeg may take a file for. Not among them: playlists and the like (HLS, DASH, concat, SDP),
+# Containers that FFmpeg may detect. Excluded are playlists and the like (HLS, DASH, concat, SDP),
 # which open other files and addresses, past all hooks; and single images.
 CONTAINERS = (
     "asf,avi,flv,h264,hevc,ivf,m4v,matroska,webm,mjpeg,mov,mp4,m4a,3gp,3g2,mj2,mpeg,mpegts,"
@@ -46,7 +46,7 @@ _MAY_MISS = 0.01  # fraction of the header's frame count: an editor may have rem
 
 
 def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
-    """Return what to open a container with; FFmpeg looks into frames before it hands them out."""
+    """Return options for opening a container; FFmpeg decodes frames before it hands them out."""
     return {"format_whitelist": containers, "max_pixels": str(max_pixels + _PIXELS_AROUND)}
 
 
@@ -112,7 +112,7 @@ def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
 
 
 class VideoFile(Source):
-    """A video file, of which every n-th frame is given."""
+    """A video file that yields every n-th frame."""
 
     kind: Kind = "video"
 
@@ -212,8 +212,8 @@ def _refuse(name: str, flags: int, options: dict[str, str]) -> Any:
 class VideoWriter:
     """A video that is written frame by frame; a context manager.
 
-    The file has its name when it is closed, also by an exception: what is written is whole. Without
-    a frame there is no file.
+    The file gets its name when it is closed, also after an exception, and is then a complete video.
+    Without a frame no file is written.
     """
 
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:

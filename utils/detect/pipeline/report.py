@@ -1,4 +1,4 @@
-"""What a person sees of a run of detect.py: a line per image or a bar, a window, the last lines."""
+"""Output of detect.py on screen: a line per image or a progress bar, a window, the totals."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunReport:
     Attributes:
         num_frames: in which something was looked for.
         num_broken: sources that were left out, or broke off.
-        sources: what they are, in words.
+        sources: description of the sources.
     """
 
     def __init__(self, sources: Sequence[Source], argument: str) -> None:
@@ -74,7 +74,7 @@ class RunReport:
 
     @property
     def done(self) -> str:
-        """What is done, in words."""
+        """Number of images or frames done, as text."""
         return count(self.num_frames, self._unit)
 
     def add(self, done: Done) -> None:
@@ -97,7 +97,7 @@ class RunReport:
         self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
 
     def _count(self, result: ImageResult) -> None:
-        """Count what was found; a tracked object once, and the frames in which its class is."""
+        """Count detections: a tracked object once, and the frames in which its class appears."""
         if result.track_ids is None:
             self._found.update(result.counted)
             return
@@ -110,7 +110,7 @@ class RunReport:
         self._found.update(name for _, name, _ in tracks)
 
     def print_totals(self, by_stage: Mapping[str, float]) -> None:
-        """Print what was found, how fast, and how much was left out; by_stage: seconds of each."""
+        """Print detections, speed and skipped sources; by_stage: seconds per stage."""
         stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
         speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
         say(self.found_line(), f"{self.done} in {speed}; stages overlap: {stages}")

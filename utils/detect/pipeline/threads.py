@@ -69,17 +69,17 @@ class StageSeconds:
 
 
 class Writer(Generic[Done]):
-    """Runs work in threads and reports what it returns, in order, in the caller's thread.
+    """Runs tasks in threads and reports their results, in order, in the caller's thread.
 
-    A context manager. Its end waits for all work; after an exception, for what has begun, and
-    what has not begun is dropped: what was reported is then a beginning of the whole.
+    A context manager. On exit it waits for all tasks; after an exception it waits for running tasks
+    only and drops the others, so the results reported are the first ones, without a gap.
     """
 
     def __init__(self, report: Callable[[Done], None], threads: int, most: int) -> None:
         """Make a writer.
 
         Args:
-            report: called with what the work returned, in the order of `add`.
+            report: called with each result, in the order of `add`.
             most: pieces of work that may be under way when `add` returns.
         """
         self._report, self._most = report, most
@@ -127,7 +127,7 @@ class Read(NamedTuple):
 
     source: Source
     frame: Frame | None
-    prepared: Any = None  # what the network takes of the frame
+    prepared: Any = None  # the network's input for the frame
     problem: str = ""
 
     @property
@@ -175,7 +175,7 @@ class Reader:
         self._images.shutdown(cancel_futures=True)
 
     def batches(self, sources: Iterable[Source]) -> Generator[list[Read], None, None]:
-        """Yield what is read; a source that breaks is an entry of its own. To be closed."""
+        """Yield batches; a broken source has an entry of its own. Close the generator."""
         for kind, group in groupby(sources, key=lambda source: source.kind):
             if kind == "image":
                 tasks = (partial(self._read_image, source) for source in group)
@@ -197,7 +197,7 @@ class Reader:
             yield batch
 
     def _in_order(self, pool: Executor, tasks: Iterable[ReadTask]) -> Iterator[Read]:
-        """Yield what tasks read, up to None, while those behind are under way.
+        """Yield the results of tasks up to the first None, while later tasks run.
 
         How many are depends on how large the last one was; the first is read alone.
         """
@@ -238,7 +238,7 @@ class Reader:
             yield from self._in_order(pool, repeat(partial(self._next, source, source.frames())))
 
     def _read_live(self, sources: Sequence[Source]) -> Iterator[list[Read]]:
-        """Yield what the sources have just shown; none waits for another."""
+        """Yield the newest frames of the sources; none waits for another."""
         with ExitStack() as stack:
             pool = stack.enter_context(background_pool(len(sources), "live"))
             waiting: dict[Future[Read | None], ReadTask] = {}

@@ -1,4 +1,4 @@
-"""What was found in one image, whatever a model looks for."""
+"""The result for one image, for models of any task."""
 
 from __future__ import annotations
 
@@ -25,13 +25,10 @@ AnyResult = TypeVar("AnyResult", bound="ImageResult")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageResult(Sequence[Any]):
-    """What was found in one image, the highest score first.
-
-    It is a sequence of what was found, as plain values.
-    """
+    """The result for one image: a sequence of plain values, the highest score first."""
 
     frame: Frame
-    found: Any  # what `Head.finish` returned
+    found: Any  # returned by `Head.finish`
     class_names: tuple[str, ...]  # of every class that the model knows
 
     @classmethod
@@ -42,7 +39,7 @@ class ImageResult(Sequence[Any]):
         class_names: tuple[str, ...],
         track_ids: np.ndarray | None = None,
     ) -> AnyResult:
-        """Return what `Head.finish` found in a frame as a result.
+        """Wrap the return value of `Head.finish` for a frame.
 
         Args:
             track_ids: (K,) int64; None if nothing is tracked.
@@ -88,31 +85,31 @@ class ImageResult(Sequence[Any]):
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return a copy of the image, (H, W, 3) uint8 RGB, with what was found drawn on it.
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with the result drawn on it.
 
         Args:
-            line_width: pixels; None for what suits the image.
+            line_width: pixels; None to derive it from the image size.
             labels: write the class on each box, as "person 0.87", and a track's number before it.
             scores: write its score too.
         """
 
     @abstractmethod
     def crop(self) -> list[np.ndarray]:
-        """Return what each box shows, with a margin: (h, w, 3) uint8 RGB of its own size.
+        """Return the content of each box, with a margin: (h, w, 3) uint8 RGB of its own size.
 
         Raises:
-            UserError: what was found has no place in the image.
+            UserError: the result has no boxes.
         """
 
     @abstractmethod
     def words(self) -> str:
-        """Return what was found in one line, as "2 persons, 1 bus"."""
+        """Return a summary in one line, such as "2 persons, 1 bus"."""
 
     def summary(self, input_size: tuple[int, int] | None = None) -> str:
-        """Return "224x320 1 person, 3 chairs": a size, and what was found.
+        """Return a size and a summary, such as "224x320 1 person, 3 chairs".
 
         Args:
-            input_size: (height, width) of what the network took; None for the image's own.
+            input_size: (height, width) of the network's input; None for the image's own.
         """
         height, width = input_size or self.size
         return f"{height}x{width} {self.words()}"
@@ -126,7 +123,7 @@ class ImageResult(Sequence[Any]):
         """Return the result as plain values, under the name of its kind."""
 
     def drawable_records(self) -> dict[str, list[Any]]:
-        """Return `records`, with all that a program needs to draw what was found."""
+        """Return `records` with everything that a program needs to draw the result."""
         return self.records()
 
     def to_pandas(self) -> Any:
@@ -176,9 +173,9 @@ class ImageResult(Sequence[Any]):
             file.writelines(f"{line}\n" for line in self.text_lines(scores))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what was found as plain values, which JSON can hold.
+        """Return the result as plain values, which JSON can hold.
 
-        Where a name holds bytes that are no UTF-8, they are spelt out.
+        Bytes of a name that are not UTF-8 are escaped.
         """
         height, width = self.size
         return {
@@ -196,14 +193,14 @@ class ImageResult(Sequence[Any]):
 
     @abstractmethod
     def __len__(self) -> int:
-        """How much was found."""
+        """Number of items."""
 
     @abstractmethod
     def __iter__(self) -> Iterator[Any]:
-        """Yield each of what was found."""
+        """Yield each item as a plain value."""
 
     def __getitem__(self, index: int | slice) -> Any:
-        """Return one of what was found, or several as a list, in their order."""
+        """Return an item, or a list of items for a slice."""
         return list(self)[index]
 
     def __repr__(self) -> str:
@@ -213,5 +210,5 @@ class ImageResult(Sequence[Any]):
 
 
 def as_utf8(text: str) -> str:
-    """Return a text that every reader of UTF-8 takes: bytes that are none are spelt out."""
+    """Return a text that encodes as UTF-8: other bytes are escaped."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -83,11 +83,11 @@ class Result(ImageResult):
         return draw_boxes(self._canvas(), self.boxes_xyxy, self.class_index, texts, line_width)
 
     def _canvas(self) -> np.ndarray:
-        """Return what lies under the boxes, (H, W, 3) uint8 RGB."""
+        """Return the image below the boxes, (H, W, 3) uint8 RGB."""
         return self.image
 
     def _labels(self, scores: bool) -> list[str]:
-        """Return "7 person 0.87" for each detection, of that what there is and is asked for."""
+        """Return a label per detection: track number, name and score, such as "7 person 0.87"."""
         columns = [list(map(drawable_name, self.names, self.class_index.tolist()))]
         if self.track_ids is not None:
             columns.insert(0, [str(number) if number > 0 else "" for number in self.track_ids])
@@ -193,7 +193,7 @@ class MaskResult(Result):
     def outlines(self) -> list[np.ndarray]:
         """The outline of each object, (N, 2) float32 x and y in pixels of the image.
 
-        It is that of the piece with the most points; (0, 2) of a mask without pixels.
+        Of several pieces, the one with the most points; (0, 2) for an empty mask.
         """
         return [outline_of_runs(runs, self.size) for runs in self.found.masks.rows()]
 

@@ -1,4 +1,4 @@
-"""The folder of a detection's results: what the flags of detect.py ask for, result by result.
+"""Write the results of detect.py into the run's folder, as its flags ask.
 
 In the folder lie
 
@@ -43,7 +43,7 @@ _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
 
 @dataclass
 class SourceFiles:
-    """What the files of one source are called."""
+    """Names of the files of one source."""
 
     stem: str
     table_name: str  # in the table of all results
@@ -61,7 +61,7 @@ class Place(NamedTuple):
 
 
 class Share(NamedTuple):
-    """What a result adds to the files of all results, in the order of the frames."""
+    """The part of a result for the files shared by all results, in the order of the frames."""
 
     place: Place
     table: str
@@ -154,7 +154,7 @@ class RunFiles:
         return SourceFiles(stem, stem + suffix, self.folder / f"{stem}{kind}", rate)
 
     def write(self, result: ImageResult, place: Place) -> Share:
-        """Write the files that are a result's own.
+        """Write the files of a single result.
 
         Raises:
             OSError: a file cannot be written; the error names it.
@@ -192,7 +192,7 @@ class RunFiles:
         return crops
 
     def append(self, share: Share) -> None:
-        """Write what a result adds to the files of all; OSError names the file."""
+        """Write a result's part of the shared files; OSError names the file."""
         if self._table is not None:
             self._table.add(share.table.encode())
         if self._records is not None:
@@ -308,7 +308,7 @@ def name_of_source(source: Path | str) -> tuple[str, str]:
 def safe_name(text: str, otherwise: str) -> str:
     """Return a text as the name of one folder or file.
 
-    Letters of all languages stay. What does not show, or has a meaning in paths, becomes "_".
+    Letters of all languages stay. Invisible characters and path separators become "_".
 
     Args:
         otherwise: the name if no character of the text is left.

@@ -170,13 +170,13 @@ class ObjectMetric:
         correct, counted = matches["all"].correct[0], matches["all"].counted[0]
         found = scores[counted], class_index[counted], correct[counted]
         num_ground_truth = sizes["all"].num_ground_truth
-        point = best_operating_point(*found, num_ground_truth)
+        confidence, precision, recall = best_operating_point(*found, num_ground_truth)
         return MetricResult(
             class_names=self.class_names,
             num_images=len(self._images),
-            confidence=point.confidence,
-            precision=point.precision,
-            recall=point.recall,
+            confidence=confidence,
+            precision=precision,
+            recall=recall,
             sizes=sizes,
             by_confidence=curves_by_confidence(*found, num_ground_truth),
         )

@@ -141,18 +141,10 @@ def curves_by_confidence(
     return ByConfidence(precision, right / objects, 2 * right / (found + objects))
 
 
-class OperatingPoint(NamedTuple):
-    """Precision and recall per class at one confidence threshold."""
-
-    confidence: float
-    precision: np.ndarray  # (C,) float64
-    recall: np.ndarray  # (C,) float64
-
-
 def best_operating_point(
     scores: np.ndarray, class_index: np.ndarray, matched: np.ndarray, num_ground_truth: np.ndarray
-) -> OperatingPoint:
-    """Return precision and recall at the confidence with the highest mean F1.
+) -> tuple[float, np.ndarray, np.ndarray]:
+    """Return the confidence with the highest mean F1, and precision and recall there, (C,).
 
     Args:
         scores: (D,) sorted by class, then descending.
@@ -164,7 +156,7 @@ def best_operating_point(
     known = num_ground_truth[class_index] > 0
     scores, class_index, matched = scores[known], class_index[known], matched[known]
     if len(scores) == 0:
-        return OperatingPoint(0.0, precision=absent, recall=absent)
+        return 0.0, absent, absent
     # One more detection changes only the F1 of its class, so the sum over classes at every
     # confidence is a cumulative sum of these changes in descending score.
     position = position_in_run(class_index)
@@ -182,8 +174,5 @@ def best_operating_point(
         np.bincount(class_index[rows], minlength=len(num_ground_truth))
         for rows in (scores >= confidence, (scores >= confidence) & matched)
     )
-    return OperatingPoint(
-        confidence,
-        precision=num_correct / np.maximum(num_counted, 1) + absent,
-        recall=num_correct / np.maximum(num_ground_truth, 1) + absent,
-    )
+    precision = num_correct / np.maximum(num_counted, 1) + absent
+    return confidence, precision, num_correct / np.maximum(num_ground_truth, 1) + absent
