@@ -5,7 +5,7 @@
 starts so many ranks of itself on this machine, as train.py does. A line for each size compares what
 rank 0 sent, as Linux counts it for each connection, with `ring_bytes`.
 
-docs/en/scaling.md has tables of the arithmetic. A ring sums gradients: each member exchanges its
+docs/en/all-reduce.md explains the arithmetic. A ring sums gradients: each member exchanges its
 part of the sum with its neighbours (Patarasuk and Yuan 2009: a ring moves the least bytes).
 Exchange and computation do not overlap, which is the worst case.
 """
