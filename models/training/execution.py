@@ -25,7 +25,7 @@ from duet.utils.report.stage_timer import StageTimer
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Forward-pass GFLOPs per thread. The loops of a small step take less time than waking threads and
-# waiting for them; docs/en/measurements.md has times.
+# waiting for them.
 GFLOPS_OF_A_THREAD = 0.5
 # For the trial of CUDA graphs. A lost loss or gradient would be another pass's, or empty; TF32
 # rounds to 5e-4. The compiler first runs a function eagerly, then records and replays it.
