@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,14 @@ from benchmarks.side_by_side import (
     new_parser,
     time_in_turns,
 )
-from benchmarks.train_step import Candidate, draw_batch, start, stepping
+from benchmarks.train_step import Candidate, draw_batch, start
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.detections import SuppressionSettings
+from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.report.stage_timer import StageTimer
 
 ENDS = {"with anchors": "", "anchor-free": "u"}  # of the names of the models
@@ -75,7 +76,7 @@ def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
         autograd.gradients(state.loss(raw, batch.targets).total, raw)
 
     return {
-        "step": stepping(train_step, state, batch, StageTimer(device)),
+        "step": partial(train_step, state, batch, StageTimer(device)),
         "loss": loss,
         "decoding": lambda: head.decode_above(maps, above),
         "NMS": lambda: head.finish_images(rows, places, SETTINGS),

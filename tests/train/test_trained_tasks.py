@@ -114,10 +114,10 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(inputs, name, tmp_
         ("segment",
          "--multi_tensor_optimizer --micro-batch 1 --multi-scale --autobalance --single-cls"),
         ("segment",
-         "--quad --no-overlap --mask-ratio 2 --freeze 2 --label-smoothing 0.1 --bbox_iou_optim"),
+         "--no-overlap --mask-ratio 2 --freeze 2 --label-smoothing 0.1 --bbox_iou_optim"),
         ("detect-anchor-free",
          "--multi_tensor_optimizer --micro-batch 1 --multi-scale --single-cls"),
-        ("detect-anchor-free", "--quad --freeze 2 --bbox_iou_optim --override dfl=1.0"),
+        ("detect-anchor-free", "--freeze 2 --bbox_iou_optim --override dfl=1.0"),
     ],
 )  # fmt: skip
 def test_a_task_is_trained_with_the_flags_of_a_recipe(inputs, tmp_path, name, recipe):
@@ -160,7 +160,6 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
             "--label-smoothing=0.1",
             "anchor-free models train class scores on box quality",
         ),
-        ("classify", "--quad", "four images would have several classes"),
         ("classify", "--rect", "classification images are always square"),
         ("classify", "--noautoanchor", "classifiers have no anchors"),
         ("classify", "--bbox_iou_optim", "the classification loss has no boxes"),
@@ -216,9 +215,8 @@ def test_the_task_decides_on_the_head_of_given_layers():
     free, anchored = (read_model_yaml(f"yolov5n{end}.yaml").document for end in ("u", ""))
     assert task_of_model(free) is ANCHOR_FREE
     assert adopted(ANCHOR_FREE, anchored) == free
-    assert adopted(DETECTION, free) == anchored
-    with pytest.raises(UserError, match="the model has no anchors.* omit --task"):
-        adopted(DETECTION, read_model_yaml("yolov8n.yaml").document)
+    with pytest.raises(UserError, match="the model has no anchors; add --cfg"):
+        adopted(DETECTION, free)
 
 
 def test_defaults_are_those_of_the_task(inputs):
@@ -272,7 +270,7 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone():
     classifier.initialize(seed=1)
     arrays = nn.state_arrays(classifier)
     weights = Checkpoint(header_of(classifier, CLASS_NAMES), arrays, arrays, {})
-    values = read_train_flags(["--weights", "F", "--task", "detect"])[0]
+    values = read_train_flags(["--weights", "F", "--cfg", "yolov5n.yaml"])[0]
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     model = build_model(TrainConfig(**values), hyp, weights, ("a", "b"))
     assert model.head.task is DETECTION and len(model.spec.layers) == 25

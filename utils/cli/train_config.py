@@ -28,7 +28,6 @@ NEWEST, AUTO = "newest", "auto"  # values of --resume besides a folder or file
 # Same as in utils/tasks/table.py, which imports this module.
 TASK_NAMES = ("detect", "detect-anchor-free", "segment", "classify")
 AUTO_BATCH = -1  # value of --batch-size that selects measuring
-QUAD_IMAGES = 4
 APART = (
     ("image_weights", "no_val", "images are weighted by the metrics of each validation"),
     ("evolve", "no_save", "a search keeps its best weights"),
@@ -74,7 +73,7 @@ class TrainConfig(RecipeConfig):
     remap_classes: bool = flag("model", "--remap-classes", default=False,
         help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
     bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss, if verified equal to the plain one on the device")  # fmt: skip
+        help="fused box loss; equal up to rounding")  # fmt: skip
     multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
         help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
@@ -140,15 +139,13 @@ class TrainConfig(RecipeConfig):
             raise UserError("--micro-batch needs a fixed --batch-size, not -1")
 
     def check_processes(self, number: int) -> None:
-        divisor = number * (QUAD_IMAGES if self.quad else 1)
-        if self.batch_size != AUTO_BATCH and self.batch_size % divisor:
+        if self.batch_size != AUTO_BATCH and self.batch_size % number:
             processes = count(number, "process", "processes")
-            whose = f" is the total over {processes} and"
-            lower = self.batch_size // divisor * divisor
-            fitting = [str(size) for size in (lower, lower + divisor) if size]
+            lower = self.batch_size // number * number
+            fitting = [str(size) for size in (lower, lower + number) if size]
             raise UserError(
-                f"--batch-size {self.batch_size}{whose if number > 1 else ''} must be divisible by "
-                f"{divisor}{' with --quad' if self.quad else ''}; use {' or '.join(fitting)}"
+                f"--batch-size {self.batch_size} is the total over {processes} and must be "
+                f"divisible by {number}; use {' or '.join(fitting)}"
             )
         if number > 1:
             require_apart(self, APART_IN_SEVERAL_PROCESSES)

@@ -33,8 +33,8 @@ class Range(NamedTuple):
     logarithmic: bool = False
 
 
-# Those of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone; it has
-# neither randaugment nor dfl.
+# Those of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone and has
+# no dfl.
 RANGES = {
     "lr0": Range(1e-5, 1e-1, True),
     "lrf": Range(0.01, 1, True),
@@ -63,7 +63,6 @@ RANGES = {
     "mosaic": Range(0, 1),
     "mixup": Range(0, 1),
     "copy_paste": Range(0, 1),
-    "randaugment": Range(0, 1),
 }
 
 

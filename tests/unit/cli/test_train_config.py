@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from duet.utils.cli.train_config import QUAD_IMAGES, parse_train_flags, read_train_flags
-from duet.utils.data.loading.quads import QUAD
+from duet.utils.cli.train_config import parse_train_flags, read_train_flags
 from duet.utils.errors import UserError
 
 MODEL = ["--cfg", "models/yolov5n.yaml"]
@@ -36,16 +35,12 @@ def test_training_defaults_are_the_public_ones():
         ),
         (["--evolve", "--resume"], "--evolve with --resume: the same command continues a search"),
         (["--image-weights", "--noval"], "--image-weights with --noval: images are weighted by"),
-        (["--rect", "--quad"], "--rect with --quad: .*; remove one of them"),
         (["--rect", "--close-mosaic", "5"], "--rect with --close-mosaic: .*; remove one of them"),
-        (["--image-weights", "--repeat-factor", "0.1"], "--image-weights with --repeat-factor: "),
         (["--compile", "--multi-scale"], "--multi-scale with --compile: each size would be"),
         (["--compile", "--rect"], "--rect with --compile: each shape would be recompiled"),
-        (
-            ["--quad", "--batch", "6"],
-            "--batch-size 6 .* by 4 with --quad; use 4 or 8$",
-        ),
-        (["--quad", "--batch", "1"], "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
+        (["--quad"], "--quad .* double --img"),
+        (["--repeat-factor", "0.1"], "--repeat-factor .*--image-weights"),
+        (["--mosaic-window=16"], "--mosaic-window .*--cache"),
         (["--fraction", "0"], "--fraction 0; accepted: a number above 0"),
     ],
 )
@@ -62,21 +57,15 @@ def test_the_flags_that_were_given_are_told_from_defaults():
     assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""
 
 
-def test_a_quad_is_of_as_many_images_for_flags_as_for_batches():
-    """Rooms of `utils` must not import each other in a circle: the number stands twice."""
-    assert QUAD_IMAGES == QUAD
-
-
-def test_quads_need_four_images_of_each_process():
-    config = parse_train_flags(["--quad", "--batch", "12"])
-    config.check_processes(1)
+def test_a_batch_must_be_divisible_by_the_processes():
+    config = parse_train_flags(["--batch", "12"])
     config.check_processes(3)
-    with pytest.raises(UserError, match="12 is .* over 2 .* by 8 with --quad; use 8 or 16$"):
-        config.check_processes(2)
-    parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
+    with pytest.raises(UserError, match="12 is the total over 5 .* by 5; use 10 or 15$"):
+        config.check_processes(5)
+    parse_train_flags(["--batch-size", "-1"]).check_processes(5)
 
 
 def test_recipes_that_do_not_exclude_each_other_parse():
-    for flags in ("--quad --multi-scale --image-weights", "--rect --multi-scale --single-cls",
-                  "--quad --repeat-factor 0.001 --fraction 0.5", "--compile --quad"):  # fmt: skip
+    for flags in ("--multi-scale --image-weights", "--rect --multi-scale --single-cls",
+                  "--compile --fraction 0.5"):  # fmt: skip
         parse_train_flags(flags.split())
