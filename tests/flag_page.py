@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duet.utils.cli.absent_flags import DETECTION, EXPORT, TRAINING, VALIDATION
-from duet.utils.cli.flags import GROUPS, Flag, flags_of
+from duet.utils.cli.flags import GROUPS, flags_of
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.comparison.settings import compare_parser
@@ -28,14 +27,12 @@ from duet.utils.yaml_files import parse_yaml
 
 DOCS = PROJECT / "docs"
 TRANSLATIONS, PAGES = DOCS / "flag-words.yaml", DOCS / "flag-pages.yaml"
-BOTH = "both"  # backends honour a flag alike
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
-    "amp": "PyTorch; OneFlow has no half precision: `auto` is float32, `bf16` and `fp16` an error",
-    "layout": "PyTorch both; OneFlow contiguous only: `channels-last` is an error",
-    "compile": "PyTorch; with OneFlow a line says that the plain step runs",
-    "half_gradients": "PyTorch; an error with OneFlow",
-    "half": "PyTorch on a GPU; elsewhere a line says that float32 is used",
+    "amp": "OneFlow has no half precision: `auto` is float32, `bf16` and `fp16` an error",
+    "layout": "OneFlow has contiguous only: `channels-last` is an error",
+    "compile": "OneFlow runs the plain step, and a line says so",
+    "half_gradients": "An error with OneFlow",
 }
 
 
@@ -45,8 +42,7 @@ class Words(NamedTuple):
     pages: Mapping[str, str]  # how each begins
     columns: Sequence[str]
     groups: Mapping[str, str]
-    absent: str
-    absent_columns: Sequence[str]
+    stop: str  # between two sentences
     translations: Mapping[str, str]  # of what the program says
 
     def said(self, text: str) -> str:
@@ -75,36 +71,21 @@ def pages() -> dict[Path, str]:
 
 def pages_in(words: Words) -> dict[str, str]:
     """Return the pages of a language by their names."""
+    groups = [group_table(words, TrainConfig, group) for group in GROUPS]
     return {
-        "train-flags.md": page(words, "train", TrainConfig, TRAINING, BACKENDS),
-        "val-flags.md": page(words, "val", ValConfig, VALIDATION, BACKENDS),
-        "detect-flags.md": page(words, "detect", DetectConfig, DETECTION),
-        "export-flags.md": page(words, "export", ExportConfig, EXPORT),
+        "train-flags.md": "\n".join([words.pages["train"], *filter(None, groups)]),
+        "val-flags.md": page(words, "val", ValConfig),
+        "detect-flags.md": page(words, "detect", DetectConfig),
+        "export-flags.md": page(words, "export", ExportConfig),
         "compare-flags.md": f"{words.pages['compare']}\n{parser_table(words, compare_parser())}",
-        "serve-flags.md": page(words, "serve", ServeConfig, {}),
+        "serve-flags.md": page(words, "serve", ServeConfig),
     }
 
 
-def page(
-    words: Words,
-    name: str,
-    settings: type,
-    absent: Mapping[str, str],
-    backends: Mapping[str, str] | None = None,
-) -> str:
-    """Return the page of a script: its flags by group, and those that are not there.
-
-    backends: what a last column says of flags that both backends do not honour alike; None: no
-    such column.
-    """
-    found = [group_table(words, settings, group, backends) for group in GROUPS]
-    return "\n".join(
-        [
-            words.pages[name],
-            *filter(None, found),
-            *([absent_table(words, absent)] if absent else []),
-        ]
-    )
+def page(words: Words, name: str, settings: type) -> str:
+    """Return the page of a script with few flags: one table, in the order of their groups."""
+    rows = [line for group in GROUPS for line in rows_of(words, settings, group)]
+    return f"{words.pages[name]}\n{table(words.columns, rows)}"
 
 
 def table(columns: Sequence[str], rows: list[str]) -> str:
@@ -112,21 +93,20 @@ def table(columns: Sequence[str], rows: list[str]) -> str:
     return "\n".join([f"| {' | '.join(columns)} |", "|" + len(columns) * "---|", *rows]) + "\n"
 
 
-def group_table(
-    words: Words, settings: type, group: str, backends: Mapping[str, str] | None
-) -> str:
-    """Return the table of a group's flags; "" if it has none."""
+def group_table(words: Words, settings: type, group: str) -> str:
+    """Return the table of a group's flags under its title; "" if it has none."""
+    rows = rows_of(words, settings, group)
+    return f"{heading(words.groups[group], group)}\n\n{table(words.columns, rows)}" if rows else ""
+
+
+def rows_of(words: Words, settings: type, group: str) -> list[str]:
+    """Return the lines of a group's flags."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    rows = [
-        row(words, found, defaults[name], [] if backends is None else [backends.get(name, BOTH)])
+    return [
+        _row(words, found.names, [found.options["help"], BACKENDS.get(name, "")], defaults[name])
         for name, found in flags_of(settings).items()
         if found.group == group
     ]
-    if not rows:
-        return ""
-    columns = words.columns if backends is not None else words.columns[:3]
-    title = words.groups[group]
-    return f"{heading(title, group)}\n\n{table(columns, rows)}"
 
 
 def heading(title: str, english: str) -> str:
@@ -135,32 +115,20 @@ def heading(title: str, english: str) -> str:
     return f"## {title}" + (f" {{#{anchor}}}" if title.lower() != english.lower() else "")
 
 
-def row(words: Words, found: Flag, default: Any, more: list[str]) -> str:
-    """Return the line of a flag; more: cells at its end."""
-    return _row(words, found.names, found.options["help"], default, *more)
-
-
 def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
     """Return the table of a parser's flags, without --help."""
     rows = [
-        _row(words, action.option_strings, str(action.help), action.default)
+        _row(words, action.option_strings, [str(action.help)], action.default)
         for action in parser._actions
         if action.option_strings and action.dest != "help"
     ]
-    return table(words.columns[:3], rows)
+    return table(words.columns, rows)
 
 
-def absent_table(words: Words, absent: Mapping[str, str]) -> str:
-    """Return the public flags that are answered with what takes their place."""
-    rows = [f"| `{name}` | {words.said(text)} |" for name, text in absent.items()]
-    title = heading(words.absent, LANGUAGES["en"].absent)
-    return f"{title}\n\n{table(words.absent_columns, rows)}"
-
-
-def _row(words: Words, names: Sequence[str], meaning: str, default: Any, *more: str) -> str:
+def _row(words: Words, names: Sequence[str], meaning: Sequence[str], default: Any) -> str:
     flags = " ".join(f"`{name}`" for name in names)
-    cells = flags, words.said(meaning), _default(default), *map(words.said, more)
-    return f"| {' | '.join(' '.join(str(cell).split()) for cell in cells)} |"
+    cells = flags, words.stop.join(map(words.said, filter(None, meaning))), _default(default)
+    return f"| {' | '.join(' '.join(cell.split()) for cell in cells)} |"
 
 
 def _default(default: Any) -> str:

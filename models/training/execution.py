@@ -21,7 +21,7 @@ from duet.utils.processes.ranks import on_main
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Forward-pass GFLOPs per thread. The loops of a small step take less time than waking threads and
-# waiting for them; docs/en/measurements.md has times.
+# waiting for them.
 GFLOPS_OF_A_THREAD = 0.5
 
 log = logging.getLogger("train")

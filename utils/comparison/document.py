@@ -1,7 +1,4 @@
-"""All measurements as one JSON document, compare.json, and whether runs did equal work.
-
-docs/en/compare.md describes the document.
-"""
+"""All measurements as one JSON document, compare.json, and whether runs did equal work."""
 
 from __future__ import annotations
 
