@@ -102,7 +102,7 @@ class Finish:
     flip_up_down: bool
     flip_left_right: bool
     cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
-    transforms: str = ""  # of --albumentations
+    transforms: float = 0.0  # probability of each of --albumentations
     transforms_seed: int = 0
 
 
