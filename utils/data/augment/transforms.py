@@ -10,7 +10,7 @@ import numpy as np
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.randomness import transform_generator
 
-SIDES = 3, 5, 7  # of the squares of both blurs, pixels
+SIDES = 3, 5, 7  # pixels, of the window of both blurs
 CLIP_LIMITS = 1.0, 4.0
 TILES = 8, 8
 

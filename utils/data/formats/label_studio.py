@@ -53,10 +53,10 @@ _NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
 
 
 class _Task(NamedTuple):
-    """An image as one person has labelled it."""
+    """An image with its best annotation."""
 
-    called: str  # in messages
-    image: str  # where Label Studio has it
+    called: str  # name in messages
+    image: str  # its location in Label Studio
     regions: list[dict[str, Any]]
 
 

@@ -1,4 +1,4 @@
-"""What an image looks like in 64 bits, and which of many images are near-duplicates."""
+"""64-bit perceptual hashes of images, and groups of near-duplicates."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, dec
 from duet.utils.data.image.header import BrokenImageError, check_size, read_header
 from duet.utils.image_limits import MAX_PIXELS
 
-UNKNOWN = 0  # no fingerprint: the file cannot be read, or the image shows too little
-CELLS = 32  # a side: so many averages of the image the cosines are taken of
+UNKNOWN = 0  # no fingerprint: the file is unreadable, or the image is almost flat
+CELLS = 32  # per side: averages of the image that the cosine transform sees
 WAVES = 8  # lowest frequencies per side, without the mean
 _SCALE = 1 << 10  # cosines as whole numbers, for the same bits on every machine
 # Below this, half of the waves are weaker than JPEG noise, so their bits are meaningless.
@@ -71,7 +71,7 @@ def look_of(image: np.ndarray) -> int:
 @lru_cache(maxsize=64)
 def _waves_over(side: int) -> np.ndarray:
     """Return (WAVES, side) int64, what each pixel of a side adds to each wave over the cells."""
-    ends = np.arange(1, side + 1) * CELLS  # of pixels; a cell is `side` long, so all are whole
+    ends = np.arange(1, side + 1) * CELLS  # of pixels; a cell is `side` long, all are whole
     cells = np.arange(CELLS)[:, None] * side
     shared = np.minimum(ends, cells + side) - np.maximum(ends - CELLS, cells)
     angles = np.outer(np.arange(WAVES), np.arange(CELLS) + 0.5) * np.pi / CELLS

@@ -38,7 +38,7 @@ class _JpegHeader(JpegImageFile):
 
 
 HEIC = "HEIC"
-# Their classes by name, not Image.open, which would try any kind it knows.
+# Plugin classes by name: Image.open would try every kind that Pillow knows.
 _CLASSES: dict[str, type[ImageFile]] = {
     "JPEG": _JpegHeader,  # first: nearly all images
     "AVIF": AvifImageFile,
@@ -70,9 +70,9 @@ class BrokenImageError(Exception):
 class ImageHeader(NamedTuple):
     """The header of an image file, read before decoding its pixels."""
 
-    kind: str  # as Pillow calls it: "JPEG"
+    kind: str  # Pillow's name, such as "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
-    orientation: int  # EXIF's, from which the decoded image is turned upright
+    orientation: int  # EXIF orientation that the decoded image still has
     may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
@@ -206,7 +206,7 @@ def open_image(kind: str, file: BinaryIO) -> ImageFile:
 
     Raises:
         UserError: the package that reads HEIC is absent.
-        Exception: any other, for a broken header; Pillow promises no list of them.
+        Exception: of any type, for a broken header; Pillow documents no list.
     """
     if kind == HEIC:
         image: ImageFile = import_optional("pi_heif", "a HEIC image").HeifImageFile(file)

@@ -30,7 +30,7 @@ def known_orientation(value: object) -> int:
 
 
 def turned_upright(image: np.ndarray, orientation: int) -> np.ndarray:
-    """Return an image (H, W, 3) of an EXIF orientation as it is to be seen; 1: as it is."""
+    """Return an image (H, W, 3) turned upright from an EXIF orientation; 1 leaves it as it is."""
     if orientation in EXCHANGES_SIDES:
         image = cv2.transpose(image)
     mirrors_x, mirrors_y = orientation in _MIRRORS_X, orientation in _MIRRORS_Y

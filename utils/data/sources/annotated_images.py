@@ -1,4 +1,4 @@
-"""Images whose labels an annotation file has, in any format."""
+"""Images with labels from an annotation file in any format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duet.utils.errors import DatasetError, brief
 from duet.utils.polygons import Polygons
 from duet.utils.text import count
 
-OVERSHOOT = 0.01  # of the side: coordinates up to this far outside are clipped, because tools round
+OVERSHOOT = 0.01  # fraction of the side; coordinates up to this far outside are clipped
 
 
 class AnnotatedObjects(NamedTuple):

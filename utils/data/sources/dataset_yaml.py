@@ -31,7 +31,7 @@ Entry = Path | AnnotatedFolder | ClassFolders
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """Where the images of each split lie, and what the classes are called."""
+    """The images of each split, and the class names."""
 
     name: str
     root: Path
@@ -49,7 +49,7 @@ class DatasetSpec:
 
     @property
     def is_of_folders(self) -> bool:
-        """Whether images are labelled by the folders in which they lie."""
+        """Whether folder names are the labels."""
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
 
     def as_single_class(self) -> DatasetSpec:
@@ -74,7 +74,7 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
 
 
 def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
-    """Return a dataset YAML that names an entry of its own folder for each split."""
+    """Return a dataset YAML with an entry, relative to its folder, for each split."""
     return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
 
 
