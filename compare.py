@@ -22,7 +22,7 @@ from duet.utils.atomic_files import remove_unfinished
 from duet.utils.comparison import document as documents
 from duet.utils.comparison.load import describe_machine, load_average, require_same_machine
 from duet.utils.comparison.plan import PLAIN, Cell, turns
-from duet.utils.comparison.report import head, read_document, run_lines, write_reports
+from duet.utils.comparison.report import head, run_lines, write_reports
 from duet.utils.comparison.runs import carry_out, load_record, refusal_of
 from duet.utils.comparison.settings import Settings, parse_flags
 from duet.utils.comparison.statistics import Document
@@ -35,31 +35,31 @@ from duet.utils.text import say
 
 
 def main() -> None:
-    settings, resumed, wanted = parse_flags()
+    settings, before, folder = parse_flags()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run in progress too
-    folder = resumed or create_run_folder(wanted.parent, wanted.name, exist_ok=False)
+    if before is None:
+        folder = create_run_folder(folder.parent, folder.name, exist_ok=False)
     with RunLock() as lock:
         lock.take(folder)
         remove_unfinished(folder)
-        comparison = Comparison(settings, folder)
-        settings.save(folder)
-        sys.exit(comparison.run())
+        sys.exit(Comparison(settings, folder, before).run())
 
 
 class Comparison:
     """The runs so far, and their reports, written after each run."""
 
-    def __init__(self, settings: Settings, folder: Path) -> None:
+    def __init__(self, settings: Settings, folder: Path, before: Document | None) -> None:
         self.settings, self.folder = settings, folder
         self.machine = describe_machine()
         self.created = datetime.datetime.now().astimezone().isoformat(timespec="seconds")
         self.records: dict[Cell, list[Document]] = defaultdict(list)
-        if before := read_document(folder):
+        if before is not None:
             require_same_machine(before["machine"], self.machine, folder)
             self.created = before["created"]
 
     def run(self) -> int:
         """Carry out all runs and report; return the exit code."""
+        write_reports(self.document("running"), self.folder)
         say(*head(self.document("running")), wrap=True)
         say(f"Load {load_average()}; results in {self.folder}")
         try:

@@ -22,8 +22,8 @@ from duet.utils.detect.media.finding import are_several, find_sources
 from duet.utils.detect.pipeline.report import require_window
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
-from duet.utils.processes.interrupt import ending_at_termination
-from duet.utils.weights.detecting import load_all_to_detect
+from duet.utils.processes.start import ending_at_termination
+from duet.utils.weights.load import load_all_to_detect
 
 
 def main() -> None:

@@ -84,7 +84,7 @@ def cores_of_rank() -> int:
 
 def _quotas() -> Iterator[int]:
     """Yield the limits of this process's control groups in cores, rounded up."""
-    for folder in _group_folders():
+    for folder in group_folders("cpu"):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):  # versions 2, 1
             try:
                 words = [word for name in names for word in (folder / name).read_text().split()]
@@ -95,16 +95,14 @@ def _quotas() -> Iterator[int]:
                 yield math.ceil(quota / period)
 
 
-def _group_folders() -> Iterator[Path]:
-    """Yield the folders of this process's control groups and their parents."""
-    try:
-        lines = OWN_GROUPS.read_text().splitlines()
-    except OSError:
-        return
+def group_folders(controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control groups for a controller, and their parents."""
+    lines = OWN_GROUPS.read_text().splitlines() if OWN_GROUPS.exists() else []
     for line in lines:
         _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
         root = CONTROL_GROUPS / controllers if controllers else CONTROL_GROUPS
         group = root / path.lstrip("/")
         yield from (group, *(parent for parent in group.parents if parent.is_relative_to(root)))
+    yield CONTROL_GROUPS  # a container may not see its own path

@@ -34,9 +34,9 @@ from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.comparison.load import gpus, load_average
-from duet.utils.comparison.runner import end_all_but, own_processes
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
+from duet.utils.processes.process_family import ending_children
 
 # The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
 ON_CPU: Mapping[str, Sequence[str]] = {
@@ -79,14 +79,14 @@ def run_within(line: Sequence[str], environment: Mapping[str, str], seconds: flo
 
     All that it started ends with it.
     """
-    others, process = own_processes(), None
-    try:
+    with ending_children():
         process = subprocess.Popen(line, env=environment)
-        return process.wait(timeout=None if math.isinf(seconds) else seconds)
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        end_all_but(others, process)
+        try:
+            return process.wait(None if math.isinf(seconds) else seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return None
 
 
 def run(name: str, line: Sequence[str], seconds: float) -> tuple[str, bool]:

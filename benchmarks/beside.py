@@ -96,20 +96,12 @@ class ArrivingRows:
         ]  # fmt: skip
 
 
-def split_command(flag: str, command: str) -> list[str]:
-    """Return the words of a command that a flag gives; UserError for an open quote."""
-    try:
-        return shlex.split(command)
-    except ValueError as error:
-        raise UserError(f"{flag}={command}: {error}") from error
-
-
 def commands(flags: argparse.Namespace) -> dict[str, list[str]]:
     """Return the command of each side, without the flags that both have."""
     python = find_pythons([flags.backend])[flags.backend]
     train = map(str, map(from_here, (Path(python), PROJECT / "train.py")))
-    ours = [*train, "--backend", flags.backend, *split_command("--ours", flags.ours)]
-    return {flags.backend: ours, "other": split_command("--other", flags.other)}
+    ours = [*train, "--backend", flags.backend, *flags.ours]
+    return {flags.backend: ours, "other": flags.other}
 
 
 def common_flags(flags: argparse.Namespace, folder: Path) -> list[str]:
@@ -138,7 +130,7 @@ def run_once(
     try:
         outcome = run_process(line, log, 60 * flags.timeout, flags.device, (rows,))
     except (OSError, IndexError) as error:
-        raise UserError(f"--other {flags.other}: it cannot be started: {error}") from error
+        raise UserError(f"{shlex.join(line)} cannot be started: {error}") from error
     run = describe_run(turn, line, outcome, log)
     found = {"epochs": rows.epochs(), "load": load.document()}
     return run | found | {"work": read_work(place, log, len(rows.arrivals))}
@@ -263,8 +255,9 @@ def parser() -> argparse.ArgumentParser:
         "python -m benchmarks.beside", "Compare another trainer with ours, in turns."
     )
     add = parser.add_argument
-    add("--other", required=True, metavar="COMMAND", help="with flags only for it; no shell")
-    add("--ours", default="", metavar="FLAGS", help="only for our train.py, one text")
+    add("--other", type=shlex.split, required=True, metavar="COMMAND",
+        help="with flags only for it; no shell")  # fmt: skip
+    add("--ours", type=shlex.split, default=[], metavar="FLAGS", help="only for our train.py")
     add("--backend", choices=[n for n, f in FRAMEWORKS.items() if f.trains], default="torch")
     add("--data", required=True, metavar="D", help="dataset YAML")
     add("--cfg", default="yolov5n.yaml", metavar="F", help="each finds its own of this name")

@@ -30,8 +30,7 @@ from duet.utils.data.sources.dataset import BUILT_IN, load_dataset
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.source import Source
-from duet.utils.detect.pipeline.background import StageSeconds
-from duet.utils.detect.pipeline.reading import Reader
+from duet.utils.detect.pipeline.threads import Reader, StageSeconds
 from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.processes.command import run_command
 from duet.utils.text import count
@@ -149,10 +148,8 @@ def main() -> None:
     }
     number = len(run.sources)
     case = f"{count(number, 'image')}, {flags.img} px, batch {flags.batch}"
-    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1)
+    timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1, images=number)
     finish(flags, timings, device)
-    for timing in timings:
-        print(f"{timing.name}: {1000 * number / timing.median:.1f} images/s")
     print("stages:", ", ".join(f"{stage} {s:.2f} s" for stage, s in run.by_stage.items()))
 
 

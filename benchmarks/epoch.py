@@ -10,8 +10,6 @@ figure. The other still runs, and the exit code is 1.
 
 from __future__ import annotations
 
-import csv
-import json
 import subprocess
 import sys
 import tempfile
@@ -31,7 +29,9 @@ from duet.utils.comparison.load import LoadWatch
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import UserError
+from duet.utils.json_files import read_json
 from duet.utils.processes.command import run_command
+from duet.utils.report.results import read_results
 
 # Without --amp off, a GPU would take a half precision.
 PLAIN: Sequence[str] = ("--layout", "contiguous", "--amp", "off")
@@ -40,35 +40,27 @@ FAST: Sequence[str] = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache"
 WORK = ("batches_sha1", "optimizer_steps", "parameters")
 
 
-def train(command: Sequence[str]) -> tuple[list[float], dict[str, object]]:
-    """Run train.py; return milliseconds of its epochs without the first, and its work.
+def train(command: Sequence[str]) -> tuple[list[dict[str, float]], dict[str, object]]:
+    """Run train.py; return the rows of its results.csv, and its work.
 
     Raises:
         NotMeasuredError: it ended with another exit code than 0.
     """
     with tempfile.TemporaryDirectory() as folder:
-        place = ("--project", folder, "--name", "epoch")
-        done = subprocess.run(
-            [sys.executable, "train.py", *command, *place],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-        )
+        line = [sys.executable, "train.py", *command, "--project", folder, "--name", "run"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             ended = f"train.py {' '.join(command)} ended with {done.returncode}"
             raise NotMeasuredError(f"{ended}: {done.stderr.strip()}")
-        with open(Path(folder) / "epoch" / "results.csv", newline="", encoding="utf-8") as file:
-            rows = list(csv.DictReader(file))
-        document = json.loads((Path(folder) / "epoch" / "work.json").read_text(encoding="utf-8"))
-    milliseconds = [1000 * float(row["seconds/epoch"]) for row in rows[1:]]
-    return milliseconds, {name: document["work"][name] for name in WORK}
+        _, rows = read_results(Path(folder) / "run" / "results.csv")
+        work = read_json(Path(folder) / "run" / "work.json")["work"]
+    return rows, {name: work[name] for name in WORK}
 
 
 def time_processes(
     case: str, commands: Mapping[str, Sequence[str]], repeats: int, images: int
 ) -> list[Timing]:
-    """Time each command in turns and print its images per second; ratios refer to the first.
+    """Time each command in turns; ratios refer to the first.
 
     Those that fail, or do other work than the first that did not fail, are named and left out.
     """
@@ -78,21 +70,18 @@ def time_processes(
     for _ in range(repeats):
         for name in list(spent):
             try:
-                milliseconds, work = train(commands[name])
+                rows, work = train(commands[name])
                 wanted = wanted or work
                 if unequal := [x for x in WORK if work[x] != wanted[x]]:
                     raise NotMeasuredError(
                         f"unequal work: {unequal[0]} is {work[unequal[0]]}, and "
                         f"{wanted[unequal[0]]} in the first run"
                     )
-                spent[name] += milliseconds
+                spent[name] += [1000 * row["seconds/epoch"] for row in rows[1:]]
             except NotMeasuredError as error:
                 print(f"{case}, {name}: not measured: {error}", flush=True)
                 del spent[name]
-    rows = rows_of(case, spent, next(iter(commands)), load.others(), images)
-    for row in rows:
-        print(f"{case}, {row.name}: {row.images_per_second:.0f} images/s", flush=True)
-    return rows
+    return rows_of(case, spent, next(iter(commands)), load.others(), images)
 
 
 def main() -> None:

@@ -12,11 +12,9 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import os
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -26,11 +24,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.side_by_side import Timing, choose_device, machine, new_parser, time_in_turns
+from benchmarks.side_by_side import (
+    Timing,
+    choose_device,
+    machine,
+    new_parser,
+    time_in_turns,
+    write_json,
+)
 from duet import backend
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import from_one
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -86,18 +90,15 @@ class Measured:
         self.class_names = dataset.class_names
         self.samples: Sequence[Sample] = load_split(dataset, "val")[: flags.images]
         self.model = make_predictor([weights], CPU)
-        self.pixels = list(islice(self._images(), flags.timed))
+        with self.loader() as loader:
+            first = islice(loader, flags.timed)
+            self.pixels = [batch.images.astype(np.float32) / 255 for batch in first]
         self.timings: list[Timing] = []
 
     def loader(self) -> ValLoader:
         return ValLoader(
             self.samples, self.flags.img, 1, 0, self.model.stride, rectangular=False, cache=""
         )
-
-    def _images(self) -> Iterator[np.ndarray]:
-        with self.loader() as loader:
-            for batch in loader:
-                yield batch.images.astype(np.float32) / 255
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return what predicts for a candidate, with a number of threads."""
@@ -109,12 +110,9 @@ class Measured:
 
     def rows(self, predictor: Any) -> np.ndarray:
         """Return the decoded rows of the timed images, (images, N, 5 + C)."""
-        return np.concatenate([self._rows(predictor, image) for image in self.pixels])
-
-    def _rows(self, predictor: Any, image: np.ndarray) -> np.ndarray:
         with autograd.no_grad():
-            raw = predictor(ops.tensor(image))
-            return raw_rows(predictor, raw)
+            found = [raw_rows(predictor, predictor(ops.tensor(x))) for x in self.pixels]
+        return np.concatenate(found)
 
     def scores(self, predictor: Any) -> tuple[float, float]:
         """Return mAP50 and mAP50-95 over the split."""
@@ -235,15 +233,10 @@ def main() -> None:
         difference = f"{row.largest_difference:>9.0e}"
         print(f"{row.name:<14}{row.precision:<9}{figures}{difference}{speeds}")
     if flags.json is not None:
-        document = {
-            "machine": machine(device),
-            "command": sys.argv,
-            "rows": [dataclasses.asdict(row) for row in rows],
-            "images_a_run": len(measured.pixels),
-            "timings": [dataclasses.asdict(timing) for timing in measured.timings],
-        }
-        with atomic_text_file(flags.json) as file:
-            json.dump(document, file, indent=1)
+        write_json(
+            flags.json, machine(device), measured.timings, device,
+            rows=[dataclasses.asdict(row) for row in rows], images_a_run=len(measured.pixels),
+        )  # fmt: skip
 
 
 if __name__ == "__main__":

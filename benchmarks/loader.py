@@ -35,8 +35,8 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import images_of
+from duet.utils.memory import keep_freed_images
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_images
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB
@@ -111,11 +111,8 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
         "fast, --cache ram": in_turn(partial(fast_batch, cached), whole),
     }
     case = f"{flags.batch} samples, {flags.img} px"
-    timings = time_in_turns(case, candidates, device, flags.repeats)
+    timings = time_in_turns(case, candidates, device, flags.repeats, images=flags.batch)
     finish(flags, timings, device)
-    for timing in timings:
-        speed = 1000 * flags.batch / timing.median
-        print(f"{timing.name}: {speed:.0f} images/s/core, {1 / timing.ratio:.2f} x the reference")
 
 
 def main() -> None:

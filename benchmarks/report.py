@@ -7,21 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks.side_by_side import Timing
+from benchmarks.side_by_side import COLUMNS, NOTE, Timing, cells_of
 from duet.utils.atomic_files import atomic_text_file
-from duet.utils.comparison.statistics import NONE, number
+from duet.utils.comparison.statistics import number
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
 from duet.utils.text import printable_lines
 
 NAME, RUN = "report.md", "run.json"
-COLUMNS = ("script", "case", "row", "median, ms", "fastest to slowest", "ratio",
-    "of turns", "of the fastest", "images/s", "peak, GiB", "others")  # fmt: skip
-NOTE = """\
-Medians in milliseconds; their ratio to that of the first row of the case, the plain path of a fast
-one; the middle half of the ratios turn by turn; the ratio of the fastest runs; images per second;
-peak memory of the device; cores that other processes took meanwhile.
-"""
 
 
 class Script(NamedTuple):
@@ -58,17 +51,6 @@ def table(title: str, heading: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     return [f"## {title}", "", *shown, ""] if rows else []
 
 
-def cells_of(script: str, x: Timing) -> tuple[str, ...]:
-    """Return the cells of a row of figures."""
-    has_turns = x.ratio_from is not None and x.ratio_to is not None
-    return (
-        script, x.case, x.name, number(x.median), f"{number(x.fastest)} to {number(x.slowest)}",
-        number(x.ratio), f"{number(x.ratio_from)} to {number(x.ratio_to)}" if has_turns else NONE,
-        number(x.ratio_fastest), number(x.images_per_second), number(x.peak_gib),
-        number(x.others),
-    )  # fmt: skip
-
-
 def markdown(folder: Path) -> str:
     """Return the report of a folder; UserError for damaged results."""
     scripts, run = read_scripts(folder), read_json(folder / RUN)
@@ -78,8 +60,8 @@ def markdown(folder: Path) -> str:
         f"time limit: {limit}.", ""]  # fmt: skip
     states = [(x["name"], x["state"], number(x["seconds"])) for x in run["jobs"]]
     lines += table("Jobs", ("job", "ended", "seconds"), states)
-    rows = [cells_of(script.name, x) for script in scripts for x in script.timings]
-    lines += table("Figures", COLUMNS, rows)
+    rows = [(script.name, *cells_of(x)) for script in scripts for x in script.timings]
+    lines += table("Figures", ("script", *COLUMNS), rows)
     left = [(x.name, y) for x in scripts for y in x.document.get("left_out", [])]
     reasons = [(name, row["case"], row["reason"]) for name, row in left]
     lines += table("Without a figure", ("script", "case", "reason"), reasons)

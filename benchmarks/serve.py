@@ -163,10 +163,8 @@ def main() -> None:
         name: [1000 / rate if rate else math.inf for rate in one] for name, one in rates.items()
     }
     case = f"{count(len(files), 'image')}, {flags.img} px"
-    timings = rows_of(case, spent, LOOP, watch.others())
+    timings = rows_of(case, spent, LOOP, watch.others(), images=1)
     finish(flags, timings, device)
-    for timing in timings:
-        lines.insert(0, f"{timing.name}: {1000 / timing.median:.1f} images/s")
     print(*lines, sep="\n")
 
 

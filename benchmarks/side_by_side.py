@@ -20,12 +20,21 @@ from duet.backend.select import FRAMEWORKS
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli import flags as cli
 from duet.utils.comparison.load import LoadWatch, load_average, processor
+from duet.utils.comparison.statistics import NONE, number
+from duet.utils.errors import UserError
 from duet.utils.text import count
 
+COLUMNS = ("case", "row", "median, ms", "fastest to slowest", "ratio", "of turns",
+    "of the fastest", "images/s", "peak, GiB", "others")  # fmt: skip
+NOTE = """\
+Medians in milliseconds; their ratio to the first row of the case, the plain path of a fast one; the
+middle half of the ratios turn by turn; the ratio of the fastest runs; images per second; peak
+memory of the device; cores that other processes used meanwhile.
+"""
 Run = Callable[[], object]
 
 
-class NotMeasuredError(Exception):
+class NotMeasuredError(UserError):
     """Why a row has no figure."""
 
 
@@ -87,12 +96,20 @@ def host() -> str:
 
 
 def time_in_turns(
-    case: str, candidates: Mapping[str, Run], device: str, repeats: int, warm_up: int = 3
+    case: str,
+    candidates: Mapping[str, Run],
+    device: str,
+    repeats: int,
+    warm_up: int = 3,
+    images: int | None = None,
 ) -> list[Timing]:
     """Time each candidate `repeats` times, turn by turn, so that a slower machine slows all.
 
-    The first candidate is the reference that the ratios refer to. That all do equal work is for
-    the caller to check.
+    The first candidate is the reference that the ratios refer to. The caller checks that all do
+    equal work.
+
+    Args:
+        images: how many one run computes.
     """
     spent: dict[str, list[float]] = {name: [] for name in candidates}
     for run in candidates.values():
@@ -102,7 +119,7 @@ def time_in_turns(
     for _ in range(repeats):
         for name, run in candidates.items():
             spent[name].append(milliseconds(run, device))
-    rows = rows_of(case, spent, next(iter(candidates)), load.others())
+    rows = rows_of(case, spent, next(iter(candidates)), load.others(), images)
     return [_with_turns(row, spent[row.name], spent[rows[0].name]) for row in rows]
 
 
@@ -143,24 +160,24 @@ def rows_of(
     ]  # fmt: skip
 
 
+def cells_of(x: Timing) -> tuple[str, ...]:
+    """Return the cells of a row, as `COLUMNS` names them."""
+    has_turns = x.ratio_from is not None and x.ratio_to is not None
+    return (
+        x.case, x.name, number(x.median), f"{number(x.fastest)} to {number(x.slowest)}",
+        number(x.ratio), f"{number(x.ratio_from)} to {number(x.ratio_to)}" if has_turns else NONE,
+        number(x.ratio_fastest), number(x.images_per_second), number(x.peak_gib),
+        number(x.others),
+    )  # fmt: skip
+
+
 def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
-    """Print the table and, if asked for, write it as JSON with its machine and command."""
-    columns = "".join(f"{name:>10}" for name in ("median", "fastest", "slowest"))
-    print(
-        f"{'milliseconds':<54}{columns}{'runs':>6}{'ratio':>7}{'of turns':>12}{'fastest':>9}"
-        f"{'others':>8}"
-    )
-    for timing in timings:
-        print(
-            f"{timing.case:<32} {timing.name:<21}{timing.median:>10.3f}{timing.fastest:>10.3f}"
-            f"{timing.slowest:>10.3f}{timing.runs:>6}{timing.ratio:>7.2f}{_turns(timing):>12}"
-            f"{_or_dash(timing.ratio_fastest, 2):>9}{_or_dash(timing.others, 1):>8}"
-        )
-    print(
-        "of turns: the middle half of the ratios turn by turn; fastest: ratio of the fastest runs"
-    )
-    print("others: cores that other processes took meanwhile; their work disturbs the times")
-    print(f"load average {load_average()} at the end")
+    """Print the table and, if requested, write it as JSON with its machine and command."""
+    rows = [COLUMNS, *map(cells_of, timings)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)))
+    print(NOTE + f"load average {load_average()} at the end")
     keep(flags, timings, device)
 
 
@@ -168,16 +185,6 @@ def keep(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> N
     """Write what is measured so far, if asked for it: a script may be ended after any case."""
     if flags.json is not None:
         write_json(flags.json, machine(device), timings, device)
-
-
-def _turns(timing: Timing) -> str:
-    if timing.ratio_from is None or timing.ratio_to is None:
-        return "-"
-    return f"{timing.ratio_from:.2f}-{timing.ratio_to:.2f}"
-
-
-def _or_dash(value: float | None, digits: int) -> str:
-    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def write_json(

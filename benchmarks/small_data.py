@@ -10,17 +10,14 @@ the second recipe fewer epochs if its epochs take longer.
 from __future__ import annotations
 
 import argparse
-import csv
 import math
 import statistics
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.epoch import train
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.errors import UserError
@@ -39,19 +36,13 @@ class Trained(NamedTuple):
     seconds_to: list[float]  # until each of REACHED; inf if never
 
 
-def train(flags: argparse.Namespace, data: str, recipe: str, epochs: int, seed: int) -> Trained:
-    """Train once and read results.csv; UserError if train.py failed."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            sys.executable, "train.py", "--hyp", recipe, "--data", data, "--weights", flags.weights,
-            "--img", str(flags.img), "--batch", str(flags.batch), "--epochs", str(epochs),
-            "--seed", str(seed), "--noplots", "--project", folder, "--name", "run", *flags.flags,
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UserError(f"{' '.join(command)} failed: {done.stderr.strip()}")
-        with open(Path(folder) / "run" / "results.csv", newline="", encoding="utf-8") as file:
-            rows = [{name: float(x) for name, x in row.items()} for row in csv.DictReader(file)]
+def run(flags: argparse.Namespace, data: str, recipe: str, epochs: int, seed: int) -> Trained:
+    """Train once and read results.csv; NotMeasuredError if train.py failed."""
+    rows, _ = train([
+        "--hyp", recipe, "--data", data, "--weights", flags.weights, "--img", str(flags.img),
+        "--batch", str(flags.batch), "--epochs", str(epochs), "--seed", str(seed), "--noplots",
+        *flags.flags,
+    ])  # fmt: skip
     spent = list(accumulate(row["seconds/epoch"] for row in rows))
     best = max(rows, key=lambda row: 0.1 * row[AP50] + 0.9 * row[AP])
     reached = [(row[AP50], seconds) for row, seconds in zip(rows, spent, strict=True)]
@@ -85,7 +76,7 @@ def main() -> None:
         runs: dict[str, list[Trained]] = {recipe: [] for recipe in flags.hyp}
         for seed in flags.seeds:
             for recipe, epochs in zip(flags.hyp, flags.epochs, strict=True):
-                runs[recipe].append(train(flags, data, recipe, epochs, seed))
+                runs[recipe].append(run(flags, data, recipe, epochs, seed))
         for recipe, done in runs.items():
             ap50, ap, seconds, seconds_to = zip(*done, strict=True)
             reached = [f"{statistics.median(x):.0f}" for x in zip(*seconds_to, strict=True)]

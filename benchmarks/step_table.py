@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from logging.handlers import BufferingHandler
 from pathlib import Path
@@ -34,15 +35,15 @@ from benchmarks.side_by_side import (
     new_parser,
     write_json,
 )
-from benchmarks.train_step import Candidate, draw_batch, start, stepping
+from benchmarks.train_step import Candidate, draw_batch, start
 from duet import backend
 from duet.backend import amp, autograd
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.statistics import number
+from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.report.stage_timer import StageTimer
 
 FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
@@ -88,7 +89,7 @@ def build_step(cell: Cell, device: str) -> Run:
     batch = draw_batch(cell.batch, cell.img, state.model.spec.num_classes)
     images = backend.device.host_bytes(batch.images.shape, device)
     images[...] = batch.images
-    return stepping(train_step, state, batch._replace(images=images), StageTimer(device))
+    return partial(train_step, state, batch._replace(images=images), StageTimer(device))
 
 
 def seconds_of_steps(run: Run, device: str, steps: int) -> list[float]:
@@ -181,17 +182,11 @@ def measure_all(cells: Sequence[Cell], flags: argparse.Namespace, device: str) -
                 timing = in_a_process(cell, flags, device)
             timings.append(timing)
             del left_out[cell]
-            print(f"{cell.case}, {cell.name}: {in_words(timing)}", flush=True)
+            figures = f"{number(timing.median)} ms, {number(timing.images_per_second)} images/s"
+            print(f"{cell.case}, {cell.name}: {figures}", flush=True)
         except NotMeasuredError as error:
             left_out[cell] = str(error)
             print(f"{cell.case}, {cell.name}: not measured: {error}", flush=True)
-
-
-def in_words(timing: Timing) -> str:
-    return (
-        f"{number(timing.median)} ms ({number(timing.fastest)} to {number(timing.slowest)}), "
-        f"{number(timing.images_per_second)} images/s, {number(timing.peak_gib)} GiB"
-    )
 
 
 def main() -> None:

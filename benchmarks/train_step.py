@@ -12,21 +12,22 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, time_in_turns
 from duet.backend import amp, autograd, device, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch, Targets
+from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.report.stage_timer import STAGES, StageTimer
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
@@ -150,22 +151,13 @@ def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
         terms = train_step(state, batch, StageTimer(chosen))
         losses[name] = np.array([float(ops.to_numpy(term)) for term in terms.by_name.values()])
         timers[name] = StageTimer(chosen)
-        runs[name] = stepping(train_step, state, batch, timers[name])
+        runs[name] = partial(train_step, state, batch, timers[name])
     require_equal_losses(losses, candidates)
     timings = time_in_turns(
         f"{flags.batch} x {flags.img} px", runs, chosen, flags.repeats, flags.warm_up
     )
     print("\n".join(stage_rows(timers, flags.repeats + flags.warm_up)))
     return timings
-
-
-def stepping(
-    step: Callable[[Any, Batch, StageTimer], object],
-    state: Any,
-    batch: Batch,
-    timer: StageTimer,
-) -> Run:
-    return lambda: step(state, batch, timer)
 
 
 def main() -> None:

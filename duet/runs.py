@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import ModuleType
@@ -77,7 +78,8 @@ def _restoring_handlers() -> Iterator[None]:
     """Log like a command inside the block; restore signal and log handlers afterwards."""
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
-    signals = {number: signal.getsignal(number) for number in HANDLED}
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    signals = {number: signal.getsignal(number) for number in HANDLED if in_main_thread}
     begin_lines("", logging.INFO)
     try:
         yield

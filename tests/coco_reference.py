@@ -119,7 +119,7 @@ def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> E
     summary = result.summary()
     np.testing.assert_allclose(list(summary.values()), unknown_as_nan(expected.summary), **EXACT)
     np.testing.assert_allclose(result.map, max(expected.summary[0], 0), **EXACT)
-    np.testing.assert_allclose(result.map50, max(expected.summary[1], 0), **EXACT)
+    np.testing.assert_allclose(result.means[2], max(expected.summary[1], 0), **EXACT)
     return result
 
 

@@ -12,8 +12,7 @@ from pycocotools.cocoeval import COCOeval
 
 from duet.utils.detections import GroundTruth, Segmentations
 from duet.utils.evaluation.coco.matching import SIZE_RANGES
-from duet.utils.evaluation.coco.metric import MetricResult
-from duet.utils.evaluation.masks import MaskResult, coco_masks
+from duet.utils.evaluation.coco.metric import MaskResult, MetricResult, coco_masks
 from duet.utils.ragged import Ragged
 from tests.coco_reference import EXACT, Reference, annotations, reference_of, unknown_as_nan
 

@@ -1,16 +1,26 @@
-"""Check that a command's needs fit in the free memory."""
+"""This process's memory: how much is free, and keeping what is freed for the next step.
+
+A training step on a CPU frees and allocates hundreds of megabytes. glibc returns large blocks to
+the system at once, and every page of the next block costs a page fault: 5 to 7 % of the CPU time of
+a YOLOv5n step at 16 x 320 px. Decoding images has the same problem: 19 % of the time of a batch
+with mosaics, 33 % without. glibc reads its environment variables for this only at process start.
+"""
 
 from __future__ import annotations
 
+import ctypes
+import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from duet.backend.cores import group_folders
 from duet.utils.errors import UserError
 
 SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
-_LIMITS = Path("/sys/fs/cgroup")
-_OWN_GROUP = Path("/proc/self/cgroup")
+# Constants of glibc's malloc.h.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
+LARGEST_THRESHOLD = 32 * 2**20  # maximum accepted by glibc
 
 
 def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> None:
@@ -44,12 +54,7 @@ def free_memory() -> int:
 
 def _left_in_groups() -> Iterator[int]:
     """Yield the bytes left in this process's control group and its parents."""
-    try:
-        lines = _OWN_GROUP.read_text().splitlines()
-    except OSError:
-        lines = []
-    group = _LIMITS / next((line[4:] for line in lines if line.startswith("0::/")), "")
-    for folder in (group, *group.parents):
+    for folder in group_folders("memory"):
         try:
             limit = (folder / "memory.max").read_text().strip()
             used = int((folder / "memory.current").read_text())
@@ -61,3 +66,24 @@ def _left_in_groups() -> Iterator[int]:
             names = "inactive_file ", "active_file "
             files = sum(int(line.split()[1]) for line in statistics if line.startswith(names))
             yield int(limit) - used + files
+
+
+def keep_freed_memory() -> bool:
+    """Make this process keep freed memory; return False if the C library is not glibc."""
+    # No separate mappings, and a heap that never shrinks.
+    return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
+
+
+def keep_freed_images() -> bool:
+    """Make this process keep freed blocks below 32 MiB; return False without glibc.
+
+    Larger ones, from rare huge images, are still returned: otherwise every worker would keep one.
+    """
+    return _set({M_MMAP_THRESHOLD: LARGEST_THRESHOLD, M_TRIM_THRESHOLD: -1})
+
+
+def _set(options: Mapping[int, int]) -> bool:
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    mallopt = ctypes.CDLL(None).mallopt
+    return all([mallopt(name, value) for name, value in options.items()])

@@ -43,7 +43,7 @@ def start(device: str, timeout_s: float) -> None:
 
 
 def _private_store() -> distributed.Store | None:
-    """Return the store for ranks started by `local_ranks.py`; None for the one at MASTER_ADDR.
+    """Return the store for ranks started by `launch.py`; None for the one at MASTER_ADDR.
 
     A TCP store would listen on all interfaces without a password.
     """

@@ -1,19 +1,17 @@
 # --8<-- [start:page]
 # Runs without a framework.
-from benchmarks.ring import Link, ring_bytes, ring_seconds
-
 parameters = 7_235_389  # YOLOv5s, 80 classes
 gradients = 4 * parameters  # bytes of float32
-links = {
-    "Ethernet, 10 Gbit/s": Link(latency=30e-6, bandwidth=1.25e9),
-    "Ethernet, 100 Gbit/s": Link(latency=30e-6, bandwidth=12.5e9),
-    "PCIe 4.0 x 16": Link(latency=10e-6, bandwidth=31.5e9),
+links = {  # seconds per message, bytes per second
+    "Ethernet, 10 Gbit/s": (30e-6, 1.25e9),
+    "Ethernet, 100 Gbit/s": (30e-6, 12.5e9),
+    "PCIe 4.0 x 16": (10e-6, 31.5e9),
 }
-for name, link in links.items():
+for name, (latency, bandwidth) in links.items():
     for devices in (2, 8):
-        sent = ring_bytes(gradients, devices) / 1e6
-        milliseconds = 1000 * ring_seconds(gradients, devices, link)
+        sent = 2 * (devices - 1) / devices * gradients
+        seconds = 2 * (devices - 1) * latency + sent / bandwidth
         print(
-            f"{name:22}{devices} devices: {sent:5.1f} MB, {milliseconds:5.1f} ms per update"
+            f"{name:22}{devices} devices: {sent / 1e6:5.1f} MB, {1000 * seconds:5.1f} ms per update"
         )
 # --8<-- [end:page]

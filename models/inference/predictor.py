@@ -22,7 +22,7 @@ from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
 from duet.utils.text import printable
 from duet.utils.weights.checkpoint import Checkpoint
-from duet.utils.weights.detecting import Weights as Weights
+from duet.utils.weights.load import Weights as Weights
 from duet.utils.wings import require_wing
 
 # Modules with a function `predictor_of` for weights that are not checkpoints.

@@ -26,9 +26,8 @@ from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
-from duet.utils.memory import free_memory
+from duet.utils.memory import free_memory, keep_freed_memory
 from duet.utils.processes import watchdog
-from duet.utils.processes.host_memory import keep_freed_memory
 from duet.utils.processes.ranks import on_main
 from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer

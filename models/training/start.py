@@ -35,7 +35,7 @@ from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
-from duet.utils.processes.host_memory import keep_freed_images, keep_freed_memory
+from duet.utils.memory import keep_freed_images, keep_freed_memory
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
 from duet.utils.tasks.find import adopted, find_task
@@ -179,16 +179,13 @@ def build_state(
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
-    number = len(nn.float_tensors(model)())
-    together = config.multi_tensor_optimizer and choose_updates(
-        config.optimizer, number, device, dtype
-    )
+    together = config.multi_tensor_optimizer and choose_updates(config.optimizer, device)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
     settings = LossSettings(
         hyp.loss_gains(),
         config.image_size,
-        device if config.bbox_iou_optim else None,
+        config.bbox_iou_optim,
         config.label_smoothing,
         config.autobalance,
     )

@@ -15,7 +15,7 @@ from typing import Any
 from unittest import mock
 
 from duet import backend
-from duet.utils.processes.local_ranks import run_ranks
+from duet.utils.processes.launch import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
 

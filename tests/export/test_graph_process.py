@@ -30,7 +30,7 @@ from pathlib import Path
 from duet.models.export import graph_process
 from duet.utils.export.config import ExportConfig
 from duet.utils.processes.command import run_command
-from duet.utils.processes.interrupt import ending_at_termination
+from duet.utils.processes.start import ending_at_termination
 graph_process.MODULE = "tests.export.ends_badly"
 def main():
     with ending_at_termination():

@@ -13,7 +13,7 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
     "backend": 6489,
-    "duet": 232,
+    "duet": 234,
     "models": 571,
     "models/blocks": 909,
     "models/detection": 1177,
@@ -23,8 +23,8 @@ BUDGETS = {
     "models/inference": 528,
     "models/training": 2672,
     "scripts": 1310,
-    "utils": 2399,
-    "utils/cli": 1107,
+    "utils": 2425,
+    "utils/cli": 1108,
     "utils/comparison": 1459,
     "utils/data": 12440,
     "utils/detect": 2556,

@@ -24,7 +24,7 @@ SETUP_PACKAGES = [
 SETUP_FILES = [
     "errors",
     "project",
-    "processes.interrupt",
+    "processes.start",
     "setup.environments",
 ]
 REQUIREMENTS = PROJECT / "requirements"

@@ -5,7 +5,10 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,12 @@ from duet.runs import words_of
 from tests.small import write_small_dataset, write_tiny_model
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+def in_a_thread(call: Callable[..., Any], *arguments: Any, **flags: Any) -> Any:
+    """Call a function in a thread, where Python lets no one handle signals."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call, *arguments, **flags).result()
 
 
 @pytest.fixture
@@ -30,13 +39,14 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
     first = duet.train(**flags, cfg=model, weights="", epochs=2, noplots=True)
     assert first.weights == Path("runs/train/exp/weights/best.safetensors")
     assert first.weights.exists() and first.epoch in (1, 2)
-    second = duet.train(**flags, weights=first.weights, epochs=1, noplots=True, bbox_iou_optim=True)
+    more = {"weights": first.weights, "epochs": 1, "noplots": True, "bbox_iou_optim": True}
+    second = in_a_thread(duet.train, **flags, **more)
     assert second.folder == Path("runs/train/exp2")
-    found = duet.val(second.weights, flags["data"], img=64, workers=0)
+    found = in_a_thread(duet.val, second.weights, flags["data"], img=64, workers=0)
     assert found.metrics.keys() == second.metrics.keys() > {"mAP_0.5"}
     assert found.metrics == pytest.approx(second.metrics, abs=1e-3)  # classes in other batches
     assert found.result.class_names and found.folder == Path("runs/val/exp")
-    written = duet.export(second.weights, "onnx", img=64)
+    written = in_a_thread(duet.export, second.weights, "onnx", img=64)
     assert written.files == (second.weights.with_suffix(".onnx"),) and not written.failed
     assert not duet.check(flags["data"], img=64).has_problems
     assert before == ([*map(signal.getsignal, SIGNALS)], sys.argv, logging.root.handlers)

@@ -22,11 +22,10 @@ import detect
 from duet.utils.data.shapes.dataset import draw_dataset
 from duet.utils.data.sources.dataset import BUILT_INS
 from duet.utils.detect.config import parse_detect_flags
-from duet.utils.detect.media.video import VideoFile
-from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.detect.pipeline.report import Window
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
-from duet.utils.processes.interrupt import EXIT_TERMINATED
+from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
 from tests.shared_files import shared_path
 from tests.small import SMALL_SHAPES

@@ -57,9 +57,6 @@ class RecipeConfig(RunConfig):
         help="dropout probability before the last layer of a classifier")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="balance the objectness losses of the levels by their size")  # fmt: skip
-    precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",
-        check=whole_from(0), help="before each validation, recompute the BatchNorm statistics of "
-        "the EMA over N batches; for small datasets")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
         help="keep the anchors of --cfg or --weights, even if they fit the labels "
         "badly")  # fmt: skip

@@ -73,7 +73,7 @@ class TrainConfig(RecipeConfig):
     remap_classes: bool = flag("model", "--remap-classes", default=False,
         help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
     bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss, if verified equal to the plain one on the device")  # fmt: skip
+        help="fused box loss; equal up to rounding")  # fmt: skip
     multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
         help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",

@@ -19,8 +19,6 @@ from duet.utils.comparison.statistics import (
     spread,
     stage_name,
 )
-from duet.utils.errors import UserError
-from duet.utils.json_files import read_json
 from duet.utils.report.plots.style import line_colour, new_figure
 from duet.utils.text import count, printable, printable_lines
 
@@ -278,21 +276,3 @@ def write_reports(document: Document, folder: Path) -> Report:
         with atomic_text_file(folder / name) as file:
             file.write(content)
     return report
-
-
-def read_document(folder: Path) -> Document | None:
-    """Return the compare.json of a comparison that is resumed; None if its first run has not ended.
-
-    Raises:
-        UserError: it is damaged.
-    """
-    path = folder / "compare.json"
-    if not path.exists():
-        return None
-    try:
-        document = read_json(path)
-        if not isinstance(document, dict) or not {"machine", "created"} <= document.keys():
-            raise ValueError("it contains no comparison")
-    except (OSError, ValueError) as error:
-        raise UserError(f"--resume {folder}: compare.json: {error}; remove that file") from error
-    return document

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duet.utils.processes.process_family import (
-    adopt_orphans,
     ask_for_signal_when_parent_ends,
     descendants,
-    send,
+    ending_children,
 )
 
 POLL_SECONDS = 0.05
@@ -61,34 +60,29 @@ def run_process(
         OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
-    others = own_processes()
-    with log.open("wb") as stream, device_memory(devices, samples):
-        start, process = time.monotonic(), None
-        taken = sum(os.times()[2:4])  # of children that have ended
+    with log.open("wb") as stream, device_memory(devices, samples), ending_children():
+        start, taken = time.monotonic(), sum(os.times()[2:4])  # of children that have ended
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=ask_for_signal_when_parent_ends,
+            env={**ALIKE, **os.environ},
+        )
+        memory = PeakMemory(process.pid)
         try:
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=ask_for_signal_when_parent_ends,
-                env={**ALIKE, **os.environ},
-            )
-            memory = PeakMemory(process.pid)
             timed_out = not _wait(process, start + timeout, (memory, *watchers))
-            if timed_out:
-                _end(process, signal.SIGTERM)
-            seconds = time.monotonic() - start
         except BaseException:
-            if process is not None:
-                _end(process, signal.SIGINT)
+            _end(process, signal.SIGINT)
             raise
-        finally:  # also after a second Ctrl-C, and for processes that it left behind
-            end_all_but(others, process)
-        taken = sum(os.times()[2:4]) - taken
-        for look in watchers:
-            look()
+        if timed_out:
+            _end(process, signal.SIGTERM)
+        seconds = time.monotonic() - start
+    taken = sum(os.times()[2:4]) - taken
+    for look in watchers:
+        look()
     peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
     return Outcome(process.returncode, timed_out, seconds, taken, memory.kib / 1024, peak_device)
@@ -112,25 +106,8 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, number)
     _wait(process, time.monotonic() + SECONDS_TO_END, ())
-
-
-def own_processes() -> set[int]:
-    """Return the processes that this one has started so far; adopt the orphans of later ones."""
-    adopt_orphans()
-    return set(descendants(os.getpid()))
-
-
-def end_all_but(others: set[int], process: subprocess.Popen[bytes] | None) -> None:
-    """End a process, and all that it started: ranks are in sessions of their own."""
-    if process is not None:
-        process.kill()
-        process.wait()
-    while left := [child for child in descendants(os.getpid()) if child not in others]:
-        send(left, signal.SIGKILL)
-        time.sleep(POLL_SECONDS)
-        for child in left:
-            with contextlib.suppress(ChildProcessError):  # its parent is still there
-                os.waitpid(child, os.WNOHANG)
+    process.kill()  # no effect if it has ended
+    process.wait()
 
 
 class PeakMemory:

@@ -1,28 +1,27 @@
-"""compare.py's flags as one checked object, which --resume reads back from JSON."""
+"""compare.py's flags as one checked object, which --resume reads back from compare.json."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from duet.backend.devices import check_device
 from duet.backend.select import FRAMEWORKS
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
 from duet.utils.cli.recipe_config import RecipeConfig
 from duet.utils.cli.run_config import require_folder_name
 from duet.utils.comparison.plan import ABLATION, PLAIN, VARIANTS
+from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.json_files import Default, complete, read_json
 from duet.utils.processes.launch import wanted_processes
 from duet.utils.project import PROJECT
 from duet.utils.text import count
 
-FILE = "settings.json"
+FILE = "compare.json"
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"
 ABSENT = {"--external": BESIDE, "--external-results": BESIDE}
 TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.trains)
@@ -110,36 +109,39 @@ class Settings:
         """How many processes each run has."""
         return wanted_processes(self.device, self.nproc)
 
-    def save(self, folder: Path) -> None:
-        """Write the settings into the output folder, for --resume."""
-        given = {name: value for name, value in asdict(self).items() if value is not None}
-        with atomic_text_file(folder / FILE) as file:
-            json.dump(given, file, indent=1)
 
+def load_comparison(folder: Path) -> tuple[Settings, Document]:
+    """Load the settings and the compare.json of an earlier comparison; UserError if there is none.
 
-def load_settings(folder: Path) -> Settings:
-    """Load the settings of a comparison that was begun; UserError if there is none."""
+    Settings are checked like flags: the file may have been edited.
+    """
     kinds = {
         field.name: type(field.default) if field.default is not None else Default([str], None)
         for field in fields(Settings)
     }
     kinds["train_part"] = Default(float, None)
     try:
-        return Settings(**complete(read_json(folder / FILE), kinds))
+        document = read_json(folder / FILE)
+        given = {name: x for name, x in document["settings"].items() if x is not None}
+        if not {"machine", "created"} <= document.keys():
+            raise ValueError("it is not the report of a comparison")
+        return Settings(**complete(given, kinds)), document
     except UserError:
         raise
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
-            f"--resume {folder}: no comparison found ({error!s:.200}); use the "
-            "folder printed by compare.py, such as runs/compare/exp"
+            f"--resume {folder}: no comparison found ({FILE}: {error!s:.200}); use the folder "
+            "printed by compare.py, such as runs/compare/exp"
         ) from error
 
 
-def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path | None, Path]:
+def parse_flags(
+    arguments: Sequence[str] | None = None,
+) -> tuple[Settings, Document | None, Path]:
     """Read the command line, by default sys.argv.
 
     Returns:
-        The settings, the folder of --resume (None for a new comparison), and --project/--name.
+        The settings; the report so far and the folder of --resume, or None and --project/--name.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     given = vars(compare_parser().parse_args(arguments))
@@ -149,7 +151,7 @@ def parse_flags(arguments: Sequence[str] | None = None) -> tuple[Settings, Path 
             raise UserError(
                 "--resume takes all settings from the folder; leave out the other flags"
             )
-        return load_settings(resume), resume, resume
+        return *load_comparison(resume), resume
     settings = Settings(**given)
     find_pythons(settings.all_backends, settings.python)
     require_folder_name("--name", name)
@@ -182,9 +184,15 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
     for backend in backends:
         python = Path(named.get(backend) or PROJECT / ".venv" / backend / "bin" / "python")
         if not python.is_file():
+            make = (PROJECT / "Makefile").exists()
+            create = (
+                f"run make setup BACKEND={backend}"
+                if make
+                else (f"create an environment and pip install 'duet-detect[{backend}]' there")
+            )
             raise UserError(
-                f"no Python for {backend} at {python}: run make setup BACKEND={backend}, use "
-                f"--python {backend}=PATH, or leave {backend} out of --backends"
+                f"no Python for {backend} at {python}: {create}, "
+                f"use --python {backend}=PATH, or leave {backend} out of --backends"
             )
         found[backend] = str(python)
     return found

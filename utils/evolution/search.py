@@ -29,10 +29,8 @@ from duet.utils.processes.exit_status import EXIT_DONE, STATUS_FILE
 from duet.utils.processes.launch import rank_variables, wanted_processes
 from duet.utils.processes.process_family import (
     ORPHAN_SECONDS,
-    adopt_orphans,
     ask_for_signal_when_parent_ends,
-    kill_descendants,
-    wait_for_descendants,
+    ending_children,
 )
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
@@ -76,12 +74,8 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
         lock.take(folder)
         search = Search(task, config, hyp, folder)
         log.info("the search is in %s; its trainings print into trials/*.log", from_here(folder))
-        adopt_orphans()
-        try:
-            with stop.saving_at_interrupt():
-                search.run(stop)
-        finally:
-            kill_descendants()
+        with ending_children(), stop.saving_at_interrupt():
+            search.run(stop)
         search.conclude()
 
 
@@ -252,7 +246,9 @@ class Search:
         """Have all trials save their states, and end."""
         for run in self._running:
             run.process.send_signal(signal.SIGTERM)  # nothing for one that has ended
-        wait_for_descendants(ORPHAN_SECONDS)
+        for run in self._running:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                run.process.wait(ORPHAN_SECONDS)
         done = count(len(self._study.trials(*WORDS)), "trial")
         again = shlex.join([sys.executable, *program_words(), *sys.argv[1:]])
         raise Suspended(f"the search stops after {done}: {cause}; go on with {again}", by_hand)

@@ -25,9 +25,8 @@ from duet.utils.processes.exit_status import (
     note_status,
     require_status_file,
 )
-from duet.utils.processes.interrupt import raise_at_interrupt
 from duet.utils.processes.process_family import end_as_orphan
-from duet.utils.processes.start import EXIT_USER_ERROR
+from duet.utils.processes.start import EXIT_USER_ERROR, raise_at_interrupt
 from duet.utils.processes.suspend import Suspended, ignore_requests
 from duet.utils.progress import begin_lines
 from duet.utils.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
@@ -92,7 +91,7 @@ def _answered(main: Callable[[], None]) -> int:
     """Return the exit code, and print the reason."""
     try:
         raise_at_interrupt()
-        # `local_ranks.py` starts ranks with SIGINT blocked.
+        # `launch.py` starts ranks with SIGINT blocked.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
         require_status_file()
         main()

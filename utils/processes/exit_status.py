@@ -9,7 +9,7 @@ from typing import NoReturn
 
 from duet.backend.processes import this_process
 from duet.utils.errors import UserError
-from duet.utils.processes.interrupt import EXIT_INTERRUPTED
+from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.text import printable
 
 EXIT_DONE = 0

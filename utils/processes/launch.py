@@ -1,26 +1,53 @@
-"""Start several processes for one command.
+"""Start several processes for one command, and return their exit code.
 
-No framework is imported.
+They receive its stop requests. No framework is imported.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import signal
+import socket
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from duet.backend import select
 from duet.backend.checks import CPU
 from duet.backend.cores import DIVIDED, usable_cores
-from duet.backend.launchers import backend_of_launcher
-from duet.backend.processes import this_process
+from duet.backend.processes import LAUNCHERS, MEETING_FOLDER, backend_of_launcher, this_process
+from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError
-from duet.utils.processes.local_ranks import run_ranks
-from duet.utils.processes.start import program_words
-from duet.utils.processes.suspend import StopRequests
+from duet.utils.processes.exit_status import (
+    AGREED_ENDS,
+    EXIT_DONE,
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    STATUS_FILE,
+    say,
+)
+from duet.utils.processes.private_network import enter, private_network
+from duet.utils.processes.process_family import (
+    POLL_SECONDS,
+    ask_for_signal_when_parent_ends,
+    ending_children,
+)
+from duet.utils.processes.start import EXIT_USER_ERROR, program_words
+from duet.utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
 from duet.utils.text import count
+
+LINGER_SECONDS = 5  # wait for the others after one was interrupted
+EXPOSED = (
+    "the ranks will listen on all interfaces: %s always does, and the system does not allow a "
+    "private network; see docs/en/distributed.md for how to protect them"
+)
+Rank = subprocess.Popen[bytes]
 
 log = logging.getLogger("launch")
 
@@ -110,3 +137,149 @@ def rank_variables(number: int) -> Mapping[str, str]:
         return {**ranks, "OMP_NUM_THREADS": asked}
     threads = max(1, usable_cores() // number)
     return {**ranks, "OMP_NUM_THREADS": str(threads), DIVIDED: "1"}
+
+
+def run_ranks(
+    command: Sequence[str],
+    backend: str,
+    environment: Mapping[str, str],
+    stop: StopRequests | None = None,
+) -> int:
+    """Run a command as several ranks on this machine; return the job's exit code.
+
+    Their ports are unreachable from other machines. No process outlives this call.
+
+    Args:
+        command: command run by each rank.
+        backend: its backend.
+        environment: for all ranks; WORLD_SIZE is their number.
+        stop: requests forwarded to the ranks, which collect them too; None for commands that
+            cannot suspend.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C raises too
+    ranks: list[Rank] = []
+    with tempfile.TemporaryDirectory(prefix="duet-") as folder, ending_children():
+        message = Path(folder, "suspend")
+        shared = {**os.environ, **_local_variables(backend), **environment}
+        shared |= {MEETING_FOLDER: folder, FILE_VARIABLE: str(message)}
+        shared.pop(STATUS_FILE, None)  # written by this process
+        try:
+            with _blocked_signals(stop is not None), _network(backend) as prepare:
+                for place in map(str, range(int(environment["WORLD_SIZE"]))):
+                    ranks.append(_start(place, command, shared, prepare))
+            _wait(ranks, stop, message)
+        except KeyboardInterrupt:
+            _interrupt(ranks)  # a second Ctrl-C ends this wait and thereby the ranks
+            return EXIT_INTERRUPTED
+    return job_code([rank.returncode for rank in ranks])
+
+
+def job_code(codes: Sequence[int | None]) -> int:
+    """Return the exit code of a job: that of the first rank that failed with a reason.
+
+    Args:
+        codes: exit codes in rank order; negative for a signal, None for a rank still running.
+    """
+    if EXIT_INTERRUPTED in codes:
+        return EXIT_INTERRUPTED
+    if all(code == EXIT_DONE for code in codes):
+        return EXIT_DONE
+    return next((code for code in codes if code is not None and code > 0), EXIT_FAILED)
+
+
+def _local_variables(backend: str) -> dict[str, str]:
+    """Return the variables that restrict a framework's sockets to the loopback interface."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    return {name: text.format(port=port) for name, text in LAUNCHERS[backend].local.items()}
+
+
+@contextmanager
+def _blocked_signals(suspends: bool) -> Iterator[None]:
+    """Defer signals to the end of the block; ranks started in it block them until ready."""
+    numbers = {signal.SIGINT, *SIGNALS} if suspends else {signal.SIGINT}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _network(backend: str) -> Iterator[Callable[[], None]]:
+    """Yield the preparation of a rank, with a private network for frameworks that need it."""
+    namespaces: Sequence[int] = ()
+    parent = os.getpid()
+    with ExitStack() as stack:
+        if LAUNCHERS[backend].needs_network:
+            try:
+                namespaces = stack.enter_context(private_network())
+            except (OSError, subprocess.SubprocessError):
+                log.warning(EXPOSED, backend)
+        yield lambda: _prepare(namespaces, parent)
+
+
+def _prepare(namespaces: Sequence[int], parent: int) -> None:
+    enter(namespaces)  # first, because it resets the next request
+    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` requests SIGTERM
+    if os.getppid() != parent:  # it ended before the request
+        os._exit(EXIT_FAILED)
+
+
+def _start(
+    place: str, command: Sequence[str], shared: Mapping[str, str], prepare: Callable[[], None]
+) -> Rank:
+    own = {"RANK": place, "LOCAL_RANK": place, "LOCAL_WORLD_SIZE": shared["WORLD_SIZE"]}
+    return subprocess.Popen(
+        command,
+        env={**shared, **own},
+        start_new_session=True,  # Ctrl-C is handled here
+        preexec_fn=prepare,
+    )
+
+
+def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> None:
+    """Wait until all ranks have ended or one has failed, which is reported; then end the others.
+
+    Stop requests are forwarded in the file `message`.
+    """
+    deadline = math.inf
+    while _are_alive(ranks) and time.monotonic() < deadline:
+        if stop is not None and not message.exists() and (cause := stop.cause()):
+            with atomic_text_file(message) as file:
+                file.write(cause)
+        codes = [rank.returncode for rank in ranks]
+        if EXIT_INTERRUPTED in codes:  # Ctrl-C reaches all ranks, and rank 0 reports it
+            deadline = min(deadline, time.monotonic() + LINGER_SECONDS)
+        if _report_failed(codes):
+            break
+        time.sleep(POLL_SECONDS)
+    for rank in ranks:
+        rank.kill()  # no effect if it has ended
+        rank.wait()
+
+
+def _report_failed(codes: Sequence[int | None]) -> bool:
+    """Return whether a rank has failed; report it unless it has printed a user error."""
+    orderly = (None, *AGREED_ENDS, EXIT_INTERRUPTED)
+    failed = [(place, code) for place, code in enumerate(codes) if code not in orderly]
+    for place, code in failed:
+        if code < 0:
+            say(f"rank {place} was killed by {signal.Signals(-code).name}; ending the job")
+        elif code != EXIT_USER_ERROR:
+            say(f"rank {place} ended with exit code {code}; ending the job")
+    return bool(failed)
+
+
+def _interrupt(ranks: Sequence[Rank]) -> None:
+    """Forward Ctrl-C and wait for the ranks, which may save their state."""
+    for rank in ranks:
+        rank.send_signal(signal.SIGINT)
+    while _are_alive(ranks):
+        time.sleep(POLL_SECONDS)
+
+
+def _are_alive(ranks: Sequence[Rank]) -> bool:
+    """Return whether any rank is running; update the exit codes of the others."""
+    return any([rank.poll() is None for rank in ranks])

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from duet.utils.processes.start import handling
 from duet.utils.text import STDERR
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
@@ -67,22 +68,34 @@ def ending_in_any_call(seconds: float) -> Iterator[None]:
     Ranks wait for each other in calls that block all Python threads, such as `import oneflow`.
     There is nothing to save at that point.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ending = {signal.SIGTERM} if ignored else {signal.SIGTERM, signal.SIGINT}
     faulthandler.dump_traceback_later(seconds, exit=True, file=STDERR)
+    try:
+        with handling(dict.fromkeys(ending, signal.SIG_DFL)):
+            yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+@contextlib.contextmanager
+def ending_children() -> Iterator[None]:
+    """Kill all processes started in the block, and what they started, when it ends."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become children of this process
+    others = set(descendants(os.getpid()))
     try:
         yield
     finally:
-        faulthandler.cancel_dump_traceback_later()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def adopt_orphans() -> None:
-    """Become the parent of all orphaned descendants."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        while left := [process for process in descendants(os.getpid()) if process not in others]:
+            for process in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            time.sleep(POLL_SECONDS)
+            for process in left:
+                with contextlib.suppress(ChildProcessError):  # its parent is still there
+                    os.waitpid(process, os.WNOHANG)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def descendants(process: int) -> list[int]:
@@ -97,43 +110,6 @@ def descendants(process: int) -> list[int]:
                 found += children
                 pending += children
     return found
-
-
-def send(processes: list[int], number: signal.Signals) -> None:
-    """Send a signal to the processes that still exist."""
-    for process in processes:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(process, number)
-
-
-def wait_for_descendants(seconds: float) -> bool:
-    """Wait for all descendants, including adopted ones; return whether they ended in time.
-
-    Call it after `adopt_orphans`, so that a process without children has no descendants.
-    """
-    deadline = time.monotonic() + seconds
-    while _has_children():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(POLL_SECONDS)
-    return True
-
-
-def kill_descendants() -> None:
-    """Kill all descendants and wait for them."""
-    while not wait_for_descendants(0):
-        send(descendants(os.getpid()), signal.SIGKILL)
-        time.sleep(POLL_SECONDS)
-
-
-def _has_children() -> bool:
-    """Reap ended children; return whether any is left."""
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        return False
-    return True
 
 
 def _prctl(option: int, argument: int) -> None:

@@ -1,20 +1,27 @@
-"""The first steps of a command, before imports that may be slow or missing.
+"""The first steps of a command, before imports that may be slow or missing; its signal handlers.
 
-Standard library only, in Python 3.8 syntax.
+Standard library only, in Python 3.8 syntax: scripts that set up environments use it too.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from types import FrameType
+from typing import Any, NoReturn
 
-from duet.utils.processes.interrupt import end_at_interrupt
 from duet.utils.project import PROJECT, STAMP
 
 OLDEST = (3, 10)
 PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "pycocotools", "safetensors", "tqdm", "yaml")
 EXIT_USER_ERROR = 2
+EXIT_INTERRUPTED = 130  # shells' status for Ctrl-C
+EXIT_TERMINATED = 128 + signal.SIGTERM  # shells' status for SIGTERM
 
 
 def program_words() -> list[str]:
@@ -64,3 +71,65 @@ def python_problem() -> str | None:
     else:
         remedy = f"run `{sys.executable} -m pip install 'duet-detect[torch]'`"
     return f"{sys.executable} {reason}\n{remedy}"
+
+
+def end_at_interrupt() -> None:
+    """From now on, end this process on Ctrl-C with one line and EXIT_INTERRUPTED.
+
+    Used while a command imports its dependencies. If Ctrl-C is ignored, as in the background of a
+    shell script, it stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _interrupt)
+
+
+def raise_at_interrupt() -> None:
+    """From now on, raise KeyboardInterrupt on Ctrl-C, if `end_at_interrupt` was called."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(EXIT_INTERRUPTED)
+
+
+def set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
+    """Set signal handlers; no effect outside the main thread, where Python allows none."""
+    if threading.current_thread() is threading.main_thread():
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+    """Handle signals like this in the block."""
+    before = {number: signal.getsignal(number) for number in handlers}
+    set_handlers(handlers)
+    try:
+        yield
+    finally:
+        set_handlers(before)
+
+
+def ending_at_termination() -> AbstractContextManager[None]:
+    """Raise SystemExit with EXIT_TERMINATED on SIGTERM in the block, so that files are closed."""
+    return handling({signal.SIGTERM: _terminate})
+
+
+def _terminate(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(EXIT_TERMINATED)
+
+
+@contextmanager
+def ending_later() -> Iterator[None]:
+    """Defer SIGINT and SIGTERM to the end of the block."""
+    came: list[int] = []
+    note = {number: lambda caught, frame: came.append(caught)
+        for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+    try:
+        with handling(note):
+            yield
+    finally:
+        for caught in came:
+            signal.raise_signal(caught)

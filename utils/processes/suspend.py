@@ -12,9 +12,10 @@ from types import FrameType
 
 from duet.backend.processes import this_process
 from duet.utils.processes.exit_status import EXIT_INTERRUPTED, end_process
+from duet.utils.processes.start import set_handlers
 
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
-FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `local_ranks.py`
+FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `launch.py`
 
 
 class Suspended(Exception):
@@ -32,7 +33,7 @@ class StopRequests:
     """Collects stop requests.
 
     Ctrl-C is a request inside `saving_at_interrupt` and raises KeyboardInterrupt elsewhere. A
-    second Ctrl-C ends the process at once.
+    second Ctrl-C ends the process at once. Signals count only if the run is in the main thread.
 
     Args:
         file: a request if it exists.
@@ -90,11 +91,10 @@ class StopRequests:
 
     def take_signals(self) -> None:
         """Install the signal handlers; call it again after imports that install their own."""
-        for number in SIGNALS:
-            signal.signal(number, self._notice)
+        set_handlers(dict.fromkeys(SIGNALS, self._notice))
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
-            signal.signal(signal.SIGINT, self._notice_interrupt)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # blocked by `local_ranks.py`
+            set_handlers({signal.SIGINT: self._notice_interrupt})
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)  # blocked by `launch.py`
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
         self._signal = signal.Signals(number).name
@@ -130,5 +130,4 @@ def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests
     before = {number: signal.getsignal(number) for number in (*SIGNALS, signal.SIGINT)}
     requests.take_signals()
     yield requests
-    for number, handler in before.items():
-        signal.signal(number, handler)
+    set_handlers(before)

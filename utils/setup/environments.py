@@ -17,7 +17,7 @@ syntax newer than Python 3.8.
 
 from __future__ import annotations
 
-from duet.utils.processes.interrupt import end_at_interrupt, raise_at_interrupt
+from duet.utils.processes.start import end_at_interrupt, raise_at_interrupt
 
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported

@@ -9,7 +9,7 @@ NAME-dev.txt are what WITH adds. torch-cpu.txt, of another index, is written by 
 
 from __future__ import annotations
 
-from duet.utils.processes.interrupt import end_at_interrupt
+from duet.utils.processes.start import end_at_interrupt
 
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported

@@ -41,7 +41,7 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
     "loggers",
 }  # fmt: skip
-GONE = {"replay", "bind_numa"}  # settings of earlier versions that are ignored
+GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
 UNUSED = {"quad": False, "repeat_factor": 0.0, "mosaic_window": 0, "albumentations": ""}  # likewise
 # Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from duet.utils.cli.flags import flags_of
@@ -14,10 +14,8 @@ from duet.utils.cli.hyperparameters import (
 )
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import block_of, read_model, scale_depth, scale_width, shipped_model
+from duet.utils.model_yamls import block_of, read_model
 from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
-
-SIZES = "nsmlx"  # the public detectors
 
 
 def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
@@ -99,7 +97,7 @@ def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping
         cutoff: --cutoff.
 
     Raises:
-        UserError: the model has too few layers.
+        UserError: the model has too few layers, or lacks what the head needs.
     """
     if block_of(document) == task.head and not cutoff:
         return document
@@ -126,43 +124,14 @@ def _cut_off(document: Mapping[str, Any], task: Task, cutoff: int) -> Mapping[st
 
 
 def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
-    """Return a document whose last layer is a head with several input maps.
-
-    Args:
-        document: a model with such a head, or a part of a public detector, which is completed with
-            the public layers or anchors.
-
-    Raises:
-        UserError: it is neither.
-    """
-    own = task_of_model(document)
-    if not own.takes_levels or "anchors" in task.head_args and "anchors" not in document:
-        document = _public_detector(document)
+    """Return a document whose last layer is the task's head, on the input maps of its own."""
+    needs_anchors = "anchors" in task.head_args
+    if not task_of_model(document).takes_levels or needs_anchors and "anchors" not in document:
+        lacking = "anchors" if needs_anchors else "levels of a detector"
+        raise UserError(
+            f"--task {task.name}: the model has no {lacking}; add --cfg with a model that "
+            f"has, such as {task.model}: its layers that match take the weights"
+        )
     *layers, last = document["head"]
-    kept = {name: value for name, value in document.items() if name != "anchors"}
-    document = document if "anchors" in task.head_args else kept
-    return {**document, "head": [*layers, [last[0], 1, task.head, list(task.head_args)]]}
-
-
-def _public_detector(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the public detector that starts with a document's layers, except its last."""
-    layers = _scaled_layers(part)[:-1]
-    taken = ("anchors", "backbone", "head", "depth_multiple", "width_multiple")
-    for size in SIZES:
-        _, public = read_model(str(shipped_model(f"yolov5{size}")))
-        if _scaled_layers(public)[: len(layers)] == layers:
-            return {**part, **{name: public[name] for name in taken}}
-    raise UserError(
-        "--task: the model has no anchors, and its layers match no public detector; omit --task to "
-        "keep the model's task, or give a model with --cfg, for example --cfg yolov5n.yaml"
-    )
-
-
-def _scaled_layers(document: Mapping[str, Any]) -> list[Sequence[Any]]:
-    """Return all layers with multiples applied, the only form of public classifiers."""
-    depth, width = document["depth_multiple"], document["width_multiple"]
-    lines: list[Sequence[Any]] = []
-    for source, number, block, args in [*document["backbone"], *document["head"]]:
-        channels = [scale_width(x, width) if type(x) is int else x for x in args[:1]]
-        lines.append([source, scale_depth(number, depth), block, [*channels, *args[1:]]])
-    return lines
+    kept = {name: x for name, x in document.items() if needs_anchors or name != "anchors"}
+    return {**kept, "head": [*layers, [last[0], 1, task.head, list(task.head_args)]]}

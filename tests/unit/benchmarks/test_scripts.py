@@ -17,7 +17,6 @@ from benchmarks import (
     train_step,
     val,
 )
-from benchmarks.ring import Link, ring_bytes, ring_seconds
 from benchmarks.serve import Load
 from duet.backend import nn
 from duet.utils.data.loading.batch import Batch, Targets
@@ -56,18 +55,18 @@ def test_candidates_take_turns_after_warming_up(monkeypatch):
 
 
 def test_ciou_is_timed_plain_and_fused(monkeypatch, tmp_path):
-    rows = run(monkeypatch, ciou, tmp_path, "--levels", 5, "3,4", "--repeats", 1)
+    rows = run(monkeypatch, ciou, tmp_path, "--boxes", 5, 7, "--repeats", 1)
     assert rows == [
         ("5 boxes", "plain"),
         ("5 boxes", "fused"),
-        ("3,4 boxes", "plain"),
-        ("3,4 boxes", "fused"),
+        ("7 boxes", "plain"),
+        ("7 boxes", "fused"),
     ]
-    runs = ciou.candidates([5], "cpu")
+    runs = ciou.candidates(5, "cpu")
 
     def wrong():
-        ious, gradients = runs["fused"]()
-        return ious, [gradient * 1.01 for gradient in gradients]
+        iou, gradient = runs["fused"]()
+        return iou, gradient * 1.01
 
     with pytest.raises(SystemExit, match="fused finds other numbers"):
         ciou.require_equal({"plain": runs["plain"], "fused": wrong})
@@ -100,11 +99,10 @@ def test_steps_of_equal_losses_are_timed_with_their_stages(monkeypatch, capsys, 
     train_step.require_equal_losses({**losses, "bf16": np.full(3, 1.02)}, train_step.CANDIDATES)
 
 
-def test_the_loader_is_compared_on_the_same_samples(monkeypatch, capsys, tmp_path):
+def test_the_loader_is_compared_on_the_same_samples(monkeypatch, tmp_path):
     flags = ("--img", 64, "--batch", 2, "--images", 4, "--repeats", 2)
     names = [name for _, name in run(monkeypatch, loader, tmp_path, *flags)]
-    assert names == ["reference", "fast", "fast, --cache ram", "decoded each time", "kept"]
-    assert "1.00 x the reference" in capsys.readouterr().out
+    assert names == ["reference", "fast", "fast, --cache ram"]
     targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones((1, 4), np.float32))
     index = np.zeros(1, np.int64)
     batch = Batch(np.zeros((1, 3, 8, 8), np.uint8), targets, index, (), index)
@@ -145,7 +143,7 @@ def fake_training(monkeypatch, seconds):
 
     def run_train(command, **_):
         commands.append(command)
-        folder = epoch.Path(command[command.index("--project") + 1]) / "epoch"
+        folder = epoch.Path(command[command.index("--project") + 1]) / "run"
         folder.mkdir()
         lines = ["seconds/epoch", *map(str, seconds[len(commands) - 1])]
         (folder / "results.csv").write_text("\n".join(lines))
@@ -157,7 +155,7 @@ def fake_training(monkeypatch, seconds):
     return commands
 
 
-def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path, capsys):
+def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path):
     data = write_small_dataset(tmp_path)
     commands = fake_training(monkeypatch, [(9, 4, 6), (9, 1, 2), (9, 5, 5), (9, 3, 2)])
     run(monkeypatch, epoch, tmp_path, "--data", data, "--repeats", 2, "--fast", "--a --b")
@@ -166,7 +164,7 @@ def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path, caps
     assert (fast["median"], fast["ratio"], fast["runs"]) == (2e3, 0.4, 4)
     assert [command[-6:-4] == ["--a", "--b"] for command in commands] == [False, True] * 2
     assert "--amp off" in " ".join(commands[0])  # a GPU would compute the plain path in bfloat16
-    assert "plain: 2 images/s" in capsys.readouterr().out  # 12 images in 5 s
+    assert plain["images"] == 12
 
 
 def test_accepted_refused_and_lost_requests_are_counted_apart():
@@ -176,9 +174,3 @@ def test_accepted_refused_and_lost_requests_are_counted_apart():
         "5 requests in 2.0 s: 2 answered, 1.0 a second; latency median 200 ms, p99 298 ms; "
         "1 refused, 2 lost"
     )
-
-
-def test_a_ring_moves_the_bytes_twice_less_one_share_in_messages_around_it_twice():
-    assert [ring_bytes(80, members) for members in (1, 2, 4, 8)] == [0, 80, 120, 140]
-    # 6 messages of 1 ms and 120 bytes at 1,000 bytes a second.
-    assert ring_seconds(80, 4, Link(latency=1e-3, bandwidth=1e3)) == pytest.approx(0.006 + 0.12)

@@ -1,11 +1,12 @@
 """The table of two recipes: metrics of the best epochs, and seconds until a metric is reached."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import small_data
+from benchmarks import epoch, small_data
 from duet.utils.errors import UserError
 
 HEADING = "seconds/epoch,metrics/mAP_0.5,metrics/mAP_0.5:0.95"
@@ -28,9 +29,11 @@ def run(monkeypatch, *flags, code=0):
         folder = Path(value["--project"]) / "run"
         folder.mkdir()
         (folder / "results.csv").write_text("\n".join([HEADING, *RUNS[asked[-1]]]))
+        work = dict.fromkeys(epoch.WORK, 1)
+        (folder / "work.json").write_text(json.dumps({"work": work}))
         return SimpleNamespace(returncode=code, stderr="error: no such file")
 
-    monkeypatch.setattr(small_data.subprocess, "run", run_train)
+    monkeypatch.setattr(epoch.subprocess, "run", run_train)
     monkeypatch.setattr("sys.argv", ["small_data", "--weights", "w.pt", *flags])
     small_data.main()
     return asked
@@ -48,7 +51,7 @@ def test_recipes_run_in_turns_and_report_their_best_epochs(monkeypatch, capsys):
 
 
 def test_a_failed_training_ends_the_comparison_with_its_message(monkeypatch):
-    with pytest.raises(UserError, match="failed: error: no such file"):
+    with pytest.raises(UserError, match="ended with 2: error: no such file"):
         run(monkeypatch, "--seeds", "0", code=2)
     with pytest.raises(UserError, match="--epochs: give one number per recipe"):
         run(monkeypatch, "--epochs", "30")

@@ -4,8 +4,7 @@ import shlex
 
 import pytest
 
-from duet.utils.data.image.letterbox import RESIZINGS
-from duet.utils.detect.config import RESIZES, parse_detect_flags
+from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 
 SWITCHES = (
@@ -29,13 +28,6 @@ def test_the_public_output_flags_parse():
 def test_a_line_without_width_or_wider_than_images_is_refused(value):
     with pytest.raises(UserError, match=f"--line-thickness {value}; .* from 1 to 1000"):
         parse(f"--line-thickness {value}")
-
-
-def test_images_are_shrunk_as_in_yolov5_unless_averages_are_asked_for():
-    assert (parse().resize, parse("--resize area").resize) == ("linear", "area")
-    assert tuple(RESIZINGS) == RESIZES
-    with pytest.raises(UserError, match="--resize"):
-        parse("--resize cubic")
 
 
 def test_scores_of_labels_that_are_not_written_are_refused():

@@ -6,13 +6,10 @@ import json
 import re
 from xml.etree import ElementTree
 
-import pytest
-
 from duet.utils.comparison.document import build_document
 from duet.utils.comparison.plan import Cell
-from duet.utils.comparison.report import read_document, write_reports
+from duet.utils.comparison.report import write_reports
 from duet.utils.comparison.settings import Settings
-from duet.utils.errors import UserError
 
 MACHINE = {
     "processor": "A <i>processor</i>", "cores": 4, "memory_gib": 8.0, "system": "Linux",
@@ -164,11 +161,3 @@ def test_text_from_outside_is_spelt_out_in_every_report(tmp_path):
         text = (tmp_path / "compare.md").read_text("utf-8")
         assert all(line.isprintable() for line in text.split("\n"))
         assert "<script>" not in text and r"a\x1b[2J" in text
-
-
-@pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}"])
-def test_a_damaged_comparison_is_named(tmp_path, content):
-    assert read_document(tmp_path) is None
-    (tmp_path / "compare.json").write_text(content)
-    with pytest.raises(UserError, match=f"--resume {tmp_path}: compare.json"):
-        read_document(tmp_path)

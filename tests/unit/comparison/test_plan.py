@@ -1,15 +1,17 @@
 """compare.py's flags, the runs that they plan, and the command of each."""
 
+import dataclasses
+import json
 import re
 import sys
 
 import pytest
 
 from duet.backend.select import BackendError
-from duet.utils.comparison.document import cells_of
+from duet.utils.comparison.document import build_document, cells_of
 from duet.utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
 from duet.utils.comparison.runs import devices_of, load_record, record_path, train_command
-from duet.utils.comparison.settings import load_settings, parse_flags
+from duet.utils.comparison.settings import parse_flags
 from duet.utils.errors import UserError
 
 
@@ -59,9 +61,12 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
     )
     assert (resumed, folder) == (None, tmp_path / "out" / "one")
     assert (settings.batches, settings.all_backends) == ((4, 8), ("torch", "oneflow"))
-    settings.save(tmp_path)
-    assert load_settings(tmp_path) == settings
-    assert parse_flags(["--resume", str(tmp_path)]) == (settings, tmp_path, tmp_path)
+    machine = {"cores": 2}
+    document = build_document(settings, {}, machine, "running", "2030-01-02")
+    (tmp_path / "compare.json").write_text(json.dumps(document))
+    again, before, folder = parse_flags(["--resume", str(tmp_path)])
+    assert (before["machine"], folder) == (machine, tmp_path)
+    assert again == dataclasses.replace(settings, nproc=1)
     ablated, _, _ = parse_flags([flags[0], *flags[2:], "--backends", "torch", "--ablate"])
     assert ablated.all_variants[0] == "plain"
     assert set(ablated.all_variants) == VARIANTS.keys() - {"fused"}
@@ -116,11 +121,20 @@ def test_a_wrong_flag_is_named_before_the_first_run(flags, tmp_path, wrong, mess
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("content", [None, "[" * 9000, "{", "[]", "{}", '{"settings": 3}'])
+def test_a_damaged_comparison_is_named(tmp_path, content):
+    if content:
+        (tmp_path / "compare.json").write_text(content)
+    with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison found"):
+        parse_flags(["--resume", str(tmp_path)])
+
+
 def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
-    with pytest.raises(UserError, match="make setup BACKEND=torch"):
+    with pytest.raises(UserError, match="pip install 'duet-detect.torch.' there, use --python"):
         parse_flags([])
-    with pytest.raises(UserError, match="no comparison found"):
-        parse_flags(["--resume", str(tmp_path)])
+    (tmp_path / "Makefile").touch()
+    with pytest.raises(UserError, match="run make setup BACKEND=torch"):
+        parse_flags([])
     with pytest.raises(UserError, match="python -m benchmarks.beside times another trainer"):
         parse_flags(["--external", "mine=tool"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import dataclasses
 import math
@@ -54,6 +55,9 @@ class FakeProcess:
         if not self.results.exists():
             self.results.write_text(",".join(["epoch", *FIGURES, "val/box_loss"]) + "\n")
 
+    def wait(self, seconds):
+        return self.returncode
+
     def end(self, code):
         self.returncode = code
         FakeProcess.at_once -= 1
@@ -89,8 +93,7 @@ def fakes(monkeypatch):
     monkeypatch.setattr(search, "POLL_SECONDS", 0)
     # Drawing takes longer than all else; tests/unit/report/plots/test_results.py has it.
     monkeypatch.setattr(search, "plot_evolution", lambda values, fitness, path: path.touch())
-    for name in ("adopt_orphans", "kill_descendants", "wait_for_descendants"):
-        monkeypatch.setattr(search, name, lambda *seconds: None)
+    monkeypatch.setattr(search, "ending_children", contextlib.nullcontext)
     FakeProcess.commands, FakeProcess.failing = [], {}
     FakeProcess.at_once = FakeProcess.most = 0
 

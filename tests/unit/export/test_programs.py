@@ -146,7 +146,7 @@ import sys
 from pathlib import Path
 from duet.utils.optional import run_program
 from duet.utils.processes.command import run_command
-from duet.utils.processes.interrupt import ending_at_termination
+from duet.utils.processes.start import ending_at_termination
 def main():
     with ending_at_termination():
         run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))

@@ -1,8 +1,10 @@
-"""The cores of a process: its part of the launcher's, and its loader workers."""
+"""Cores and memory of a process: its part of the launcher's, workers, and memory kept for reuse."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -49,3 +51,39 @@ def test_nobody_asked_so_cores_and_device_decide(monkeypatch, device, has_gpu, c
     monkeypatch.setattr(cores_module, "load_driver", lambda: object() if has_gpu else None)
     assert loader_workers(None, device) == workers
     assert loader_workers(8, device) == min(8, cores)  # as asked for
+
+
+FAULTS = """
+import platform, resource, sys
+import numpy as np
+from duet.utils import memory
+if sys.argv[1] != "plain":
+    assert getattr(memory, sys.argv[1])() == (platform.libc_ver()[0] == "glibc")
+for turn in range(4):
+    if turn == 1:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(int(sys.argv[2]) * 2**20, np.uint8)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, platform.libc_ver()[0])
+"""
+
+
+def faults(mode, mebibytes=16):
+    done = subprocess.run(
+        [sys.executable, "-c", FAULTS, mode, str(mebibytes)],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    count, library = done.stdout.split()
+    if library != "glibc":
+        pytest.skip(f"the C library is {library}")
+    return int(count)
+
+
+@pytest.mark.parametrize("keep", ["keep_freed_memory", "keep_freed_images"])
+def test_memory_that_was_freed_is_used_again_without_page_faults(keep):
+    # Three arrays of 16 MiB are 12,288 pages of 4 KiB, or 24 of 2 MiB.
+    assert faults(keep) < max(faults("plain") / 10, 10)
+
+
+def test_a_worker_gives_back_what_a_huge_image_took():
+    # Three arrays of 48 MiB are 72 pages even of 2 MiB, and all of them fault again.
+    assert faults("keep_freed_images", 48) >= 72 > faults("keep_freed_memory", 48)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from duet import backend
-from duet.utils.processes.local_ranks import job_code, run_ranks
+from duet.utils.processes.launch import job_code, run_ranks
 
 SECONDS = 60  # a limit against hanging
 
@@ -41,7 +41,7 @@ run_command(main, several=True)
 COMMAND = """
 import os, signal, sys
 from duet.utils.processes.command import run_command
-from duet.utils.processes.local_ranks import run_ranks
+from duet.utils.processes.launch import run_ranks
 from duet.utils.processes.suspend import listening
 def main():
     with listening("", None) as stop:

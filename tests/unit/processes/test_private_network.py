@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 import pytest
 
-from duet.backend.launchers import LAUNCHERS
-from duet.utils.processes import local_ranks, private_network
+from duet.backend.processes import LAUNCHERS
+from duet.utils.processes import launch, private_network
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 NOBODY = 65534
@@ -117,6 +117,6 @@ def test_ranks_that_listen_everywhere_without_it_say_so(backend, name, monkeypat
     else:
         monkeypatch.setattr(private_network, name, refuse)
     command = [sys.executable, "-c", "pass"]
-    assert local_ranks.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
+    assert launch.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
     line = "the ranks will listen on all interfaces: oneflow always does, and the system"
     assert (line in caplog.text) is LAUNCHERS[backend].needs_network

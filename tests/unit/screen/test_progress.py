@@ -33,7 +33,7 @@ def test_a_line_takes_the_place_of_a_bar_which_is_drawn_again(monkeypatch):
 @pytest.mark.parametrize("kind", [Terminal, io.StringIO])
 def test_a_long_line_breaks_between_words_on_a_terminal_alone(monkeypatch, kind):
     monkeypatch.setenv("COLUMNS", "40")
-    text = "only 25 batches an epoch: statistics of BatchNorm lag behind, see --precise-bn 8"
+    text = "only 25 batches an epoch: the learning rate falls before it has risen, see --epochs"
     stream = kind()
     LineHandler(stream).emit(logging.makeLogRecord({"msg": text}))
     lines = stream.getvalue().splitlines()

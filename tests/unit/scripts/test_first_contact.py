@@ -1,4 +1,4 @@
-"""Commands run by a Python that lacks the packages, or is too old."""
+"""Commands run by a Python that lacks the packages, is too old, or has closed streams."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
 READ_BEFORE = [
     "duet/__init__.py", "utils/errors.py",
     "utils/__init__.py", "utils/project.py",
-    "utils/processes/__init__.py", "utils/processes/interrupt.py", "utils/processes/start.py",
+    "utils/processes/__init__.py", "utils/processes/start.py",
     "models/__init__.py", "models/training/__init__.py", "utils/data/__init__.py",
     "utils/data/records/__init__.py", "utils/weights/__init__.py",
 ]  # fmt: skip
@@ -38,8 +38,7 @@ def command_files() -> list[Path]:
         for name in named
         if "\nif __name__ == " in (PROJECT / name).read_text()
         and (not name.startswith(WITHOUT_GATE) or name in GATED)
-        # The package of the one imports NumPy before it; the other is started by a command.
-        and name not in ("backend/contract/__main__.py", "utils/export/opening.py")
+        and name != "utils/export/opening.py"  # started by a command
     ]
 
 
@@ -100,3 +99,28 @@ def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
     assert str(start.python_problem()).splitlines()[1] == (
         f"use {tmp_path}/.venv/torch/bin/python instead"
     )
+
+
+PROGRAM = """
+import os, subprocess, sys
+from duet.utils.processes.start import start_command
+start_command()
+with open("written", "w") as file:
+    assert file.fileno() > 2
+    os.write(1, b"by a library"), os.write(2, b"by a crash")
+    print(sys.stdin.read(), sys.stdout.isatty(), file=sys.stderr)
+    subprocess.run([sys.executable, "-c", "import sys; print('by a process', file=sys.stderr)"])
+"""
+
+
+@pytest.mark.parametrize("closed", [(0,), (1, 2), (0, 1, 2)])
+def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, closed):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, preexec_fn=lambda: [os.close(n) for n in closed],
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "" if 1 in closed else "by a library")
+    told = "by a crash False\nby a process\n"
+    assert done.stderr == ("" if 2 in closed else told)
+    assert (tmp_path / "written").read_text() == ""

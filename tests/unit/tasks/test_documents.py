@@ -6,7 +6,7 @@ from duet.models.graph import parse_model, plan_layers
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import read_model
 from duet.utils.tasks.find import adopted
-from duet.utils.tasks.table import CLASSIFICATION, DETECTION, SEGMENTATION
+from duet.utils.tasks.table import ANCHOR_FREE, CLASSIFICATION, DETECTION, SEGMENTATION
 
 
 def document(name):
@@ -33,38 +33,10 @@ def test_a_segmenter_of_a_detector_is_the_public_segmenter_and_back(size):
     assert adopted(DETECTION, segmenter) == {**detector, "nc": segmenter["nc"]}
 
 
-@pytest.mark.parametrize("size", "nsmlx")
-@pytest.mark.parametrize(("task", "suffix"), [(DETECTION, ""), (SEGMENTATION, "-seg")])
-def test_a_classifier_gets_the_layers_of_the_public_model_of_its_size(size, task, suffix):
-    classifier = document(f"yolov5{size}-cls")
-    made, public = adopted(task, classifier), document(f"yolov5{size}{suffix}")
-    assert made == {**public, "nc": classifier["nc"]}
-
-
-# As public -cls.pt files tell: channels and repeats of YOLOv5s, without multiples.
-LINES_OF_S = [
-    [-1, 1, "Conv", [32, 6, 2, 2]], [-1, 1, "Conv", [64, 3, 2]], [-1, 1, "C3", [64]],
-    [-1, 1, "Conv", [128, 3, 2]], [-1, 2, "C3", [128]], [-1, 1, "Conv", [256, 3, 2]],
-    [-1, 3, "C3", [256]], [-1, 1, "Conv", [512, 3, 2]], [-1, 1, "C3", [512]],
-]  # fmt: skip
-
-
-def test_a_classifier_of_scaled_layers_gets_those_of_the_public_model():
-    classifier = {
-        "nc": 3, "depth_multiple": 1.0, "width_multiple": 1.0, "backbone": LINES_OF_S,
-        "head": [[-1, 1, "Classify", ["nc"]]],
-    }  # fmt: skip
-    assert adopted(DETECTION, classifier) == {**document("yolov5s"), "nc": 3}
-    assert adopted(SEGMENTATION, classifier) == {**document("yolov5s-seg"), "nc": 3}
-    wider = [[-1, 1, "Conv", [40, 6, 2, 2]], *LINES_OF_S[1:]]
-    with pytest.raises(UserError, match="match no public detector; .* --cfg yolov5n.yaml"):
-        adopted(DETECTION, {**classifier, "backbone": wider})
-
-
-def test_a_classifier_of_no_public_backbone_needs_a_model_yaml():
-    classifier = {**document("yolov5n-cls"), "width_multiple": 0.3}
-    with pytest.raises(UserError, match="give a model with --cfg"):
-        adopted(DETECTION, classifier)
+@pytest.mark.parametrize("task", [DETECTION, SEGMENTATION, ANCHOR_FREE])
+def test_a_classifier_has_no_layers_for_boxes(task):
+    with pytest.raises(UserError, match=f"--task {task.name}: the model has no .* {task.model}"):
+        adopted(task, document("yolov5n-cls"))
 
 
 def test_a_model_of_the_task_stays_as_it_is():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from duet.models.evaluation.val_files import VAL_FILES
+from duet.models.evaluation.validation import VAL_FILES
 from duet.models.export.exported_heads import FORMS
 from duet.models.training.start import CLASS_ROWS
 from duet.utils.cli.hyperparameters import read_hyperparameters
@@ -10,7 +10,7 @@ from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags
 from duet.utils.data.image.view import VIEWS
 from duet.utils.data.loading.items import ITEMS
 from duet.utils.data.sources.needed_labels import CHECKS
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import read_model
 from duet.utils.report.task_reports import REPORTS

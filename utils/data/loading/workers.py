@@ -32,7 +32,7 @@ from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.image_cache import NamelessFile
 from duet.utils.data.loading.order import Epoch
 from duet.utils.errors import DatasetError, LoaderError
-from duet.utils.processes.host_memory import keep_freed_images
+from duet.utils.memory import keep_freed_images
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
 _NOTE_BYTES = 4096  # the longest path of the system, with its end

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from duet.utils import memory
+from duet.backend import cores
 from duet.utils.data.loading import image_cache
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.errors import DatasetError
@@ -91,8 +91,8 @@ def write_group(folder, **files) -> None:
 @pytest.fixture
 def groups(monkeypatch, tmp_path):
     """The folder of control groups; this process is in /user/job."""
-    monkeypatch.setattr(memory, "_LIMITS", tmp_path / "cgroup")
-    monkeypatch.setattr(memory, "_OWN_GROUP", tmp_path / "self")
+    monkeypatch.setattr(cores, "CONTROL_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "self")
     (tmp_path / "self").write_text("9:name=systemd:/\n0::/user/job\n")
     return tmp_path / "cgroup"
 
