@@ -19,7 +19,6 @@ from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
-from duet.utils.data.augment.transforms import require_transforms
 from duet.utils.processes.command import run_command
 from duet.utils.processes.launch import launch
 from duet.utils.processes.ranks import joined
@@ -52,7 +51,6 @@ def main(arguments: Sequence[str] | None = None) -> Any:
             if point.is_finished:
                 return log.info("%s is already finished", point.folder)
         check_device(config.device, choose(config.backend, trains=True))
-        require_transforms(config.albumentations)
         if config.evolve:
             task = task_of_flags(vars(config), stored_model)
             jobs.check_inputs(config)

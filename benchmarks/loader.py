@@ -37,7 +37,6 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import images_of
 from duet.utils.memory import keep_freed_images
 from duet.utils.processes.command import run_command
-from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 DRAWN_SIZE = (480, 640)
 # Decoding takes as long as there is data. With grain of this standard deviation a JPEG has 160 KB
@@ -96,8 +95,7 @@ def in_turn(make: Callable[[int], Batch], num_batches: int) -> Run:
 
 def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> None:
     strengths = read_hyperparameters(flags.hyp, flags.override).augmentation()
-    transforms = read_transforms(flags.albumentations)
-    augment = dataclasses.replace(strengths, transforms=transforms)
+    augment = dataclasses.replace(strengths, transforms=flags.albumentations)
     source = TrainBatches(table_of(samples), TrainRecipe(flags.img, flags.batch, augment))
     cache = create_cache("ram", source.image_sizes(), 0.5, "training")
     cached = dataclasses.replace(source, cache=cache)
@@ -125,7 +123,7 @@ def main() -> None:
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
     parser.add_argument("--hyp", default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
     parser.add_argument("--override", nargs="+", default=(), metavar="KEY=VALUE")
-    parser.add_argument("--albumentations", nargs="?", const=str(PUBLIC_TRANSFORMS), default="")
+    parser.add_argument("--albumentations", type=float, nargs="?", const=0.01, default=0.0)
     flags = parser.parse_args()
     if flags.device not in ("", "cpu"):
         parser.error(f"--device {flags.device}: the loader runs on the CPU alone")

@@ -29,7 +29,7 @@ class AugmentConfig:
     copy_paste: float = 0.0  # fraction of a mosaic's objects with polygons that are pasted again
     mixup: float = 0.0  # fraction of mosaics mixed with another one
     cutout: float = 0.0  # probability
-    transforms: str = ""  # --albumentations, in the form of `transform_list.py`
+    transforms: float = 0.0  # probability of each of --albumentations
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
     def __post_init__(self) -> None:

@@ -114,9 +114,6 @@ TASKS = [
         "predictions": [],
     }
 ]
-SMALL_TASKS = [
-    {"image": "s3://b/a.jpg?x=1", "id": 2, "label": [{**_VALUES[0], **_SIZE}], "annotation_id": 7}
-]
 TASK_TOKENS = (
     b'"x": ', b'"points": ', b'"value": ', b'"result": ', b'"annotations": ', b'"original_width": ',
     b'"rotation": ', b'"image": ', b'"id": ', b'"rectanglelabels": ', b"?d=", b"%00", b"../",
@@ -185,7 +182,7 @@ _READERS = {
     "cvat": Reader(read_folder, lambda: [CVAT.encode()], "annotations.xml", XML_TOKENS),
     "label-studio": Reader(
         read_folder,
-        lambda: [json.dumps(tasks).encode() for tasks in (TASKS, SMALL_TASKS)],
+        lambda: [json.dumps(TASKS).encode()],
         "tasks.json",
         (*JSON_TOKENS, *TASK_TOKENS),
     ),

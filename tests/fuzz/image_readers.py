@@ -14,7 +14,6 @@ from PIL import Image
 
 from duet.utils.data.check.inspection import inspect
 from duet.utils.data.image.fingerprint import fingerprint_of
-from duet.utils.data.image.header import read_other_view
 from duet.utils.data.loading.reading import decode
 from duet.utils.data.records.__main__ import find_damages
 from duet.utils.data.records.layout import read_record
@@ -47,7 +46,6 @@ def read_one(path: Path) -> object:
     path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
     report = scan_samples([path], num_classes=3)
     fingerprint_of(np.frombuffer(path.read_bytes(), np.uint8))
-    read_other_view(path)
     images = [decode(sample) for sample in report.samples]
     seen = decode_image(path.read_bytes(), MAX_PIXELS)
     assert (seen[..., ::-1] == images[0]).all()

@@ -40,7 +40,6 @@ TRIED_BY = {
     "duet.utils.comparison.report": "comparison",
     "duet.utils.comparison.runs": "results-csv",
     "duet.utils.comparison.settings": "comparison",
-    "duet.utils.transform_list": "transforms",
     "duet.utils.data.check.inspection": "checked-image",
     "duet.utils.data.fetch.download": "fetch-answer",
     "duet.utils.data.fetch.__main__": "fetch-answer",

@@ -39,7 +39,6 @@ from duet.utils.evolution.study import Range, SearchStudy
 from duet.utils.project import PROJECT
 from duet.utils.report.plots.results import plot_results
 from duet.utils.state.resume import newest_runs
-from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.small import RESULT_COLUMNS, TINY
 
@@ -197,12 +196,6 @@ _READERS = {
         lambda: [path.read_bytes() for path in sorted((PROJECT / "data/hyps").glob("*.yaml"))],
         "hyp.yaml",
         YAML_TOKENS,
-    ),
-    "transforms": Reader(
-        lambda path: read_transforms(str(path)),
-        lambda: [PUBLIC_TRANSFORMS.read_bytes(), b"Affine: {rotate: [-20, 20], p: 0.5}\nToGray:\n"],
-        "transforms.yaml",
-        (*YAML_TOKENS, b"Blur", b"Lambda"),
     ),
     "model-yaml": Reader(
         read_model,

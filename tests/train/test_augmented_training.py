@@ -1,18 +1,13 @@
 """A training on polygons with every augmentation, interrupted and resumed; transforms of a file."""
 
-import json
-
 import numpy as np
 import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
-from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, folder_of, start
-
-TRANSFORMS = "Blur: {p: 0.5}\nCLAHE: {p: 0.5}\n"
 
 
 def as_diamond(line):
@@ -26,7 +21,6 @@ def as_diamond(line):
 @pytest.fixture
 def flags(tmp_path):
     """train.py's flags: three epochs, the last without mosaics, of six batches of two images."""
-    (tmp_path / "transforms.yaml").write_text(TRANSFORMS)
     data = write_small_dataset(tmp_path)
     for path in (data.parent / "labels" / "train").glob("*.txt"):
         path.write_text("\n".join(map(as_diamond, path.read_text().splitlines())))
@@ -36,7 +30,7 @@ def flags(tmp_path):
         "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)),
         "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu", "--epochs", "3",
         "--close-mosaic", "1", "--noplots", "--project", str(tmp_path), "--override", *strengths,
-        "--albumentations", str(tmp_path / "transforms.yaml"),
+        "--albumentations", "0.5",
     ]  # fmt: skip
 
 
@@ -47,20 +41,14 @@ def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(
     for stop in (3, 8):  # in the middle of the first and of the second epoch
         with pytest.raises(Suspended):
             start([*flags, "--name", "cut", "--resume", "auto"], StopAt(stop))
-    # The state knows the transforms: the file may change or go.
-    (tmp_path / "transforms.yaml").unlink()
     start(["--project", str(tmp_path), "--name", "cut", "--resume", "auto"])
     folder = folder_of(flags[:-2], "cut")
     assert_equal_runs(folder, folder_of(flags[:-2], "whole"))
     assert "nothing is pasted" not in caplog.text
-    settings = load_checkpoint(folder / "weights" / "last.safetensors").header.settings
-    expected = {"Blur": {"p": 0.5}, "CLAHE": {"p": 0.5}}
-    assert json.loads(settings["albumentations"]) == expected
 
 
 def test_a_run_does_not_go_on_with_other_transforms(flags, tmp_path):
     with pytest.raises(Suspended):
         start([*flags, "--name", "cut"], StopAt(2))
-    (tmp_path / "transforms.yaml").write_text("Blur: {p: 0.4}\n")
     with pytest.raises(UserError, match="albumentations is .*0.4.* instead of .*0.5"):
-        start([*flags, "--name", "cut", "--resume", "auto"])
+        start([*flags, "--albumentations", "0.4", "--name", "cut", "--resume", "auto"])

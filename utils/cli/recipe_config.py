@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,7 @@ from pathlib import Path
 from duet.utils.cli.flags import flag, require_apart, require_fraction, whole_from, within
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from duet.utils.cli.run_config import RunConfig
-from duet.utils.errors import UserError
 from duet.utils.strengths import AugmentConfig
-from duet.utils.transform_list import PUBLIC_TRANSFORMS, read_transforms
 
 MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
@@ -24,13 +21,6 @@ APART = (
     ("multi_scale", "compile", "each size would be recompiled"),
     ("rect", "compile", "each shape would be recompiled"),
 )
-
-
-def _transforms(path: str) -> str:
-    try:
-        return read_transforms(path)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error).removeprefix("--albumentations ")) from error
 
 
 @dataclass(frozen=True)
@@ -83,10 +73,9 @@ class RecipeConfig(RunConfig):
         check=within(0, 1, above=True), help="train on this fraction of the images")  # fmt: skip
     close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
         check=whole_from(0), help="no mosaics and no mixup in the last N epochs")  # fmt: skip
-    albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
-        const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
-        help="also apply the transforms in a YAML (Blur, MedianBlur, ToGray, CLAHE); without FILE, "
-        "those four as in YOLOv5")  # fmt: skip
+    albumentations: float = flag("recipe", "--albumentations", default=0.0, nargs="?", const=0.01,
+        metavar="P", check=require_fraction, help="probability of each of Blur, MedianBlur, ToGray "
+        "and CLAHE; without P: 0.01, as in YOLOv5")  # fmt: skip
     evolve: int = flag("recipe", "--evolve", default=0, nargs="?", const=300, metavar="N",
         check=whole_from(0), help="search hyper-parameters with Optuna in N trainings (without N: "
         "300); the same command continues a search")  # fmt: skip

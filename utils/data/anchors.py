@@ -1,4 +1,4 @@
-"""How well anchors fit the sizes of boxes, and anchors fitted to them: k-means, then an evolution.
+"""The fit of anchors to box sizes, and anchors fitted by k-means and an evolution.
 
 Every number comes from sums, products and `Generator.random`, so that all backends, ranks and
 versions of NumPy find the same anchors. Sources: Lloyd 1982, doi:10.1109/TIT.1982.1056489; clusters
@@ -18,10 +18,10 @@ from duet.utils.data.sources.samples import Sample, table_of
 TINY = 1e-9  # pixels; anchors that were never fitted are 0 wide
 MAX_SIZES = 10_000  # drawn from more: what anchors are fitted to, so that the time is bounded
 SMALLEST_SIDE = 2.0  # pixels, of anchors and of boxes that are worth one
-STARTS, ROUNDS = 10, 100  # of k-means
+STARTS, ROUNDS = 10, 100  # k-means: runs, and rounds per run
 GENERATIONS = 2000  # 0.4 s with 9 anchors and 4,000 boxes
 LARGEST_STEP = 0.2  # standard deviation of a change as a part of a side, at most
-DIGITS = 2  # of pixels
+DIGITS = 2  # decimals kept of anchor sizes, pixels
 
 
 class Fit(NamedTuple):

@@ -16,10 +16,10 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 from duet.utils.html import Html, text
 
-LONG_SIDE = 320  # pixels: a screen of double density shows them as 160, one of a phone's columns
-QUALITY = 78  # of WebP, from 0 to 100
-CONTEXT = 1.0  # the margin around an object, of its own long side
-MIN_VIEW = 64  # pixels of the image; with less one does not see where an object lies
+LONG_SIDE = 320  # pixels: 160 on a high-density screen, half the width of a phone
+QUALITY = 78  # WebP quality, 0 to 100
+CONTEXT = 1.0  # margin around an object, as a fraction of its long side
+MIN_VIEW = 64  # image pixels; a smaller view does not show where an object lies
 LINE = 2  # pixels of a crop
 
 
@@ -34,7 +34,7 @@ class Crop(NamedTuple):
 
 
 def shown_image(sample: Sample) -> np.ndarray | None:
-    """Return the image of a sample, (H, W, 3) uint8 RGB; None if it cannot be read any more."""
+    """Return the image of a sample, (H, W, 3) uint8 RGB; None if it can no longer be read."""
     try:
         return decode(sample)[..., ::-1]
     except DatasetError:

@@ -42,7 +42,7 @@ FREE = PROCESS_SETTINGS | {
     "loggers",
 }  # fmt: skip
 GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
-UNUSED = {"quad": False, "repeat_factor": 0.0, "mosaic_window": 0}  # likewise, at these values
+UNUSED = {"quad": False, "repeat_factor": 0.0, "mosaic_window": 0, "albumentations": ""}  # likewise
 # Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 

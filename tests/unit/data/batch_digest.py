@@ -25,7 +25,6 @@ EVERYTHING = AugmentConfig(
     copy_paste=0.5,
 )  # fmt: skip
 OF_CLASSES = dataclasses.replace(EVERYTHING, scale=0.92)
-TRANSFORMS = '{"Blur": {}, "CLAHE": {}, "MedianBlur": {}, "ToGray": {"p": 0.3}}'
 
 
 def digest(batch: Batch) -> str:
@@ -49,7 +48,7 @@ def main(data: str, seed: str) -> None:
         loader = TrainLoader(samples, TrainRecipe(image_size, 8, EVERYTHING, int(seed)))
         for batch in (*islice(loader.epoch(0), 3), *islice(loader.epoch(7), 3)):
             print("train", image_size, digest(batch))
-        transformed = dataclasses.replace(EVERYTHING, transforms=TRANSFORMS)
+        transformed = dataclasses.replace(EVERYTHING, transforms=0.5)
         loader = TrainLoader(samples, TrainRecipe(image_size, 8, transformed, int(seed)))
         for batch in islice(loader.epoch(0), 2):
             print("transformed", image_size, digest(batch))

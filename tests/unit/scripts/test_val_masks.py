@@ -166,7 +166,7 @@ def test_labels_of_boxes_alone_are_refused_unless_annotations_have_the_masks(
     data = write_small_dataset(tmp_path / "boxes")
     with pytest.raises(
         DatasetError,
-        match="the model is to segment; --data .*masks need polygons",
+        match="its task is segment; --data .*masks need polygons",
     ):
         validate("--data", data)
     content = as_coco(inputs)  # of the same images

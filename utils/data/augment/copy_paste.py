@@ -14,12 +14,12 @@ from duet.utils.boxes import covered_parts
 from duet.utils.data.image.decoding import Objects
 from duet.utils.polygons import Polygons
 
-MAX_COVERED = 0.3  # of another object's box; all choices stored of the public recipe fit it
-_SUBPIXEL_BITS = 4  # of corners that OpenCV fills between
+MAX_COVERED = 0.3  # fraction of another object's box, as in the public recipe
+_SUBPIXEL_BITS = 4  # for the corners given to OpenCV
 
 
 class CopyPaste(NamedTuple):
-    """The random draws of a training sample's copies; the rest follows from its labels."""
+    """The random draws for a sample's copies; the rest follows from its labels."""
 
     share: float = 0.0  # fraction of the objects with a polygon
     key: int = 0  # seed of the order in which they are tried, at least 0

@@ -19,7 +19,8 @@ MIN_SIDE = 2.0
 MIN_AREA_RATIO = 0.1
 MAX_ASPECT_RATIO = 100.0
 _EPSILON = 1e-16
-# Cut so many pixels outside: pieces are joined there, and who fills a polygon fills its edges too.
+# Pixels outside the output at which polygons are cut: pieces are joined along the cut, and filling
+# a polygon fills its edges too.
 OUTLINE_MARGIN = 2
 
 
@@ -167,7 +168,7 @@ def _cut(
     after = following[crosses]
     part = distance[crosses] / (distance[crosses] - distance[after])
     num_kept = inside.astype(np.int64)
-    num_kept[crosses] += 1  # where the edge behind a point is cut
+    num_kept[crosses] += 1  # for the cut in the edge after a point
     place = np.cumsum(num_kept) - num_kept
     kept = np.empty((int(num_kept.sum()), 3))
     kept[place[inside]] = points[inside]

@@ -34,7 +34,7 @@ from duet.utils.strengths import AugmentConfig
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31
-DRAWS_OF_NINE = 18  # of mosaics of nine images, which there were: all later draws stay the same
+DRAWS_OF_NINE = 18  # once for mosaics of nine images; still drawn to keep later draws the same
 # The public recipe's holes: how many of which largest side, as a part of the image's.
 HOLES = ((1, 1 / 2), (2, 1 / 4), (4, 1 / 8), (8, 1 / 16), (16, 1 / 32))
 HIDDEN = 0.6  # an object of which one hole covers this part is gone
@@ -96,13 +96,13 @@ def _whole(draws: np.ndarray, low: int, high: int | np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Finish:
-    """What happens to a training image as a whole, at the end."""
+    """Changes to the finished training image as a whole."""
 
     hsv_gains: tuple[float, float, float]
     flip_up_down: bool
     flip_left_right: bool
-    cutout: tuple[float, ...] = ()  # of `cut_out`; empty for none
-    transforms: str = ""  # of --albumentations
+    cutout: tuple[float, ...] = ()  # draws for `cut_out`; empty for none
+    transforms: float = 0.0  # probability of each of --albumentations
     transforms_seed: int = 0
 
 
@@ -152,7 +152,7 @@ def _flip(item: LabelledImage, axis: int) -> LabelledImage:
 
 @dataclass(frozen=True)
 class Scene:
-    """Which samples are seen together, and how."""
+    """Samples that are drawn together, and their warp."""
 
     tiles: tuple[int, ...]  # samples in the order of the canvas: one or four
     mosaic_centre_xy: tuple[float, float]  # in units of the image size
@@ -184,8 +184,8 @@ def draw_augmentation(
 ) -> Augmentation:
     """Make the draws of sample `index`: the same ones in the same order for any `config`.
 
-    A kind of draw that is added takes `named_generator(generator, "its name")`, so that all others
-    stay as they are and older runs go on equally.
+    New kinds of draws use `named_generator(generator, "their name")`, so that all others stay the
+    same and older runs resume identically.
     """
 
     def between(low: float, high: float) -> float:
@@ -239,7 +239,7 @@ def _draw_mixed(
     """Draw a second mosaic, around any sample."""
     ratio = draw_ratio(generator)
     index = int(generator.random() * num_samples)
-    generator.random()  # as DRAWS_OF_NINE
+    generator.random()  # unused, as DRAWS_OF_NINE
     return MixedScene(
         tiles=_draw_tiles(generator, index, num_samples),
         mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),

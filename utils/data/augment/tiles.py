@@ -19,7 +19,7 @@ from duet.utils.data.image.letterbox import FILL
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
-_SMALLEST_SCALE = 1 / 64  # below it, the pixels before a view are many more than those of an image
+_SMALLEST_SCALE = 1 / 64  # below it, far more pixels precede the view than the image has
 _ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
 
 

@@ -1,1 +1,1 @@
-"""What is wrong with a dataset, before a training finds out: `python -m duet check`."""
+"""Find faults of a dataset before training does: `python -m duet check`."""

@@ -1,4 +1,4 @@
-"""A dataset -> all that the check knows of it, before any of it is shown."""
+"""A dataset -> everything that the check finds, before reporting."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ class Check:
     """A dataset, its images and what was found."""
 
     dataset: DatasetSpec
-    splits: Sequence[str]  # those that have images of their own
+    splits: Sequence[str]  # splits with images of their own
     images: Sequence[CheckedImage]  # all splits, concatenated
-    findings: Sequence[Finding]  # by kind, in the order of KINDS; of each by image
+    findings: Sequence[Finding]  # by kind in the order of KINDS, then by image
 
     def of_kind(self, kind: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.kind == kind]
 
     @property
     def has_boxes(self) -> bool:
-        """Whether it is labelled where objects lie; else images are in folders of their class."""
+        """Whether labels are boxes; otherwise images lie in class folders."""
         return not all(isinstance(image.source, ClassImage) for image in self.images)
 
     @property
     def has_problems(self) -> bool:
-        """Whether something is to be corrected, or an image is left out of training."""
+        """Whether anything must be corrected, or training leaves out an image."""
         left_out = any(not image.is_used for image in self.images)
         return left_out or any(KINDS[found.kind].is_problem for found in self.findings)
 

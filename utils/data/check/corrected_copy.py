@@ -1,13 +1,12 @@
-"""--fix: a dataset of its own with corrected label files, whose images are links to the originals.
+"""--fix: a new dataset with corrected label files, whose images are links to the originals.
 
     FOLDER/images/train/a.jpg    a link to the image
     FOLDER/labels/train/a.txt    its labels in YOLO's format
     FOLDER/NAME.yaml             the dataset
     FOLDER/left_out.txt          images that are not in it, and why
 
-So no image is copied, and no original is touched. Boxes are clipped; objects without an area,
-repeated ones and those of an unknown class are dropped. An image with a label that nobody can guess
-is left out.
+No image is copied, and no original is changed. Boxes are clipped; objects without an area, repeated
+ones and those of an unknown class are dropped. An image with an undecidable label is left out.
 """
 
 from __future__ import annotations
@@ -108,7 +107,7 @@ class _Copy:
     def write(self, split: str) -> int:
         """Write the images of a split that can be decided on; return how many."""
         before = self.num_images
-        images = {  # by path: one that is listed twice is written once
+        images = {  # by path, so that one that is listed twice is written once
             os.path.abspath(image.source.path): (number, image)
             for number, image in enumerate(self._check.images)
             if image.split == split
@@ -128,7 +127,7 @@ class _Copy:
     def _write_image(
         self, link: Path, path: str, image: CheckedImage, size: tuple[int, int]
     ) -> None:
-        """Link an image and write its labels, if all of them can be decided on."""
+        """Link an image and write its labels, if all labels are decidable."""
         rows = read_rows(image.source, len(self._check.dataset.class_names), size)
         undecided = [row for row in rows if not row.is_decided and row.kind not in DROPPED]
         for row in undecided:

@@ -1,6 +1,6 @@
-"""One image and its labels -> what training makes of them, and what is wrong.
+"""One image and its labels -> what training uses, and what is wrong.
 
-Training ends the reading of a label file at its first fault. Here every line is read.
+Training stops reading a label file at its first fault. Here every line is read.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from duet.utils.text import count
 class Kind(NamedTuple):
     """A kind of finding."""
 
-    is_problem: bool  # to be corrected; else worth knowing
+    is_problem: bool  # a fault to correct; otherwise a note
     title: str
-    advice: str  # what it does to a training, and the next step
+    advice: str  # effect on training, and the next step
     fix: str = ""  # what --fix does about it
 
     def advice_to(self, is_fixing: bool) -> str:
@@ -126,7 +126,7 @@ class CheckedImage(NamedTuple):
     split: str
     source: ImageSource
     size: tuple[int, int] | None  # (height, width) in pixels; None where it cannot be read
-    is_used: bool = False  # by a training; else it is left out
+    is_used: bool = False  # False: training leaves it out
     fingerprint: Fingerprint = NO_FINGERPRINT
     class_index: np.ndarray = NO_OBJECTS[0]  # (M,) int64
     boxes_cxcywh_norm: np.ndarray = NO_OBJECTS[1]  # (M, 4) float32
@@ -165,7 +165,7 @@ def inspect(
     try:
         labels = source.read_labels(num_classes, size)
     except BrokenLabelError as error:
-        if not found:  # what training refuses is reported, whatever it is
+        if not found:  # report anything that training refuses
             found.append(Finding("broken_label", split, source.labels_at, str(error)))
         return CheckedImage(split, source, size, False, fingerprint), found
     objects, polygons = (labels.class_index, labels.boxes_cxcywh_norm), labels.polygons_norm
@@ -213,7 +213,7 @@ class Row:
 
     place: str  # "line 3", "object 3"; "" of the whole file
     kind: str = ""  # a key of KINDS; "" for no fault
-    fault: str = ""  # in words
+    fault: str = ""  # description
     class_index: int = NO_CLASS
     box_cxcywh_norm: Sequence[float] = ()  # (4,); empty where it cannot be read
     outline_norm: Sequence[float] = ()  # x1, y1, x2, y2, ...; empty of a box

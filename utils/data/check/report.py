@@ -1,4 +1,4 @@
-"""What was found: lines of text, findings.csv, and one page with a grid of crops per kind."""
+"""The report: lines of text, findings.csv, and a page with a grid of crops per kind."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from duet.utils.text import count, csv_cell, printable
 SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8
 LONGEST_NAME = 60  # characters of a class
 EXAMPLES = 3  # findings of a kind in the lines
-MOST_CLASSES = 20  # in the lines; the page has more
-CROPS, PAIRS = 10, 5  # in a grid: findings, or copies with the images that they copy
-FEW_IMAGES = 2000  # for training; more suit the public recipe as well
+MOST_CLASSES = 20  # in the text; the page has more
+CROPS, PAIRS = 10, 5  # per grid: findings, or copies with their originals
+FEW_IMAGES = 2000  # training images; with more, the public recipe is as good
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 COLUMNS = ("kind", "problem", "split", "where", "what")
 FAULTY: RGB = (230, 40, 40)

@@ -22,7 +22,7 @@ from duet.utils.text import count, say
 
 OUT = "DIR/"  # stands for --out in the next steps of a list
 PART = ".part"  # suffix of a partial download
-UNPACKED = ".unpacked"  # in the place of an archive: the hash of what was unpacked
+UNPACKED = ".unpacked"  # suffix of the file that replaces an unpacked archive, with its hash
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ from duet.utils.yaml_files import read_yaml
 MAX_BYTES = 1 << 40  # per file
 _PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # part of a path
 _PLACE = rf"{_PART}(/{_PART}){{0,9}}", "a path below --out, without '..' or hidden folders,"
-_TEXTS = {  # what a value matches as a whole, and in words
+_TEXTS = {  # pattern of the whole value, and its description
     "url": (r"https?://[\w.-]+(:\d+)?/[!-~]{0,2000}", "https://SERVER/FILE, or http with a hash,"),
     "sha256": (r"[0-9a-fA-F]{64}", "null, or 64 hexadecimal digits in quotes,"),
     "path": _PLACE,
@@ -42,7 +42,7 @@ _TEXTS = {  # what a value matches as a whole, and in words
 }
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 MAX_EXPANSION = 100  # unpacked bytes for each byte of an archive
-SMALL_BYTES = 1 << 24  # to which any archive may expand
+SMALL_BYTES = 1 << 24  # that any archive may expand to
 _DAMAGES = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error,
             EOFError, RuntimeError, ValueError, LookupError, OverflowError)  # fmt: skip
 TIMEOUT_S = 30.0  # without a byte
@@ -68,7 +68,7 @@ class Item(NamedTuple):
 class FetchList(NamedTuple):
     """A list of files."""
 
-    about: str  # what it is, and the licence
+    about: str  # description and licence
     then: str  # the next step; may be empty
     items: tuple[Item, ...]
 

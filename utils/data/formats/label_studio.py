@@ -1,4 +1,4 @@
-"""Label Studio's JSON and JSON-MIN exports: a list of tasks, each with an image and its regions.
+"""Label Studio's JSON export: a list of tasks, each with an image and its regions.
 
 Source: labelstud.io/guide/task_format, and the pages of the tags RectangleLabels, PolygonLabels,
 EllipseLabels and BrushLabels.
@@ -39,7 +39,7 @@ MAX_BYTES = 1 << 29
 MOST_LABELS = 20  # per region
 MAX_SOURCE_LENGTH = 4096  # characters; an image inside the export is far longer
 _HEAD_BYTES = 1 << 16
-# Keys of a task; the third is from an older version, the others from JSON-MIN.
+# Keys of a task, the second in older versions; the others are JSON-MIN's, which is refused.
 _MARKS = (b'"annotations"', b'"completions"', b'"annotation_id"', b'"original_width"')
 _LEFT_OUT = {
     "brushlabels": "brush strokes",
@@ -53,12 +53,11 @@ _NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
 
 
 class _Task(NamedTuple):
-    """An image as one person has labelled it."""
+    """An image with its best annotation."""
 
-    called: str  # in messages
-    image: str  # where Label Studio has it
+    called: str  # name in messages
+    image: str  # its location in Label Studio
     regions: list[dict[str, Any]]
-    rank: tuple[bool, str]  # of several of one image the highest counts: ground truth, then newest
 
 
 def accepts(path: Path) -> bool:
@@ -80,18 +79,10 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """
     images = FileNames(folder.images, alias=as_uploaded)
     is_listed = listed_in(folder.image_list, folder.images)
-    best: dict[tuple[Path, str], tuple[_Task, str]] = {}  # by the file and the name in the task
-    for position, task in enumerate(_labelled(_document(folder.annotations), notes)):
-        path, name, trouble = _file_of(task.image, images)
+    for task in _labelled(_document(folder.annotations), notes):
+        path, trouble = _file_of(task.image, images)
         if not is_listed(path):
             continue
-        key = path, f"\0{position}" if trouble else name
-        other, _ = best.get(key, (task, ""))
-        if other is not task:
-            notes.left_out["other annotations of an image"] += 1
-        if other.rank <= task.rank:
-            best[key] = task, trouble
-    for (path, _), (task, trouble) in best.items():
         trouble = trouble and f"{task.called}: {trouble}"
         image = ImageLabels(path, NORMALISED, task.called, trouble)
         if not trouble:
@@ -110,32 +101,27 @@ def _document(path: Path) -> list[dict[str, Any]]:
 
 
 def _labelled(document: list[dict[str, Any]], notes: FileNotes) -> Iterator[_Task]:
-    """Yield each task, as its best annotation has it; those without one are left out.
-
-    JSON-MIN has an item for each annotation of a task.
-    """
+    """Yield each task with its best annotation; skip tasks without one."""
     for position, item in enumerate(document):
         called = f"task {brief(item.get('id', position))}"
-        if isinstance(item.get("data"), dict):
-            made = item.get("annotations", item.get("completions"))
-            valid = [
-                ((bool(one.get("ground_truth")), _when(one)), one["result"])
-                for one in (made if isinstance(made, list) else [])
-                if isinstance(one, dict)
-                and not one.get("was_cancelled")
-                and isinstance(one.get("result"), list)
-            ]
-            if not valid:
-                notes.left_out["tasks that nobody has labelled"] += 1
-                continue
-            rank, regions = max(reversed(valid), key=lambda found: found[0])  # the last of equals
-            image = _image_of(item["data"])
-        else:
-            lists = [value for value in item.values() if isinstance(value, list)]
-            parts = [part for values in lists for part in values if isinstance(part, dict)]
-            regions = [{**part, "value": part} for part in parts]
-            rank, image = (False, _when(item)), _image_of(item)
-        yield _Task(called, image, [one for one in regions if isinstance(one, dict)], rank)
+        if not isinstance(item.get("data"), dict):
+            raise ValueError(
+                f"{called} has no 'data'; export from Label Studio as JSON, not JSON-MIN"
+            )
+        made = item.get("annotations", item.get("completions"))
+        valid = [
+            ((bool(one.get("ground_truth")), _when(one)), one["result"])
+            for one in (made if isinstance(made, list) else [])
+            if isinstance(one, dict)
+            and not one.get("was_cancelled")
+            and isinstance(one.get("result"), list)
+        ]
+        if not valid:
+            notes.left_out["tasks that nobody has labelled"] += 1
+            continue
+        _, regions = max(reversed(valid), key=lambda found: found[0])  # the last of equals
+        image = _image_of(item["data"])
+        yield _Task(called, image, [one for one in regions if isinstance(one, dict)])
 
 
 def _when(item: dict[str, Any]) -> str:
@@ -156,14 +142,12 @@ def _image_of(data: dict[str, Any]) -> str:
     return texts["image"] if "image" in texts else next(named, "")
 
 
-def _file_of(source: str, images: FileNames) -> tuple[Path, str, str]:
-    """Return the file of an image, its name in the task, and "", or what is the trouble with it."""
+def _file_of(source: str, images: FileNames) -> tuple[Path, str]:
+    """Return the file of an image, and "" or why it is not known."""
     if 0 < len(source) <= MAX_SOURCE_LENGTH and not source.startswith("data:"):
-        names = list(names_of(source))
-        path, trouble = images.find(names)
-        return path, names[-1], trouble
+        return images.find(names_of(source))
     text = brief(source) if source else "not there"
-    return images.folder / "?", "", f"its image is {text}; accepted: the name of a file"
+    return images.folder / "?", f"its image is {text}; accepted: the name of a file"
 
 
 def names_of(source: str) -> Iterator[str]:

@@ -36,7 +36,7 @@ CLASS_FILES = ("*class-descriptions-boxable.csv", "*class-descriptions.csv", "me
 MAX_LINE_BYTES = 1 << 14
 MAX_NAMES_BYTES = 1 << 24  # 20,000 classes have 600 kB
 
-_AROUND = b' "\r\n'  # what a program may write around a value
+_AROUND = b' "\r\n'  # characters that may surround a value
 
 log = logging.getLogger("data")
 
@@ -49,7 +49,7 @@ def accepts(path: Path) -> bool:
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the rows of the images that are there; memory is bounded by what is kept.
 
-    An image without a row is left out: it may have objects that nobody has drawn. Rows of groups
+    Images without a row are left out, because they may show objects that were not labelled. Groups
     (IsGroupOf) are left out as crowds.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Outlines of what labelling tools draw beside polygons: turned boxes, ellipses."""
+"""Outlines of rotated boxes and ellipses, which labelling tools draw besides polygons."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from duet.utils.data.augment.geometry import warp_polygons
 from duet.utils.data.sources.formats.format import Box
+from duet.utils.polygons import Polygons, starts_of
 
 ELLIPSE_POINTS = 64  # its sides lie within 0.12 % of a radius of the ellipse
 
@@ -36,25 +38,6 @@ def turned(outline_xy: np.ndarray, about_xy: tuple[float, float], degrees: float
 
 
 def within(outline_xy: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return the part of a convex outline inside an image of (height, width); it may be empty.
-
-    Source: Sutherland and Hodgman 1974, "Reentrant polygon clipping".
-    """
-    height, width = size
-    for axis, limit in ((0, width), (1, height)):
-        outline_xy = _cut(outline_xy, outline_xy[:, axis])
-        outline_xy = _cut(outline_xy, limit - outline_xy[:, axis])
-    return outline_xy
-
-
-def _cut(outline_xy: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """Return the points whose distance is not negative, and those where a side crosses 0."""
-    inside = distance >= 0
-    if inside.all():
-        return outline_xy
-    before_xy, before = np.roll(outline_xy, 1, axis=0), np.roll(distance, 1)
-    crosses = inside != np.roll(inside, 1)
-    part = np.where(crosses, before, 0) / np.where(crosses, before - distance, 1)
-    crossing_xy = before_xy + part[:, None] * (outline_xy - before_xy)
-    points = np.stack([crossing_xy, outline_xy], axis=1)
-    return points[np.stack([crosses, inside], axis=1)]
+    """Return the part of a convex outline inside an image of (height, width); it may be empty."""
+    outline = Polygons(outline_xy, starts_of(np.array([len(outline_xy)])))
+    return warp_polygons(outline, np.eye(3), size).points_xy

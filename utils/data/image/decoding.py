@@ -1,4 +1,4 @@
-"""The bytes of an image file -> pixels; and which file a process reads, should it die of it."""
+"""Image files -> pixels; and the file that a process was reading when it crashed."""
 
 from __future__ import annotations
 
@@ -221,7 +221,7 @@ class LabelledImage(NamedTuple):
 
     @property
     def objects(self) -> Objects:
-        """All that is labelled on it."""
+        """All objects on it."""
         return Objects(self.class_index, self.boxes_xyxy, self.polygons)
 
 
@@ -232,7 +232,7 @@ class SourceImage(NamedTuple):
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
     polygons: Polygons | None  # float64, in pixels of the file, of the M objects, if any has one
-    reduction: int  # 1, 2, 4 or 8: the decoded image is so many times smaller
+    reduction: int  # 1, 2, 4 or 8: file side / decoded side
     decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
 
     @property

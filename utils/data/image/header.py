@@ -6,8 +6,6 @@ Pillow reads the header of every kind.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -25,7 +23,6 @@ from duet.utils.data.image.orientation import (
     EXCHANGES_SIDES,
     UPRIGHT,
     known_orientation,
-    undone_by,
 )
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
@@ -41,7 +38,7 @@ class _JpegHeader(JpegImageFile):
 
 
 HEIC = "HEIC"
-# Their classes by name, not Image.open, which would try any kind it knows.
+# Plugin classes by name: Image.open would try every kind that Pillow knows.
 _CLASSES: dict[str, type[ImageFile]] = {
     "JPEG": _JpegHeader,  # first: nearly all images
     "AVIF": AvifImageFile,
@@ -57,9 +54,8 @@ _BRANDS = {b"avif": "AVIF", b"avis": "AVIF"} | dict.fromkeys(
     (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), HEIC
 )
 _ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
-# Measured: Chromium 149 shows these as they are stored, and turns JPEG, PNG and AVIF.
-_NEVER_TURNED = ("WEBP",)
-_TURNED_BY_DECODER = ("TIFF", HEIC)
+# Decoders turn TIFF and HEIC. Chromium 149 shows a WebP as stored, and turns JPEG, PNG and AVIF.
+_NOT_TURNED_BY_US = ("WEBP", "TIFF", HEIC)
 _NOT_EIGHT_BITS = ("F", "I")
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
@@ -74,10 +70,9 @@ class BrokenImageError(Exception):
 class ImageHeader(NamedTuple):
     """The header of an image file, read before decoding its pixels."""
 
-    kind: str  # as Pillow calls it: "JPEG"
+    kind: str  # Pillow's name, such as "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
-    orientation: int  # EXIF's, from which the decoded image is turned upright
-    other_view: int  # the same for points of a program that does not turn it, or turns a WebP
+    orientation: int  # EXIF orientation that the decoded image still has
     may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
@@ -89,24 +84,12 @@ def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
     """
-    with _opened(path) as file:
-        header = read_header(file)
-        check_size(header.size, max_pixels)
-        check_complete(file, header.kind)
-        return header.size
-
-
-def read_other_view(path: Path) -> int:
-    """Return the `ImageHeader.other_view` of an image file; raise BrokenImageError for none."""
-    with _opened(path) as file:
-        return read_header(file).other_view
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
     try:
         with open_regular(path, MAX_IMAGE_BYTES) as file:
-            yield file
+            header = read_header(file)
+            check_size(header.size, max_pixels)
+            check_complete(file, header.kind)
+            return header.size
     except OSError as error:
         raise BrokenImageError(error.strerror or str(error)) from error
 
@@ -188,12 +171,10 @@ def read_header(file: BinaryIO) -> ImageHeader:
         num_pixels, num_bytes = image.width * image.height, file.seek(0, io.SEEK_END)
         if num_pixels > _RLE_PIXELS * num_bytes:
             raise BrokenImageError(f"{num_bytes:,} bytes do not hold its {num_pixels:,} pixels")
-    turns = kind not in _NEVER_TURNED
-    by_us = asked if turns and kind not in _TURNED_BY_DECODER else UPRIGHT
+    by_us = UPRIGHT if kind in _NOT_TURNED_BY_US else asked
     sides = image.height, image.width
     size = sides[::-1] if by_us in EXCHANGES_SIDES else sides
-    other_view = asked if turns else undone_by(asked)
-    return ImageHeader(kind, size, by_us, other_view, "progressive" in image.info)
+    return ImageHeader(kind, size, by_us, "progressive" in image.info)
 
 
 def recognise(start: bytes) -> str:
@@ -225,7 +206,7 @@ def open_image(kind: str, file: BinaryIO) -> ImageFile:
 
     Raises:
         UserError: the package that reads HEIC is absent.
-        Exception: any other, for a broken header; Pillow promises no list of them.
+        Exception: of any type, for a broken header; Pillow documents no list.
     """
     if kind == HEIC:
         image: ImageFile = import_optional("pi_heif", "a HEIC image").HeifImageFile(file)

@@ -15,11 +15,11 @@ from duet.utils.boxes import clip_boxes
 
 @dataclass(frozen=True)
 class Letterbox:
-    """Where an image lies in a network input; all sizes are (height, width) in pixels."""
+    """The place of an image in a network input; all sizes are (height, width) in pixels."""
 
     original_size: tuple[int, int]
     resized_size: tuple[int, int]
-    padding: tuple[int, int]  # (top, left); what is left over lies at the bottom and right
+    padding: tuple[int, int]  # (top, left); an odd remainder goes to the bottom and right
     input_size: tuple[int, int]
 
     @property
@@ -106,7 +106,7 @@ def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:
     return -(-size[0] // reduction), -(-size[1] // reduction)
 
 
-Resizing = Callable[[np.ndarray, tuple[int, int]], np.ndarray]  # as `resize`
+Resizing = Callable[[np.ndarray, tuple[int, int]], np.ndarray]  # such as `resize`
 FILL = 114  # the grey of the public recipe; trained weights expect it around the image
 
 

@@ -1,4 +1,4 @@
-"""Rotate and mirror images and points upright, following EXIF or a display matrix."""
+"""Rotate and mirror images upright, following EXIF or a display matrix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ UPRIGHT = 1
 # 6 is a quarter clockwise, 8 counter-clockwise. Source: CIPA DC-008, "Orientation".
 EXCHANGES_SIDES = (5, 6, 7, 8)
 _MIRRORS_X, _MIRRORS_Y = (2, 3, 6, 7), (3, 4, 7, 8)
-_UNDONE_BY = {6: 8, 8: 6}  # the others undo themselves
 # A matrix (a, b, c, d) takes the point (x, y), y downward, to (a x + c y, b x + d y).
 _OF_MATRIX = {
     (-1, 0, 0, 1): 2,
@@ -31,34 +30,13 @@ def known_orientation(value: object) -> int:
 
 
 def turned_upright(image: np.ndarray, orientation: int) -> np.ndarray:
-    """Return an image (H, W, 3) of an EXIF orientation as it is to be seen; 1: as it is."""
+    """Return an image (H, W, 3) turned upright from an EXIF orientation; 1 leaves it as it is."""
     if orientation in EXCHANGES_SIDES:
         image = cv2.transpose(image)
     mirrors_x, mirrors_y = orientation in _MIRRORS_X, orientation in _MIRRORS_Y
     if mirrors_x or mirrors_y:
         image = cv2.flip(image, 0 if not mirrors_x else -1 if mirrors_y else 1)
     return image
-
-
-def points_upright(points_norm: np.ndarray, orientation: int) -> np.ndarray:
-    """Return points (..., 2), x and y from 0 to 1 of the stored image, where they are seen."""
-    if orientation in EXCHANGES_SIDES:
-        points_norm = points_norm[..., ::-1]
-    mirrored = [orientation in _MIRRORS_X, orientation in _MIRRORS_Y]
-    return np.where(mirrored, 1 - points_norm, points_norm)
-
-
-def boxes_upright(boxes_xyxy_norm: np.ndarray, orientation: int) -> np.ndarray:
-    """Return boxes (M, 4), from 0 to 1 of the stored image, where they are seen."""
-    corners = points_upright(boxes_xyxy_norm.reshape(-1, 2, 2), orientation)
-    # Not sorted: a box whose corners are exchanged has no area, and is left out by its reader.
-    mirrored = [orientation in _MIRRORS_X, orientation in _MIRRORS_Y]
-    return np.where(mirrored, corners[:, ::-1], corners).reshape(-1, 4)
-
-
-def undone_by(orientation: int) -> int:
-    """Return the orientation that reverses a given one."""
-    return _UNDONE_BY.get(orientation, orientation)
 
 
 def orientation_of_matrix(matrix: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""Parts of an image as the network takes them, and where they lie there."""
+"""Parts of an image as network inputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class View(NamedTuple):
     """A part of an image, or all of it."""
 
     part: np.ndarray  # (h, w, 3) uint8 RGB, as in the image, or already as the network takes it
-    placement: Letterbox  # where the part lies in what the network takes
+    placement: Letterbox  # of the part in the network's input
     offset: tuple[int, int] = (0, 0)  # (top, left) of the part in the image
 
     @property
@@ -36,7 +36,7 @@ class View(NamedTuple):
 
     @property
     def region_xyxy(self) -> tuple[int, int, int, int]:
-        """Where the part lies in the image: left, top, right, bottom in pixels."""
+        """The part's left, top, right and bottom in the image, pixels."""
         (top, left), (height, width) = self.offset, self.placement.original_size
         return left, top, left + width, top + height
 

@@ -28,7 +28,7 @@ class Targets(NamedTuple):
     image_index: np.ndarray  # (T,) int64, position in the batch, ascending
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32, fractions of the batch's images
-    masks: TargetMasks | None = None  # of tasks that have any
+    masks: TargetMasks | None = None  # None for tasks without masks
 
     def take(self, rows: np.ndarray | slice) -> Targets:
         """Return some of the objects, in their order; their masks lie in the same maps."""
@@ -79,7 +79,7 @@ def join_targets(parts: Sequence[Targets]) -> Targets:
 
 
 class Batch(NamedTuple):
-    """What a loader yields: a rank's shard of a batch, which may be empty."""
+    """A rank's shard of a batch, as a loader yields it; it may be empty."""
 
     images: np.ndarray  # (B, 3, H, W) uint8, RGB
     targets: Targets
@@ -88,9 +88,9 @@ class Batch(NamedTuple):
     global_indices: np.ndarray  # int64, the sample indices of the whole batch, over all ranks
 
     def pieces(self, size: int) -> Iterator[Batch]:
-        """Yield the batch in as few pieces as have at most so many images, as equal as they can be.
+        """Split the batch into the fewest pieces of at most `size` images, as equal as possible.
 
-        size: 0 for the batch as it is.
+        size: 0 to leave the batch whole.
         """
         images = len(self.images)
         number = -(-images // size) if size else 1

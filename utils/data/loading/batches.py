@@ -1,4 +1,4 @@
-"""Which samples form a batch, in which shape, and how it is built."""
+"""Batches: their samples, their shape, and how they are built."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ RECTANGLE_MARGIN = 0.5
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """How samples become the batches of a training, on all ranks alike."""
+    """How samples become training batches, the same on all ranks."""
 
     image_size: int  # side of square images, pixels
     batch_size: int  # samples over all ranks; the last batch of an epoch may be smaller
     augment: AugmentConfig = AugmentConfig()
     seed: int = 0  # from 0 up
     order: BatchRecipe = SQUARE
-    items: BoxItems = BOXES  # for the task
+    items: BoxItems = BOXES  # the task's
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ def fill_images(
     Args:
         images: (B, 3, H, W) uint8, contiguous, overwritten.
         numbers: (B,) of samples; B may be 0.
-        make_item: from one of them to an image of size (H, W).
+        make_item: returns the (H, W) image of a number.
         items: makes its targets.
 
     Returns:

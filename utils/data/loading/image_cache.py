@@ -67,7 +67,7 @@ class ImageCache:
 
     @property
     def extent(self) -> str:
-        """How many of the samples' images lie within the limit: "all", "part" or "none"."""
+        """The part of the samples' images that fits: "all", "part" or "none"."""
         held = self._starts >= 0
         return "all" if held.all() else "part" if held.any() else "none"
 
@@ -118,7 +118,7 @@ def create_cache(
 ) -> ImageCache:
     """Return an empty cache for images of these (height, width), and log what it will hold.
 
-    The processes of a machine share one; the first of them makes it.
+    The processes of a machine share one, created by the first.
 
     Args:
         kind: "ram", or "disk" for a file in the folder TMPDIR, by default /var/tmp.

@@ -1,4 +1,4 @@
-"""How a sample becomes an image and targets of a batch: the part of loading that a task decides."""
+"""Sample -> image and targets of a batch: the part of loading that depends on the task."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class BoxItems:
 class MaskItems(BoxItems):
     """Images of `BoxItems`, whose targets have masks; without an outline, the mask is the box."""
 
-    ratio: int = 4  # the maps are so many times smaller than the images
+    ratio: int = 4  # image side / map side
     overlap: bool = True  # one map an image, the smaller objects on top; else one an object
 
     def with_masks(self, ratio: int, overlap: bool) -> MaskItems:
@@ -182,7 +182,7 @@ class ClassItems(BoxItems):
     has_rectangles = False
 
     def reduction(self, size: tuple[int, int], image_size: int) -> int:
-        side = shortest_side(size)  # no crop has to be enlarged
+        side = shortest_side(size)  # then no crop is enlarged
         return max((x for x in REDUCTIONS if x * image_size <= side), default=1)
 
     def draw(
@@ -224,5 +224,5 @@ ITEMS: dict[str, BoxItems] = {"segment": MaskItems(), "classify": CLASSES}
 
 
 def items_of(task: str) -> BoxItems:
-    """Return the items of a task by its name: those with boxes where it has none of its own."""
+    """Return the items of a task by its name; `BOXES` by default."""
     return ITEMS.get(task, BOXES)

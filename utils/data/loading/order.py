@@ -1,4 +1,4 @@
-"""Which samples an epoch shows, in which order, and in which shape they form batches.
+"""The samples of an epoch, their order, and the shapes of their batches.
 
 The order is a function of seed and epoch, and all epochs are equally long: learning rates and a
 resumed run count by their length.
@@ -20,7 +20,7 @@ from duet.utils.data.sources.samples import SampleTable
 
 
 class Epoch(NamedTuple):
-    """An epoch, and what its order may depend on besides."""
+    """An epoch, and the class scores that its order may depend on."""
 
     number: int  # from 0
     class_scores: tuple[float, ...] = ()  # (C,) of the last validation, 0 to 1; () before the first
@@ -63,8 +63,8 @@ def rectangle(
 def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Draw as many samples as there are, with replacement: rare, badly found classes more often.
 
-    Where all weights are 0, since every class is found perfectly or nothing is labelled, each
-    sample has the same.
+    If all weights are 0, because every class is found perfectly or nothing is labelled, all
+    samples are equally likely.
     """
     classes = samples.class_index
     scores = np.array(epoch.class_scores or np.zeros(classes.max(initial=0) + 1))
@@ -84,7 +84,7 @@ def draws_of(recipe: BatchRecipe, seed: int, samples: SampleTable, epoch: Epoch)
     """Return a distinct number for each sample of an epoch, (S,) int64, read-only.
 
     A number modulo `len(samples)` is the sample index. The k-th repetition of a sample in an epoch
-    is k * `len(samples)` higher, and so has random changes of its own.
+    is k * `len(samples)` higher, so it is augmented differently.
     """
     order = recipe.order(seed, samples, epoch)
     by_sample = np.argsort(order, kind="stable")

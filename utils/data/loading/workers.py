@@ -77,7 +77,7 @@ class SharedSlots(NamedTuple):
 
 
 class BatchSource(Protocol):
-    """What builds batches, in whichever process."""
+    """Builds batches, in any process."""
 
     def __len__(self) -> int: ...
     def shape(self, batch_index: int) -> tuple[int, ...]:
@@ -93,8 +93,8 @@ class BatchSource(Protocol):
 class SharedSource:
     """A batch source for spawned processes; what they get is equal to it, its arrays read-only.
 
-    The arrays lie in memory that all of them share: a copy of a million samples would take 200 MB
-    or more per worker.
+    The arrays lie in shared memory: a copy of a million samples would take 200 MB or more per
+    worker.
     """
 
     def __init__(self, source: BatchSource):

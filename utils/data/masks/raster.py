@@ -24,7 +24,7 @@ def index_map(
     Args:
         polygons: M outlines, pixels of an image; one without points has no pixel.
         size: (height, width) of the image.
-        ratio: the map is so many times smaller.
+        ratio: image side / map side.
 
     Returns:
         The map (h, w), uint8 or, of more than 255 objects, int32: 0 is background; and value (M,)
@@ -49,7 +49,7 @@ def index_map(
 
 
 def separate(polygons: Polygons, size: tuple[int, int], ratio: int) -> np.ndarray:
-    """Draw each object of an image into a map of its own, (M, h, w) uint8: 1 in the object.
+    """Draw each object of an image into its own map, (M, h, w) uint8: 1 in the object.
 
     The arguments are those of `index_map`.
     """

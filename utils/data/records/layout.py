@@ -101,7 +101,7 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
     checksum_bytes = number * CHECKSUM_TYPE.itemsize
     file.seek(checksum_bytes, os.SEEK_CUR)
     start = int.from_bytes(file.read(OFFSET_TYPE.itemsize)[: first - START.size], "little")
-    if number and start != first:  # so a hole is found before memory is filled
+    if number and start != first:  # finds a sparse file before memory fills up
         raise damaged(path, f"record 0 starts at {start}, and the header ends at {first}")
     file.seek(START.size)
     body = file.read(first - START.size)
@@ -155,7 +155,7 @@ def read_start(place: RecordPlace, num_bytes: int) -> bytes:
 
 
 class _OpenFile:
-    """A descriptor that is closed when nothing refers to it any more."""
+    """A descriptor that is closed when it is garbage collected."""
 
     def __init__(self, path: Path):
         self.descriptor = open_descriptor(path)
@@ -168,7 +168,7 @@ def _open_file(path: Path) -> _OpenFile:
 
 
 def forget_open_files() -> None:
-    """Open every file anew at its next read, in case it was replaced."""
+    """Reopen every file at its next read, in case it was replaced."""
     _open_file.cache_clear()
 
 

@@ -32,17 +32,17 @@ from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.yaml_files import read_yaml, write_yaml
 
 YAML_NAME = "shapes.yaml"
-_VERSION = 1  # of the drawing code; sets of different versions are never mixed
+_VERSION = 1  # version of the drawing code; sets of different versions are never mixed
 _CLASSES_VERSION = 1  # likewise, of the set for classification
 _JPEG_QUALITY = 92
-HUES = {"cold": (80, 130), "warm": (-20, 30)}  # of OpenCV's 180: green to blue, red to yellow
+HUES = {"cold": (80, 130), "warm": (-20, 30)}  # OpenCV hues, 0 to 180: green to blue, red to yellow
 
 
 class ShapeClass(NamedTuple):
     """A class: a shape in warm or cold colours. A model needs both to recognise it."""
 
-    colour: str  # of HUES
-    shape: str  # of OUTLINES
+    colour: str  # key of HUES
+    shape: str  # key of OUTLINES
 
     @property
     def name(self) -> str:
@@ -54,7 +54,7 @@ CLASSES = [ShapeClass(colour, shape) for colour in HUES for shape in sorted(OUTL
 
 @dataclass(frozen=True)
 class ShapesConfig:
-    """What is drawn."""
+    """Number, size and seed of the images."""
 
     num_train: int = 400
     num_val: int = 100

@@ -13,7 +13,7 @@ from duet.utils.polygons import join_parts
 MAX_OBJECTS = 7
 SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the image's shorter side
 LARGE_RANGE = (0.6, 0.95)  # likewise, of the only shape of an image
-CENTRE_SPREAD = 0.08  # so far from the middle is that one, each way
+CENTRE_SPREAD = 0.08  # maximum distance of that shape from the middle, same fraction
 MIN_INSIDE = 0.6  # an object shows at least this fraction of itself inside the image
 MIN_VISIBLE = 0.55  # and keeps this fraction of that when others cover it
 # Colour helps but does not decide, as with most real classes: a small network that trains for
@@ -26,7 +26,7 @@ _FINER = 8  # times as many pixels a side: an outline is right to an eighth of a
 # How far, in these pixels, a drawn object reaches beyond the points that OpenCV was given: pixels
 # of which it covers half or more, measured at 300 objects.
 _BEYOND = 4
-_MIN_PIECE = 4 * _FINER**2  # of these pixels: four whole ones; nobody draws less
+_MIN_PIECE = 4 * _FINER**2  # in these pixels: four whole ones; smaller pieces are not drawn
 
 
 class Scene(NamedTuple):
@@ -245,8 +245,8 @@ def random_colour(
 def visible_outlines(scene: Scene) -> list[np.ndarray]:
     """Return the outline (K, 2) float64 of what is seen of each object, pixels of the image.
 
-    A hidden part is left out; where that cuts an object into pieces, all of them are one outline. A
-    hole, which an object makes that lies within another one, is not drawn.
+    Hidden parts are left out; the pieces of an object that is cut apart form one outline. The hole
+    that an object leaves in the middle of another is not drawn.
     """
     size_wh = np.array(scene.image.shape[1::-1])
     found = []

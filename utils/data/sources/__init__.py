@@ -1,1 +1,1 @@
-"""Where images and labels come from: dataset YAMLs, folders, lists, record files, annotations."""
+"""Sources of images and labels: dataset YAMLs, folders, lists, record files, annotations."""

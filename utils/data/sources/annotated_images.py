@@ -1,4 +1,4 @@
-"""Images whose labels an annotation file has, in any format."""
+"""Images with labels from an annotation file in any format."""
 
 from __future__ import annotations
 
@@ -10,13 +10,6 @@ from typing import NamedTuple
 import numpy as np
 
 from duet.utils.array_cache import state_of_files
-from duet.utils.data.image.header import BrokenImageError, read_other_view
-from duet.utils.data.image.orientation import (
-    EXCHANGES_SIDES,
-    UPRIGHT,
-    boxes_upright,
-    points_upright,
-)
 from duet.utils.data.sources.formats.format import NORMALISED, UNKNOWN, Annotations
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
@@ -24,7 +17,7 @@ from duet.utils.errors import DatasetError, brief
 from duet.utils.polygons import Polygons
 from duet.utils.text import count
 
-OVERSHOOT = 0.01  # of the side: coordinates up to this far outside are clipped, because tools round
+OVERSHOOT = 0.01  # fraction of the side; coordinates up to this far outside are clipped
 
 
 class AnnotatedObjects(NamedTuple):
@@ -85,48 +78,23 @@ class AnnotatedImage(ImageSource):
         if reason := self.annotations.broken[self.index]:
             raise BrokenLabelError(reason)
         class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
-        annotated_size, orientation = self._annotated_view(size)
-        side_wh = np.array(annotated_size[::-1])
-        boxes = boxes_xyxy / np.tile(side_wh, 2)
+        side_wh = np.array(self._annotated_size(size)[::-1])
         if polygons is not None:
-            points = points_upright(polygons.points_xy / side_wh, orientation)
-            polygons = Polygons(points, polygons.starts)
-        return AnnotatedObjects(
-            self.class_of[class_index],
-            boxes_upright(boxes, orientation),
-            polygons,
-        )
+            polygons = Polygons(polygons.points_xy / side_wh, polygons.starts)
+        boxes = boxes_xyxy / np.tile(side_wh, 2)
+        return AnnotatedObjects(self.class_of[class_index], boxes, polygons)
 
-    def _annotated_view(self, size: tuple[int, int]) -> tuple[tuple[int, int], int]:
-        """Return (height, width) to which the coordinates are relative, and what turns them.
-
-        That is an EXIF orientation. Some tools label an image as it is stored, and not as its EXIF
-        turns it. It shows where the sides are exchanged; what keeps them, and coordinates without a
-        size, count as labelled upright, as browsers show the image.
-        """
+    def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the (height, width) to which the coordinates are relative."""
         height, width = annotated = tuple(self.annotations.sizes[self.index].tolist())
-        if annotated == NORMALISED:
-            return NORMALISED, UPRIGHT
-        if annotated == UNKNOWN:
-            return size, UPRIGHT
-        exchanged = size[::-1]
-        if annotated == exchanged != size or (
-            _same_shape(annotated, exchanged) and not _same_shape(annotated, size)
-        ):
-            orientation = self._other_view()
-            if orientation in EXCHANGES_SIDES:
-                return annotated, orientation
+        if annotated in (NORMALISED, UNKNOWN):
+            return NORMALISED if annotated == NORMALISED else size
         if not _same_shape(annotated, size):
             raise BrokenLabelError(
-                f"it was labelled as an image of {width}x{height} px, and has {size[1]}x{size[0]}"
+                f"it was labelled as an image of {width}x{height} px, and has {size[1]}x{size[0]}; "
+                "find the image that was labelled, or label it as a browser shows it"
             )
-        return annotated, UPRIGHT
-
-    def _other_view(self) -> int:
-        try:
-            return read_other_view(self.path)
-        except BrokenImageError as error:  # it could be read a moment ago
-            raise BrokenLabelError(str(error)) from error
+        return annotated
 
 
 def _same_shape(annotated: tuple[int, int], size: tuple[int, int]) -> bool:

@@ -1,4 +1,4 @@
-"""The label formats, and annotations in any of them."""
+"""The table of label formats, and reading annotations in any of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def format_of(annotations: Path) -> str:
     """Return the name of the format of an annotation file or folder.
 
     Raises:
-        DatasetError: it is in none of them.
+        DatasetError: no format accepts it.
     """
     for kind in formats():
         if kind.accepts(annotations):

@@ -63,8 +63,8 @@ class ClassImage(ImageSource):
 def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
     """Return the class folders of each split, or of "" if they are not divided; often none.
 
-    Folders that hold images and have other labels, or may be splits, are not taken for classes;
-    nor is what lies beside images, but for a few in the folder of a split.
+    Folders whose images have other labels, and possible splits, are not classes. Neither are
+    folders beside images, except beside a few images in the folder of a split.
     """
     splits: dict[str, list[ClassFolders]] = {}
     names: set[str] = set()
@@ -98,7 +98,7 @@ def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
 def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:
     """Return the names of all folders with an image, sorted by their letters' numbers.
 
-    All splits count, so that the numbers of the classes are the same whichever of them is read.
+    All splits count, so that class numbers do not depend on which of them is read.
 
     Raises:
         DatasetError: there are fewer than two, or one is not UTF-8.
@@ -193,7 +193,7 @@ def _classes_in(folder: Path) -> set[str]:
 
 
 def _images_beside(folder: Path) -> list[str]:
-    """Return the names of the images in a folder itself, but for hidden ones."""
+    """Return the names of the visible images directly in a folder."""
     with os.scandir(folder) as entries:
         shown = [entry for entry in entries if not entry.name.startswith(".")]
         suffixes = [os.path.splitext(entry.name)[1].lower() for entry in shown]

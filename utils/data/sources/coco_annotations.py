@@ -34,17 +34,17 @@ class CocoAnnotations:
     objects: list[GroundTruth]  # per image, in pixels; without masks
     image_ids: list[int]
     category_ids: list[int]  # per class
-    segments: Segments | None = None  # if masks were asked for
+    segments: Segments | None = None  # if masks were requested
     rows: Sequence[np.ndarray] = ()  # per image, its objects among the segments
     sizes: Sequence[tuple[int, int]] = ()  # (height, width) of each image
 
     @property
     def num_segmentations(self) -> int:
-        """How many objects have a mask or an outline, if masks were asked for."""
+        """Number of objects with a mask or an outline, if masks were requested."""
         return sum(self.segments.count(rows) for rows in self.rows) if self.segments else 0
 
     def ground_truth(self, image: int) -> GroundTruth:
-        """Return the objects of an image, with masks if they were asked for.
+        """Return the objects of an image, with masks if requested.
 
         Masks are made at each call: those of a whole dataset would fill the memory.
         """

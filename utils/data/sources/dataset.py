@@ -89,7 +89,7 @@ def load_dataset(
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
     """Return the class names of all annotations: the longest list if it has them all, else sorted.
 
-    All splits count, so that the numbers of the classes are the same whichever of them is read.
+    All splits count, so that class numbers do not depend on which of them is read.
     """
     entries = dataset.entries
     found = [read_annotations(entry) for entry in entries if isinstance(entry, AnnotatedFolder)]
@@ -121,7 +121,7 @@ def _find_yaml(argument: Path) -> Path:
             if path is not argument and os.path.isdir(argument):
                 text = "--data %s: no dataset is recognised in this folder; %s is used"
                 log.info(text, printable(str(argument)), path)
-            return path  # what is no file is reported by its reader
+            return path  # its reader reports anything that is not a file
     if os.path.isdir(argument):
         raise DatasetError(unrecognised_text(argument))
     known = ", ".join([*BUILT_INS, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])

@@ -15,7 +15,7 @@ from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
-from duet.utils.data.sources.image_files import expand_glob, has_images, is_glob, no_images_text
+from duet.utils.data.sources.image_files import has_images, no_images_text
 from duet.utils.errors import DatasetError, brief
 from duet.utils.fetch_lists import how_to_fetch
 from duet.utils.text import count
@@ -31,7 +31,7 @@ Entry = Path | AnnotatedFolder | ClassFolders
 
 @dataclass(frozen=True)
 class DatasetSpec:
-    """Where the images of each split lie, and what the classes are called."""
+    """The images of each split, and the class names."""
 
     name: str
     root: Path
@@ -49,7 +49,7 @@ class DatasetSpec:
 
     @property
     def is_of_folders(self) -> bool:
-        """Whether images are labelled by the folders in which they lie."""
+        """Whether folder names are the labels."""
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
 
     def as_single_class(self) -> DatasetSpec:
@@ -74,7 +74,7 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
 
 
 def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
-    """Return a dataset YAML that names an entry of its own folder for each split."""
+    """Return a dataset YAML with an entry, relative to its folder, for each split."""
     return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
 
 
@@ -140,6 +140,8 @@ class _DatasetYaml:
                 f"{brief(download)}; "
                 "python -m duet fetch LIST downloads a list of URLs"
             )
+        if "*" in value:
+            next_step += "; patterns are not expanded: list the folders"
         if fetched := how_to_fetch(self.path):
             next_step += f"; {fetched}"
         text = f", but there is no {' and no '.join(places)}; {next_step}"
@@ -153,11 +155,10 @@ class _DatasetYaml:
                 if isinstance(one, Mapping):
                     found.append(self._annotated(key, one, required))
                     continue
-                paths = self._paths(key, one, required)
-                if required and not any(map(has_images, paths)):
-                    raise self._wrong(key, one, f", but {no_images_text(paths[0].resolve())}")
-                kept = [path for path in paths if len(paths) == 1 or has_images(path)]
-                found += [as_classes(path, class_names) for path in kept]
+                path = self._path(key, one, required)
+                if required and not has_images(path):
+                    raise self._wrong(key, one, f", but {no_images_text(path.resolve())}")
+                found.append(as_classes(path, class_names))
         except DatasetError as error:
             if required or "names" in self.document:
                 raise
@@ -171,30 +172,22 @@ class _DatasetYaml:
             text = "images and annotations are needed, and list may be there"
             raise self._error(key, f"has the keys {brief(list(value))}; {text}")
         needed = required or "names" not in self.document
-        found = {name: self._paths(key, path, needed)[0] for name, path in value.items()}
+        found = {name: self._path(key, path, needed) for name, path in value.items()}
         is_there = all(map(os.path.exists, found.values()))
         kind = format_of(found["annotations"]) if is_there else ""
         return AnnotatedFolder(kind, found["annotations"], found["images"], found.get("list"))
 
-    def _paths(self, key: str, value: Any, required: bool) -> list[Path]:
-        """Return the path of an entry, or those that it stands for if it is a pattern."""
+    def _path(self, key: str, value: Any, required: bool) -> Path:
+        """Return the path of an entry, which must exist if it is required."""
         if not isinstance(value, str) or "\0" in value:
             raise self._wrong(key, value, "; accepted: a path or a list of paths")
         candidates = [root / value for root in self._roots]
         if value.startswith("../"):  # Roboflow writes ../train/images for train/images
             candidates += [root / value.removeprefix("../") for root in self._roots]
-        existing = list(filter(os.path.exists, candidates))[:1]
-        if not existing and is_glob(value):
-            expanded = (expand_glob(root, value) for root in self._roots)
-            try:
-                existing = next(filter(None, expanded), [])
-            except (ValueError, OSError) as error:
-                raise self._wrong(key, value, f": {error!s:.300}") from error
-        if not required:
-            return existing or candidates[:1]
-        if not existing:
+        existing = next(filter(os.path.exists, candidates), None)
+        if required and existing is None:
             raise self._not_found(key, value, candidates)
-        return existing
+        return existing or candidates[0]
 
     def _class_names(self) -> tuple[str, ...]:
         names = self.document.get("names")

@@ -2,8 +2,8 @@
 
 The side of an image depends only on the name of its file, but near-duplicates are kept on one side:
 that of the image whose name has the lowest rank, a second hash. A new image in a group of n decides
-the side of the group with a probability of 1 / (n + 1), else it joins them; no other group moves.
-What images look like is kept between runs.
+the side of the group with probability 1 / (n + 1), otherwise it joins them; no other group moves.
+Fingerprints are cached between runs.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -
         groups: as of `group_copies`.
 
     Raises:
-        DatasetError: all of them are, or none is.
+        DatasetError: one side would be empty.
     """
     hashes = np.array([_hashes_of(name) for name in names], np.int64).reshape(-1, 2)
     places, ranks = hashes.T

@@ -1,4 +1,4 @@
-"""Folders, list files, patterns and record files -> images."""
+"""Folders, list files and record files -> images."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.regular_files import read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
-_WILD = frozenset("*?[")
 
 
 def list_images(entries: Sequence[Path]) -> list[Path | ImageSource]:
@@ -116,35 +115,3 @@ def _read_list(path: Path) -> list[Path]:
             f"needed: {error!s:.300}"
         ) from error
     return images
-
-
-def is_glob(value: str) -> bool:
-    """Return whether a path has a "*", "?" or "["."""
-    return not _WILD.isdisjoint(value)
-
-
-def expand_glob(root: Path, value: str) -> list[Path]:
-    """Return the folders, images, lists and record files that a pattern stands for, sorted.
-
-    `*`, `?` and `[...]` stand for parts of a name that does not begin with a dot; `**` stands for
-    any number of such folders, but for those behind links.
-
-    Raises:
-        ValueError: the pattern has `**` more than once, or within a name.
-    """
-    parts = (root / value).parts
-    if parts.count("**") > 1:
-        raise ValueError("** may appear only once")
-    first = next(index for index, part in enumerate(parts) if is_glob(part))
-    base, pattern = Path(*parts[:first]), parts[first:]
-    folders, files = set(), set()
-    for path in base.glob("/".join(pattern)):
-        names = set(path.relative_to(base).parts) - set(pattern)
-        if any(name.startswith(".") for name in names):
-            continue
-        if path.is_dir():
-            folders.add(path)
-        elif path.suffix.lower() in (*IMAGE_SUFFIXES, *record_kinds(), ".txt"):
-            files.add(path)
-    # What lies in a folder that is meant is meant with it.
-    return sorted(path for path in folders | files if folders.isdisjoint(path.parents))

@@ -1,6 +1,6 @@
-"""An image that can be scanned: where its bytes are, its size, and what is labelled on it.
+"""Images that can be scanned: their bytes, size and labels.
 
-Files that hold many images are the business of wings, each of which registers one kind of them.
+Wings register further kinds of files that hold many images.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ WINGS = ("duet.utils.data.records.record_images",)  # modules with a RECORDS eac
 
 @dataclass(frozen=True, slots=True)
 class ImageSource(ABC):
-    """An image that can be scanned, and what is labelled on it."""
+    """An image that can be scanned, and its labels."""
 
     path: Path  # the file; for a record, its file followed by its name
-    place: RecordPlace | None = field(default=None, kw_only=True)  # None: a file of its own
+    place: RecordPlace | None = field(default=None, kw_only=True)  # None for a file of its own
 
     @property
     @abstractmethod
     def labels_at(self) -> str:
-        """Where its labels are, or would be, for messages."""
+        """The place of its labels, existing or expected, for messages."""
 
     @abstractmethod
     def state(self, now_ns: int) -> bytes | None:
-        """Return what its size and labels depend on, besides arguments; None if unsure."""
+        """Return a state that changes with its size or labels; None if unsure."""
 
     def read_size(self, max_pixels: int) -> tuple[int, int]:
         """Return (height, width) in pixels as decoded, or raise BrokenImageError."""

@@ -19,7 +19,7 @@ from duet.utils.text import count
 MAX_LABEL_BYTES = 1 << 22  # per image; parsed numbers take many times as much
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 
-MOST_CROSSINGS = 5000  # sides of an image, that all its outlines may be long
+MOST_CROSSINGS = 5000  # total length of all outlines, in image sides
 
 
 class BrokenLabelError(Exception):
@@ -78,7 +78,7 @@ class Labels(NamedTuple):
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
     polygons_norm: Polygons | None  # float32 in [0, 1], of the M objects; None when all are boxes
-    removed: str  # in words, what was dropped: rows of the same class and box as one before; or ""
+    removed: str  # description of the repeated rows that were dropped; or ""
 
 
 def parse_labels(content: bytes | None, num_classes: int) -> Labels:

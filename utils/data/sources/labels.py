@@ -1,6 +1,6 @@
 """Images -> samples with checked labels, and a report of what is broken.
 
-Every rank scans a shard, and all of them get all samples.
+Each rank scans a shard, and all ranks get all samples.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class ScanReport(NamedTuple):
     problems: list[str]
 
 
-# What was found of an image: height and width in pixels, its labels, and a problem or "". An image
-# that is left out has no labels, and a size of 0.
+# Scan result of an image: (height, width) in pixels, labels, and a problem or "". An image that is
+# left out has no labels and size 0.
 _Scanned = tuple[tuple[int, int], Labels | None, str]
 
 
@@ -99,7 +99,7 @@ def scan_samples(
     needs_objects: bool = True,
     work: str = "reading the labels",
 ) -> ScanReport:
-    """Read the header and the labels of every image; each rank a shard, for all of them.
+    """Read the header and labels of every image; each rank reads a shard for all.
 
     Broken images, and images with a broken label line, are left out; repeated label rows are
     removed. Either is a line of the report that names the file and the reason. An image without
@@ -148,7 +148,7 @@ def scan_samples(
 
 def require_same_images(images: Sequence[Path | ImageSource], world: World) -> None:
     """Raise DatasetError unless all ranks have the same images; they need not be in one folder."""
-    # Names alone: each machine may have the images in a folder of its own.
+    # Only names: machines may keep the images in different folders.
     checksum = 0
     for image in images:
         name = f"{image_of(image).path.name}\0"

@@ -1,4 +1,4 @@
-"""The labels that a task needs, by its name, and the next step where a dataset lacks them."""
+"""The labels that each task needs, and the next step if a dataset lacks them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def check_labels(task: str, samples: SampleTable, name: str, is_of_folders: bool
     """Raise DatasetError for samples whose labels are not those of a task.
 
     Args:
-        task: its name; one that has no check takes any labels.
+        task: name of a task; tasks without an entry in CHECKS accept any labels.
         name: name of the dataset.
-        is_of_folders: its images are labelled by the folders in which they lie.
+        is_of_folders: folder names are the labels.
     """
     if task in CHECKS:
         CHECKS[task](samples, name, is_of_folders)
@@ -30,13 +30,11 @@ def check_labels(task: str, samples: SampleTable, name: str, is_of_folders: bool
 def check_labels_to_score(
     task: str, samples: SampleTable, name: str, weights: str, is_of_folders: bool = False
 ) -> None:
-    """Raise DatasetError as `check_labels`, where weights of the task are to be scored."""
+    """Like `check_labels`, for validating weights of the task; the message names them."""
     try:
         check_labels(task, samples, name, is_of_folders)
     except DatasetError as error:
-        raise DatasetError(
-            f"--weights {weights}: the model is to {task}; --data {error}"
-        ) from error
+        raise DatasetError(f"--weights {weights}: its task is {task}; --data {error}") from error
 
 
 def _boxes(samples: SampleTable, name: str, is_of_folders: bool) -> None:

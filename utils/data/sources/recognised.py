@@ -28,12 +28,12 @@ from duet.utils.yaml_files import read_yaml
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 OF_CLASSES = "folders of classes"
-MOST_YAMLS = 100  # to read in a folder
+MOST_YAMLS = 100  # read per folder
 ANNOTATION_SUFFIXES = (".csv", ".json", ".xml")
 CLASS_FILES = ("classes.txt", "obj.names", "_darknet.labels")  # labelImg's, CVAT's, Roboflow's
 DARKNET_FILE = "obj.data"
 MAX_NAMES_BYTES = 1 << 22
-DRAWN_PART = 0.8  # for training, of images that are in no split
+DRAWN_PART = 0.8  # fraction for training if a dataset has no splits
 MAX_PATH_LENGTH = 1000  # characters
 _SETTING = re.compile(r"\s*(\w+)\s*=\s*(.*?)\s*")
 
@@ -62,7 +62,7 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
         if not ways and path.is_dir() and (classes := find_class_folders(path)):
             ways.append((OF_CLASSES, partial(_of_splits, path, classes, ())))
     except DatasetError:
-        if not ways:  # else it is of something that is not taken
+        if not ways:  # otherwise it concerns a format that is not used
             raise
     except OSError as error:  # a folder that may not be read
         raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
@@ -171,7 +171,7 @@ def _find_yolo(folder: Path) -> _Yolo | None:
     """Return the images of a folder in which a file names the classes; None without one.
 
     Raises:
-        DatasetError: such a file cannot be used, or two of them differ.
+        DatasetError: such a file cannot be used, or two files disagree.
     """
     for place in (folder, folder / "data"):
         if (place / DARKNET_FILE).is_file():

@@ -1,7 +1,7 @@
-"""Usable images and their objects: one of them, and all of a split in a few arrays.
+"""Usable images and their objects: a single sample, and all samples of a split as arrays.
 
-Two small arrays and a few objects for each image would take a kilobyte. In a table an image takes
-28 bytes and its name, an object 24, and a point of a polygon 8.
+Separate arrays would take a kilobyte per image. In a table an image takes 28 bytes and its name,
+an object 24, and a point of a polygon 8.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from duet.utils.ragged import Texts, rows_of
 
 
 class RecordPlace(NamedTuple):
-    """Where an image lies in a file of many: all that is needed to read and check it."""
+    """Location and checksum of an image in a record file."""
 
     path: Path
     number: int  # from 0
@@ -36,12 +36,12 @@ class Sample:
     width: int
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
-    record: RecordPlace | None = None  # where the image lies in a record file, if it does
+    record: RecordPlace | None = None  # None for a file of its own
     polygons_norm: Polygons | None = None  # float32 in [0, 1], of the M objects; None: only boxes
 
 
 class Places(NamedTuple):
-    """Where S images lie in record files."""
+    """Locations of S images in record files."""
 
     files: tuple[Path, ...]
     rows: np.ndarray  # (S, 5) int64: index of the file, or -1; the other fields of `RecordPlace`
@@ -75,7 +75,7 @@ class SampleTable(Sequence[Sample]):
 
     @property
     def num_objects(self) -> np.ndarray:
-        """How many objects each image has, (S,) int64."""
+        """Number of objects per image, (S,) int64."""
         return np.diff(self.starts)
 
     @property

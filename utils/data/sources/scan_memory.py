@@ -1,4 +1,4 @@
-"""What was read of a dataset, kept between runs until one of its images or labels changes."""
+"""Scan results of a dataset, cached between runs until one of its files changes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from duet.utils.processes import watchdog
 from duet.utils.processes.world import World
 from duet.utils.progress import Progress
 
-_PACKAGES = "pillow", "pi-heif"  # that read images; without the latter HEIC images are left out
-FEWEST_IMAGES = 500  # fewer are read as soon as a file of them is
+_PACKAGES = "pillow", "pi-heif"  # decoders of images; without the latter, HEIC images are left out
+FEWEST_IMAGES = 500  # fewer are scanned as fast as a cache file is read
 _READERS = (
     *(f"utils/data/{room}/**/*.py" for room in ("sources", "formats", "records", "image")),
     "utils/*.py",
@@ -35,7 +35,7 @@ class Memory(NamedTuple):
     """A file of arrays in the user's cache folder."""
 
     kind: str
-    name: str  # a hash of all that the arrays depend on, but for the state of files
+    name: str  # hash of the settings that the arrays depend on
 
     @staticmethod
     def of(kind: str, *settings: object) -> Memory:

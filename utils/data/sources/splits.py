@@ -1,4 +1,4 @@
-"""The samples of a split: every rank reads a shard, and all ranks get all of them."""
+"""The samples of a split: each rank reads a shard, and all ranks get all samples."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def choose_part(
     Whether an image belongs to it depends only on the name of its file, not on other images.
 
     Raises:
-        UserError: none of them does.
+        UserError: no image is left.
     """
     if fraction == 1:
         return images

@@ -20,7 +20,7 @@ from duet.utils.data.randomness import (
 from duet.utils.strengths import STRENGTHS, AugmentConfig
 
 # All strengths at once; a probability of 0.5 makes half of the samples.
-CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms="T")
+CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms=0.5)
 # Of 64 samples each. Who adds a draw gives it a stream by `named_generator`, and its field a line.
 BOXES = {
     "tiles": "269fb5ee8979",
@@ -31,7 +31,7 @@ BOXES = {
     "flip_up_down": "305e936a2c23",
     "flip_left_right": "ff1bf3b7ca1e",
     "cutout": "02cae6f79f67",
-    "transforms": "3f4e4f1f665d",
+    "transforms": "dff7a1549a7e",
     "transforms_seed": "14008cf65c68",
     "mixed": "4b9a75cd3f10",
 }
@@ -40,7 +40,7 @@ CLASSES = {
     "flip_up_down": "434d0c162b05",
     "flip_left_right": "858adcd60ee5",
     "cutout": "97320cc57322",
-    "transforms": "3f4e4f1f665d",
+    "transforms": "dff7a1549a7e",
     "transforms_seed": "a25b2bb5427a",
     "index": "ccf91e2b960f",
     "scale": "dff7a1549a7e",

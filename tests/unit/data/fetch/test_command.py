@@ -10,7 +10,6 @@ import time
 import cv2
 import numpy as np
 import pytest
-import yaml
 
 from duet.utils.data.fetch import __main__ as command
 from duet.utils.data.fetch import download
@@ -175,22 +174,6 @@ def test_without_a_list_the_command_shows_what_there_is(monkeypatch, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == ["coco", "coco128", "voc", "yolov5"]
     assert all(len(line) > 40 for line in lines)
-
-
-def test_what_the_list_of_coco128_fetches_is_the_dataset_of_its_yaml(site, run, tmp_path):
-    image = cv2.imencode(".jpg", np.zeros((20, 30, 3), np.uint8))[1].tobytes()
-    files = {"images/train2017/1.jpg": image, "labels/train2017/1.txt": b"79 0.5 0.5 0.2 0.2\n"}
-    content = zipped({f"coco128/{name}": text for name, text in files.items()})
-    (item,) = find_list("coco128").items
-    file = file_of(site.put("/a", content), content, path=item.path, unpack=item.unpack)
-    run(file)
-    assert any("unpacked already" in line for line in run(file))
-    document = (PROJECT / "data/coco128.yaml").read_text()
-    (tmp_path / "coco128.yaml").write_text(document.replace("../datasets", str(tmp_path / "out")))
-    dataset = load_dataset(tmp_path / "coco128.yaml", splits=("train", "val"))
-    names = yaml.safe_load((PROJECT / "data/coco.yaml").read_text())["names"]
-    assert dataset.class_names == tuple(names.values())
-    assert [len(load_split(dataset, split)) for split in ("train", "val")] == [1, 1]
 
 
 def test_what_the_list_of_coco_fetches_is_a_dataset(site, run, tmp_path):

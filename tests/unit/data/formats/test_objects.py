@@ -397,29 +397,19 @@ def test_of_label_studio_annotations_ground_truth_counts_then_the_newest(tmp_pat
     assert read_text(tmp_path, STUDIO, [item]).class_names == ("new",)
     item["annotations"].insert(1, made("true", "02", ground_truth=True))
     assert read_text(tmp_path, STUDIO, [item]).class_names == ("true",)
-    tasks = [task([], "b.jpg", **made(label, day)) for label, day in (("a", "01"), ("b", "02"))]
-    for order in (tasks, tasks[::-1]):
-        found = read_text(tmp_path, STUDIO, order)
-        assert (found.class_names, len(found)) == (("b",), 1)
-        assert found.left_out == {"other annotations of an image": 1}
+    found = read_text(tmp_path, STUDIO, [task([], "b.jpg"), task([], "b.jpg", id=42)])
+    assert all("task 41 and task 42 are both this file" in reason for reason in found.broken)
     item["annotations"] = [void]
     found = read_text(tmp_path, STUDIO, [task([], "b.jpg"), item, item | {"annotations": []}])
     assert (len(found), len(found.class_index)) == (1, 0)
     assert found.left_out == {"tasks that nobody has labelled": 2}
 
 
-def test_label_studio_json_min_is_read(tmp_path):
-    def item(label, day, image, number):
-        box = studio_box(10, 20, 30, 40, label)
-        return {
-            "image": image, "id": number, "label": [box | box["value"]], "annotation_id": 5,
-            "updated_at": f"2024-05-{day}",
-        }  # fmt: skip
-
-    new, old = (item(label, day, "a.jpg", 1) for label, day in (("new", "02"), ("old", "01")))
-    found = read_text(tmp_path, STUDIO, [new, old, item("dog", "01", "s3://x/b.jpg", 2)])
-    assert found.class_names == ("dog", "new")
-    assert found.boxes_xyxy.tolist() == [[20, 20, 80, 60]] * 2
+def test_label_studio_json_min_is_answered(tmp_path):
+    box = studio_box(10, 20, 30, 40)
+    item = {"image": "a.jpg", "id": 1, "label": [box | box["value"]], "annotation_id": 5}
+    with pytest.raises(DatasetError, match="task 1 has no 'data'; export .* as JSON, not JSON-MIN"):
+        read_text(tmp_path, STUDIO, [item])
 
 
 def test_coco_classes_are_in_the_order_of_their_ids(tmp_path, caplog):

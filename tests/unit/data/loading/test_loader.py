@@ -1,7 +1,6 @@
 """What the loaders yield: which samples, in which order, as which arrays."""
 
 import dataclasses
-import shutil
 
 import cv2
 import numpy as np
@@ -33,26 +32,6 @@ def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samp
     assert digests(closing.epoch(1)) == digests(train_loader(samples).epoch(1))
     assert digests(closing.epoch(2)) == digests(never.epoch(2))
     assert digests(never.epoch(2)) != digests(train_loader(samples).epoch(2))
-
-
-def test_a_cached_image_is_decoded_once_by_all_workers_together(samples, tmp_path):
-    folder = tmp_path / "copies"
-    folder.mkdir()
-    copies = []
-    for sample in samples:
-        path = folder / sample.image_path.name
-        path.write_bytes(sample.image_path.read_bytes())
-        copies.append(dataclasses.replace(sample, image_path=path))
-    with train_loader(copies, workers=2, cache="ram") as cached:
-        # Two epochs show every image: each is a tile of its own sample, and of three others'.
-        expected = [digests(cached.epoch(0)), digests(cached.epoch(1))]
-        shown = digests(train_loader(copies).epoch(2))
-        with ValLoader(copies, 64, 4, workers=2, cache="disk") as validation:
-            validated = digests(validation)
-            shutil.rmtree(folder)
-            assert digests(cached.epoch(0)) == expected[0]
-            assert digests(cached.epoch(2)) == shown
-            assert digests(validation) == validated
 
 
 def test_an_epoch_shows_every_sample_once_and_the_last_batch_may_be_smaller(samples):

@@ -12,7 +12,6 @@ from duet.utils.data.loading.items import items_of
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
-from duet.utils.polygons import join_parts
 from tests.mask_reference import runs_of
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
@@ -72,31 +71,6 @@ def test_an_object_without_an_outline_is_its_box():
     # Of the labels' float32, as the sample has them.
     corners = np.float32(np.reshape(triangle, (3, 2)) / [WIDTH, HEIGHT]) * [WIDTH, HEIGHT]
     assert_masks(truth, [box, *drawn([corners], (HEIGHT, WIDTH))])
-
-
-def test_pieces_joined_in_one_outline_have_the_pixels_of_both():
-    left = np.array([[5, 5], [25, 5], [25, 40], [5, 40]])
-    right = np.array([[60, 20], [80, 20], [70, 50]])
-    truth = ground_truth(sample_of([join_parts([left, right])], [[40, 30, 75, 45]]))
-    both = sum(drawn([left, right], (HEIGHT, WIDTH)))
-    coded = {"size": [HEIGHT, WIDTH], "counts": truth.masks.values.tolist()}
-    found = coco_mask.decode(coco_mask.frPyObjects(coded, HEIGHT, WIDTH))
-    # The line between them encloses nothing, but a pixel of it may be one of a border.
-    assert np.count_nonzero(found != both) <= 2
-
-
-@pytest.mark.parametrize("outlines", [
-    [[-50, -50, 400, -50, 400, 400, -50, 400]], [[100, 100, 120, 100, 110, 120]],
-    [[3, 3, 3, 3, 3, 3]], [[1, 1, 1, 50]],
-], ids=["around the image", "outside", "a point", "two points"])  # fmt: skip
-def test_odd_outlines_are_drawn(outlines):
-    sample = sample_of(outlines, [[45, 30, 20, 10]])
-    size = [WIDTH, HEIGHT]
-    pixels = [np.float32(np.reshape(x, (-1, 2)) / size) * size for x in outlines]
-    truth = ground_truth(sample)
-    if len(pixels[0]) > 2:
-        assert_masks(truth, drawn(pixels, (HEIGHT, WIDTH)))
-    assert truth.masks.lengths.shape == (1,) and truth.masks.values.sum() == HEIGHT * WIDTH
 
 
 def test_an_image_without_objects_has_no_masks():

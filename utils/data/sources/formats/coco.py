@@ -37,12 +37,12 @@ from duet.utils.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"
-UNDIVIDED = "default"  # in the place of a split: CVAT's instances_default.json
+UNDIVIDED = "default"  # CVAT's name instead of a split: instances_default.json
 _SECTION = re.compile(rb'"(?:%s)"\s*:\s*\[' % "|".join(SECTIONS).encode())
 _NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _STARTS = (1 << 16, 1 << 26)  # bytes; the second where an `info` of megabytes comes first
-_MOST_PROBED = 16  # images of a file, to find their folder
-_MOST_FOLDERS = 16  # in a file name
+_MOST_PROBED = 16  # images per file, to find their folder
+_MOST_FOLDERS = 16  # per file name
 
 log = logging.getLogger("data")
 
@@ -177,7 +177,7 @@ def _class_names(instances: Instances, file: Path) -> dict[int, str]:
 
 
 def _has_dummy(instances: Instances, order: Sequence[int]) -> bool:
-    """Whether category 0 is no class: Roboflow writes the supercategory of all others there."""
+    """Whether category 0 is Roboflow's dummy: the supercategory of all others."""
     first, *others = order or [-1]
     if not others or instances.category_ids[first] != 0 or (instances.category == first).any():
         return False

@@ -29,7 +29,7 @@ _BOX = "left, top, width, height are needed"
 
 
 class BrokenInstancesError(ValueError):
-    """Why a file is not an instances JSON; the text does not name the file."""
+    """The file is not an instances JSON; the message does not name it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,15 +85,15 @@ class Instances:
 
     image_ids: tuple[int, ...]
     file_names: tuple[str, ...]
-    sizes: np.ndarray  # (N, 2) int64, height and width; 0 where it gives none
+    sizes: np.ndarray  # (N, 2) int64, height and width; 0 if not given
     category_ids: tuple[int, ...]
     category_names: tuple[str, ...]
     supercategories: tuple[str, ...]
-    ids: np.ndarray  # (T,) int64, of the objects, for messages; -1 where it gives none
+    ids: np.ndarray  # (T,) int64, object ids for messages; -1 if not given
     image: np.ndarray  # (T,) int64, the index of the object's image; -1: no image has its id
     category: np.ndarray  # (T,) int64, likewise
     boxes_ltwh: np.ndarray  # (T, 4) float64: left, top, width, height, pixels
-    area: np.ndarray  # (T,) float64, square pixels; NaN where it gives none, or `area_faults` why
+    area: np.ndarray  # (T,) float64, square pixels; NaN if not given or in `area_faults`
     is_crowd: np.ndarray  # (T,) bool
     segments: Segments | None  # T objects; None if not read
     faults: Mapping[int, str]  # why an object cannot be used, by its index
@@ -140,7 +140,7 @@ def read_instances(path: Path, segments: bool = True, of_crowds: bool = False) -
 
 
 class _Entry(NamedTuple):
-    """An entry of a section, which may be anything."""
+    """An entry of a section, not yet validated."""
 
     content: Any
     section: str
@@ -164,7 +164,7 @@ class _Entry(NamedTuple):
         raise self.unusable(f": {key} {brief(value)} is no whole number")
 
     def side(self, key: str) -> int:
-        """Return a side of an image in pixels; 0 where the entry gives none."""
+        """Return a side of an image in pixels; 0 if not given."""
         if self.content.get(key) is None:
             return 0
         side = self.whole(key)

@@ -36,7 +36,7 @@ ANNOTATION_FOLDERS = (
 _LOOKED_INTO = 100  # files, to recognise the format of a folder
 _THREADS = 4
 
-# The image that a file names, which may have folders of another machine, and what it says of it.
+# The image name in a file, possibly with another machine's folders, and the image's labels.
 Parsed = tuple[str, ImageLabels]
 
 
@@ -47,7 +47,7 @@ class FilePerImage:
     name: str
     suffix: str  # suffix of annotation files, such as ".xml"
     is_one: Callable[[Path], bool]
-    """Whether a file is in the format; it may read the beginning of it."""
+    """Whether a file is in the format; may read its beginning."""
     parse: Callable[[Path], Parsed | None]
     """Read a file; None if it is not in the format, OSError or ValueError if it is broken."""
 
@@ -138,7 +138,7 @@ class FilePerImage:
             is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
             if not (folder.is_shared or is_of_split):
                 read += map(ImageLabels, {*images.paths} - {*places.values()})
-            read.sort(key=lambda labels: labels.path.parts)  # as label files' images are
+            read.sort(key=lambda labels: labels.path.parts)  # the order of images with label files
         yield from read
 
     def _parse_all(self, files: Sequence[Path | None]) -> Iterator[Parsed | None]:

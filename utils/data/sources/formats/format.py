@@ -1,4 +1,4 @@
-"""What a label format is, and the loop that checks and keeps what any of them reads."""
+"""The interface of a label format, and the loop that collects what a format yields."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ Box = tuple[float, float, float, float]
 class AnnotatedFolder(NamedTuple):
     """Images, and the file or folder with their annotations."""
 
-    format: str  # its name in `annotations.py`; "": annotations are absent and not needed
+    format: str  # its name in `annotations.py`; "" if annotations are missing and not needed
     annotations: Path  # a file, or a folder of one file an image
     images: Path  # the folder to which the names of images are relative
-    image_list: Path | None = None  # a file that names those of a split; None for all
-    subset: str | None = None  # the images that are meant, by the name of their part in the file
-    is_shared: bool = False  # images that the annotations leave out may belong to other ones
+    image_list: Path | None = None  # file that lists the split's images; None for all
+    subset: str | None = None  # name of the file's subset that is meant; None for all
+    is_shared: bool = False  # other annotations may cover the images that these leave out
 
 
 Splits = Mapping[str, list[AnnotatedFolder]]
@@ -46,8 +46,8 @@ class ImageLabels:
 
     path: Path
     size: tuple[int, int] = UNKNOWN  # (height, width) of the image on which it was labelled
-    called: str = "an image of the annotations"  # in messages
-    trouble: str = ""  # why it is not known which file it is; `path` is then one of the candidates
+    called: str = "an image of the annotations"  # name in messages
+    trouble: str = ""  # why the file is ambiguous; `path` is then one of the candidates
     objects: list[tuple[str, Box, np.ndarray]] = field(default_factory=list)  # class, xyxy, outline
     left_out: list[str] = field(default_factory=list)  # kinds of objects that are not trained on
     broken: str = ""  # the first reason why it cannot be used
@@ -67,18 +67,18 @@ class ImageLabels:
 
 @dataclass
 class FileNotes:
-    """What a format notes while it reads, beside the images."""
+    """What a format reports besides the images."""
 
     class_names: list[str] = field(default_factory=list)  # in the format's own order
-    left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind: "crowds"
+    left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind
 
 
 class Format(NamedTuple):
     """One label format."""
 
-    name: str  # as its makers call it: "COCO JSON"
+    name: str  # official name, such as "COCO JSON"
     accepts: Callable[[Path], bool]
-    """Whether a file or folder is in this format; it may read the beginning of a file."""
+    """Whether a file or folder is in this format; may read the beginning of a file."""
     find: Callable[[Path], Splits]
     """The splits of a folder, or of a file with its images beside it: "train", "val", "test", or
     "" if unknown. Empty if nothing is in this format."""

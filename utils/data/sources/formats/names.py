@@ -1,4 +1,4 @@
-"""Where images lie: by the names that annotations and lists have, in folders named for splits."""
+"""Finding images by their names in annotations and lists, and folders named for splits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SPLIT_NAMES = {
     "val": ("val", "valid", "validation"),
     "test": ("test", "testing"),
 }
-MAX_FILES = 100  # with a suffix in a folder; more are one per image
+MAX_FILES = 100  # per suffix and folder; more are one file per image
 _SPLIT_OF = {name: split for split, names in SPLIT_NAMES.items() for name in names}
 MAX_LIST_BYTES = 1 << 28  # millions of images
 _FLAGS = ("-1", "0", "1")  # VOC's second column: whether a class is in the image
@@ -110,7 +110,7 @@ class FileNames:
     some: the labels of an absent image are never given to another one.
 
     Args:
-        alias: another name by which a file of some name may be asked for.
+        alias: returns another name for a file.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class FileNames:
     ) -> None:
         self.folder = folder
         self.paths: list[Path] = []  # sorted
-        self.by_stem: dict[str, Path] = {}  # by the path in the folder without suffix, sorted
+        self.by_stem: dict[str, Path] = {}  # keys: paths in the folder without suffix, sorted
         self._by_path: dict[str, Path] = {}  # likewise, with suffix
         self._by_base: defaultdict[str, list[Path]] = defaultdict(list)
         self._folders_of: dict[Path, tuple[str, ...]] = {}
