@@ -60,7 +60,7 @@ class Comparison:
     def run(self) -> int:
         """Carry out all runs and report; return the exit code."""
         write_reports(self.document("running"), self.folder)
-        say(*head(self.document("running")), wrap=True)
+        say(*head(self.document("running")))
         say(f"Load {load_average()}; results in {self.folder}")
         try:
             self.take_turns()
@@ -100,7 +100,7 @@ class Comparison:
     def conclude(self, status: str) -> None:
         """Write the final reports; print warnings, pairs and the reports' paths."""
         report = write_reports(self.document(status), self.folder)
-        say(*report.warnings, *(x for part in report.sections for x in part.items), wrap=True)
+        say(*report.warnings, *(x for part in report.sections for x in part.items))
         say(f"report: {self.folder / 'compare.html'}, and as text compare.md")
 
 

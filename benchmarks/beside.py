@@ -31,8 +31,7 @@ from duet.utils.comparison.document import flatten
 from duet.utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
 from duet.utils.comparison.plan import Cell, Turn
 from duet.utils.comparison.report import run_lines
-from duet.utils.comparison.runner import run_process
-from duet.utils.comparison.runs import describe_run
+from duet.utils.comparison.runs import describe_run, run_process
 from duet.utils.comparison.settings import find_pythons
 from duet.utils.comparison.statistics import (
     Document,

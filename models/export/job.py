@@ -55,7 +55,6 @@ from duet.utils.export.metadata import KINDS, Metadata, metadata_as_json
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.start import ending_at_termination, ending_later
-from duet.utils.run_folder import working_folder
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 
@@ -128,7 +127,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
-    with ending_at_termination(), working_folder("duet-export-") as folder:
+    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
+        folder = Path(place)
         graph = folder / "graph.onnx"
         snapshot = write_snapshot(checkpoint, folder)
         write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)

@@ -11,8 +11,8 @@ from pathlib import Path
 from duet.backend.devices import check_device
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
-from duet.utils.cli.recipe_config import RecipeConfig
 from duet.utils.cli.run_config import require_folder_name
+from duet.utils.cli.train_config import RecipeConfig
 from duet.utils.comparison.plan import ABLATION, PLAIN, VARIANTS
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError

@@ -9,7 +9,6 @@ import logging
 import math
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -212,11 +211,8 @@ class Search:
         is_done = run.process.returncode == EXIT_DONE and run.reported > 0
         state = "COMPLETE" if is_done else "PRUNED" if run.is_hopeless else "FAIL"
         name = f"trial {run.trial.number + 1}"
-        is_full = state == "FAIL" and self._lacks_room()
-        if is_full or not self._has_begun_well:  # the same command trains the trial again
-            remedy = "; the disk is full: make room, then give the same command" * is_full
-            log_file = run.folder.with_suffix(".log")
-            raise UserError(f"--evolve: {name} has failed, see {log_file}{remedy}")
+        if not self._has_begun_well:  # the same command trains the trial again
+            raise UserError(f"--evolve: {name} has failed, see {run.folder.with_suffix('.log')}")
         self._study.end_trial(run.trial, state, run.best, run.figures)
         self._write_table()
         parts = [f"{name}/{self._config.evolve}"]
@@ -233,14 +229,6 @@ class Search:
             for path in self._place(trial.number).glob("weights/*"):
                 if not (is_best and path.stem == "best"):
                     path.unlink(missing_ok=True)
-
-    def _lacks_room(self) -> bool:
-        """Return whether the disk has no room for a state like those of the trials."""
-        needed = 0
-        for path in self._folder.glob("trials/*/weights/*"):
-            with contextlib.suppress(FileNotFoundError):  # others are at work
-                needed = max(needed, path.stat().st_size)
-        return shutil.disk_usage(self._folder).free < needed
 
     def _suspend(self, cause: str, by_hand: bool) -> None:
         """Have all trials save their states, and end."""

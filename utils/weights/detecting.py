@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError
+from duet.utils.optional import require_wing
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.load import is_exported, load_weights
-from duet.utils.wings import require_wing
 
 WINGS = ("duet.utils.export.opening",)  # modules whose `open_to_detect` opens exported files
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from duet.utils.comparison.plan import Cell, Turn
-from duet.utils.comparison.runner import Outcome, rise, run_process
-from duet.utils.comparison.runs import describe_run, refusal_of
+from duet.utils.comparison.runs import Outcome, describe_run, refusal_of, rise, run_process
 from duet.utils.processes.process_family import descendants
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
@@ -82,7 +81,7 @@ def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
 def test_a_run_does_not_outlive_one_who_is_killed(tmp_path):
     program = (
         "import sys; from pathlib import Path; "
-        "from duet.utils.comparison.runner import run_process; "
+        "from duet.utils.comparison.runs import run_process; "
         f"run_process({['sleep', '100']!r}, Path({str(tmp_path / 'log')!r}), 60, 'cpu')"
     )
     with subprocess.Popen([sys.executable, "-c", program]) as runner:

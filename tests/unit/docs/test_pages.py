@@ -51,21 +51,6 @@ def test_everything_that_a_page_includes_is_there(page):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('--8<-- "blocks/no-such.py"', "blocks/no-such.py is not there"),
-        ('--8<-- "blocks/one-step.py:no-such"', "blocks/one-step.py has no section no-such"),
-        ('--8 < --"blocks/one-step.py"', "--8 < -- includes nothing"),
-        ("--8<-- blocks/one-step.py", "--8<-- includes nothing"),
-        ("{{ no-such.key }}", "no-such.json has no key"),
-        ("a {{ one-step-assign.no_such }}", "one-step-assign.json has no no_such"),
-    ],
-)
-def test_what_is_missing_is_named(text, told):
-    assert problems_of(text) == [told]
-
-
-@pytest.mark.parametrize(
     "page",
     [page for page in PAGES if "zh" in page.relative_to(DOCS).parts],
     ids=lambda page: str(page.relative_to(DOCS)),

@@ -193,17 +193,6 @@ def test_a_later_trial_that_fails_is_one_of_those_asked_for(tmp_path):
     assert started() == list(range(6))
 
 
-def test_a_trial_that_dies_of_a_full_disk_is_no_trial(tmp_path, monkeypatch):
-    FakeProcess.failing, free = {2: 2}, [0]
-    monkeypatch.setattr(search.shutil, "disk_usage", lambda folder: SimpleNamespace(free=free[0]))
-    with pytest.raises(UserError, match=r"trial 3 has failed, .*; the disk is full: make room"):
-        run(tmp_path)
-    FakeProcess.failing, free[0] = {}, 1 << 20
-    run(tmp_path)
-    assert len(rows_of(tmp_path)) == 6
-    assert started() == [0, 1, 2, 2, 3, 4, 5]
-
-
 def test_hopeless_trials_are_ended_early(tmp_path):
     run(tmp_path, "--evolve", "16", "--epochs", "9")
     assert {"pruned", "done"} == {row["state"] for row in rows_of(tmp_path)}

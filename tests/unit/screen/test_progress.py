@@ -30,17 +30,6 @@ def test_a_line_takes_the_place_of_a_bar_which_is_drawn_again(monkeypatch):
     assert after.rpartition("\r")[2].strip() == ""  # the bar leaves no trace
 
 
-@pytest.mark.parametrize("kind", [Terminal, io.StringIO])
-def test_a_long_line_breaks_between_words_on_a_terminal_alone(monkeypatch, kind):
-    monkeypatch.setenv("COLUMNS", "40")
-    text = "only 25 batches an epoch: statistics of BatchNorm lag behind, see --precise-bn 8"
-    stream = kind()
-    LineHandler(stream).emit(logging.makeLogRecord({"msg": text}))
-    lines = stream.getvalue().splitlines()
-    assert " ".join(line.strip() for line in lines) == text
-    assert (max(map(len, lines)) <= 40) == (len(lines) > 1) == (kind is Terminal)
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """Time that passes only when it is told to."""

@@ -9,7 +9,7 @@ import pytest
 from duet.backend import multi_tensor, nn, ops, optim
 from duet.models.training import ema, updates
 from duet.models.training.ema import ModelEMA
-from duet.utils.cli.recipe_config import OPTIMIZERS
+from duet.utils.cli.train_config import OPTIMIZERS
 from tests.conformance.checks_modules import build
 from tests.conformance.judging import Backend, uniform
 
