@@ -56,8 +56,6 @@ OF_NONE = {
         "structure/test_references.py",
         "unit/benchmarks/test_beside.py",
         "unit/benchmarks/test_every.py",
-        "unit/benchmarks/test_report.py",
-        "unit/benchmarks/test_small_data.py",
         "unit/browser",
         "unit/data/anchors",
         "unit/data/fetch",
