@@ -49,7 +49,6 @@ OF_NONE = {
     ),
     "torch": (
         "fuzz",
-        "structure/test_backend_structure.py",
         "structure/test_imports.py",
         "structure/test_one_suite.py",
         "structure/test_one_way.py",
