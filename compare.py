@@ -21,10 +21,9 @@ from pathlib import Path
 from duet.utils.atomic_files import remove_unfinished
 from duet.utils.comparison import document as documents
 from duet.utils.comparison.load import describe_machine, load_average, require_same_machine
-from duet.utils.comparison.plan import PLAIN, Cell, turns
 from duet.utils.comparison.report import head, run_lines, write_reports
 from duet.utils.comparison.runs import carry_out, load_record, refusal_of
-from duet.utils.comparison.settings import Settings, parse_flags
+from duet.utils.comparison.settings import PLAIN, Cell, Settings, parse_flags, turns
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command

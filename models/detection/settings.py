@@ -19,7 +19,7 @@ from duet.models.inference.predictor import (
     suppression_settings,
     with_size,
 )
-from duet.utils.cli.detection_config import require_known
+from duet.utils.cli.run_config import require_known
 from duet.utils.data.image.letterbox import RESIZINGS
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.tracker import needed_threshold

@@ -17,7 +17,7 @@ from duet.models.inference.predictors import (
     why_not_half,
 )
 from duet.models.stored import load_detector
-from duet.utils.cli.detection_config import DetectionConfig
+from duet.utils.cli.run_config import DetectionConfig
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
 from duet.utils.optional import require_wing

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.plan import VARIANTS, Turn
-from duet.utils.comparison.settings import Settings, find_pythons
+from duet.utils.comparison.settings import VARIANTS, Settings, Turn, find_pythons
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
@@ -43,8 +42,8 @@ SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
 POLL_SECONDS = 0.05
 SECONDS_TO_END = 10
 DEVICE_POLL_MILLISECONDS = 500
-# No side rounds float32 to TF32, since OneFlow 0.9 and other trainers have no flag for it. What the
-# user sets goes before.
+# Neither side rounds float32 to TF32, since OneFlow 0.9 and other trainers have no flag for it; the
+# user's own setting takes precedence.
 ALIKE = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
@@ -83,7 +82,7 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     if record["failure"] is None:
         add_what_train_wrote(record, run_folder, settings)
     record["load"] = load.document()
-    shutil.rmtree(run_folder / "weights", ignore_errors=True)  # of no use, and large
+    shutil.rmtree(run_folder / "weights", ignore_errors=True)  # large and not needed
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
     return record
@@ -137,7 +136,7 @@ def _sha1(paths: Sequence[Path]) -> str:
 
 
 def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path) -> Document:
-    """Return what is known of any trainer's run; `epochs` and `work` are still to be read."""
+    """Return the record of any trainer's run; `epochs` and `work` are added later."""
     tail = log_tail(log)
     failure = failure_of(outcome, tail)
     return {
@@ -156,10 +155,8 @@ def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path
 
 
 def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
-    """Return why a process gave no results, with the last error it printed, else the last
-    line; None if it ended well.
-    """
-    if outcome.timed_out:  # what it printed when it was ended explains nothing
+    """Return why a process failed, with the last error or line it printed; None on success."""
+    if outcome.timed_out:  # its last output explains nothing
         return f"ended after {outcome.seconds:.0f} s, the limit of --timeout"
     if not outcome.exit_code:
         return None
@@ -171,7 +168,7 @@ def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
 
 
 def refusal_of(run: Document) -> str:
-    """Return the message if train.py ended with that of a user's mistake, else ""."""
+    """Return the message if train.py ended with a user error, else ""."""
     code, _, message = (run["failure"] or "").partition(": error: ")
     return message if code == f"exit code {EXIT_USER_ERROR}" else ""
 
@@ -214,7 +211,7 @@ def read_epochs(path: Path, warm_up: int) -> list[Document]:
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines that a run printed, as a terminal would show them."""
+    """Return the last lines of a run's output, as a terminal would show them."""
     with open_regular(log) as file:
         lines = file.read().decode(errors="replace").split("\n")
     # A progress bar overwrites itself: only its last state counts.
@@ -226,9 +223,9 @@ class Outcome:
     """How a process ended."""
 
     exit_code: int  # negative for the number of the signal that ended it
-    timed_out: bool  # it was ended because it took too long
+    timed_out: bool  # stopped because it took too long
     seconds: float  # from its start to its end
-    processor_seconds: float  # user and system time of all its processes
+    processor_seconds: float  # user and system time of all processes
     peak_host_mib: float  # peak of its largest process, sampled every POLL_SECONDS
     peak_device_mib: float | None  # rise of the used memory of all GPUs; None without nvidia-smi
 
@@ -242,14 +239,14 @@ def run_process(
 ) -> Outcome:
     """Run a command without a shell; on Ctrl-C end all its processes and raise KeyboardInterrupt.
 
-    At its end this process has no others that it started.
+    None of its processes outlives this call.
 
     Args:
         command: program and arguments.
-        log: takes what it prints.
-        timeout: seconds after which it is ended.
-        devices: as for train.py, such as "0,1"; "cpu" asks nvidia-smi nothing.
-        watchers: called again and again while it runs, and once after its end.
+        log: file for its output.
+        timeout: seconds after which it is stopped.
+        devices: as for train.py, such as "0,1"; "cpu": do not run nvidia-smi.
+        watchers: called repeatedly while it runs, and once at the end.
 
     Raises:
         OSError: the program cannot be started.
@@ -306,7 +303,7 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
 
 
 class PeakMemory:
-    """The largest resident size, in KiB, of a process and those that it started; Linux only.
+    """The largest resident size, in KiB, of a process and its descendants; Linux only.
 
     The peak of `wait4` cannot be used: a process inherits it from its parent.
     """
@@ -316,7 +313,7 @@ class PeakMemory:
         self.kib = 0
 
     def __call__(self) -> None:
-        """Look again."""
+        """Update the peak."""
         for process in (self._process, *descendants(self._process)):
             with contextlib.suppress(OSError):  # it may have ended meanwhile
                 lines = Path("/proc", str(process), "status").read_text(errors="replace")
@@ -328,8 +325,8 @@ class PeakMemory:
 def device_memory(devices: str, samples: Path) -> Iterator[None]:
     """Have nvidia-smi write the GPUs' used memory (MiB per line, in turn) into a file in the block.
 
-    It is measured from outside, so both frameworks and any other trainer are treated alike. The
-    memory that their allocators keep in reserve is included.
+    Measuring from outside treats both frameworks and other trainers alike, and includes the memory
+    that their allocators keep in reserve.
     """
     program = shutil.which("nvidia-smi")
     if program is None or devices == "cpu":

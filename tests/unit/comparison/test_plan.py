@@ -16,9 +16,17 @@ from duet.utils.comparison.document import (
     differences,
     loss_gap,
 )
-from duet.utils.comparison.plan import VARIANTS, Cell, Pair, Turn, make_cells, make_pairs, turns
 from duet.utils.comparison.runs import devices_of, load_record, record_path, train_command
-from duet.utils.comparison.settings import parse_flags
+from duet.utils.comparison.settings import (
+    VARIANTS,
+    Cell,
+    Pair,
+    Turn,
+    make_cells,
+    make_pairs,
+    parse_flags,
+    turns,
+)
 from duet.utils.comparison.statistics import epoch_ratios, process_ratios, verdict
 from duet.utils.errors import UserError
 

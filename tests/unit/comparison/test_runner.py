@@ -11,8 +11,8 @@ import pytest
 
 from duet.utils.comparison import load
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.plan import Cell, Turn
 from duet.utils.comparison.runs import Outcome, describe_run, refusal_of, rise, run_process
+from duet.utils.comparison.settings import Cell, Turn
 from duet.utils.processes.process_family import descendants
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.

@@ -148,7 +148,9 @@ def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(
 @pytest.mark.parametrize("stop", [1, 5, 14])
 def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
     run(tmp_path / "whole", "--nproc", "1")
-    with pytest.raises(Suspended, match=r"stops after \d trials?: the test asks; go on with "):
+    with pytest.raises(
+        Suspended, match=r"suspended after \d trials?: the test asks; continue with "
+    ):
         run(tmp_path / "cut", stop=StopAt(stop))
     assert FakeProcess.at_once == 0
     run(tmp_path / "cut")
@@ -162,7 +164,7 @@ def test_a_search_that_is_done_takes_more_trials_of_the_same_settings_alone(tmp_
     run(tmp_path, "--evolve", "8", "--workers", "1")
     assert len(rows_of(tmp_path)) == 8
     for flags in (["--epochs", "4"], ["--img", "320"], ["--seed", "1"]):
-        with pytest.raises(UserError, match="has a search of other settings; begin a new search"):
+        with pytest.raises(UserError, match="has a search with other settings; start a new search"):
             run(tmp_path, *flags)
 
 
@@ -209,7 +211,7 @@ def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monk
     with pytest.raises(UserError, match="--evolve with --resume"):
         run(tmp_path, "--resume")
     monkeypatch.setattr(search, "this_process", lambda: Process(rank=0, world_size=2))
-    with pytest.raises(UserError, match="leave the launcher out"):
+    with pytest.raises(UserError, match="start it without a launcher"):
         run(tmp_path)
 
 
@@ -333,10 +335,10 @@ def test_nothing_is_unpickled(tmp_path, monkeypatch):
 @pytest.mark.parametrize("content", ["{\n{}\n", "[1]\n"])
 def test_a_file_that_is_damaged_or_of_another_search_is_refused(tmp_path, content):
     (tmp_path / "damaged").write_text(content)
-    with pytest.raises(UserError, match="holds no search: .*; begin a new search under another"):
+    with pytest.raises(UserError, match="is not a search: .*; start a new search with another"):
         open_study(tmp_path / "damaged")
     open_study(tmp_path / "search")
-    with pytest.raises(UserError, match="has a search of other settings; begin a new search"):
+    with pytest.raises(UserError, match="has a search with other settings; start a new search"):
         open_study(tmp_path / "search", seed=1)
     with pytest.raises(UserError, match="--storage"):
         open_study(tmp_path)
