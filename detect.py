@@ -23,7 +23,7 @@ from duet.utils.detect.pipeline.report import require_window
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
 from duet.utils.processes.start import ending_at_termination
-from duet.utils.weights.detecting import load_all_to_detect
+from duet.utils.weights.load import load_all_to_detect
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ from duet.utils.processes.command import run_command
 from duet.utils.processes.launch import launch
 from duet.utils.processes.ranks import joined
 from duet.utils.processes.world import World
-from duet.utils.weights.detecting import load_to_detect
+from duet.utils.weights.load import load_to_detect
 
 
 def main(arguments: Sequence[str] | None = None) -> Any:

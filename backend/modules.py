@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,27 +57,10 @@ def set_trainable(parameters: Iterable[Any], trainable: bool) -> None:
             parameter.grad = None
 
 
-@contextmanager
-def last_batch_statistics(module: Any) -> Iterator[None]:
-    layers = list(batch_norms(module))
-    before = [(layer.training, layer.momentum) for layer in layers]
-    for layer in layers:
-        layer.training, layer.momentum = True, 1.0
-    try:
-        yield
-    finally:
-        for layer, (training, momentum) in zip(layers, before, strict=True):
-            layer.training, layer.momentum = training, momentum
-
-
 def synchronize_batch_norm(module: Any) -> None:
-    for layer in batch_norms(module):
-        layer.over_ranks = True
-
-
-def batch_norms(module: Any) -> Iterator[Any]:
-    """Yield a module's BatchNorm layers: those that support synchronized statistics."""
-    return (part for part in module.modules() if hasattr(part, "over_ranks"))
+    for part in module.modules():
+        if hasattr(part, "over_ranks"):  # a BatchNorm layer
+            part.over_ranks = True
 
 
 def value_and_backward(

@@ -10,18 +10,15 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
-import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from duet.backend.cores import choose_threads
-from duet.backend.launchers import LAUNCHERS, backend_of_launcher
+from duet.backend.processes import LAUNCHERS, backend_of_launcher
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "Makefile").exists()  # else a pip install
@@ -213,7 +210,7 @@ def _import_backend(name: str) -> None:
     framework = FRAMEWORKS[name]
     captured: list[str] = []
     try:
-        with _interrupted_later(), _stderr_captured(captured):
+        with _stderr_captured(captured):
             importlib.import_module(f"duet.backend.{name}")
     except Exception as error:
         raise BackendError(
@@ -224,31 +221,6 @@ def _import_backend(name: str) -> None:
     for line in captured:
         if not any(noise in line for noise in framework.startup_noise):
             sys.stderr.write(line)
-
-
-@contextmanager
-def _interrupted_later() -> Iterator[None]:
-    """Defer Ctrl-C to the end of the block; a second Ctrl-C interrupts at once.
-
-    A framework interrupted during its import prints its own errors.
-    """
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came = []
-
-    def note(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, before)
-        came.append(number)
-
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-        for number in came:
-            signal.raise_signal(number)
 
 
 @contextmanager

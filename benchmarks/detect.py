@@ -30,8 +30,7 @@ from duet.utils.data.sources.dataset import BUILT_IN, load_dataset
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.source import Source
-from duet.utils.detect.pipeline.background import StageSeconds
-from duet.utils.detect.pipeline.reading import Reader
+from duet.utils.detect.pipeline.threads import Reader, StageSeconds
 from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.processes.command import run_command
 from duet.utils.text import count

@@ -1,4 +1,4 @@
-"""The anchor head and the anchor-free head on one backbone: a step, its loss, decoding and NMS.
+"""The two heads on one backbone: a step, its loss, detection, its decoding and NMS.
 
     python -m benchmarks.heads --device cpu
 
@@ -26,7 +26,7 @@ from benchmarks.side_by_side import (
     time_in_turns,
 )
 from benchmarks.train_step import Candidate, draw_batch, start
-from duet.backend import autograd, ops
+from duet.backend import autograd, nn, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.data.image.letterbox import Letterbox
@@ -58,11 +58,15 @@ def threshold_of(head: Any, maps: Any) -> float:
 def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
     """Return what is timed of a model, by its name."""
     from duet.models.inputs import images_to_tensor
+    from duet.models.stored import fold_batch_norm
     from duet.models.training.step import train_step
 
     head, num_images = state.model.head, len(batch.images)
+    detector = nn.frozen_copy(state.model)
+    fold_batch_norm(detector)
     with autograd.no_grad():
-        shapes = [x.shape for x in state.model(images_to_tensor(batch.images, device))]
+        images = images_to_tensor(batch.images, device)
+        shapes = [x.shape for x in detector(images)]
     random = np.random.Generator(np.random.Philox(0))
     arrays = [random.normal(size=shape).astype(np.float32) for shape in shapes]
     raw = [autograd.variable(array, device) for array in arrays]
@@ -75,9 +79,15 @@ def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
     def loss() -> None:
         autograd.gradients(state.loss(raw, batch.targets).total, raw)
 
+    def detect() -> None:
+        with autograd.no_grad():
+            found = head.decode_above(detector(images), SETTINGS.confidence_threshold)
+        head.finish_images(found, places, SETTINGS)
+
     return {
         "step": partial(train_step, state, batch, StageTimer(device)),
         "loss": loss,
+        "detection": detect,
         "decoding": lambda: head.decode_above(maps, above),
         "NMS": lambda: head.finish_images(rows, places, SETTINGS),
     }

@@ -4,9 +4,8 @@
 
 The reference decodes whole images, pastes them onto a canvas and warps that. The fast path is that
 of train.py, without a cache and with `--cache ram` once every image is in it. Both make the same
-samples; those of `--mosaic-window` are others, and have a reference of their own. The samples are
-made with the default hyper-parameters or those of --hyp and --override, from 640 x 480 JPEGs drawn
-for this purpose, or from the training images of --data.
+samples, with the default hyper-parameters or those of --hyp and --override, from 640 x 480 JPEGs
+drawn for this purpose, or from the training images of --data.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ import cv2
 import numpy as np
 
 from benchmarks.paste_and_warp import plain_item
-from benchmarks.side_by_side import Run, Timing, choose_device, finish, new_parser, time_in_turns
+from benchmarks.side_by_side import Run, choose_device, finish, new_parser, time_in_turns
 from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, fill_images
 from duet.utils.data.loading.image_cache import create_cache
-from duet.utils.data.loading.order import BatchRecipe, Epoch
+from duet.utils.data.loading.order import Epoch
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import draw_scene
 from duet.utils.data.sources.dataset import load_dataset
@@ -95,35 +94,6 @@ def in_turn(make: Callable[[int], Batch], num_batches: int) -> Run:
     return lambda: make(next(numbers))
 
 
-def through_epochs(source: TrainBatches, num_batches: int) -> Run:
-    """Return a run that makes the next batch each time, through epochs from the second one on."""
-    places = itertools.count(num_batches)
-
-    def run() -> Batch:
-        epoch, number = divmod(next(places), num_batches)
-        return source.build(Epoch(epoch), number, np.empty(source.shape(number), np.uint8))
-
-    return run
-
-
-def time_window(source: TrainBatches, window: int, device: str, repeats: int) -> list[Timing]:
-    """Time mosaics of images near each other, decoded each time and kept for the window."""
-    order = BatchRecipe(mosaic_window=window)
-    near = dataclasses.replace(source, recipe=dataclasses.replace(source.recipe, order=order))
-    kept = dataclasses.replace(near, num_recent=2 * window)
-    whole = near.num_images // near.recipe.batch_size
-    for number in range(whole):
-        if not np.array_equal(fast_batch(near, number).images, fast_batch(kept, number).images):
-            raise SystemExit("other samples with a window: unequal work")
-    candidates = {
-        "decoded each time": through_epochs(near, whole),
-        "kept": through_epochs(kept, whole),
-    }
-    recipe = source.recipe
-    case = f"{recipe.batch_size} samples, {recipe.image_size} px, --mosaic-window {window}"
-    return time_in_turns(case, candidates, device, repeats, images=recipe.batch_size)
-
-
 def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> None:
     strengths = read_hyperparameters(flags.hyp, flags.override).augmentation()
     transforms = read_transforms(flags.albumentations)
@@ -144,7 +114,6 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
     }
     case = f"{flags.batch} samples, {flags.img} px"
     timings = time_in_turns(case, candidates, device, flags.repeats, images=flags.batch)
-    timings += time_window(source, flags.window, device, flags.repeats)
     finish(flags, timings, device)
 
 
@@ -153,7 +122,6 @@ def main() -> None:
     parser.add_argument("--img", type=from_one, default=640, help="side of the training images")
     parser.add_argument("--batch", type=from_one, default=8, help="images per timed run")
     parser.add_argument("--images", type=from_one, default=64, help="how many are drawn")
-    parser.add_argument("--window", type=from_one, default=16, help="of --mosaic-window")
     parser.add_argument("--data", help="dataset YAML: its training images instead of drawn ones")
     parser.add_argument("--hyp", default=DEFAULT_HYPERPARAMETERS, help="hyper-parameter YAML")
     parser.add_argument("--override", nargs="+", default=(), metavar="KEY=VALUE")

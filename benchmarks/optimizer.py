@@ -17,6 +17,7 @@ import numpy as np
 
 from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from duet.backend import autograd, multi_tensor, nn, ops, optim
+from duet.backend.contract import Tensor
 from duet.utils.cli.train_config import OPTIMIZERS
 from duet.utils.processes.command import run_command
 
@@ -35,22 +36,20 @@ def build_model(cfg: Path, device: str) -> Any:
     model.train()
     random = np.random.Generator(np.random.Philox(0))
     images = random.uniform(0, 1, (2, 3, 64, 64)).astype(np.float32)
-    autograd.value_and_backward(
-        model,
-        lambda levels, targets: SimpleNamespace(
-            total=ops.sum(ops.stack([ops.mean(level * level) for level in levels]))
-        ),
-        ops.tensor(images, device),
-        None,
-        lambda stage: nullcontext(),
-    )
+    levels = model(ops.tensor(images, device))
+    backward(ops.sum(ops.stack([ops.mean(level * level) for level in levels])))
     return model
+
+
+def backward(total: Tensor) -> None:
+    """Add the gradients of a number, 0-d, to those of the weights."""
+    terms, stages = SimpleNamespace(total=total), lambda stage: nullcontext()
+    autograd.value_and_backward(lambda images: images, lambda *_: terms, total, None, stages)
 
 
 def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """Return the step of each, after a check that three steps give the same weights."""
     from duet.models.training.optimizer import parameter_groups
-    from duet.models.training.updates import backpropagate
 
     runs, weights = {}, []
     # Of one pass: a GPU may add up another one in another order. And given before each step, since
@@ -62,7 +61,11 @@ def build_candidates(name: str, cfg: Path, device: str) -> dict[str, Run]:
         optimizer = getattr(namespace, name)(parameter_groups(model, DECAY))
         for _ in range(3):
             optimizer.zero_grad()
-            backpropagate(dict(nn.named_parameters(model)), gradients)
+            terms = [
+                ops.sum(x * ops.tensor(gradients[key], device))
+                for key, x in nn.named_parameters(model)
+            ]
+            backward(ops.sum(ops.stack(terms)))
             optimizer.step(RATES, MOMENTUM)
         weights.append(nn.state_arrays(model))
         runs[namespace_name] = lambda optimizer=optimizer: optimizer.step(RATES, MOMENTUM)

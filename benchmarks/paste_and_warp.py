@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import NUM_TILES, NUM_TILES_OF_NINE, warp_objects
+from duet.utils.data.augment.canvas import NUM_TILES, warp_objects
 from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
@@ -29,20 +29,6 @@ from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.samples import Sample
 from duet.utils.polygons import join_polygons
 from duet.utils.strengths import AugmentConfig
-
-_MIDDLE, _BEFORE = 0, -1
-# Which edges of nine images lie against which edge of the middle one, or of the one before.
-_AGAINST = (
-    {"left": (_MIDDLE, "left"), "top": (_MIDDLE, "top")},  # itself
-    {"left": (_MIDDLE, "left"), "bottom": (_MIDDLE, "top")},
-    {"left": (_BEFORE, "right"), "bottom": (_MIDDLE, "top")},
-    {"left": (_MIDDLE, "right"), "top": (_MIDDLE, "top")},
-    {"left": (_MIDDLE, "right"), "top": (_BEFORE, "bottom")},
-    {"right": (_MIDDLE, "right"), "top": (_MIDDLE, "bottom")},
-    {"right": (_BEFORE, "left"), "top": (_MIDDLE, "bottom")},
-    {"right": (_MIDDLE, "left"), "bottom": (_MIDDLE, "bottom")},
-    {"right": (_MIDDLE, "left"), "bottom": (_BEFORE, "top")},
-)
 
 
 def plain_item(
@@ -101,9 +87,6 @@ def _compose(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> 
     x, y = scene.mosaic_centre_xy
     if len(images) == NUM_TILES:
         return mosaic(images, (int(x * image_size), int(y * image_size)), image_size)
-    if len(images) == NUM_TILES_OF_NINE:
-        corner = int((x - 0.5) * image_size), int((y - 0.5) * image_size)
-        return mosaic_of_nine(images, corner, image_size)
     placement = fit_long_side(images[0].size, image_size, (image_size, image_size))
     return letterbox_labelled(images[0], placement)
 
@@ -144,30 +127,6 @@ def mosaic(
         left = centre_xy[0] - (width if position in (0, 2) else 0)
         top = centre_xy[1] - (height if position in (0, 1) else 0)
         places.append((left, top))
-    return _paste(tiles, places, image_size)
-
-
-def mosaic_of_nine(
-    tiles: Sequence[LabelledImage], corner_xy: tuple[int, int], image_size: int
-) -> LabelledImage:
-    """Paste one image and eight clockwise around it, and cut the canvas out of the result.
-
-    Args:
-        tiles: the middle, top, top right, right, ..., left and top left, in their own pixels.
-        corner_xy: of the canvas; the middle image begins at (image_size, image_size).
-        image_size: half the side of the canvas.
-    """
-    placed: list[dict[str, int]] = []
-    for tile, against in zip(tiles, _AGAINST, strict=True):
-        height, width = _resized_size(tile, image_size)
-        place = {
-            edge: placed[neighbour][other] if placed else image_size
-            for edge, (neighbour, other) in against.items()
-        }
-        left = place.get("left", place.get("right", 0) - width)
-        top = place.get("top", place.get("bottom", 0) - height)
-        placed.append({"left": left, "top": top, "right": left + width, "bottom": top + height})
-    places = [(place["left"] - corner_xy[0], place["top"] - corner_xy[1]) for place in placed]
     return _paste(tiles, places, image_size)
 
 

@@ -58,7 +58,7 @@ def begin(
     # Dependencies may be missing at import time: see utils/processes/start.py.
     from duet.backend import use
     from duet.backend.devices import check_device
-    from duet.utils.weights.detecting import load_to_detect
+    from duet.utils.weights.load import load_to_detect
 
     check_device(device)
     use(backend)

@@ -19,7 +19,7 @@ from duet.models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, f
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError, brief
 from duet.utils.model_yamls import read_model, scale_depth, scale_width
-from duet.utils.weights.plain import to_plain
+from duet.utils.weights.modules import to_plain
 
 COLOURS = {1: "grey", 3: "RGB"}  # by number of image channels
 DEFAULT_CHANNELS = 3

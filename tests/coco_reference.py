@@ -13,8 +13,13 @@ from pycocotools.cocoeval import COCOeval
 
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.evaluation.coco.matching import SIZE_RANGES
-from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult, MetricResult
-from duet.utils.evaluation.masks import MaskResult, coco_masks
+from duet.utils.evaluation.coco.metric import (
+    DetectionEvaluator,
+    EvaluationResult,
+    MaskResult,
+    MetricResult,
+    coco_masks,
+)
 from duet.utils.ragged import Ragged
 
 # Both sum the same float64 numbers, in another order.
@@ -179,7 +184,7 @@ def assert_equal(result: MetricResult, expected: Reference) -> None:
     summary = list(result.summary().values())
     np.testing.assert_allclose(summary, unknown_as_nan(expected.summary), **EXACT)
     np.testing.assert_allclose(result.map, max(expected.summary[0], 0), **EXACT)
-    np.testing.assert_allclose(result.map50, max(expected.summary[1], 0), **EXACT)
+    np.testing.assert_allclose(result.means[2], max(expected.summary[1], 0), **EXACT)
 
 
 def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> EvaluationResult:

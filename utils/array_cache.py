@@ -141,20 +141,3 @@ def _state(path: str, now_ns: int) -> str | None:
         return None
     # The inode: a link may be switched to a file of the same size and time.
     return f"{status.st_size} {modified} {changed} {status.st_ino}"
-
-
-def key_of(state: bytes | None) -> int:
-    """Hash a state to a key of 63 bits; 0 for None, which never matches."""
-    if state is None:
-        return 0
-    return int.from_bytes(hashlib.blake2b(state, digest_size=8).digest(), "big") >> 1
-
-
-def find_keys(keys: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Return the row of each key among the known ones, (N,) int64; -1 if unknown."""
-    if not len(known):
-        return np.full(len(keys), -1)
-    order = np.argsort(known, kind="stable")
-    place = np.searchsorted(known, keys, sorter=order).clip(max=len(known) - 1)
-    rows = order[place]
-    return np.where((known[rows] == keys) & (keys != 0), rows, -1)

@@ -53,19 +53,8 @@ def scale_width(channels: int, multiple: float) -> int:
 
 def block_of(document: Mapping[str, Any]) -> Any:
     """Return the block of the last layer; None if the document is not a model YAML."""
-    return _last_line(document)[2]
-
-
-def args_of(document: Mapping[str, Any]) -> list[Any]:
-    """Return the args of the last layer; [] if the document is not a model YAML."""
-    args = _last_line(document)[3]
-    return args if isinstance(args, list) else []
-
-
-def _last_line(document: Mapping[str, Any]) -> list[Any]:
-    """Return [from, number, module, args] of the last layer, with None for missing parts."""
     try:
-        line = document["head"][-1]
-    except (KeyError, IndexError, TypeError):
-        line = ()
-    return [*line, None, None, None, None][:4] if isinstance(line, (list, tuple)) else [None] * 4
+        _, _, block, *_ = document["head"][-1]
+    except (KeyError, IndexError, TypeError, ValueError):
+        return None
+    return block

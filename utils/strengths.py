@@ -27,10 +27,8 @@ class AugmentConfig:
     fliplr: float = 0.0  # probability
     mosaic: float = 0.0  # probability
     copy_paste: float = 0.0  # fraction of a mosaic's objects with polygons that are pasted again
-    mosaic9: float = 0.0  # fraction of mosaics of nine images instead of four
     mixup: float = 0.0  # fraction of mosaics mixed with another one
     cutout: float = 0.0  # probability
-    randaugment: float = 0.0  # strength of two random operations, for classification
     transforms: str = ""  # --albumentations, in the form of `transform_list.py`
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
@@ -48,9 +46,7 @@ class AugmentConfig:
 
     def without_effect(self) -> tuple[str, ...]:
         """Return the strengths above 0 that need mosaics, if there are no mosaics."""
-        if self.mosaic:
-            return ()
-        return tuple(name for name in ("mosaic9", "mixup") if getattr(self, name))
+        return ("mixup",) if self.mixup and not self.mosaic else ()
 
 
 STRENGTHS = tuple(

@@ -8,8 +8,8 @@ There are two contracts. `inference.py` holds everything needed to run a model i
 an inference-only backend (see `select.Framework.trains`) implements nothing else. `training.py`
 extends the same modules and adds more.
 
-`python -m duet.backend.contract NAME` lists what backend NAME lacks; `tests/conformance` checks
-the values that each function computes against NumPy.
+`python -m tests.conformance.completeness NAME` lists what backend NAME lacks; `tests/conformance`
+checks the values that each function computes against NumPy.
 
 Conventions
     Tensors are the framework's own; there is no wrapper. Only the methods of `Tensor` are

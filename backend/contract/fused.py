@@ -8,11 +8,7 @@ from duet.backend.contract.inference import Tensor
 
 
 class Fused(Protocol):
-    """Fast paths: the results of several `ops` calls, in as few kernel launches as possible.
-
-    A fast path requested by a flag is verified against the plain one on the user's device before
-    it is used: see `backend/proof.py`.
-    """
+    """Fast paths: the results of several `ops` calls, in as few kernel launches as possible."""
 
     def complete_iou(self, pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
         """Compute CIoU with a closed-form gradient (gradient).

@@ -201,15 +201,6 @@ class NN(inference.NN, Protocol):
         """Set whether parameters require a gradient; if not, drop the current one."""
 
     @staticmethod
-    def last_batch_statistics(module: Any) -> AbstractContextManager[None]:
-        """Return a context in which BatchNorm layers use and record each batch's own statistics.
-
-        The running mean and (unbiased) variance become those of the last batch and are kept after
-        the context, when the layers return to their previous mode. An empty batch leaves the
-        statistics unchanged. All other layers keep their mode.
-        """
-
-    @staticmethod
     def synchronize_batch_norm(module: Any) -> None:
         """Make the module's BatchNorm layers use statistics over all ranks from now on."""
 

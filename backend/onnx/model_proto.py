@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,39 +60,17 @@ def _run(model: onnx.ModelProto) -> list[np.ndarray]:
     return list(session.run(None, {}))
 
 
-def name_part(outputs: Sequence[Tensor], part: str) -> None:
-    """Name the unnamed tensors that compute the outputs after a part of the model.
-
-    The third convolution of "layer_3" becomes "layer_3_conv_2" and its output "layer_3", or
-    "layer_3_0" for the first of several. Tensors that depend on no graph input are computed now.
-    """
-    for index, output in enumerate(outputs):
-        output.name = output.name or (f"{part}_{index}" if len(outputs) > 1 else part)
-    _fold_constants(outputs)
-    numbers: Counter[str] = Counter()
-    for tensor in _part_of(outputs):
-        if not tensor.name and tensor.array is None:
-            operation = operation_of(tensor).lower()
-            tensor.name = f"{part}_{operation}_{numbers[operation]}"
-            numbers[operation] += 1
-
-
-def _fold_constants(outputs: Sequence[Tensor]) -> None:
+def fold_constants(outputs: Sequence[Tensor]) -> None:
+    """Compute what outputs depend on and depends on no graph input, before a graph is built."""
     fixed: set[int] = set()
     wanted: dict[int, Tensor] = {}  # final results of computations without a graph input
-    for tensor in _part_of(outputs):
+    for tensor in _in_order(outputs):
         inputs = inputs_of(tensor)
         if tensor.array is not None or not tensor.name and fixed.issuperset(map(id, inputs)):
             fixed.add(id(tensor))
         else:
             wanted |= {id(x): x for x in inputs if x.array is None and id(x) in fixed}
     values(list(wanted.values()))
-
-
-def _part_of(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
-    """Yield the tensors that compute outputs, back to named ones, in order."""
-    own = {id(output) for output in outputs}
-    return _in_order(outputs, lambda tensor: bool(tensor.name) and id(tensor) not in own)
 
 
 def build_model(
@@ -208,13 +186,8 @@ def ir_version(opset: int) -> int:
     return min(row[1] for row in helper.VERSION_TABLE if row[2] >= opset)
 
 
-def _in_order(
-    outputs: Sequence[Tensor], is_end: Callable[[Tensor], bool] = lambda tensor: False
-) -> Iterator[Tensor]:
-    """Yield the tensors that outputs depend on, each once, in topological order.
-
-    is_end: whether to stop the traversal at a tensor.
-    """
+def _in_order(outputs: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the tensors that outputs depend on, each once, in topological order."""
     seen: set[int] = set()
     waiting: list[tuple[Tensor, bool]] = [(tensor, False) for tensor in reversed(outputs)]
     while waiting:
@@ -224,5 +197,5 @@ def _in_order(
         elif id(tensor) not in seen:
             seen.add(id(tensor))
             waiting.append((tensor, True))
-            if tensor.array is None and not is_end(tensor):
+            if tensor.array is None:
                 waiting += [(x, False) for x in reversed(inputs_of(tensor))]

@@ -32,7 +32,6 @@ named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
-last_batch_statistics = modules.last_batch_statistics
 synchronize_batch_norm = modules.synchronize_batch_norm
 
 

@@ -18,14 +18,13 @@ from duet.utils.detect.config import DetectConfig, call_config, whole
 from duet.utils.detect.media.finding import file_source, find_sources
 from duet.utils.detect.media.image_file import GivenImage, as_list
 from duet.utils.detect.media.source import Source
-from duet.utils.detect.pipeline.background import StageSeconds, num_threads
-from duet.utils.detect.pipeline.reading import Read, Reader
+from duet.utils.detect.pipeline.threads import Read, Reader, StageSeconds, num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
 from duet.utils.text import printable
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 log = logging.getLogger("detect")
 
@@ -48,7 +47,6 @@ class TrainedDetector:
     - augment: test-time augmentation with three views per image.
     - tile: also detect in tiles of this many pixels if the image is larger; 0: off.
     - overlap: overlap of neighbouring tiles as a fraction of `tile`; None for detect.py's default.
-    - resize: "linear" as in YOLOv5, or "area", which averages all pixels when shrinking.
     - batch: images or tiles per forward pass. Faster on a GPU; rounding may differ.
 
     Attributes:

@@ -19,17 +19,17 @@ from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import class_names_of, with_size
-from duet.utils.data.image.letterbox import Resizing, fit_letterbox, letterbox, resize_linear
+from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import GivenImage, as_list
 from duet.utils.detect.media.source import Frame
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.model_yamls import shipped_model
 from duet.utils.weights.checkpoint import Checkpoint, Header
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 FEWEST_ROWS = 5  # arrays with fewer rows are channels-first
 
@@ -39,7 +39,6 @@ class HubModel:
 
     Attributes:
         conf, iou, classes, agnostic, multi_label, max_det: detection settings; writable.
-        resize: resizing method, as --resize; writable.
         names: class names by number.
         stride: the sides of the network input are multiples of this many pixels.
         device: "cpu" or "cuda:0".
@@ -52,7 +51,6 @@ class HubModel:
         self.classes: Sequence[int] | None = None
         self.agnostic = False
         self.multi_label = False
-        self.resize = DetectConfig.resize
         self._weights = weights
         self._place(device, half=False)
 
@@ -85,7 +83,7 @@ class HubModel:
         detector = self._configured(long_side, len(frames), augment)
         fixed_size = detector.predictor.fixed_size
         images = [frame.image for frame in frames]
-        views = hub_views(images, long_side, self.stride, fixed_size, detector.resizing)
+        views = hub_views(images, long_side, self.stride, fixed_size)
         ready = time.perf_counter()
         rows = detector.predict(views)
         predicted = time.perf_counter()
@@ -142,7 +140,6 @@ class HubModel:
             classes=self.classes,
             agnostic=self.agnostic,
             augment=augment,
-            resize=self.resize,
             batch=max(num_images, 1),
         )
         if self._detector.predictor.fixed_size is not None:
@@ -155,7 +152,6 @@ def hub_views(
     long_side: int,
     stride: int,
     fixed_size: tuple[int, int] | None = None,
-    resizing: Resizing = resize_linear,
 ) -> list[View]:
     """Fit each image (H, W, 3) as large as possible into one input shape for all.
 
@@ -172,7 +168,7 @@ def hub_views(
     size = fixed_size or (height, width)
     places = [fit_letterbox(image.shape[:2], size) for image in images]
     return [
-        View(letterbox(image, place, resizing), place)
+        View(letterbox(image, place, resize_linear), place)
         for image, place in zip(images, places, strict=True)
     ]
 

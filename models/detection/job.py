@@ -18,7 +18,7 @@ from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
 from duet.utils.run_folder import create_run_folder
 from duet.utils.text import say
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 log = logging.getLogger("detect")
 

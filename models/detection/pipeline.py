@@ -21,17 +21,18 @@ from duet import backend
 from duet.backend.checks import CPU
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.detect.media.source import Frame, Source
-from duet.utils.detect.pipeline.background import (
+from duet.utils.detect.pipeline.report import Done
+from duet.utils.detect.pipeline.threads import (
     MOST_THREADS,
+    Read,
+    Reader,
     StageSeconds,
     Writer,
     num_threads,
 )
-from duet.utils.detect.pipeline.reading import Read, Reader
-from duet.utils.detect.pipeline.report import Done
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles, Share
-from duet.utils.weights.detecting import ExportedWeights, Weights
+from duet.utils.weights.load import ExportedWeights, Weights
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]

@@ -20,11 +20,10 @@ from duet.models.inference.predictor import (
     with_size,
 )
 from duet.utils.cli.run_config import require_known
-from duet.utils.data.image.letterbox import RESIZINGS
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.tracker import needed_threshold
 from duet.utils.detections import SuppressionSettings
-from duet.utils.weights.detecting import Weights
+from duet.utils.weights.load import Weights
 
 SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as long as a small network
 
@@ -54,9 +53,7 @@ def make_detector(
     require_known("--classes", config.classes, predictor.head.num_classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
-    detector = ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
-    detector.resizing = RESIZINGS[config.resize]
-    return detector
+    return ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
 
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
@@ -70,7 +67,6 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
     """
     detector = copy.copy(detector)
     detector.image_size, detector.tiling = config.image_size, config.tiling
-    detector.resizing = RESIZINGS[config.resize]
     detector.suppression = dataclasses.replace(_suppression(config), **suppression)
     shape = (config.batch_size, 3, config.image_size, config.image_size)
     if detector.device == CPU and math.prod(shape) > SURELY_FIT:

@@ -28,14 +28,14 @@ from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import BrokenSourceError, Frame
-from duet.utils.detect.pipeline.background import num_threads
+from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import pack_frame, read_frame
 from duet.utils.text import printable_lines
-from duet.utils.weights.detecting import ExportedWeights, Weights, load_to_detect
+from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
 MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000

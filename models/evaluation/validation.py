@@ -15,7 +15,6 @@ import numpy as np
 from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
-from duet.models.evaluation.val_files import VAL_FILES, LabelFiles, ValFiles
 from duet.models.heads.base import Sink
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
@@ -25,16 +24,19 @@ from duet.models.inference.predictor import (
     with_size,
 )
 from duet.models.inference.predictors import OneClass, Predictor
+from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.sources.coco_annotations import CocoAnnotations
+from duet.utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
+from duet.utils.data.sources.label_lines import label_lines
 from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import only_classes
-from duet.utils.detections import GroundTruth
+from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.results_file import CocoResults
+from duet.utils.evaluation.legacy import LegacyEvaluator, legacy_masks
 from duet.utils.processes import watchdog
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.world import World
@@ -79,10 +81,11 @@ def run_validation(
         is_of_folders: labels come from the images' folders.
     """
     device, is_main = backend.device.resolve(config.device), world.process.is_main
-    work = _Work(config, class_names, device, world, is_of_folders)
-    model = work.model(weights)
+    model = make_predictor(weights, device, config.augment, config.half, fold=False)
+    if config.single_class:
+        model = OneClass(model)
     task = model.head.task
-    samples = work.samples_for(model, samples)
+    samples = samples_for(config, model, samples, class_names, is_of_folders)
     config = with_size(config, model, weights)
     trained_names = weights[0].class_names
     if is_main and class_names != trained_names and not config.single_class:
@@ -101,7 +104,8 @@ def run_validation(
             coco_results.category_ids = annotations.category_ids
     sinks: list[Sink] = [x for x in (coco_results, labels, legacy) if x is not None]
     begin = time.perf_counter()
-    result = work._replace(config=config).validate(model, samples, sinks, objects_of).result
+    found = sinks, objects_of
+    result = _validate(config, model, samples, class_names, device, world, *found).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return None
@@ -118,6 +122,78 @@ def run_validation(
         labels.write(folder / "labels")
     say(f"results in {folder}")
     return Validated(folder, model.head.metrics(result), result)
+
+
+class ValFiles(NamedTuple):
+    """A task's functions for val.py-only flags; `Task.refused_by_val` rejects them for others.
+
+    Attributes:
+        annotations: reads the samples' objects from a COCO file, for --annotations; UserError for
+            an invalid file.
+        legacy: creates the evaluator of YOLOv5's own metrics, for --legacy-metric.
+    """
+
+    annotations: Callable[[Path, Sequence[Sample], Sequence[str]], CocoAnnotations]
+    legacy: Callable[[Sequence[str]], Any]
+
+
+def _mask_annotations(
+    path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+) -> CocoAnnotations:
+    found = read_coco_annotations(path, samples, class_names, masks=True)
+    num_objects = sum(len(objects.class_index) for objects in found.objects)
+    if num_objects and not found.num_segmentations:
+        raise UserError(
+            f"--annotations {path}: none of its {count(num_objects, 'object')} has a "
+            "segmentation, which masks require; use a file with segmentations, or omit the flag"
+        )
+    return found
+
+
+VAL_FILES: dict[str, ValFiles] = {
+    "detect": ValFiles(read_coco_annotations, LegacyEvaluator),
+    "detect-anchor-free": ValFiles(read_coco_annotations, LegacyEvaluator),
+    "segment": ValFiles(_mask_annotations, legacy_masks),
+}
+
+
+class LabelFiles:
+    """Label files, collected image by image and written together.
+
+    samples: the images' samples; scores: whether to write scores.
+    """
+
+    def __init__(self, samples: Sequence[Sample], scores: bool) -> None:
+        self._samples, self._scores = samples, scores
+        self._lines: dict[int, list[str]] = {}
+
+    def add(
+        self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
+    ) -> None:
+        """Add the detections of the image at a sample index, in its pixels."""
+        sample = self._samples[image_id]
+        self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
+
+    def write(self, folder: Path) -> None:
+        """Create the folder and write a file per image with detections.
+
+        If several images have the same name, the second becomes NAME-2.txt.
+        """
+        folder.mkdir(exist_ok=True)
+        taken: set[str] = set()
+        for index, sample in enumerate(self._samples):
+            name, number = sample.image_path.stem, 1
+            while name in taken:
+                number += 1
+                name = f"{sample.image_path.stem}-{number}"
+            taken.add(name)
+            path = folder / f"{name}.txt"
+            lines = self._lines.get(index)
+            if not lines:  # remove the file of an earlier run
+                path.unlink(missing_ok=True)
+                continue
+            with atomic_text_file(path) as file:
+                file.writelines(f"{line}\n" for line in lines)
 
 
 def find_annotations(
@@ -151,68 +227,60 @@ def annotated_objects(
     return objects if classes is None else objects.take(np.isin(objects.class_index, classes))
 
 
-class _Work(NamedTuple):
-    """Settings shared by the validations of a run."""
+def samples_for(
+    config: ValConfig,
+    model: Predictor,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    is_of_folders: bool,
+) -> SampleTable:
+    """Return samples filtered by --classes.
 
-    config: ValConfig
-    class_names: tuple[str, ...]
-    device: str
-    world: World
-    is_of_folders: bool
+    Raises:
+        UserError: flags or labels do not fit the model's task, or the numbers of classes of data
+            and weights differ.
+    """
+    task, weights = model.head.task, " ".join(config.weights)
+    config.refuse({**task.refused, **task.refused_by_val})
+    table = table_of(samples)
+    if config.annotations is None:
+        check_labels_to_score(task.name, table, config.data, weights, is_of_folders)
+    if not config.single_class and len(class_names) != model.head.num_classes:
+        raise UserError(
+            f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
+            f"--weights {weights} has {model.head.num_classes}; the numbers must be equal; use "
+            "matching weights, or --single-cls to treat all classes as one"
+        )
+    return only_classes(table, config.classes, len(class_names))
 
-    def model(self, weights: Sequence[Weights]) -> Predictor:
-        """Return the models as one predictor, configured by the flags."""
-        flags = self.config
-        model = make_predictor(weights, self.device, flags.augment, flags.half, fold=False)
-        return OneClass(model) if flags.single_class else model
 
-    def samples_for(self, model: Predictor, samples: Sequence[Sample]) -> SampleTable:
-        """Return samples filtered by --classes.
-
-        Raises:
-            UserError: flags or labels do not fit the model's task, or the numbers of classes of
-                data and weights differ.
-        """
-        config, task, weights = self.config, model.head.task, " ".join(self.config.weights)
-        config.refuse({**task.refused, **task.refused_by_val})
-        table = table_of(samples)
-        if config.annotations is None:
-            check_labels_to_score(task.name, table, config.data, weights, self.is_of_folders)
-        if not config.single_class and len(self.class_names) != model.head.num_classes:
-            raise UserError(
-                f"--data {config.data} has {count(len(self.class_names), 'class', 'classes')}, "
-                f"--weights {weights} has {model.head.num_classes}; the numbers must be equal; use "
-                "matching weights, or --single-cls to treat all classes as one"
-            )
-        return only_classes(table, config.classes, len(self.class_names))
-
-    def validate(
-        self,
-        model: Predictor,
-        samples: Sequence[Sample],
-        sinks: Sequence[Sink] = (),
-        objects_of: Callable[[int], GroundTruth] | None = None,
-    ) -> Validation:
-        """Validate on whole images or, with --tile, on tiles of full-size images."""
-        config, device, size = self.config, self.device, self.config.image_size
-        suppression = suppression_settings(config, multi_label=True)
-        with watchdog.phase("validation"):
-            if config.tile:
-                if device == CPU:
-                    model.require_memory((config.batch_size, 3, size, size), trains=False)
-                detector = ImageDetector(model, device, size, suppression, config.tiling)
-                found = sinks, objects_of
-                return evaluate_tiled(detector, samples, self.class_names, self.world, *found)
-            workers = loader_workers(config.workers, config.device)
-            with ValLoader(
-                samples, size, config.batch_size, workers, model.stride, not config.square,
-                cache="", world=self.world, fixed_size=model.fixed_size,
-                items=items_of(model.head.task.name),
-            ) as loader:  # fmt: skip
-                loader.build_in(partial(backend.device.host_bytes, device=device))
-                if device == CPU:
-                    model.require_memory(loader.largest_shape, trains=False)
-                return evaluate(
-                    model, loader, samples, self.class_names, device, suppression,
-                    sinks=sinks, objects_of=objects_of,
-                )  # fmt: skip
+def _validate(
+    config: ValConfig,
+    model: Predictor,
+    samples: Sequence[Sample],
+    class_names: Sequence[str],
+    device: str,
+    world: World,
+    sinks: Sequence[Sink],
+    objects_of: Callable[[int], GroundTruth] | None,
+) -> Validation:
+    """Validate on whole images or, with --tile, on tiles of full-size images."""
+    size, suppression = config.image_size, suppression_settings(config, multi_label=True)
+    with watchdog.phase("validation"):
+        if config.tile:
+            if device == CPU:
+                model.require_memory((config.batch_size, 3, size, size), trains=False)
+            detector = ImageDetector(model, device, size, suppression, config.tiling)
+            return evaluate_tiled(detector, samples, class_names, world, sinks, objects_of)
+        workers = loader_workers(config.workers, config.device)
+        with ValLoader(
+            samples, size, config.batch_size, workers, model.stride, not config.square, cache="",
+            world=world, fixed_size=model.fixed_size, items=items_of(model.head.task.name),
+        ) as loader:  # fmt: skip
+            loader.build_in(partial(backend.device.host_bytes, device=device))
+            if device == CPU:
+                model.require_memory(loader.largest_shape, trains=False)
+            return evaluate(
+                model, loader, samples, class_names, device, suppression, sinks=sinks,
+                objects_of=objects_of,
+            )  # fmt: skip

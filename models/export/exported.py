@@ -16,7 +16,7 @@ from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import FLOATS, Metadata, Outputs, Runtime, fault_of_returned
-from duet.utils.weights.detecting import ExportedWeights
+from duet.utils.weights.load import ExportedWeights
 
 LIMITS = {"confidence_threshold": "--conf", "iou_threshold": "--iou", "max_detections": "--max-det"}
 

@@ -13,6 +13,8 @@ from duet.utils.processes.start import start_command
 if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
+import dataclasses
+import os
 import signal
 import subprocess
 import sys
@@ -32,7 +34,7 @@ MODULE = "duet.models.export.graph_process"
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:
-    """Write the ONNX graph of the weights that a configuration names, both by absolute paths.
+    """Write the ONNX graph of the weights that a configuration names.
 
     The process ends with this one, also at Ctrl-C.
 
@@ -40,8 +42,9 @@ def write_graph(config: ExportConfig, path: Path) -> None:
         UserError: as raised by that process.
         WorkerError: it failed or was ended; the text has its traceback.
     """
+    config = dataclasses.replace(config, weights=os.path.abspath(config.weights))
     done = subprocess.run(
-        [sys.executable, "-m", MODULE, str(path), *config.words()],
+        [sys.executable, "-m", MODULE, str(path.absolute()), *config.words()],
         cwd=PROJECT,
         stdin=subprocess.DEVNULL,
         capture_output=True,

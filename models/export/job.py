@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -51,12 +52,12 @@ from duet.utils.export.formats import (
     require_free_place,
     size_of,
 )
-from duet.utils.export.metadata import KINDS, Metadata, metadata_as_json
+from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.start import ending_at_termination, ending_later
 from duet.utils.text import as_message, count, say
-from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
+from duet.utils.weights.checkpoint import Checkpoint
 
 log = logging.getLogger("export")
 
@@ -130,8 +131,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
         folder = Path(place)
         graph = folder / "graph.onnx"
-        snapshot = write_snapshot(checkpoint, folder)
-        write_graph(dataclasses.replace(config, weights=str(snapshot)), graph)
+        write_graph(config, graph)
         say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
@@ -165,31 +165,19 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not go with the head."""
     kind = exported_kind(head, config.nms)
-    outputs, most = KINDS[kind].outputs, KINDS[kind].most
-    if most is not None and config.top_all > most:
+    if kind == MASKS and config.top_all > MOST_MASKS:
         raise UserError(
-            f"--topk-all {config.top_all}: at most {most:,} masks per image are read; use "
+            f"--topk-all {config.top_all}: at most {MOST_MASKS:,} masks per image are read; use "
             "a smaller number"
         )
     for name in config.include:
-        if len(outputs) > 1 and not format_named(name).several_outputs:
+        if len(output_names(kind)) > 1 and not format_named(name).several_outputs:
             fit = ", ".join(row.name for row in FORMATS if row.several_outputs)
             raise UserError(
-                f"--include {name}: files of this task have {len(outputs)} outputs, and that "
+                f"--include {name}: files of this task have 2 outputs, and that "
                 f"format is written with only one; formats with several: {fit}"
             )
     return kind
-
-
-def write_snapshot(checkpoint: Checkpoint, folder: Path) -> Path:
-    """Write what an export needs of the weights, for the process of the graph; return the file.
-
-    A training may replace those of --weights at any time.
-    """
-    path = folder / "weights.safetensors"
-    header = dataclasses.replace(checkpoint.header, hyperparameters={}, settings={}, progress={})
-    save_checkpoint(path, Checkpoint(header, model={}, ema=checkpoint.ema, optimizer={}))
-    return path
 
 
 def exported(export: Export, row: Format) -> bool:
@@ -233,7 +221,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
             raise UserError(fault)
         difference = result.differences
         export.scores.append(found._replace(megabytes=megabytes(made), difference=difference))
-    if KINDS[metadata.output].has_nms and not result.num_matched:
+    if metadata.suppression and not result.num_matched:
         return f"not verified: {NOTHING_FOUND}"
     return f"{result.matches} matched; largest difference: {result.differences}"
 
@@ -275,15 +263,9 @@ def move(made: Path, path: Path, row: Format) -> None:
     """Put a file or folder in its place, for an older one; UserError if something else is there."""
     require_free_place(path, row)
     with ending_later():
-        older = made.with_name("older")
         if row.folder and path.exists():  # what rename does not replace
-            path.rename(older)
-        try:
-            made.replace(path)
-        except BaseException:
-            if older.exists():
-                older.rename(path)
-            raise
+            shutil.rmtree(path)
+        made.replace(path)
 
 
 def megabytes(path: Path) -> str:

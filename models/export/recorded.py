@@ -1,32 +1,42 @@
-"""Weights -> a model that runs once and is recorded -> the bytes of an ONNX graph."""
+"""Weights -> a model that runs once and is recorded -> the bytes of an ONNX graph.
+
+With --nms, standard operators suppress boxes in the graph: as `utils/evaluation/nms.py` does, with
+each box found once, of its best class. Masks are those of `utils/data/masks/assemble.py` at the
+size of the prototypes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.backend import nn, ops
-from duet.backend.contract import Tensor
-from duet.backend.onnx.model_proto import build_model, name_part
+from duet.backend import nn
+from duet.backend.onnx import ops
+from duet.backend.onnx.model_proto import build_model, fold_constants
 from duet.backend.onnx.nn import name_tensors
-from duet.backend.onnx.recording import Size, graph_input
-from duet.models.detector import Detector
+from duet.backend.onnx.recording import (
+    Size,
+    Tensor,
+    apply,
+    apply_for_several,
+    constant,
+    graph_input,
+    size_tensor,
+)
 from duet.models.export.exported_heads import exported_kind, exported_outputs
-from duet.models.export.suppressed import detections, masks_in_boxes
 from duet.models.stored import detector_of_weights, fold_batch_norm
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, KINDS, MASKS
+from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, MASKS, output_names
 from duet.utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it
 FREE = {0: "batch", 2: "height", 3: "width"}  # dimensions of the images with --dynamic
 NUM_ROWS = "rows"  # the name of their number with --dynamic
 BEYOND_HALF = 65_520  # what rounds to infinity in float16
-LAYER = "layer_{}"  # what a layer returns, and the beginning of its nodes' names
-DECODING, FINISH = "decode", "finish"  # parts of a graph
 
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
@@ -39,9 +49,9 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     images = graph_input(IMAGES, (config.batch_size, 3, *config.image_size), "float32", free)
     predicted = predictions(model, images, config.half)
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes)
-    for output, (name, _) in zip(outputs, KINDS[kind].outputs, strict=True):
+    for output, name in zip(outputs, output_names(kind), strict=True):
         output.name = name
-    name_part(outputs, FINISH)
+    fold_constants(outputs)
     return build_model(outputs, [images], config.opset).SerializeToString(deterministic=True)
 
 
@@ -75,7 +85,6 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
     first = predicted[0]
     if isinstance(first.shape[1], Size):
         first.shape[1].name = NUM_ROWS
-    name_part(predicted, DECODING)
     return predicted
 
 
@@ -83,12 +92,11 @@ def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:
     """Return the raw maps, in float32."""
     name_tensors(model)
     if not half:
-        return run_named(model, images)
+        return tuple(model(images))
     require_half(nn.state_arrays(model))
     layers = nn.place(nn.frozen_copy(model), "cpu", "float16")
     name_tensors(layers)
-    raw = run_named(layers, ops.cast(images, "float16"))
-    return tuple(ops.cast(level, "float32") for level in raw)
+    return tuple(ops.cast(level, "float32") for level in layers(ops.cast(images, "float16")))
 
 
 def require_half(arrays: Mapping[str, np.ndarray]) -> None:
@@ -102,9 +110,169 @@ def require_half(arrays: Mapping[str, np.ndarray]) -> None:
             )
 
 
-def run_named(model: Detector, images: Tensor) -> tuple[Tensor, ...]:
-    """Return the raw maps; what a layer returns, and its nodes, are named after its number."""
-    output: Any = ()
-    for index, output in enumerate(model.run_layers(images)):
-        name_part(output if isinstance(output, tuple) else [output], LAYER.format(index))
-    return tuple(output)
+# OpenVINO removes a box whose IoU is the threshold: at 0 all but one.
+LEAST_IOU = float(np.finfo(np.float32).tiny)
+
+
+class Candidates(NamedTuple):
+    """What NMS chooses from: a box for each row, of its best class."""
+
+    boxes_xyxy: Tensor  # (B, N, 4)
+    scores: Tensor  # (B, N) of the best class, 0 where not above the threshold
+    class_index: Tensor  # (B, N) int64; the first of classes that are equally good
+    num_classes: int
+
+
+def detections(
+    rows: Tensor,
+    settings: SuppressionSettings,
+    top_per_class: int,
+    behind: Tensor | None = None,
+) -> Tensor:
+    """Return what is found in each image, (B, K, 6) float32, with K = `max_detections`.
+
+    x1, y1, x2, y2, score, class; best first, of equal scores the earlier row; unused rows are 0.
+    Then what belongs to the rows besides: (B, K, 6 + M).
+
+    Args:
+        rows: (B, N, 5 + C) float32, each image as `non_max_suppression` takes it.
+        top_per_class: detections per class, at most; with `class_agnostic` there is no such limit.
+        behind: (B, N, M) float32.
+    """
+    found = candidates(rows, settings.confidence_threshold)
+    kept = kept_scores(found, settings, top_per_class)
+    scores, index = best(kept, settings.max_detections)
+    numbers = found.scores, ops.cast(found.class_index, "float32")
+    columns = [x.reshape(*x.shape, 1) for x in numbers]
+    columns += [] if behind is None else [behind]
+    table = ops.cat([found.boxes_xyxy, *columns], dim=2)
+    chosen = _take_rows(table, index)
+    used = (scores > 0.0).reshape(*scores.shape, 1)
+    return _where(used, chosen, _zero())
+
+
+def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
+    """Return each row with its best class; one below the threshold has the score 0."""
+    batch, number, width = rows.shape
+    half_size, centre = rows[..., 2:4] / 2.0, rows[..., 0:2]
+    boxes_xyxy = ops.cat([centre - half_size, centre + half_size], dim=2)
+    # Of equal values TopK returns the first, as NumPy's argmax does.
+    scores, class_index = best(rows[..., 5:] * rows[..., 4:5], 1)
+    scores, class_index = (x.reshape(batch, number) for x in (scores, class_index))
+    # Here and not in NonMaxSuppression, whose runtimes differ on a score at the threshold.
+    above = scores > confidence_threshold
+    scores = _where(above, scores, _zero())
+    return Candidates(boxes_xyxy, scores, class_index, width - 5)
+
+
+def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class: int) -> Tensor:
+    """Return (B, N): the scores of the candidates that NMS keeps; 0 for all others."""
+    batch, number = found.scores.shape
+    if settings.class_agnostic:
+        scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
+    else:
+        scores, limit = of_each_class(found), top_per_class
+    thresholds = threshold_of_iou(settings.iou_threshold), settings.confidence_threshold
+    selected = apply(
+        "NonMaxSuppression",
+        (
+            found.boxes_xyxy,
+            scores,
+            constant(np.array([limit], np.int64)),
+            *(constant(np.array([value], np.float32)) for value in thresholds),
+        ),
+        (Size(0), 3),
+        "int64",
+    )
+    places = apply("Gather", (selected, constant(np.array([0, 2]))), (Size(0), 2), "int64", axis=1)
+    kept = apply("GatherND", (found.scores, places), (Size(0),), "float32")
+    nothing = found.scores * 0.0
+    return apply("ScatterND", (nothing, places, kept), (batch, number), "float32")
+
+
+def threshold_of_iou(iou_threshold: float) -> float:
+    """Return the float32 that decides on IoUs in float32 as `non_max_suppression` decides.
+
+    It compares IoUs in float64 with the threshold rounded to float32. Rounded down, as 0.45 is, an
+    IoU of 0.45 is above it; in float32 both would be equal, and the box would stay.
+    """
+    rounded = np.float32(iou_threshold)
+    if float(rounded) < iou_threshold:
+        rounded = np.nextafter(rounded, np.float32(0))
+    return max(float(rounded), LEAST_IOU)
+
+
+def of_each_class(found: Candidates) -> Tensor:
+    """Return the scores (B, C, N), 0 for all but the best class."""
+    (batch, number), classes = found.scores.shape, found.num_classes
+    depth, values = constant(np.array(classes)), constant(np.array([0, 1], np.float32))
+    shape = batch, classes, number
+    chosen = apply("OneHot", (found.class_index, depth, values), shape, "float32", axis=1)
+    return chosen * found.scores.reshape(batch, 1, number)
+
+
+def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
+    """Return the highest scores along the last dimension and where they are, the first of equals
+    first (OpenVINO 2026.4 orders equals at will). Where there are fewer than `number`, scores of
+    0 fill up.
+    """
+    *front, length = scores.shape
+    shape = (*front, number)
+    if isinstance(length, Size) or length < number:
+        pads = constant(np.array([0] * (2 * scores.ndim - 1) + [number]))
+        scores = apply("Pad", (scores, pads), (*front, length + number), scores.dtype)
+    values, index = apply_for_several(
+        "TopK", (scores, constant(np.array([number]))), [(shape, scores.dtype), (shape, "int64")]
+    )
+    return values, index
+
+
+def masks_in_boxes(
+    prototypes: Tensor, coefficients: Tensor, boxes_xyxy: Tensor, input_size: Sequence[int]
+) -> Tensor:
+    """Return (B, K, h, w) float32: how probable each place is the object's, 0 outside its box.
+
+    Args:
+        prototypes: (B, M, h, w) float32.
+        coefficients: (B, K, M) float32.
+        boxes_xyxy: (B, K, 4) float32, pixels of the input; one without a side has no mask.
+        input_size: (H, W) of the input.
+    """
+    batch, number, height, width = prototypes.shape
+    flat = prototypes.reshape(batch, number, height * width)
+    found = coefficients.shape[1]
+    scores = ops.sigmoid(ops.matmul(coefficients, flat)).reshape(batch, found, height, width)
+    cells = ops.cells(height, width, prototypes)[0]  # (1, h, w, 2): column, row
+    for axis, (side, pixels) in enumerate(((width, input_size[1]), (height, input_size[0]))):
+        scale = _float(side) / _float(pixels)
+        places = cells[..., axis].reshape(1, 1, height, width)
+        first, end = (
+            (boxes_xyxy[..., column] * scale).reshape(batch, found, 1, 1)
+            for column in (axis, axis + 2)
+        )
+        outside, inside = first > places, end > places
+        scores = apply("Where", (outside, _zero(), scores), outside.shape, "float32")
+        scores = apply("Where", (inside, scores, _zero()), inside.shape, "float32")
+    return scores
+
+
+def _take_rows(table: Tensor, index: Tensor) -> Tensor:
+    """Return (B, K, D): rows of (B, N, D) by index (B, K); from N up, the last one."""
+    batch, number = index.shape
+    last = size_tensor(table.shape[1] - 1)
+    inside = apply("Min", (index, last), index.shape, "int64").reshape(batch, number, 1)
+    shape = (batch, number, table.shape[2])
+    return apply("GatherND", (table, inside), shape, table.dtype, batch_dims=1)
+
+
+def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    return apply("Where", (condition, x, y), x.shape, x.dtype)
+
+
+def _zero() -> Tensor:
+    return constant(np.zeros((), np.float32))
+
+
+def _float(size: int) -> Tensor:
+    """Return a size as a float32 tensor, (1,)."""
+    return ops.cast(size_tensor(size), "float32")

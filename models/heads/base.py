@@ -30,14 +30,14 @@ class LossSettings(NamedTuple):
     Attributes:
         gains: gains from the hyper-parameters, before scaling to the model.
         image_size: long side of the images, pixels.
-        fused_on: device on which to use fused operations if verified; None for plain ones.
+        fused: use the fused operations of the backend.
         label_smoothing: smoothing of class targets, 0 to 1.
         autobalance: weight the parts of the loss by their magnitude.
     """
 
     gains: LossGains
     image_size: int
-    fused_on: str | None = None
+    fused: bool = False
     label_smoothing: float = 0.0
     autobalance: bool = False
 

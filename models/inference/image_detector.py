@@ -15,7 +15,6 @@ import numpy as np
 from duet.backend import autograd
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
-from duet.utils.data.image.letterbox import Resizing, resize_linear
 from duet.utils.data.image.view import View, place, view_of
 from duet.utils.detections import SuppressionSettings
 from duet.utils.evaluation.joining import join_views
@@ -48,7 +47,6 @@ class ImageDetector:
         self.suppression = suppression
         self.tiling = tiling
         self.lanes = lanes
-        self.resizing: Resizing = resize_linear  # for images and tiles
         self._network = threading.Semaphore(lanes)
 
     @property
@@ -66,14 +64,13 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        view, resizing = view_of(self.head.task.name), self.resizing
-        whole = view(image, self.image_size, stride, fixed_size, resizing)
+        whole = view_of(self.head.task.name)(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)
         placement = place((height, width), self.image_size, stride, fixed_size)
         tiles = [
-            View(image[top : top + height, left : left + width], placement, (top, left), resizing)
+            View(image[top : top + height, left : left + width], placement, (top, left))
             for top, left in tiling.corners(size)
         ]
         return [*tiles, whole]

@@ -23,7 +23,7 @@ from duet.utils.errors import UserError, brief
 from duet.utils.optional import require_wing
 from duet.utils.text import printable
 from duet.utils.weights.checkpoint import Checkpoint
-from duet.utils.weights.detecting import Weights as Weights
+from duet.utils.weights.load import Weights as Weights
 
 # Modules with a function `predictor_of` for weights that are not checkpoints.
 WINGS = ("duet.models.export.exported",)

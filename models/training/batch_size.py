@@ -24,7 +24,6 @@ from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
-from duet.utils.data.loading.quads import QUAD
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
 from duet.utils.memory import free_memory, keep_freed_memory
@@ -75,13 +74,12 @@ def fitting_batch(job: Job, device: str) -> int:
 
     present = backend.device.peak_memory(lambda: None, device)
     budget = memory_budget(device, present, may_have_graphs=config.compile and device != CPU)
-    group = QUAD if config.quad else 1
     ranks = world.process.world_size
     most = min(LARGEST_ON_CPU if device == CPU else LARGEST, -(-len(data.train) // ranks))
-    most = max(most // group, 1) * group
+    most = max(most, 1)
     largest_measured = min(MEASURED_ON_CPU, most) if device == CPU else most
     peaks = measure_sizes(measure, present, largest_measured, budget, world)
-    own = min(most, fit_line(peaks, budget)) // group * group
+    own = min(most, fit_line(peaks, budget))
     fitting = int(np.concatenate(world.all_gather(np.array([own], np.int64))).min())
     largest = sorted(peaks.items())[1:][-2:]
     measured = ", ".join(f"{peak / GIB:.2f} GiB with {count(n, 'image')}" for n, peak in largest)
@@ -107,9 +105,7 @@ def measured_state(job: Job, device: str) -> TrainState:
     """Return a training state for a model like the job's."""
     ranks = job.session.world.process.world_size
     # Only one shape is compiled, and eager steps take more memory.
-    config = dataclasses.replace(
-        job.config, batch_size=ranks, multi_scale=False, quad=False, compile=False
-    )
+    config = dataclasses.replace(job.config, batch_size=ranks, multi_scale=False, compile=False)
     level = log.level
     log.setLevel(logging.WARNING)  # the run's own model logs the same lines again
     try:
@@ -173,7 +169,7 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
 def most_boxes(job: Job) -> int:
     """Return the maximum number of boxes in an augmented image."""
     strengths = job.config.augmentation(job.hyp)
-    tiles = (9 if strengths.mosaic9 else 4) if strengths.mosaic else 1
+    tiles = 4 if strengths.mosaic else 1
     twice = (strengths.mixup > 0) + (strengths.copy_paste > 0)
     most = int(table_of(job.data.train).num_objects.max())
     return most * tiles * 2**twice

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 from duet import backend
-from duet.backend import amp, autograd, cores, dist, fused, nn, ops, optim, use
+from duet.backend import amp, autograd, cores, dist, fused, use
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
-from duet.backend.proof import find_problem
-from duet.models.blocks.conv import Conv
 from duet.models.heads.base import Loss, LossTerms
 from duet.models.inputs import gains_from_channels_last
 from duet.utils.errors import UserError
 from duet.utils.processes.ranks import on_main
-from duet.utils.report.stage_timer import StageTimer
 
 HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
 # Forward-pass GFLOPs per thread. The loops of a small step take less time than waking threads and
 # waiting for them; docs/en/measurements.md has times.
 GFLOPS_OF_A_THREAD = 0.5
-# For the trial of CUDA graphs. A lost loss or gradient would be another pass's, or empty; TF32
-# rounds to 5e-4. The compiler first runs a function eagerly, then records and replays it.
-GRAPH_TOLERANCE = 0.05
-GRAPH_UPDATES, PASSES = 3, 2  # gradients of an update's passes accumulate
-IMAGES, MAPS = (4, 3, 16, 16), (4, 2, 8, 8)
 
 log = logging.getLogger("train")
 
@@ -200,54 +191,4 @@ def graph_problem(device: str, drops: bool) -> str:
         return "several processes exchange gradients during a pass"
     if drops:  # the compiler assumes that a module's tensors are fixed like weights
         return "--dropout draws a new tensor for each pass"
-    return trial_problem(device)
-
-
-def trial_problem(device: str) -> str:
-    """Train a small network with and without graphs; return how they differ, "" if equal.
-
-    Every pass overwrites the memory of a graph's results; the trial verifies that none is lost. It
-    also detects failing drivers and compilers.
-    """
-    in_graphs = partial(autograd.compiled, graphs=True)
-    return find_problem(
-        lambda: train_small(device, in_graphs),
-        lambda: train_small(device, lambda x: x),
-        GRAPH_TOLERANCE,
-    )
-
-
-def train_small(device: str, compile_: Callable[[Any], Any]) -> Mapping[str, np.ndarray]:
-    """Train a convolution for some updates; return its state, gradients, and losses read at end."""
-    random = np.random.Generator(np.random.Philox(0))
-    network = Conv(IMAGES[1], MAPS[1], 3, 2)
-    shapes = {name: x.shape for name, x in nn.named_parameters(network)}
-    drawn = {name: random.uniform(-1, 1, shape) for name, shape in shapes.items()}
-    nn.load_state_arrays(network, {**nn.state_arrays(network), **drawn})
-    network = nn.place(network, device, "float32")
-    weights = dict(nn.named_parameters(network))
-    optimizer = optim.SGD([(weights, 0.0)])
-    forward, loss = compile_(network), compile_(trial_loss)
-    terms: list[LossTerms] = []
-    found: dict[str, np.ndarray] = {}
-    for update in range(GRAPH_UPDATES):
-        for size in range(1, PASSES + 1):
-            images, factors = (
-                ops.tensor(random.uniform(0, most, shape).astype(np.float32), device)
-                for most, shape in ((1, IMAGES), (size, MAPS))
-            )
-            stage = StageTimer(device)
-            terms.append(autograd.value_and_backward(forward, loss, images, factors, stage))
-        for name, x in weights.items():
-            assert x.grad is not None
-            found[f"gradient {update} of {name}"] = ops.to_numpy(x.grad)
-        optimizer.step([0.1], 0.0)
-        optimizer.zero_grad()
-    losses = np.array([float(ops.to_numpy(x.by_name["trial"])) for x in terms])
-    return {**found, **nn.state_arrays(network), "losses": losses}
-
-
-def trial_loss(maps: Tensor, factors: Tensor) -> LossTerms:
-    """Return the weighted mean of a sigmoid, and its square as the total."""
-    mean = ops.mean(ops.sigmoid(maps) * factors)
-    return LossTerms({"trial": mean}, mean * mean)
+    return ""

@@ -20,7 +20,6 @@ from duet.models.training.outputs import (
     write_work,
 )
 from duet.models.training.start import build, images_at_a_time
-from duet.models.training.statistics import recommend
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.errors import UserError, WorkerError
@@ -47,8 +46,6 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             state.model.require_memory(shape, trains=True)
     run = begin_run(job, columns_of(state.model.head))
     describe_run(run, state)
-    if not job.hyp.ema_share:  # such an EMA forgets old statistics by itself
-        recommend(config.precise_bn, len(train_loader))
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # free its arrays
@@ -65,7 +62,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             raise
         conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
-    loader_work = {"train_images": train_loader.num_images, "cached": cached}
+    loader_work = {"train_images": len(job.data.train), "cached": cached}
     write_work(run, state, loader_work, asdict(DEFAULT_SUPPRESSION))
     return trained(run, state, best)
 

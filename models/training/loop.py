@@ -22,7 +22,6 @@ from duet.models.training.outputs import (
     write_results,
 )
 from duet.models.training.state import TrainState, settle
-from duet.models.training.statistics import recompute_statistics
 from duet.models.training.step import accumulate_again, train_step
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes import watchdog
@@ -64,8 +63,6 @@ def train(
             validation = None
             if not config.no_val or is_last_epoch(run, state, world):
                 with watchdog.phase("validation"):
-                    if config.precise_bn:
-                        recompute_statistics(state, train_loader, config.precise_bn)
                     validation = validate(run, state, val_loader)
             best = end_epoch(run, state, validation) or best
             ended = validation is not None and has_ended(run, state, world)

@@ -67,14 +67,14 @@ class LossScale:
         """Whether a lower scale may avoid an overflow."""
         return self.adapts and self.value > LIMITS[0]
 
-    def scaled(self, loss: Callable[..., LossTerms], factor: int = 1) -> Callable[..., LossTerms]:
-        """Return the loss with `total` multiplied by a factor and the scale's current value."""
+    def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
+        """Return the loss with `total` multiplied by the scale's current value."""
 
         def scaled_loss(*piece: Any) -> LossTerms:
             terms = loss(*piece)
-            return terms._replace(total=terms.total * (factor * self.value))
+            return terms._replace(total=terms.total * self.value)
 
-        return scaled_loss if self.adapts or factor != 1 else loss
+        return scaled_loss if self.adapts else loss
 
     def unscale(self, parameters: Iterable[Tensor]) -> None:
         """Divide the gradients by the scale; overflowed ones stay infinite or NaN."""

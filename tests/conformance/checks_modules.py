@@ -393,46 +393,6 @@ def a_frozen_copy_has_no_gradient(b: Backend) -> None:
     assert not any(parameter.requires_grad for _, parameter in b.nn.named_parameters(again))
 
 
-@judges("nn.last_batch_statistics")
-def layers_normalize_and_keep_the_last_batch_alone(b: Backend) -> None:
-    network = build(b).eval()
-    b.nn.load_state_arrays(network, random_state(b, network))
-    modes = [(part, part.training) for part in network.modules()]
-    batches = [uniform((n, 2, 3, 3), "float32", seed=n) for n in (3, 2)]
-    momentum = network.stem.bn.momentum
-    with b.nn.last_batch_statistics(network), b.autograd.no_grad():
-        assert not network.training and not network.heads[0].training
-        outputs = [b.ops.to_numpy(network(b.ops.tensor(x))[0]) for x in batches]
-        network(b.zeros((0, 2, 3, 3)))
-    assert all(part.training == mode for part, mode in modes)
-    assert network.stem.bn.momentum == momentum
-    state = b.nn.state_arrays(network)
-    for x, output in zip(batches, outputs, strict=True):
-        mixed = np.einsum("oi,bihw->bohw", state["stem.conv.weight"][..., 0, 0], x)
-        mean, variance = mixed.mean((0, 2, 3)), mixed.var((0, 2, 3))
-        scaled = (mixed - mean.reshape(3, 1, 1)) / np.sqrt(variance + 1e-5).reshape(3, 1, 1)
-        y = scaled * state["stem.bn.weight"].reshape(3, 1, 1)
-        y = y + state["stem.bn.bias"].reshape(3, 1, 1)
-        y = np.einsum("oi,bihw->bohw", state["heads.0.weight"][..., 0, 0], y)
-        # Sums of 27 float32 numbers of up to 200.
-        assert_equal(output, y + state["heads.0.bias"], tolerance=1e-4)
-    pixels = batches[-1].size / 2
-    assert_equal(state["stem.bn.running_mean"], mean, tolerance=1e-5)
-    assert_equal(state["stem.bn.running_var"], variance * pixels / (pixels - 1), tolerance=1e-5)
-
-
-@judges("nn.last_batch_statistics")
-def layers_go_on_as_before_after_an_error(b: Backend) -> None:
-    network = build(b)
-    network.stem.eval()
-    try:
-        with b.nn.last_batch_statistics(network):
-            raise KeyError
-    except KeyError:
-        assert network.training and not network.stem.bn.training
-    assert network.stem.bn.momentum < 1
-
-
 @judges("nn.to_torchscript")
 @judges("nn.from_torchscript")
 def keeps_a_module_and_a_text_in_a_torchscript_file(b: Backend) -> None:

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet import backend
-from duet.backend import completeness, contract
+from duet.backend import contract
 from duet.backend.contract import inference, training
 from duet.backend.select import FRAMEWORKS
+from tests.conformance import completeness
 
 # Where the contract promises no ValueError, any early exception is accepted: the process goes on.
 CLEAR_ERROR = (ValueError, RuntimeError, IndexError, TypeError)

@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from duet.backend import completeness, nn, ops
+from duet.backend import nn, ops
 from duet.backend.contract import inference, training
 from duet.backend.select import FRAMEWORKS
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.utils.project import PROJECT
+from tests.conformance import completeness
 from tests.small import write_small_model
 
 

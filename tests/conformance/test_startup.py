@@ -11,10 +11,9 @@ import sys
 import pytest
 
 from duet import backend
-from duet.backend import completeness
-from duet.backend.contract import __main__ as contract_command
 from duet.backend.contract import training
 from duet.utils.project import PROJECT
+from tests.conformance import completeness
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -80,15 +79,7 @@ def test_a_function_is_looked_up_once() -> None:
     assert found is importlib.import_module(f"duet.backend.{backend.use()}.ops").atan
 
 
-def test_the_contract_command_finds_the_backend_complete() -> None:
-    process = start("-m", "duet.backend.contract", backend.use())
-    output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (0, "", "")
-
-
-def test_the_contract_command_lists_what_is_missing_or_differs(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_missing_or_differs_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     name = backend.use()
     ops, nn, optim = (
         importlib.import_module(f"duet.backend.{name}.{m}") for m in ("ops", "nn", "optim")
@@ -97,29 +88,13 @@ def test_the_contract_command_lists_what_is_missing_or_differs(
     monkeypatch.setattr(ops, "sum", lambda x, axis=None, keepdim=False: x)
     monkeypatch.setattr(nn, "MaxPool2d", lambda kernel_size, stride, padding=1: None)
     monkeypatch.delattr(optim.SGD, "step")
-    assert contract_command.main([name]) == 1
-    assert capsys.readouterr().out.splitlines() == [
+    assert completeness.missing(name) == [
         "ops.where is missing",
         "ops.sum takes (x, axis=None, keepdim=False), not (x, dim=None, keepdim=False)",
         "nn.MaxPool2d takes (kernel_size, stride, padding=1), not (kernel_size, stride, padding=0)",
         "optim.SGD.step is missing",
         "multi_tensor.SGD.step is missing",  # which is derived from it
     ]
-
-
-def test_the_contract_command_refuses_an_unknown_backend(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert contract_command.main(["jax"]) == 2
-    assert "accepted: torch, oneflow" in capsys.readouterr().err
-    for wrong in ([], ["--hlep"], ["torch", "oneflow"]):
-        assert contract_command.main(wrong) == 2
-        assert "usage" in capsys.readouterr().err
-
-
-def test_the_contract_command_has_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert contract_command.main(["--help"]) == 0
-    assert capsys.readouterr().out == "usage: python -m duet.backend.contract torch|oneflow|onnx\n"
 
 
 def test_every_promised_module_is_a_namespace() -> None:

@@ -11,7 +11,7 @@ import pytest
 from duet.backend.onnx.recording import constant
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import output_kind
-from duet.models.export.suppressed import masks_in_boxes
+from duet.models.export.recorded import masks_in_boxes
 from duet.models.heads.classify.head import ClassifyHead
 from duet.models.heads.mask.head import MaskHead
 from duet.utils.errors import UserError

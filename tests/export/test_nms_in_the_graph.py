@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from duet.models.export.suppressed import detections
+from duet.models.export.recorded import detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from tests.export.small_graphs import onnx, run_graph, small_graph
 

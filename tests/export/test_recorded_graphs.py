@@ -149,17 +149,6 @@ def test_graphs_are_what_the_specification_says(protos: Mapping[str, Any]) -> No
         onnx.checker.check_model(proto, full_check=True)  # with shapes, strictly
 
 
-def test_a_graph_names_what_is_in_it(protos: Mapping[str, Any], written: Written) -> None:
-    for name, proto in protos.items():
-        model = written.models[name.split()[0]]
-        made = {output for node in proto.graph.node for output in node.output}
-        last = len(model.spec.layers) - 1
-        levels = [f"layer_{last}_{level}" for level in range(len(model.head.strides))]
-        assert {f"layer_{index}" for index in range(last)} | set(levels) <= made
-        parts = {node.name.split("_")[0] for node in proto.graph.node}
-        assert parts == {"layer", "decode", "output0"}
-
-
 def test_parameters_have_the_names_of_weights_files(
     protos: Mapping[str, Any], written: Written
 ) -> None:

@@ -77,7 +77,7 @@ TRIED_BY = {
     "duet.utils.detect.media.image_file": "gif",
     "duet.utils.detect.media.video": "video-mp4",
     "duet.utils.html": "labels",  # the project's own style
-    "duet.utils.report.loggers.packages": "png",  # our own plots
+    "duet.utils.report.loggers": "png",  # our own plots
     "duet.utils.report.results": "results-csv",
     "duet.utils.export.litert": "exported-zip",
     "duet.utils.export.metadata": "exported-metadata",
@@ -93,8 +93,7 @@ TRIED_BY = {
     "duet.utils.weights.checkpoint": "own-state",
     "duet.utils.state.resume": "run-options",
     "duet.utils.weights.load": "torch-zip",
-    "duet.utils.weights.members": "torch-zip",
-    "duet.utils.weights.oneflow_folder": "torch-legacy",
+    "duet.utils.weights.archives": "torch-zip",
 }
 READING = re.compile(
     r"^from utils\.(regular|json|yaml)_files import .*\b(read_|open_|parse_)", re.MULTILINE

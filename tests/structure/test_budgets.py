@@ -24,7 +24,7 @@ BUDGETS = {
     "models/training": 2672,
     "scripts": 1310,
     "utils": 2425,
-    "utils/cli": 1107,
+    "utils/cli": 1108,
     "utils/comparison": 1459,
     "utils/data": 12440,
     "utils/detect": 2556,

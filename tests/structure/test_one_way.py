@@ -22,7 +22,6 @@ ELSEWHERE = (
     "tests/",
     "benchmarks/",
     "utils/setup/",
-    "backend/contract/",
 )
 
 
@@ -85,8 +84,8 @@ OPENED_ELSEWHERE = {
     ("utils/array_cache.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "open"): "a folder, to sync it",
-    ("utils/weights/members.py", "ZipFile"): "of a file that is open",
-    ("utils/weights/members.py", "open"): "a member of a zip that is open",
+    ("utils/weights/archives.py", "ZipFile"): "of a file that is open",
+    ("utils/weights/archives.py", "open"): "a member of a zip that is open",
     ("utils/data/loading/image_cache.py", "open"): "of another rank, by its address",
     ("utils/memory.py", "read_text"): "/proc and /sys",
     ("backend/cores.py", "read_text"): "/proc and /sys",
@@ -96,7 +95,7 @@ OPENED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "ZipFile"): "of a file that is open",
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
     ("utils/detect/media/video.py", "open"): "of a file that is open",
-    ("utils/detect/media/feeds.py", "open"): "a URL",
+    ("utils/detect/media/live.py", "open"): "a URL",
     ("utils/processes/process_family.py", "read_text"): "/proc",
     ("utils/processes/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",
@@ -172,7 +171,7 @@ CONNECTED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "urllib.request"): "the one place",
     ("utils/data/fetch/download.py", "urlopen"): "the one place",
     (
-        "utils/detect/media/feeds.py",
+        "utils/detect/media/live.py",
         "ssl",
     ): "certificates for FFmpeg, which opens a stream",
     ("utils/run_folder.py", "socket"): "the name of this machine",

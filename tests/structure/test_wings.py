@@ -27,7 +27,7 @@ WINGS = {
     "export": ("utils/export", "models/export", "backend/onnx", "export.py"),
     "serving": ("utils/serve",),
     "evolution": ("utils/evolution",),
-    "loggers": ("utils/report/loggers",),
+    "loggers": ("utils/report/loggers.py",),
     "set-up": ("utils/setup",),
 }
 # Served images are detected in; a comparison runs in the environments that set-up makes.

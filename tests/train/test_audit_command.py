@@ -16,7 +16,7 @@ from duet.utils.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.data.audit import __main__ as command
 from duet.utils.errors import UserError
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
+from tests.tiny_tasks import write_tiny_classifier, write_tiny_free_weights, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 
 HEIGHT, WIDTH = 64, 96
@@ -114,6 +114,12 @@ def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp
     assert {row["kind"] for row in rows} >= {"overlooked", "misplaced"}
     page = (tmp_path / "runs" / "exp" / "audit.html").read_text(encoding="utf-8")
     assert "mAP50(B)" in page and "mAP50(M)" in page
+
+
+def test_an_anchor_free_detector_audits_too(monkeypatch, tmp_path):
+    data = write_dataset(tmp_path / "data", [CORNER] * 3)
+    rows = run(monkeypatch, write_tiny_free_weights(tmp_path), data, tmp_path / "runs")
+    assert [row["kind"] for row in rows] == ["overlooked"] * 3
 
 
 def test_a_classifier_is_refused(monkeypatch, tmp_path):

@@ -35,7 +35,7 @@ def flags(tmp_path, monkeypatch):
     data = write_small_dataset(tmp_path)
     for path in (data.parent / "labels" / "train").glob("*.txt"):
         path.write_text("\n".join(map(as_diamond, path.read_text().splitlines())))
-    strengths = ("mixup=0.7", "mosaic9=0.5", "cutout=0.5", "flipud=0.5", "degrees=10",
+    strengths = ("mixup=0.7", "cutout=0.5", "flipud=0.5", "degrees=10",
                  "copy_paste=0.5")  # fmt: skip
     return [
         "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)),

@@ -19,8 +19,7 @@ from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import StopAt, start
 
 RECIPES = {
-    "rect": "--rect", "quad": "--quad", "multi-scale": "--multi-scale",
-    "weights": "--image-weights", "repeat": "--repeat-factor 0.9",
+    "rect": "--rect", "multi-scale": "--multi-scale", "weights": "--image-weights",
     "one": "--single-cls --fraction 0.5",
 }  # fmt: skip
 
@@ -78,21 +77,18 @@ def test_each_recipe_trains_on_its_own_batches(works, name):
 def test_the_network_meets_the_shapes_of_the_recipe(works):
     shapes = {name: found for name, (_, found) in works.items()}
     assert set(shapes["plain"]) == {(4, 3, 64, 64)}
-    assert set(shapes["quad"]) == {(1, 3, 128, 128)}
     assert {height for _, _, height, _ in shapes["multi-scale"]} <= {32, 64, 96}
     assert set(shapes["multi-scale"]) != {(4, 3, 64, 64)}
     assert all(height == width for _, _, height, width in shapes["multi-scale"])
     images = {name: work["work"]["train_images"] for name, (work, _) in works.items()}
-    assert images["plain"] == 12 and images["repeat"] > 12 and 0 < images["one"] < 12
-    assert len(shapes["repeat"]) == -(-images["repeat"] // 4)
+    assert images["plain"] == 12 and 0 < images["one"] < 12
 
 
 class Stopped(Exception):
     """Ends a run at its first step."""
 
 
-@pytest.mark.parametrize("recipe", ["", "--quad"])
-def test_four_images_count_four_times_in_the_loss_in_a_quad_too(flags, tmp_path, recipe):
+def test_four_images_count_four_times_in_the_loss(flags, tmp_path):
     seen = []
 
     def stop(*arguments):
@@ -102,7 +98,7 @@ def test_four_images_count_four_times_in_the_loss_in_a_quad_too(flags, tmp_path,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop, "train_step", stop)
         with pytest.raises(Stopped):
-            start([*flags, "--project", str(tmp_path), *recipe.split()])
+            start([*flags, "--project", str(tmp_path)])
     state, batch, _ = seen
     assert len(batch.sample_indices) == 4
     terms = state.step_loss(state.forward(step.network_images(state, batch)), batch.targets)

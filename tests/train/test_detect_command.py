@@ -22,8 +22,7 @@ import detect
 from duet.utils.data.shapes.dataset import draw_dataset
 from duet.utils.data.sources.dataset import BUILT_INS
 from duet.utils.detect.config import parse_detect_flags
-from duet.utils.detect.media.video import VideoFile
-from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.detect.pipeline.report import Window
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED

@@ -154,24 +154,6 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
     assert memory.passes == passes
 
 
-@ON_TORCH
-@pytest.mark.parametrize(
-    ("left_out", "problem"),
-    [
-        ({}, ""),
-        ({"_own_number": lambda x: x}, "losses differs by nan"),
-        ({"copy_gradients": lambda parameters: {}}, "gradient 0 of"),
-    ],
-)
-def test_the_trial_finds_what_graphs_overwrite(monkeypatch, left_out, problem):
-    memory = run_in_graph_memory(monkeypatch)
-    for name, instead in left_out.items():
-        monkeypatch.setattr(importlib.import_module("duet.backend.torch.autograd"), name, instead)
-    found = execution.trial_problem("cpu")
-    assert found.startswith(problem) and bool(found) is bool(problem)
-    assert memory.passes == execution.GRAPH_UPDATES * execution.PASSES
-
-
 @pytest.mark.parametrize(
     ("drops", "device", "ranks", "reason"),
     [
@@ -190,7 +172,7 @@ def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks,
     ("device", "no_graphs", "said"),
     [
         ("cuda:0", "", "compiled, as CUDA graphs"),
-        ("cuda:0", "its losses differ", "compiled (no CUDA graphs: its losses differ)"),
+        ("cuda:0", "a reason", "compiled (no CUDA graphs: a reason)"),
         ("cpu", "not on a GPU", "compiled"),
     ],
 )

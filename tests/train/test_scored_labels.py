@@ -32,7 +32,7 @@ FLAGS = ["--img", "64", "--conf-thres", "0.1", "--iou-thres", "0.45", "--max-det
 
 def metrics(result):
     """Return P, R, mAP50 and mAP50-95."""
-    return np.array([result.mean_precision, result.mean_recall, result.map50, result.map])
+    return np.array(result.means)
 
 
 def score_text(folder, samples, class_names):

@@ -114,10 +114,10 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(inputs, name, tmp_
         ("segment",
          "--multi_tensor_optimizer --micro-batch 1 --multi-scale --autobalance --single-cls"),
         ("segment",
-         "--quad --no-overlap --mask-ratio 2 --freeze 2 --label-smoothing 0.1 --bbox_iou_optim"),
+         "--no-overlap --mask-ratio 2 --freeze 2 --label-smoothing 0.1 --bbox_iou_optim"),
         ("detect-anchor-free",
          "--multi_tensor_optimizer --micro-batch 1 --multi-scale --single-cls"),
-        ("detect-anchor-free", "--quad --freeze 2 --bbox_iou_optim --override dfl=1.0"),
+        ("detect-anchor-free", "--freeze 2 --bbox_iou_optim --override dfl=1.0"),
     ],
 )  # fmt: skip
 def test_a_task_is_trained_with_the_flags_of_a_recipe(inputs, tmp_path, name, recipe):
@@ -160,7 +160,6 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
             "--label-smoothing=0.1",
             "anchor-free models train class scores on box quality",
         ),
-        ("classify", "--quad", "four images would have several classes"),
         ("classify", "--rect", "classification images are always square"),
         ("classify", "--noautoanchor", "classifiers have no anchors"),
         ("classify", "--bbox_iou_optim", "the classification loss has no boxes"),

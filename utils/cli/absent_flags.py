@@ -37,7 +37,11 @@ TRAINING = {
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
     "--bind-numa": _NUMA,
+    "--quad": "leave it out, or double --img and take a quarter of --batch-size",
+    "--repeat-factor": "--image-weights shows images of badly detected classes more often",
+    "--mosaic-window": "--cache ram or --cache disk, which decodes each image once",
     "--replay": "leave it out; the log names batches with non-finite losses",
+    "--precise-bn": "--override ema_share=0.1 makes the EMA and its statistics follow sooner",
     "--ndjson-console": "each epoch is one line; results.jsonl has the metrics",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
@@ -60,6 +64,7 @@ DETECTION = {
     "--update": "leave it out; all weights listed in docs/en/weights.md are read directly",
     "--retina-masks": "changes nothing: masks always have the resolution of the image",
     "--save-format": "--save-txt writes boxes in YOLO format, --save-json in pixels",
+    "--resize": "leave it out; images are shrunk bilinearly, as in YOLOv5",
 }
 
 EXPORT = {

@@ -32,12 +32,8 @@ OPTIMIZERS = ("SGD", "Adam", "AdamW")
 require_seed = whole_from(0, MAX_SEED)
 LARGEST_MASK_RATIO = 32  # leaves one pixel of the smallest --img
 RECIPE_APART = (
-    ("rect", "quad", "--quad joins four images of the same shape"),
     ("rect", "image_weights", "--rect orders the images by aspect ratio"),
-    ("rect", "repeat_factor", "--rect orders the images by aspect ratio"),
     ("rect", "close_mosaic", "--rect makes no mosaics"),
-    ("rect", "mosaic_window", "--rect makes no mosaics"),
-    ("image_weights", "repeat_factor", "both control how often an image is shown"),
     ("multi_scale", "compile", "each size would be recompiled"),
     ("rect", "compile", "each shape would be recompiled"),
 )
@@ -47,7 +43,6 @@ NEWEST, AUTO = "newest", "auto"  # values of --resume besides a folder or file
 # Same as in utils/tasks/table.py, which imports this module.
 TASK_NAMES = ("detect", "detect-anchor-free", "segment", "classify")
 AUTO_BATCH = -1  # value of --batch-size that selects measuring
-QUAD_IMAGES = 4
 APART = (
     ("image_weights", "no_val", "images are weighted by the metrics of each validation"),
     ("evolve", "no_save", "a search keeps its best weights"),
@@ -102,9 +97,6 @@ class RecipeConfig(RunConfig):
         help="dropout probability before the last layer of a classifier")  # fmt: skip
     autobalance: bool = flag("recipe", "--autobalance", default=False,
         help="balance the objectness losses of the levels by their size")  # fmt: skip
-    precise_bn: int = flag("recipe", "--precise-bn", default=0, nargs="?", const=8, metavar="N",
-        check=whole_from(0), help="before each validation, recompute the BatchNorm statistics of "
-        "the EMA over N batches; for small datasets")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
         help="keep the anchors of --cfg or --weights, even if they fit the labels "
         "badly")  # fmt: skip
@@ -113,24 +105,14 @@ class RecipeConfig(RunConfig):
     rect: bool = flag("recipe", "--rect", default=False,
         help="rectangular batches of images with similar aspect ratios; no mosaics, no "
         "shuffling")  # fmt: skip
-    quad: bool = flag("recipe", "--quad", default=False,
-        help="join every four images of a batch into one of twice the side, or enlarge one of "
-        "them")  # fmt: skip
     single_class: bool = flag("recipe", "--single-cls", default=False,
         help="treat all objects as one class")  # fmt: skip
     image_weights: bool = flag("recipe", "--image-weights", default=False,
         help="show images more often if their classes are detected badly")  # fmt: skip
-    repeat_factor: float = flag("recipe", "--repeat-factor", default=0.0, metavar="T",
-        check=require_fraction,
-        help="repeat images with rare classes: those in less than this fraction of the "
-        "images")  # fmt: skip
     fraction: float = flag("recipe", "--fraction", default=1.0, metavar="F",
         check=within(0, 1, above=True), help="train on this fraction of the images")  # fmt: skip
     close_mosaic: int = flag("recipe", "--close-mosaic", default=0, metavar="N",
         check=whole_from(0), help="no mosaics and no mixup in the last N epochs")  # fmt: skip
-    mosaic_window: int = flag("recipe", "--mosaic-window", default=0, metavar="N",
-        check=whole_from(0), help="make each mosaic of images among the last N of the epoch, so "
-        "that they are decoded once; 0: of any images")  # fmt: skip
     albumentations: str = flag("recipe", "--albumentations", default="", nargs="?",
         const=str(PUBLIC_TRANSFORMS), type=_transforms, metavar="FILE",
         help="also apply the transforms in a YAML (Blur, MedianBlur, ToGray, CLAHE); without FILE, "
@@ -188,7 +170,7 @@ class TrainConfig(RecipeConfig):
     remap_classes: bool = flag("model", "--remap-classes", default=False,
         help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
     bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss, if verified equal to the plain one on the device")  # fmt: skip
+        help="fused box loss; equal up to rounding")  # fmt: skip
     multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
         help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
@@ -254,15 +236,13 @@ class TrainConfig(RecipeConfig):
             raise UserError("--micro-batch needs a fixed --batch-size, not -1")
 
     def check_processes(self, number: int) -> None:
-        divisor = number * (QUAD_IMAGES if self.quad else 1)
-        if self.batch_size != AUTO_BATCH and self.batch_size % divisor:
+        if self.batch_size != AUTO_BATCH and self.batch_size % number:
             processes = count(number, "process", "processes")
-            whose = f" is the total over {processes} and"
-            lower = self.batch_size // divisor * divisor
-            fitting = [str(size) for size in (lower, lower + divisor) if size]
+            lower = self.batch_size // number * number
+            fitting = [str(size) for size in (lower, lower + number) if size]
             raise UserError(
-                f"--batch-size {self.batch_size}{whose if number > 1 else ''} must be divisible by "
-                f"{divisor}{' with --quad' if self.quad else ''}; use {' or '.join(fitting)}"
+                f"--batch-size {self.batch_size} is the total over {processes} and must be "
+                f"divisible by {number}; use {' or '.join(fitting)}"
             )
         if number > 1:
             require_apart(self, APART_IN_SEVERAL_PROCESSES)

@@ -9,7 +9,8 @@ from functools import lru_cache
 import numpy as np
 
 # The second key word keeps the streams of different purposes apart.
-_SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM, _QUAD_STREAM, _BATCH_STREAM = range(5)
+_SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM = range(3)
+_BATCH_STREAM = 4
 _DROPOUT_STREAM = 15
 _ANCHOR_STREAM = 16
 _TRANSFORM_STREAM = 17
@@ -51,11 +52,6 @@ def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
 def order_generator(seed: int, epoch: int) -> np.random.Generator:
     """Return the generator of an epoch whose samples are drawn; only `.random()` is used."""
     return _generator(seed, _DRAWN_ORDER_STREAM, epoch, 0)
-
-
-def quad_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """Return the generator of a group of four samples, by the first; only `.random()` is used."""
-    return _generator(seed, _QUAD_STREAM, epoch, index)
 
 
 def batch_generator(seed: int, batch_number: int) -> np.random.Generator:

@@ -1,1 +1,1 @@
-"""What a person sees while a command runs: log lines, progress, the words of a count."""
+"""Detection outside the network: sources, reading and writing in threads, results, tracking."""

@@ -14,13 +14,6 @@ from duet.utils.cli.run_config import DetectionConfig, require_known
 from duet.utils.errors import UserError, brief
 
 THICKEST_LINE = 1000  # pixels
-RESIZES = "linear", "area"  # names of `utils/data/image/letterbox.py::RESIZINGS`
-
-
-def _require_resize(name: str, value: Any) -> None:
-    """Raise UserError unless value is one of `RESIZES`; a call in a program may give any."""
-    if value not in RESIZES:
-        raise UserError(f"{name} {brief(value)}; accepted: {', '.join(RESIZES)}")
 
 
 @dataclass(frozen=True)
@@ -37,9 +30,6 @@ class DetectConfig(DetectionConfig):
     track: bool = flag("detection", "--track", default=False,
         help="track objects: number them over the frames of a video, or over the images of a "
         "folder")  # fmt: skip
-    resize: str = flag("detection", "--resize", default="linear", choices=RESIZES,
-        check=_require_resize, help="how images are shrunk: linear, as in YOLOv5; area: averages "
-        "of all pixels")  # fmt: skip
     batch_size: int = 1
     confidence_threshold: float = 0.25
     iou_threshold: float = 0.45
@@ -81,7 +71,6 @@ def call_config(
     augment: bool = False,
     tile: int = DetectConfig.tile,
     overlap: float | None = DetectConfig.overlap,
-    resize: str = DetectConfig.resize,
     batch: int = DetectConfig.batch_size,
     track: bool = False,
 ) -> DetectConfig:
@@ -103,7 +92,6 @@ def call_config(
         augment=bool(augment),
         tile=whole("tile", tile),
         overlap=None if overlap is None else _number("overlap", overlap),
-        resize=resize,
         batch_size=whole("batch", batch),
         track=track,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,16 +12,6 @@ from duet.utils.evaluation.coco.confusion import Confusion, confusion_of
 from duet.utils.text import printable
 
 TOP = 5
-MAX_MISTAKES = 16  # kept for a plot
-
-
-class Mistake(NamedTuple):
-    """A misclassified image."""
-
-    score: float  # score of the predicted class
-    image_id: int
-    predicted: int
-    true: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +25,6 @@ class ClassificationResult:
     class_top1: np.ndarray  # (C,) float64
     class_top5: np.ndarray  # (C,) float64
     confusion: Confusion  # without background
-    mistakes: tuple[Mistake, ...]  # the most confident ones, best first
 
     @property
     def means(self) -> tuple[float, float]:
@@ -53,17 +41,12 @@ class ClassificationEvaluator:
     def __init__(self, class_names: Sequence[str]) -> None:
         self.class_names = tuple(class_names)
         self._seen: list[tuple[int, int, int]] = []  # true class, predicted class, rank of the true
-        self._mistakes: list[Mistake] = []
 
     def add(self, image_id: int, found: Classification, truth: GroundTruth) -> None:
         """Add the scores of an image; images without a class are ignored."""
         (scores,) = found.scores
         for true in truth.class_index.tolist():
-            predicted = int(np.argmax(scores))
-            self._seen.append((true, predicted, rank_of(scores, true)))
-            if predicted != true and np.isfinite(scores[predicted]):
-                mistake = Mistake(float(scores[predicted]), image_id, predicted, true)
-                self._mistakes.append(mistake)
+            self._seen.append((true, int(np.argmax(scores)), rank_of(scores, true)))
 
     def result(self) -> ClassificationResult:
         """Return the metrics of all images so far."""
@@ -71,8 +54,6 @@ class ClassificationEvaluator:
         number = len(self.class_names)
         counts = np.bincount(true, minlength=number)
         first, among = (np.bincount(true[ranks < top], minlength=number) for top in (1, TOP))
-        # Equally confident mistakes are ordered by image.
-        mistakes = sorted(self._mistakes, key=lambda mistake: (-mistake.score, mistake.image_id))
         return ClassificationResult(
             class_names=self.class_names,
             num_images=counts,
@@ -81,7 +62,6 @@ class ClassificationEvaluator:
             class_top1=_part(first, counts),
             class_top5=_part(among, counts),
             confusion=confusion_of(number, predicted, true),
-            mistakes=tuple(mistakes[:MAX_MISTAKES]),
         )
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from duet.utils.detections import GroundTruth
-from duet.utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, Overlap
-from duet.utils.evaluation.coco.metric import ClassMeans
+from duet.utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, MASKS, Overlap
+from duet.utils.evaluation.coco.metric import ClassMeans, MaskEvaluator
 from duet.utils.evaluation.coco.precision import RECALL_GRID
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
@@ -60,6 +60,11 @@ class LegacyEvaluator:
         precision, recall, every = measure_classes(scores, class_index, correct, counts)
         of_classes = precision, recall, every, every[:, 0], every.mean(axis=1)
         return LegacyResult(self.class_names, len(self._images), counts, *of_classes)
+
+
+def legacy_masks(class_names: Sequence[str]) -> MaskEvaluator:
+    """Return a new evaluator of YOLOv5's metrics by box and by mask."""
+    return MaskEvaluator(LegacyEvaluator(class_names), LegacyEvaluator(class_names, MASKS))
 
 
 def find_objects(found: Any, objects: GroundTruth, overlap: Overlap = BOXES) -> np.ndarray:

@@ -34,7 +34,7 @@ class Range(NamedTuple):
 
 
 # Ranges of the public YOLOv5's evolution, which does not change iou_t, perspective and fliplr, and
-# has neither randaugment nor dfl.
+# has no dfl.
 RANGES = {
     "lr0": Range(1e-5, 1e-1, True),
     "lrf": Range(0.01, 1, True),
@@ -63,7 +63,6 @@ RANGES = {
     "mosaic": Range(0, 1),
     "mixup": Range(0, 1),
     "copy_paste": Range(0, 1),
-    "randaugment": Range(0, 1),
 }
 
 

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,8 @@ MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, 
 MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
 LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
 OUTPUTS = (ROWS, DETECTIONS, MASK_ROWS, MASKS, LOGITS)
+OUTPUT_NAMES = "output0", "output1"  # in a graph, as in the public YOLOv5; the second is of masks
+WITH_MASKS = (MASK_ROWS, MASKS)
 FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], as the task has them
 NORMALIZED = "normalized"  # FLOATS less the head's mean, divided by its deviation
 _TASKS = {MASK_ROWS: "segment", MASKS: "segment", LOGITS: "classify"}  # "detect" without a line
@@ -243,43 +245,9 @@ class Runtime(Protocol):
         """
 
 
-class Kind(NamedTuple):
-    """A kind of output.
-
-    Attributes:
-        outputs: names in a graph, as the public YOLOv5 has them, with what each tensor means.
-        has_nms: it has only what NMS left, at most `most` per image.
-    """
-
-    outputs: tuple[tuple[str, str], ...]
-    has_nms: bool = False
-    most: int | None = None
-
-
-_DETECTION = (
-    "(batch, detections, 6): x1, y1, x2, y2 in pixels of the input, score, class; best first, "
-    "unused rows are 0"
-)
-
-KINDS = {
-    ROWS: Kind((
-        ("output0", "(batch, rows, 5 + classes): cx, cy, width, height in pixels of the input, "
-            "objectness, class scores"),
-    )),
-    DETECTIONS: Kind((("output0", _DETECTION),), has_nms=True),
-    MASK_ROWS: Kind((
-        ("output0", "(batch, rows, 5 + classes + prototypes): cx, cy, width, height in pixels of "
-            "the input, objectness, class scores, coefficients"),
-        ("output1", "(batch, prototypes, height, width): a mask is the sigmoid of their sum by a "
-            "row's coefficients, inside its box"),
-    )),
-    MASKS: Kind((
-        ("output0", _DETECTION),
-        ("output1", "(batch, detections, height, width): how probable each place of the input is "
-            "the object's; 0 outside its box"),
-    ), has_nms=True, most=MOST_MASKS),
-    LOGITS: Kind((("output0", "(batch, classes): logits, of which softmax makes probabilities"),)),
-}  # fmt: skip
+def output_names(output: str) -> tuple[str, ...]:
+    """Return the names of the tensors of a kind of output."""
+    return OUTPUT_NAMES if output in WITH_MASKS else OUTPUT_NAMES[:1]
 
 
 def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
@@ -316,7 +284,7 @@ def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size:
             None in pair or len({*pair}) == 1 for pair in pairs
         ):
             return f"it returns {_text(found)}, but its metadata has {_text(wanted)}"
-    if metadata.output in (MASK_ROWS, MASKS):
+    if metadata.output in WITH_MASKS:
         rows, masks = returned
         needed = BOX_COLUMNS + len(metadata.class_names) + (masks[1] or 0)
         fits = rows[1] == masks[1] if metadata.output == MASKS else rows[2] == needed

@@ -12,7 +12,6 @@ from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     FLOATS,
-    KINDS,
     LOGITS,
     MASK_ROWS,
     NORMALIZED,
@@ -26,7 +25,7 @@ from duet.utils.export.metadata import (
 )
 from duet.utils.export.quantization import Calibration, quantize
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.regular_files import read_bytes
 from duet.utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
@@ -35,7 +34,6 @@ MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB besi
 MOST_TEXTS = 1000  # of metadata
 INPUTS = {"FLOAT": "float32", "FLOAT16": "float16"}  # NumPy's names
 DOMAINS = ("", "ai.onnx")  # two names of ONNX's own operators
-MEANING = "(batch, 3, height, width), RGB in 0 to 1, each image scaled to fit and padded"
 NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
 SILENT = 4  # only fatal errors: a log line quotes names of nodes, with any escape sequence in them
 
@@ -69,22 +67,18 @@ def write_onnx(
 
 
 def describe(model: Any, metadata: Metadata) -> None:
-    """Add metadata to an ONNX model: description, producer, inputs and outputs."""
+    """Add metadata and producer to an ONNX model."""
     model.producer_name, model.producer_version = PRODUCER, VERSION
     del model.metadata_props[:]
     for name, text in {**metadata.public_texts(), **metadata.texts()}.items():
         model.metadata_props.add(key=name, value=text)
-    for value in model.graph.input:
-        value.doc_string = MEANING
-    for value, (_, meaning) in zip(model.graph.output, KINDS[metadata.output].outputs, strict=True):
-        value.doc_string = meaning
 
 
 def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
     """Read an ONNX file; whether it can be run is for `opening.py` to try.
 
     Returns:
-        One message with all external data, the metadata, and the NumPy type of the images.
+        The model as one message, the metadata, and the NumPy type of the images.
 
     Raises:
         UserError: damaged, of another task, with custom operators, or with data elsewhere.
@@ -101,7 +95,9 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
     if model.functions or model.graph.sparse_initializer:
         raise UserError("it has functions or sparse tensors; a detector has none of them")
     _require_standard(model.graph)
-    _read_external(model, path.parent)
+    helper = import_optional("onnx.external_data_helper", f"--weights {path}")
+    if any(map(helper.uses_external_data, helper._get_all_tensors(model))):
+        raise UserError("its weights are in another file; save it as one file")
     names = {number: name for name, number in onnx.TensorProto.DataType.items()}
     kind = INPUTS.get(names.get(given.type.tensor_type.elem_type, ""), "")
     metadata = _metadata_of(model, given, kind)
@@ -133,24 +129,6 @@ def _require_standard(graph: Any) -> None:
         for attribute in node.attribute:
             for inner in (attribute.g, *attribute.graphs):
                 _require_standard(inner)
-
-
-def _read_external(model: Any, folder: Path) -> None:
-    """Move numbers from files of the model's own folder into the model; UserError for others."""
-    helper = import_optional("onnx.external_data_helper", "an ONNX file")
-    for tensor in filter(helper.uses_external_data, helper._get_all_tensors(model)):
-        texts = {entry.key: entry.value for entry in tensor.external_data}
-        name = str(texts.get("location", ""))  # of several the last one, as onnx does
-        if Path(name).name != name or name in ("", "..") or (folder / name).is_symlink():
-            raise UserError(
-                f"its tensor {brief(tensor.name)} lies in {brief(name)}; external data are read "
-                "only from a file in the model's folder that is no link: save it as one file"
-            )
-        open_regular(folder / name, MAX_BYTES).close()
-    try:
-        helper.load_external_data_for_model(model, str(folder))
-    except Exception as error:  # for a part that the file does not have
-        raise UserError(f"its external data: {brief(str(error))}") from error
 
 
 def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:

@@ -21,8 +21,7 @@ from pathlib import Path
 from duet.backend import select
 from duet.backend.checks import CPU
 from duet.backend.cores import DIVIDED, usable_cores
-from duet.backend.launchers import LAUNCHERS, backend_of_launcher
-from duet.backend.processes import MEETING_FOLDER, this_process
+from duet.backend.processes import LAUNCHERS, MEETING_FOLDER, backend_of_launcher, this_process
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError
 from duet.utils.processes.exit_status import (

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from duet.utils.evaluation.coco.metric import EvaluationResult, MetricResult
+from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult, MetricResult
 from duet.utils.evaluation.legacy import LegacyResult
-from duet.utils.evaluation.masks import MaskResult
 from duet.utils.text import printable
 
 AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparison with old logs; above: COCO's metrics"
@@ -24,7 +22,7 @@ _NUMBER_WIDTH = 5  # "0.394", without the gap of two
 def metrics_table(result: EvaluationResult | MaskResult) -> str:
     """Return COCO metrics over all classes and per class, and COCO's summary, as text.
 
-    Box and mask metrics are printed side by side, or below each other on a narrow terminal.
+    Mask metrics are printed below those of boxes.
     """
     if isinstance(result, MaskResult):
         of_boxes = coco_summary(result.boxes, " of boxes")
@@ -46,37 +44,26 @@ def _by_mark(result: Any) -> dict[str, Metrics]:
 
 
 def _class_tables(results: Mapping[str, Metrics]) -> list[str]:
-    """Return all results in one table, or one table each if too wide for the terminal."""
-    lines = _class_lines(results)
-    if len(lines[0]) <= shutil.get_terminal_size().columns:
-        return lines
-    return [line for mark, metrics in results.items() for line in _class_lines({mark: metrics})]
+    return [line for mark, result in results.items() for line in _class_lines(result, mark)]
 
 
-def _class_lines(results: Mapping[str, Metrics]) -> list[str]:
+def _class_lines(result: Metrics, mark: str) -> list[str]:
     """Return rows with P, R, mAP50 and mAP50-95 for all classes and for each with labels.
 
-    results: results for the same objects, by suffix of their columns.
+    mark: suffix of the columns' names.
     """
-    titles = [name + mark for mark in results for name in COLUMNS]
+    titles = [name + mark for name in COLUMNS]
     widths = [max(len(title) + 2, 9) for title in titles]
     cells = [f"{title:>{width}}" for title, width in zip(titles, widths, strict=True)]
     lines = [f"{'class':>20}{'images':>8}{'labels':>8}{''.join(cells)}"]
-    first = next(iter(results.values()))
-    counts = first.num_ground_truth
-    rows = [("all", int(counts.sum()), [x for one in results.values() for x in one.means])]
-    for index, name in enumerate(first.class_names):
-        if counts[index]:
-            metrics = [x for one in results.values() for x in _of_class(one, index)]
-            rows.append((name, int(counts[index]), metrics))
+    counts = result.num_ground_truth.tolist()
+    per_class = zip(result.precision, result.recall, result.ap50, result.ap, strict=True)
+    rows = [("all", sum(counts), result.means)]
+    rows += [row for row in zip(result.class_names, counts, per_class, strict=True) if row[1]]
     for text, labels, values in rows:
         cells = [f"{value:{width}.4f}" for value, width in zip(values, widths, strict=True)]
-        lines.append(f"{printable(text):>20}{first.num_images:8d}{labels:8d}{''.join(cells)}")
+        lines.append(f"{printable(text):>20}{result.num_images:8d}{labels:8d}{''.join(cells)}")
     return lines
-
-
-def _of_class(result: Metrics, index: int) -> tuple[float, ...]:
-    return tuple(x[index] for x in (result.precision, result.recall, result.ap50, result.ap))
 
 
 def coco_summary(result: MetricResult, of: str = "") -> str:

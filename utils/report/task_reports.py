@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.accuracy import ClassificationResult, accuracy_table
-from duet.utils.evaluation.coco.metric import EvaluationResult
-from duet.utils.evaluation.masks import MaskResult
+from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult
 from duet.utils.report.console import metrics_table
-from duet.utils.report.plots.images import plot_examples, plot_mistakes
+from duet.utils.report.plots.images import plot_examples
 from duet.utils.report.plots.measures import (
     plot_confusion,
     plot_over_confidence,
@@ -50,7 +49,6 @@ def _plot_masks(result: MaskResult, samples: Sequence[Sample], folder: Path) -> 
 def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folder: Path) -> None:
     path = folder / "confusion_matrix.png"
     plot_confusion(result.confusion, result.class_names, path, has_background=False)
-    plot_mistakes(result.mistakes, samples, result.class_names, folder / "mistakes.jpg")
 
 
 REPORTS: dict[str, TaskReport] = {

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Sequence
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.serve.app import DETECT, make_app
@@ -52,7 +51,7 @@ async def _serve(
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(config, worker, tokens),
-            http=Connection,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
@@ -84,18 +83,6 @@ async def _serve(
             raise WorkerError(f"the model process was killed by signal {-code} while starting")
         return code
     return 0
-
-
-class Connection(H11Protocol):
-    """A connection whose client may half-close after a request and still get the answer."""
-
-    def eof_received(self) -> bool:  # type: ignore[override]
-        """Keep the connection open if a complete request awaits its answer."""
-        cycle = self.cycle
-        is_due = cycle is not None and not (cycle.more_body or cycle.response_complete)
-        if is_due:
-            cycle.keep_alive = False  # close after the answer
-        return is_due
 
 
 async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -> None:

@@ -17,7 +17,7 @@ from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.augment.copy_paste import why_nothing_is_pasted
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.items import BOXES, BoxItems, items_of
-from duet.utils.data.loading.loader import MOSAIC_WINDOW, TrainLoader, ValLoader
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import BatchRecipe
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.needed_labels import check_labels
@@ -97,9 +97,7 @@ def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
     """Return the recipe for turning samples into training batches."""
-    order = BatchRecipe(
-        config.rect, config.quad, config.image_weights, config.repeat_factor, config.mosaic_window
-    )
+    order = BatchRecipe(config.rect, config.image_weights)
     augment = config.augmentation(hyp)
     return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, order, items)
 
@@ -109,8 +107,7 @@ def train_loader(job: Job) -> TrainLoader:
     config, samples = job.config, job.data.train
     recipe = train_recipe(config, job.hyp, job.data.items)
     augment = recipe.augment
-    idle_window = [MOSAIC_WINDOW] if config.mosaic_window and not augment.mosaic else []
-    for name in (*augment.without_effect(), *idle_window):
+    for name in augment.without_effect():
         log.info("%s has no effect: it applies only to mosaics, which are off (mosaic: 0)", name)
     if config.rect and augment.mosaic:
         log.info("--rect: images keep their shape; mosaics are disabled")
@@ -119,10 +116,7 @@ def train_loader(job: Job) -> TrainLoader:
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
         log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
     workers = loader_workers(config.workers, config.device)
-    loader = TrainLoader(samples, recipe, workers, config.cache, job.session.world)
-    if config.repeat_factor:
-        log.info("--repeat-factor: %s per epoch", count(loader.num_images, "image"))
-    return loader
+    return TrainLoader(samples, recipe, workers, config.cache, job.session.world)
 
 
 def val_loader(job: Job, stride: int) -> ValLoader:

@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from duet.backend.processes import this_process
-from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from duet.utils.cli.hyperparameters import (
+    Hyperparameters,
+    read_hyperparameters,
+    without_gone,
+)
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import (
     AUTO,
@@ -37,7 +41,8 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
     "loggers",
 }  # fmt: skip
-GONE = {"replay", "bind_numa"}  # settings of earlier versions that are ignored
+GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
+UNUSED = {"quad": False, "repeat_factor": 0.0, "mosaic_window": 0}  # likewise, at these values
 # Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 
@@ -244,8 +249,8 @@ def resumed_config(
         UserError: flags that would change results; all are listed.
     """
     try:
-        hyp = Hyperparameters(**header.hyperparameters)
-    except TypeError as error:  # a name is missing or unknown
+        hyp = Hyperparameters(**without_gone(header.hyperparameters))
+    except (TypeError, UserError) as error:  # a name is missing or unknown, or was removed
         raise UserError(
             f"--resume: the state's hyper-parameters: {error}; {OTHER_VERSION}"
         ) from error
@@ -280,7 +285,8 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     flags = read_train_flags([])[0]
     defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
-    kept = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
+    known = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
+    kept = {name: x for name, x in known.items() if (name, x) not in UNUSED.items()}
     settings = {**defaults, **BEFORE, **kept}
     types = get_type_hints(TrainConfig)
     unlike = [

@@ -59,7 +59,7 @@ class Task:
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    unused: tuple[str, ...] = ("randaugment", "dfl")
+    unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
@@ -101,7 +101,7 @@ ANCHOR_FREE = Task(
         "label_smoothing": "anchor-free models train class scores on box quality instead",
     },
     refused_by_val={},
-    unused=("randaugment", "obj", "obj_pw", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors"),
+    unused=("obj", "obj_pw", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors"),
 )
 SEGMENTATION = Task(
     name="segment",
@@ -124,13 +124,11 @@ CLASSIFICATION = Task(
     takes_levels=False,
     fitness={"accuracy_top1": 1.0},
     refused={
-        "quad": "a combination of four images would have several classes",
         "rect": SQUARE,
         "bbox_iou_optim": "the classification loss has no boxes",
         "autobalance": "the classification loss has no levels",
         "no_auto_anchor": "classifiers have no anchors",
         "close_mosaic": NO_MOSAICS,
-        "mosaic_window": NO_MOSAICS,
         "single_class": "a classifier with one class has nothing to distinguish",
         "confidence_threshold": "the top five classes are listed regardless of their scores",
         "classes": "classifiers always score all classes",
@@ -157,7 +155,7 @@ CLASSIFICATION = Task(
     },
     unused=(
         "box", "obj", "obj_pw", "cls", "cls_pw", "dfl", "fl_gamma", "iou_t", "anchor_t", "anchors",
-        "degrees", "translate", "shear", "perspective", "mosaic", "mosaic9", "mixup",
+        "degrees", "translate", "shear", "perspective", "mosaic", "mixup",
         "copy_paste",
     ),
     accumulates=False,

@@ -16,11 +16,11 @@ from typing import Any
 from duet import backend
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import args_of, block_of
+from duet.utils.model_yamls import block_of
 from duet.utils.processes.command import run_command
-from duet.utils.tasks.table import Task, task_of_head
+from duet.utils.tasks.table import task_of_head
 from duet.utils.text import count, printable, say
-from duet.utils.weights.checkpoint import FORMAT, Checkpoint, Header, save_checkpoint
+from duet.utils.weights.checkpoint import FORMAT, Checkpoint, save_checkpoint
 from duet.utils.weights.load import load_weights, model_document
 from duet.utils.weights.public_heads import PUBLIC_HEADS
 
@@ -44,63 +44,31 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def describe(checkpoint: Checkpoint) -> str:
     """Return what a checkpoint holds, one line per subject."""
-    header, arrays = checkpoint.header, checkpoint.ema
+    header, arrays, settings = checkpoint.header, checkpoint.ema, checkpoint.header.settings
     dtypes = sorted({array.dtype.name for array in arrays.values()})
-    size = sum(array.size for array in arrays.values())
-    fused = "BatchNorm folded in; for val.py, not for training"
-    lines = [
-        f"format: {header.settings.get('converted_from', FORMAT)}",
-        f"stored as: {_joined(header.settings.get('stored_dtypes', dtypes), ', ')}",
-        *([f"fused: {fused}"] if header.settings.get("fused") else []),
-        f"tensors: {len(arrays)} with {size:,} numbers",
-        f"optimizer tensors: {len(checkpoint.optimizer)}",
-        f"finished epochs: {header.epoch}",
-        f"stored epoch: {header.settings.get('stored_epoch', header.epoch)}",
-        f"strides: {header.settings.get('strides', 'as the model gives')}",
-        f"image size: {header.settings.get('image_size') or 'unknown'}",
-        *_about_task(header),
-        f"layers: {_joined(_blocks(header.model), ' ') or 'unknown: a plain state dict'}",
-        f"classes: {len(header.class_names)} {list(header.class_names)}",
-        f"hyper-parameters: {json.dumps(header.hyperparameters)}",
-    ]
-    return "\n".join(map(printable, lines))
-
-
-def _about_task(header: Header) -> list[str]:
-    """Return which task the weights are for, and what belongs to it."""
     blocks = _blocks(header.model)
     task = task_of_head(blocks[-1]) if blocks else None
-    if task is None:
-        return ["task: unknown"]
-    best = header.settings.get("stored_fitness")
+    best, is_fused = settings.get("stored_fitness"), settings.get("fused")
     best = header.best_fitness if best is None and header.best_fitness >= 0 else best
-    return [
-        f"task: {task.name}",
-        *_about_model(task, header.model),
-        *([] if best is None else [f"best fitness: {best} ({_fitness_of(task)})"]),
-    ]
-
-
-def _about_model(task: Task, document: Mapping[str, Any]) -> list[str]:
-    """Return what the args of the task's head mean in a document that nothing has checked yet."""
-    if task.takes_levels and "anchors" not in task.head_args:
-        return ["anchors: none"]
-    if "anchors" not in task.head_args:
-        number = len(_blocks(document))
-        return [f"cutoff: {number}, the layers of a detector with the head as the last one"]
-    lines = [f"anchors in pixels: {document.get('anchors', 'unknown')}"]
-    args = dict(enumerate(args_of(document)))
-    if len(task.head_args) > 2:
-        lines.append(
-            f"masks: {args.get(2, 'unknown')} prototypes, of {args.get(3, 'unknown')} channels "
-            "times the width multiple"
-        )
-    return lines
-
-
-def _fitness_of(task: Task) -> str:
-    weights = task.fitness.items()
-    return " + ".join(name if weight == 1 else f"{weight:g} {name}" for name, weight in weights)
+    facts = {
+        "format": settings.get("converted_from", FORMAT),
+        "stored as": _joined(settings.get("stored_dtypes", dtypes), ", "),
+        "fused": "BatchNorm folded in; for val.py, not for training" if is_fused else None,
+        "tensors": f"{len(arrays)} with {sum(x.size for x in arrays.values()):,} numbers",
+        "optimizer tensors": len(checkpoint.optimizer),
+        "finished epochs": header.epoch,
+        "stored epoch": settings.get("stored_epoch", header.epoch),
+        "strides": settings.get("strides", "as the model gives"),
+        "image size": settings.get("image_size") or "unknown",
+        "task": task.name if task else "unknown",
+        "anchors in pixels": header.model.get("anchors"),
+        "best fitness": best,
+        "layers": _joined(blocks, " ") or "unknown: a plain state dict",
+        "classes": f"{len(header.class_names)} {list(header.class_names)}",
+        "hyper-parameters": json.dumps(header.hyperparameters),
+    }
+    lines = (f"{name}: {value}" for name, value in facts.items() if value is not None)
+    return "\n".join(map(printable, lines))
 
 
 def _blocks(document: Mapping[str, Any]) -> list[Any]:

@@ -6,13 +6,17 @@ _buffers and _modules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from duet.utils.errors import UserError, brief
 from duet.utils.weights.pickle_reader import Record
-from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
 TENSOR_GROUPS = ("_parameters", "_buffers")
@@ -126,3 +130,162 @@ def activation_of(module: Any) -> NamedActivation | None:
         return None
     slope = module.state.get("negative_slope")
     return NamedActivation(class_name(module), slope if isinstance(slope, float) else None)
+
+
+# Tensors: each declared size is checked before anything is allocated for it.
+
+BFLOAT16 = "bfloat16"
+MAX_DIMENSIONS = 8
+LARGEST_COUNT = 2**40
+BYTES_PER_FILE_BYTE = 2  # tensors may share a storage, but give no more than this
+TORCH_PARAMETER = "torch._utils._rebuild_parameter"
+TORCH_TENSORS = ("torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor")
+TORCH_UNTYPED_TENSOR = "torch._utils._rebuild_tensor_v3"
+ONEFLOW_TENSORS = ("oneflow.Tensor", "oneflow.nn.Parameter", "oneflow.nn.parameter.Parameter")
+TENSOR_KINDS = frozenset((TORCH_PARAMETER, TORCH_UNTYPED_TENSOR, *TORCH_TENSORS, *ONEFLOW_TENSORS))
+
+
+class StoredArray(NamedTuple):
+    """A tensor of a file."""
+
+    array: np.ndarray  # bfloat16 widened to float32
+    dtype: str  # in which the file holds it
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A file as records."""
+
+    file_format: str  # in words
+    root: Any
+    read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts
+
+
+def is_tensor(value: Any) -> bool:
+    """Return whether a value of the pickle stands for a tensor or a parameter."""
+    return isinstance(value, Record) and value.kind in TENSOR_KINDS
+
+
+class ByteBudget:
+    """The bytes of tensors that a file may still give; a small file must not fill the memory."""
+
+    def __init__(self, file_size: int) -> None:
+        self.left = BYTES_PER_FILE_BYTE * file_size
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise UserError(f"its tensors hold over {BYTES_PER_FILE_BYTE} times the file's bytes")
+
+
+def strided_array(
+    data: bytes | memoryview, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
+) -> StoredArray:
+    """Return a copy of the elements that a tensor shows of its storage.
+
+    Args:
+        data: the whole storage.
+        dtype: a NumPy one, or bfloat16.
+        offset: in elements, like the strides; these three come from the file and are checked.
+    """
+    stored = _stored_dtype(dtype)
+    # A side of 0 makes a tensor empty, yet NumPy multiplies the others.
+    if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))) or (
+        math.prod(size or 1 for size in shape) > LARGEST_COUNT
+    ):
+        raise UserError(
+            f"a tensor of shape {brief(shape)}, strides {brief(strides)}, offset {brief(offset)}"
+        )
+    available = len(data) // stored.itemsize
+    count = math.prod(shape)
+    last = offset + sum((size - 1) * step for size, step in zip(shape, strides, strict=False))
+    if len(shape) != len(strides) or count > available or (count and last >= available):
+        raise UserError(
+            f"a tensor of shape {list(shape)}, strides {list(strides)}, offset {offset} "
+            f"does not fit into its storage of {available} elements"
+        )
+    budget.spend(count * stored.itemsize)
+    array = np.zeros(shape, stored)
+    if count:
+        steps = [step * stored.itemsize for step in strides]
+        array[...] = np.ndarray(shape, stored, data, offset * stored.itemsize, steps)
+    if dtype != BFLOAT16:
+        return StoredArray(array, stored.name)
+    # A bfloat16 is the upper half of a float32.
+    return StoredArray((array.astype(np.uint32) << 16).view(np.float32), dtype)
+
+
+def item_size(dtype: str) -> int:
+    """Return the bytes of an element in a file."""
+    return _stored_dtype(dtype).itemsize
+
+
+def _stored_dtype(dtype: str) -> np.dtype[Any]:
+    return np.dtype("<u2" if dtype == BFLOAT16 else dtype)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides in elements of a C-order tensor."""
+    return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _are_counts(values: Any) -> bool:
+    """Return whether this is a short tuple of whole numbers from 0 to `LARGEST_COUNT`."""
+    return (
+        isinstance(values, tuple)
+        and len(values) <= MAX_DIMENSIONS
+        and all(type(value) is int and 0 <= value <= LARGEST_COUNT for value in values)
+    )
+
+
+# Plain YAML and JSON values, within a depth and a number of nodes.
+
+MAX_DEPTH = 12
+MAX_NODES = 50_000  # a list may hold one list many times, and that one again
+MAX_TEXT = 1_000  # characters of one string, for the same reason
+MAX_BITS = 128  # per whole number
+
+
+def to_plain(value: Any) -> Any:
+    """Copy dicts, lists, strings, numbers, booleans and None; raise UserError for anything else.
+
+    The value is a model description, and the copy is small and a tree, whatever the value is.
+    """
+    nodes = itertools.count(1)
+
+    def copied(item: Any, key: Any, depth: int) -> Any:
+        if depth > MAX_DEPTH or next(nodes) > MAX_NODES:
+            raise UserError("the model description is nested too deep or too long")
+        if isinstance(item, dict):
+            for name in itertools.filterfalse(_is_scalar, item):
+                raise UserError(f"the model description has the key {brief(name)}")
+            return {str(name): copied(x, name, depth + 1) for name, x in item.items()}
+        if isinstance(item, (list, tuple)):
+            return [copied(x, key, depth + 1) for x in item]
+        if not _is_scalar(item):
+            raise UserError(
+                f"the model description holds more than text and finite numbers: {key}: "
+                f"{brief(item)}"
+            )
+        return item
+
+    return copied(value, "", 0)
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) <= MAX_TEXT
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return value is None or (isinstance(value, int) and value.bit_length() <= MAX_BITS)
+
+
+def plain_numbers(value: Any) -> dict[str, float]:
+    """Return the finite numbers of a dict by name; {} for anything else."""
+    if not isinstance(value, dict):
+        return {}
+    return {
+        key: item
+        for key, item in value.items()
+        if isinstance(key, str) and type(item) in (int, float) and math.isfinite(item)
+    }

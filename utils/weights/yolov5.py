@@ -18,15 +18,17 @@ from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.modules import (
     BATCHNORM_EPS,
     CLASSIFIER_EPS,
+    Contents,
+    StoredArray,
     check_modules,
     class_name,
     dotted_name,
     is_module,
+    is_tensor,
     module_arrays,
+    plain_numbers,
 )
-from duet.utils.weights.plain import plain_numbers
 from duet.utils.weights.public_heads import Description, find_head
-from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"

@@ -9,11 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import numpy as np
-
-from duet.backend import autograd, fused, ops
+from duet.backend import ops
 from duet.backend.contract import Tensor
-from duet.backend.proof import is_proved
 
 BOX_CHANNELS = 4  # cx, cy, w, h; objectness and classes follow
 
@@ -45,10 +42,6 @@ def decode_sizes(scores: Tensor, anchors: Tensor) -> Tensor:
 
 # Maps (pred, target), (N, 4) cxcywh each, to (N,): `complete_iou` or `backend.fused.complete_iou`.
 BoxIou = Callable[[Tensor, Tensor], Tensor]
-# Relative to the largest value. Reordering float32 arithmetic gives 1e-6, 1e-5 in the gradient; a
-# missing term or wrong factor gives at least 1e-2.
-CIOU_TOLERANCE = 1e-4
-EQUAL_BOXES = 20
 
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
@@ -97,42 +90,3 @@ def _edges(centre: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
 def _overlap(low: Tensor, high: Tensor, other_low: Tensor, other_high: Tensor) -> Tensor:
     """Return the overlap of two intervals; 0 if disjoint."""
     return ops.clamp(ops.minimum(high, other_high) - ops.maximum(low, other_low), low=0.0)
-
-
-def choose_box_iou(device: str) -> BoxIou:
-    """Return the fused CIoU of --bbox_iou_optim if verified, else the plain one; log which."""
-    proved = is_proved(
-        f"--bbox_iou_optim on {device}",
-        "closed-form gradient",
-        lambda: probe_box_iou(fused.complete_iou, device),
-        lambda: probe_box_iou(complete_iou, device),
-        CIOU_TOLERANCE,
-    )
-    return fused.complete_iou if proved else complete_iou
-
-
-def probe_box_iou(box_iou: BoxIou, device: str) -> dict[str, np.ndarray]:
-    """Return CIoU and gradient for test boxes, and the fraction of finite gradients.
-
-    For equal boxes only finiteness is compared: with tied edges the gradient is not unique.
-    """
-    boxes, targets = _probe_boxes()
-    pred = autograd.variable(boxes, device)
-    iou = box_iou(pred, ops.tensor(targets, device))
-    weights = np.linspace(0.5, 1.5, len(boxes), dtype=np.float32)
-    total = ops.sum(iou * ops.tensor(weights, device))
-    gradient = ops.to_numpy(autograd.gradients(total, [pred])[0])
-    return {
-        "CIoU": ops.to_numpy(iou),
-        "gradient": gradient[EQUAL_BOXES:],
-        "fraction of finite gradients": np.isfinite(gradient).mean(),
-    }
-
-
-def _probe_boxes() -> tuple[np.ndarray, np.ndarray]:
-    """Return two (300, 4) float32 cxcywh arrays: disjoint, overlapping, nested, the first equal."""
-    random = np.random.Generator(np.random.Philox(0))
-    centre, size = random.uniform(-3, 3, (2, 300, 2)), np.exp(random.uniform(-1, 3, (2, 300, 2)))
-    boxes, targets = np.concatenate((centre, size), axis=2).astype(np.float32)
-    targets[:EQUAL_BOXES] = boxes[:EQUAL_BOXES]
-    return boxes, targets

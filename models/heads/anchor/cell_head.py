@@ -11,14 +11,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.backend import nn, ops
+from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import Cost, LayerRequest
 from duet.models.heads.anchor.anchors import anchors_in_cells, check_anchors, unfitted_anchors
 from duet.models.heads.anchor.balance import LevelBalance, reference_level
 from duet.models.heads.anchor.boxes import (
     BOX_CHANNELS,
-    choose_box_iou,
     complete_iou,
     decode_logits,
 )
@@ -129,7 +128,7 @@ class CellHead(Head):
     def make_loss(self, settings: LossSettings) -> DetectionLoss:
         levels = len(self.strides)
         gains = settings.gains.scaled(levels, self.num_classes, settings.image_size)
-        box_iou = choose_box_iou(settings.fused_on) if settings.fused_on else complete_iou
+        box_iou = fused.complete_iou if settings.fused else complete_iou
         reference = reference_level(self.strides) if settings.autobalance else None
         return self.loss_type(
             ops.to_numpy(self.anchors),

@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from duet.backend import nn, ops
+from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from duet.models.heads.anchor.boxes import choose_box_iou, complete_iou
+from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import LossSettings
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.models.heads.distribution.rows import BINS, EDGE_LOGITS, boxes_of_rows, rows_of_maps
@@ -97,7 +97,7 @@ class DistributionHead(BoxHead):
         return biases
 
     def make_loss(self, settings: LossSettings) -> DistributionLoss:
-        box_iou = choose_box_iou(settings.fused_on) if settings.fused_on else complete_iou
+        box_iou = fused.complete_iou if settings.fused else complete_iou
         return DistributionLoss(self.strides, self.num_classes, settings.gains, box_iou)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:

@@ -20,7 +20,7 @@ from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
 from duet.utils.data.masks.assemble import native_runs
 from duet.utils.detections import Detections, Segmentations, SuppressionSettings
 from duet.utils.errors import UserError, brief
-from duet.utils.evaluation.masks import MaskEvaluator, MaskResult, coco_masks
+from duet.utils.evaluation.coco.metric import MaskEvaluator, MaskResult, coco_masks
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.ragged import Ragged
 from duet.utils.tasks.table import SEGMENTATION

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -169,10 +168,6 @@ def set_trainable_that_keeps_gradients(b: Backend, right: Any) -> Any:
     return set_trainable
 
 
-def trained_statistics(b: Backend, right: Any) -> Any:
-    return lambda module: nullcontext(module.train())
-
-
 def frozen_original(b: Backend, right: Any) -> Any:
     def frozen_copy(module: Any) -> Any:
         b.nn.set_trainable((x for _, x in b.nn.named_parameters(module)), False)
@@ -209,8 +204,6 @@ register(
     ("nn.set_trainable", "only ever freezes", with_arguments(trainable=False)),
     ("nn.set_trainable", "does nothing", returning(None)),
     ("nn.set_trainable", "keeps gradients", set_trainable_that_keeps_gradients),
-    ("nn.last_batch_statistics", "trains on", trained_statistics),
-    ("nn.last_batch_statistics", "uses what was gathered", lambda b, _: lambda m: nullcontext()),
     ("nn.frozen_copy", "freezes the original", frozen_original),
     ("nn.to_torchscript", "forgets the text, or is there for all", torchscript_without_text),
     (

@@ -18,7 +18,7 @@ PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
     [
         "from duet import backend",
         "from duet.backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
-        "from duet.backend import contract, select, launchers, completeness, checks",
+        "from duet.backend import contract, select, processes, checks",
         "from duet.backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
     ],
 )

@@ -49,7 +49,7 @@ def test_the_users_way_to_wait_stays(monkeypatch, name):
 def test_a_container_that_may_use_few_cores_has_few_threads(
     monkeypatch, tmp_path, name, quota, threads
 ):
-    groups(monkeypatch, tmp_path, "0::/jobs/one\n", {"jobs/cpu.max": quota})
+    groups(monkeypatch, tmp_path, {"cpu.max": quota})
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     if name:
         monkeypatch.setenv(name, "5")
@@ -61,32 +61,26 @@ def test_a_container_that_may_use_few_cores_has_few_threads(
         monkeypatch.delenv(variable)
 
 
-def groups(monkeypatch, folder, own, files):
-    """A system whose control groups have these files."""
-    (folder / "own").write_text(own)
+def groups(monkeypatch, folder, files):
+    """A container whose control group has these files."""
     for name, text in files.items():
-        (folder / "cgroup" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "cgroup" / name).write_text(text + "\n")
-    monkeypatch.setattr(cores, "OWN_GROUPS", folder / "own")
-    monkeypatch.setattr(cores, "CONTROL_GROUPS", folder / "cgroup")
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text + "\n")
+    monkeypatch.setattr(cores, "CONTROL_GROUPS", folder)
 
 
 @pytest.mark.parametrize(
-    ("own", "files", "usable"),
+    ("files", "usable"),
     [
-        ("0::/\n", {}, 64),
-        ("0::/\n", {"cpu.max": "150000 100000"}, 2),  # rounded up
-        ("0::/a/b\n", {"cpu.max": "max 100000", "a/cpu.max": "800000 100000",
-                       "a/b/cpu.max": "1600000 100000"}, 8),
-        ("4:cpu,cpuacct:/a\n0::/\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "300000",
-                                      "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 3),
-        ("4:cpu,cpuacct:/a\n", {"cpu,cpuacct/a/cpu.cfs_quota_us": "-1",
-                                "cpu,cpuacct/a/cpu.cfs_period_us": "100000"}, 64),
-        ("0::/\n", {"cpu.max": "broken"}, 64),
+        ({}, 64),
+        ({"cpu.max": "150000 100000"}, 2),  # rounded up
+        ({"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"}, 3),
+        ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, 64),
+        ({"cpu.max": "broken"}, 64),
     ],
-)  # fmt: skip
-def test_the_smallest_quota_of_all_groups_counts(monkeypatch, tmp_path, own, files, usable):
-    groups(monkeypatch, tmp_path, own, files)
+)
+def test_the_quota_of_a_container_counts(monkeypatch, tmp_path, files, usable):
+    groups(monkeypatch, tmp_path, files)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     assert cores.usable_cores() == cores.cores_of_rank() == usable
 

@@ -8,11 +8,9 @@ import pytest
 from duet.models.evaluation.audit.audit_config import parse_audit_flags
 from duet.utils.cli.flags import as_words, flags_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
-from duet.utils.cli.train_config import QUAD_IMAGES, parse_train_flags, read_train_flags
+from duet.utils.cli.train_config import parse_train_flags, read_train_flags
 from duet.utils.cli.val_config import parse_val_flags
-from duet.utils.data.image.letterbox import RESIZINGS
-from duet.utils.data.loading.quads import QUAD
-from duet.utils.detect.config import RESIZES, DetectConfig, parse_detect_flags
+from duet.utils.detect.config import DetectConfig, parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig, parse_export_flags
@@ -41,13 +39,12 @@ REFUSED = [
     ("train", "--evolve --nosave", "--evolve with --nosave: a search keeps its best weights; remo"),
     ("train", "--evolve --resume", "--evolve with --resume: the same command continues a search"),
     ("train", "--image-weights --noval", "--image-weights with --noval: images are weighted by"),
-    ("train", "--rect --quad", "--rect with --quad: "),
     ("train", "--rect --close-mosaic 5", "--rect with --close-mosaic: "),
-    ("train", "--image-weights --repeat-factor 0.1", "--image-weights with --repeat-factor: "),
     ("train", "--compile --multi-scale", "--multi-scale with --compile: each size would be"),
     ("train", "--compile --rect", "--rect with --compile: each shape would be recompiled"),
-    ("train", "--quad --batch 6", "6 must be divisible by 4 with --quad; use 4 or 8$"),
-    ("train", "--quad --batch 1", "--batch-size 1 must be divisible by 4 with --quad; use 4$"),
+    ("train", "--quad", "double --img"),
+    ("train", "--repeat-factor 0.1", "--image-weights"),
+    ("train", "--mosaic-window=16", "--cache"),
     ("train", "--fraction 0", "--fraction 0; accepted: a number above 0"),
     ("val", "", "--weights is required"),
     ("val", "--weights W --conf 2", "--conf 2"),
@@ -66,7 +63,6 @@ REFUSED = [
     ("val", "--weights W --tile 640 --square", "--square with --tile"),
     ("detect", "--weights W --line-thickness 0", "--line-thickness 0; accepted: a whole number fr"),
     ("detect", "--weights W --line-thickness 1001", "from 1 to 1000"),
-    ("detect", "--weights W --resize cubic", "--resize"),
     ("detect", "--weights W --save-conf", "--save-txt"),
     ("export", "", "--weights is required; accepted files: docs/en"),
     ("export", "--weights W --include pb", "--include pb: no such format; accepted: onnx"),
@@ -120,23 +116,17 @@ def test_the_flags_that_were_given_are_told_from_defaults():
     assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""
 
 
-def test_a_quad_is_of_as_many_images_for_flags_as_for_batches():
-    """Rooms of `utils` must not import each other in a circle: the number stands twice."""
-    assert QUAD_IMAGES == QUAD
-
-
-def test_quads_need_four_images_of_each_process():
-    config = parse_train_flags(["--quad", "--batch", "12"])
-    config.check_processes(1)
+def test_a_batch_must_be_divisible_by_the_processes():
+    config = parse_train_flags(["--batch", "12"])
     config.check_processes(3)
-    with pytest.raises(UserError, match="12 is .* over 2 .* by 8 with --quad; use 8 or 16$"):
-        config.check_processes(2)
-    parse_train_flags(["--quad", "--batch-size", "-1"]).check_processes(2)
+    with pytest.raises(UserError, match="12 is the total over 5 .* by 5; use 10 or 15$"):
+        config.check_processes(5)
+    parse_train_flags(["--batch-size", "-1"]).check_processes(5)
 
 
 def test_recipes_that_do_not_exclude_each_other_parse():
-    for flags in ("--quad --multi-scale --image-weights", "--rect --multi-scale --single-cls",
-                  "--quad --repeat-factor 0.001 --fraction 0.5", "--compile --quad"):  # fmt: skip
+    for flags in ("--multi-scale --image-weights", "--rect --multi-scale --single-cls",
+                  "--compile --fraction 0.5"):  # fmt: skip
         parse_train_flags(flags.split())
 
 
@@ -171,11 +161,6 @@ def test_the_public_output_flags_parse():
         parse("detect", "--line-thickness 3").line_thickness,
         parse("detect").line_thickness,
     ) == (3, None)
-
-
-def test_images_are_shrunk_as_in_yolov5_unless_averages_are_asked_for():
-    assert (parse("detect").resize, parse("detect", "--resize area").resize) == ("linear", "area")
-    assert tuple(RESIZINGS) == RESIZES
 
 
 def test_the_public_export_flags_parse():

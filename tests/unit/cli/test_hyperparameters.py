@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -114,9 +115,9 @@ def test_the_public_hyperparameter_files_ship_with_their_numbers():
 
 
 def test_strengths_of_augmentation_are_those_of_the_file():
-    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "mosaic9=0.2", "cutout=0.3"))
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "cutout=0.3"))
     found = hyp.augmentation()
-    assert (found.mixup, found.mosaic9, found.cutout, found.scale) == (0.1, 0.2, 0.3, 0.5)
+    assert (found.mixup, found.cutout, found.scale) == (0.1, 0.3, 0.5)
 
 
 @pytest.mark.parametrize(("flags", "last"), [((), None), ((0,), None), ((3,), 7), ((20,), 0)])
@@ -125,3 +126,12 @@ def test_close_mosaic_counts_from_the_last_epoch(flags, last):
     config = parse_train_flags(["--epochs", "10", *words])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     assert config.augmentation(hyp).mosaic_epochs == last
+
+
+@pytest.mark.parametrize("name", ["mosaic9", "randaugment"])
+def test_hyperparameters_of_earlier_versions_are_read_where_they_were_off(tmp_path, name):
+    path = tmp_path / "hyp.yaml"
+    for value, message in ((0.0, ""), (0.3, f"--hyp .*hyp.yaml: {name} was removed; set it to 0")):
+        path.write_text(f"{DEFAULT_HYPERPARAMETERS.read_text()}\n{name}: {value}\n")
+        with pytest.raises(UserError, match=message) if message else nullcontext():
+            assert read_hyperparameters(path) == read_hyperparameters(DEFAULT_HYPERPARAMETERS)

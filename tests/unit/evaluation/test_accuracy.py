@@ -1,10 +1,10 @@
-"""Accuracy, the confusion and the worst mistakes are the stored ones, or reckoned by hand."""
+"""Accuracy and the confusion are the stored ones, or reckoned by hand."""
 
 import numpy as np
 import pytest
 
 from duet.utils.detections import Classification, GroundTruth
-from duet.utils.evaluation.accuracy import MAX_MISTAKES, ClassificationEvaluator, accuracy_table
+from duet.utils.evaluation.accuracy import ClassificationEvaluator, accuracy_table
 from tests.golden_models import stored
 
 CASES = [f"c{number}" for number in range(5)]
@@ -46,15 +46,15 @@ def test_counts_of_the_confusion_are_those_of_numpy():
     assert matrix[-1].sum() == matrix[:, -1].sum() == 0
 
 
-@pytest.mark.parametrize(("scores", "targets", "top1", "top5", "mistakes"), [
-    ([[0.9, 0.1], [0.9, 0.1]], [0, 1], 0.5, 1.0, 1),  # of fewer than five classes all are first
-    ([[0.2, 0.4, 0.4]] * 2, [1, 2], 0.5, 1.0, 1),  # of equal scores the lower class comes first
-    ([[np.nan] + [0.1] * 5, [0.5] + [0.1] * 5], [0, 0], 0.5, 0.5, 0),
-    ([[np.inf] + [0.1] * 5, [0.5] + [0.1] * 5], [0, 0], 0.5, 0.5, 0),
+@pytest.mark.parametrize(("scores", "targets", "top1", "top5"), [
+    ([[0.9, 0.1], [0.9, 0.1]], [0, 1], 0.5, 1.0),  # of fewer than five classes all are first
+    ([[0.2, 0.4, 0.4]] * 2, [1, 2], 0.5, 1.0),  # of equal scores the lower class comes first
+    ([[np.nan] + [0.1] * 5, [0.5] + [0.1] * 5], [0, 0], 0.5, 0.5),
+    ([[np.inf] + [0.1] * 5, [0.5] + [0.1] * 5], [0, 0], 0.5, 0.5),
 ], ids=["few classes", "equal scores", "NaN", "infinite"])  # fmt: skip
-def test_scores_count_as_they_do_by_hand(scores, targets, top1, top5, mistakes):
+def test_scores_count_as_they_do_by_hand(scores, targets, top1, top5):
     result = evaluate(np.float32(scores), targets)
-    assert (result.top1, result.top5, len(result.mistakes)) == (top1, top5, mistakes)
+    assert (result.top1, result.top5) == (top1, top5)
 
 
 def test_an_image_without_a_class_does_not_count():
@@ -71,14 +71,3 @@ def test_a_class_without_images_has_no_accuracy_and_no_row():
     lines = [line.split() for line in accuracy_table(result).splitlines()]
     assert lines[1:] == [["all", "2", "0.5000", "1.0000"],
                          ["class", "0", "2", "0.5000", "1.0000"]]  # fmt: skip
-
-
-def test_the_surest_mistakes_are_kept_surest_first():
-    sure = np.linspace(0.51, 0.99, 3 * MAX_MISTAKES)
-    order = np.random.default_rng(0).permutation(len(sure))
-    scores = np.stack([sure, 1 - sure], axis=1)[order]
-    mistakes = evaluate(scores, np.ones(len(sure))).mistakes
-    assert [mistake.image_id for mistake in mistakes] == np.argsort(-sure[order])[
-        :MAX_MISTAKES
-    ].tolist()
-    assert {(mistake.predicted, mistake.true) for mistake in mistakes} == {(0, 1)}

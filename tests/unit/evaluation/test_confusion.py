@@ -88,15 +88,3 @@ def test_pairs_are_those_that_choosing_one_after_the_other_gives():
         for column in columns:
             expected[3, truth.class_index[column]] += 1
         assert len(rows) < 20 and matrix_of((detections, truth), num_classes=3) == expected.tolist()
-
-
-def test_classes_that_are_not_asked_for_are_one_together():
-    counter = ConfusionCounter(4)
-    counter.add(found([HERE, THERE], [3, 0]), labelled([HERE, THERE], [1, 2]))
-    counter.add(found([HERE], [2]), labelled([], []))
-    confusion = counter.result()
-    # Rows and columns: class 2, class 0, the others (1 and 3), background.
-    assert confusion.matrix([2, 0]).tolist() == [
-        [0, 0, 0, 1], [1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0],
-    ]  # fmt: skip
-    assert confusion.matrix([0, 1, 2, 3]).shape == confusion.matrix().shape == (5, 5)

@@ -73,10 +73,6 @@ def evaluate(images, num_classes: int = 3) -> LegacyResult:
     return evaluator.result()
 
 
-def overall(result: LegacyResult) -> tuple[float, float, float, float]:
-    return result.mean_precision, result.mean_recall, result.map50, result.map
-
-
 NOTHING_FOUND = detections([], [], [])
 NO_OBJECTS = ground_truth([], [])
 
@@ -88,7 +84,7 @@ NO_OBJECTS = ground_truth([], [])
 ], ids=["no images", "empty images", "false alarms"])  # fmt: skip
 def test_without_objects_there_is_nothing_to_measure(images):
     result = evaluate(images)
-    assert overall(result) == (0, 0, 0, 0)
+    assert result.means == (0, 0, 0, 0)
     assert result.num_images == len(images)
     for figures in (result.precision, result.recall, result.ap50, result.ap):
         np.testing.assert_array_equal(figures, [np.nan] * 3)
@@ -98,7 +94,7 @@ def test_crowds_are_no_objects():
     objects = ground_truth([0, 1], BOXES[:2], is_crowd=[True, False])
     result = evaluate([(detections(BOXES[:2], [0.9, 0.8], [0, 1]), objects)])
     np.testing.assert_array_equal(result.num_ground_truth, [0, 1, 0])
-    np.testing.assert_allclose(overall(result), (1, 1, 0.995, 0.995), **EXACT)
+    np.testing.assert_allclose(result.means, (1, 1, 0.995, 0.995), **EXACT)
 
 
 def test_the_table_says_whose_figures_it_holds():

@@ -1,12 +1,11 @@
-"""`evaluation/masks.py` against pycocotools, YOLOv5's stored figures and against arithmetic."""
+"""Metrics by box and by mask against pycocotools, YOLOv5's stored figures and arithmetic."""
 
 import cv2
 import numpy as np
 import pytest
 
 from duet.utils.evaluation.coco.matching import BOXES, MASKS
-from duet.utils.evaluation.legacy import find_objects
-from duet.utils.evaluation.masks import legacy_masks
+from duet.utils.evaluation.legacy import find_objects, legacy_masks
 from tests.coco_reference import (
     assert_masks_equal_pycocotools,
     boxes_around,
@@ -79,7 +78,7 @@ def test_random_masks_give_the_figures_of_pycocotools(
             random, sizes[image_id], num_classes, *counts, levels, crowds
         )
     result = assert_masks_equal_pycocotools(images, sizes, num_classes)
-    assert 0.01 < result.masks.map < result.masks.map50 < 1
+    assert 0.01 < result.masks.map < result.masks.means[2] < 1
     assert result.masks.map != result.boxes.map
 
 
@@ -172,7 +171,7 @@ def test_the_stored_figures_of_yolov5_are_met(stored):
             ("p", of.precision), ("r", of.recall), ("ap", of.average_precision),
         ):  # fmt: skip
             np.testing.assert_allclose(values[classes], stored[f"ap_{name}_{figure}"], **EXACT)
-        means += [of.mean_precision, of.mean_recall, of.map50, of.map]
+        means += of.means
     np.testing.assert_allclose(means, stored["mean_results"], **EXACT)
     maps = sum(np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks))
     np.testing.assert_allclose(maps, stored["maps_nc5"], **EXACT)

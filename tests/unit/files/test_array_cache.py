@@ -12,8 +12,6 @@ from duet.utils import array_cache
 from duet.utils.array_cache import (
     RECENT_NS,
     cache_folder,
-    find_keys,
-    key_of,
     read_arrays,
     state_of_files,
     version_of,
@@ -109,15 +107,6 @@ def test_the_folder_is_the_users_and_the_version_that_of_the_code(monkeypatch):
     keep()
     assert cache_folder() is None and kept() is None
     assert version_of("utils/polygons.py") != version_of("utils/boxes.py")
-
-
-def test_keys_are_found_where_they_are_and_that_of_nothing_never():
-    keys = np.array([key_of(f"state {number}".encode()) for number in range(1000)])
-    order = np.random.Generator(np.random.Philox(0)).permutation(len(keys))
-    np.testing.assert_array_equal(order[find_keys(keys, keys[order])], np.arange(1000))
-    asked = np.array([key_of(None), key_of(b"another"), keys[7]])
-    assert find_keys(asked, np.array([key_of(None), *keys])).tolist() == [-1, -1, 8]
-    assert find_keys(asked, keys[:0]).tolist() == [-1] * 3
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 
-from duet.backend.launchers import LAUNCHERS
+from duet.backend.processes import LAUNCHERS
 from duet.utils.processes import launch, private_network
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h

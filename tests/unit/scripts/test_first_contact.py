@@ -38,8 +38,7 @@ def command_files() -> list[Path]:
         for name in named
         if "\nif __name__ == " in (PROJECT / name).read_text()
         and (not name.startswith(WITHOUT_GATE) or name in GATED)
-        # The package of the one imports NumPy before it; the other is started by a command.
-        and name not in ("backend/contract/__main__.py", "utils/export/opening.py")
+        and name != "utils/export/opening.py"  # started by a command
     ]
 
 

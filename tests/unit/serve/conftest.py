@@ -12,8 +12,8 @@ MAX_PIXELS = 70_000
 
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
-    """The files of a detector, a segmenter and a classifier, by the names of their models."""
-    from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier
+    """Files of a detector, a segmenter, a classifier and an anchor-free one, by model name."""
+    from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier, write_tiny_free_weights
     from tests.tiny_weights import write_checkpoint, write_tiny_weights
 
     folder = tmp_path_factory.mktemp("weights")
@@ -26,6 +26,7 @@ def weights(tmp_path_factory):
             folder / "masks.safetensors", dataclasses.replace(masks, header=header)
         ),
         "kinds": write_tiny_classifier(folder),
+        "free": write_tiny_free_weights(folder),
     }
 
 

@@ -93,12 +93,10 @@ class Server:
                 connection.request(method, path, body, dict(headers or {}))
             return reply_of(connection.getresponse())
 
-    def send(self, text: bytes, half_closes: bool = False) -> Reply:
-        """Send bytes on a connection, perhaps close this side of it, and read the answer."""
+    def send(self, text: bytes) -> Reply:
+        """Send bytes on a connection, and read the answer."""
         with socket.create_connection(("127.0.0.1", self.port), SECONDS) as connection:
             connection.sendall(text)
-            if half_closes:
-                connection.shutdown(socket.SHUT_WR)
             with http.client.HTTPResponse(connection) as answer:
                 answer.begin()
                 return reply_of(answer)

@@ -27,7 +27,7 @@ def detector(weights):
     return load(weights["day"], device="cpu")
 
 
-@pytest.mark.parametrize("name", ["day", "masks", "kinds"])
+@pytest.mark.parametrize("name", ["day", "masks", "kinds", "free"])
 def test_each_task_is_answered_as_in_another_program(server, weights, name):
     model = load(weights[name], device="cpu")
     for image, (height, width) in zip(IMAGES, SIZES, strict=True):
@@ -82,8 +82,9 @@ def test_a_form_with_a_file_is_taken(server):
 
 def test_models_are_described_the_default_one_first(server, weights):
     models = server.ask("/v1/model").json["models"]
-    assert [model["name"] for model in models] == ["day", "masks", "kinds"]
-    assert [model["task"] for model in models] == ["detect", "segment", "classify"]
+    assert [model["name"] for model in models] == ["day", "masks", "kinds", "free"]
+    tasks = ["detect", "segment", "classify", "detect-anchor-free"]
+    assert [model["task"] for model in models] == tasks
     assert models[0]["class_names"] == list(CLASS_NAMES) and models[0]["image_size"] == SIZE
     assert models[0]["weights"] == weights["day"].name and models[0]["max_batch"] == 1
     assert models[0]["defaults"] == {"conf": 0.25, "iou": 0.45, "max_det": 1000}

@@ -7,7 +7,7 @@ import pytest
 
 import duet.models.graph  # noqa: F401  registers all heads
 from duet.models.blocks.registry import find_block
-from duet.models.evaluation.val_files import VAL_FILES
+from duet.models.evaluation.validation import VAL_FILES
 from duet.models.export.exported_heads import FORMS
 from duet.models.training.start import CLASS_ROWS
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -18,7 +18,7 @@ from duet.utils.data.loading.items import ITEMS, items_of
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.needed_labels import CHECKS
-from duet.utils.detect.results.of_task import RESULTS
+from duet.utils.detect.results.result import RESULTS
 from duet.utils.detections import Classification, Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import read_model
@@ -112,12 +112,12 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
 
 
 def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
-    words = ["mosaic=1", "translate=0.1", "randaugment=0.3", "scale=0.4", "box=0.1", "fl_gamma=1.5",
+    words = ["mosaic=1", "translate=0.1", "dfl=2", "scale=0.4", "box=0.1", "fl_gamma=1.5",
              "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
-    assert without_effect(DETECTION, hyp) == ["randaugment"]
+    assert without_effect(DETECTION, hyp) == ["dfl"]
     assert without_effect(CLASSIFICATION, hyp) == [
-        "box", "cls", "fl_gamma", "anchors", "translate", "mosaic",
+        "box", "cls", "dfl", "fl_gamma", "anchors", "translate", "mosaic",
     ]  # fmt: skip
 
 

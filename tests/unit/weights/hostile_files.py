@@ -112,6 +112,11 @@ def colliding_keys(size: int) -> Raw:
 PICKLES: dict[str, Callable[[int], Any]] = {
     "a long name over many children": long_name_of_many,
     "one module many times": shared_tree,
+    "a module in itself": lambda size: {
+        "model": Raw(
+            b"cmodels.yolo\nModel\n)\x81q\x00" + emit({"_modules": {"a": FIRST}, "yaml": {}}) + b"b"
+        )
+    },
     "modules inside one another": lambda size: nested(size // 40),
     "one such list for many modules": hidden_buffers_of_many,
     "keys of one hash": colliding_keys,

@@ -9,10 +9,15 @@ from duet.utils.detect.media.finding import are_several
 from duet.utils.errors import UserError
 from duet.utils.export import opening
 from duet.utils.export.formats import FORMATS
-from duet.utils.weights import detecting
+from duet.utils.weights import load as detecting
 from duet.utils.weights.checkpoint import Checkpoint
-from duet.utils.weights.detecting import ExportedWeights, load_all_to_detect, load_to_detect
-from duet.utils.weights.load import EXPORTED, load_weights
+from duet.utils.weights.load import (
+    EXPORTED,
+    ExportedWeights,
+    load_all_to_detect,
+    load_to_detect,
+    load_weights,
+)
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
 

@@ -3,7 +3,6 @@
 import json
 import os
 import struct
-import time
 import tracemalloc
 import zipfile
 
@@ -20,10 +19,8 @@ from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,
     Global,
-    Raw,
     TorchFile,
     dump,
-    emit,
     small_arrays,
     small_model,
     write_zip,
@@ -162,7 +159,8 @@ def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsy
     load_detector(checkpoint, "cpu")
     main(["show", str(out)])
     printed = capsys.readouterr().out
-    assert "PyTorch zip archive, plain state dict" in printed and "layers: Conv Detect" in printed
+    assert "PyTorch zip archive, plain state dict\nstored as: float32\n" in printed
+    assert "layers: Conv Detect" in printed
 
 
 @pytest.mark.parametrize(
@@ -235,37 +233,6 @@ def test_a_description_of_another_model_is_neither_built_nor_converted(tmp_path,
     with pytest.raises(UserError, match=reason):
         main(["convert", str(path), str(out)])
     assert not out.exists()
-
-
-SELF = Raw(b"h\x00")  # the memo's first entry
-HOLDS_ITSELF = {"_modules": {"a": SELF, "b": SELF}, "yaml": {}}
-MANY_ENTRIES = {f"n{index}": None for index in range(5000)}
-HOLDS_MANY = {
-    "_modules": {
-        str(index): Call("models.common.C3", (), {"_modules": {}, "_buffers": SELF}, is_class=True)
-        for index in range(100)
-    },
-    "yaml": {},
-}
-
-
-@pytest.mark.parametrize(
-    "model",
-    [
-        Raw(b"cmodels.yolo\nModel\n)\x81q\x00" + emit(HOLDS_ITSELF) + b"b"),
-        [
-            Raw(emit(MANY_ENTRIES) + b"q\x00"),
-            Call("models.yolo.Model", (), HOLDS_MANY, is_class=True),
-        ],
-    ],
-)
-def test_a_tree_of_modules_without_an_end_is_refused(tmp_path, model):
-    entries, model = model if isinstance(model, list) else (None, model)
-    path = write_zip(tmp_path / "endless.pt", dump({"x": entries, "model": model}))
-    started = time.perf_counter()
-    with pytest.raises(UserError, match="is at two places|a name of over 100 characters"):
-        load_weights(path)
-    assert time.perf_counter() - started < 10  # measured 0.1
 
 
 ONE = np.ones(4, np.float32)

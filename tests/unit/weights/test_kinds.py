@@ -21,9 +21,6 @@ from duet.utils.weights.load import load_weights
 from duet.utils.weights.yolov5 import unfold
 from tests.foreign_files import (
     SMALL_DOCUMENT,
-    Call,
-    Global,
-    Persistent,
     TorchFile,
     dump,
     module,
@@ -33,14 +30,10 @@ from tests.foreign_files import (
 )
 from tests.shared_files import shared_path
 from tests.unit.weights.foreign_modules import YoloModules
+from tests.unit.weights.hostile_files import OWN_HEADER
+from tests.unit.weights.test_files import assert_equal_arrays
 
 DATA_PARALLEL = "torch.nn.parallel.data_parallel.DataParallel"
-
-
-def assert_equal_arrays(actual, expected):
-    assert list(actual) == list(expected)
-    for name, array in expected.items():
-        assert np.array_equal(actual[name], array), name
 
 
 def folded(state):
@@ -177,7 +170,6 @@ def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file
         ("models.common.AutoShape", "wrapped for inference; save the model in it"),
         ("models.common.DetectMultiBackend", "wrapped for inference"),
         ("models.experimental.Ensemble", "an ensemble of models; give the file of one"),
-        ("ultralytics.nn.tasks.PoseModel", "of the ultralytics package that is not read here: "),
     ],
 )
 def test_a_file_of_something_else_is_refused_as_what_it_is(tmp_path, name, reason):
@@ -195,26 +187,6 @@ def test_layers_of_other_models_are_named_before_anything_is_written(tmp_path, b
     with pytest.raises(UserError, match=f"layer 0: unknown block '{block}'; known: Bottleneck, "):
         main(["convert", str(path), str(tmp_path / "out.safetensors")])
     assert not (tmp_path / "out.safetensors").exists()
-
-
-@pytest.mark.parametrize(
-    ("dtype", "values"), [("bfloat16", [1.0, -2.5]), ("float16", [0.5, 2.0]), ("int8", [3, -4])]
-)
-def test_show_names_the_dtype_that_is_stored(tmp_path, dtype, values):
-    kinds = {"bfloat16": "BFloat16Storage", "float16": "HalfStorage", "int8": "CharStorage"}
-    data = {
-        "bfloat16": (np.array(values, np.float32).view(np.uint32) >> 16).astype(np.uint16),
-        "float16": np.array(values, np.float16),
-        "int8": np.array(values, np.int8),
-    }[dtype]
-    file = TorchFile({"0": data.tobytes()})
-    identity = ("storage", Global(f"torch.{kinds[dtype]}"), "0", "cpu", 2)
-    tensor = Call(
-        "torch._utils._rebuild_tensor_v2", (Persistent(identity), 0, (2,), (1,), False, {})
-    )
-    weights = load_weights(file.write_zip(tmp_path / "state.pt", {"weight": tensor}))
-    assert weights.ema["weight"].tolist() == values
-    assert f"stored as: {dtype}\n" in describe(weights)
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
@@ -256,18 +228,10 @@ def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
 
 def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
     path = tmp_path / "other.safetensors"
+    own = {"duet": json.dumps(OWN_HEADER)}
     entry = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
-    for metadata, reason in (({}, "no duet-checkpoint version 1 header"), (OWN, "as BF16; a file")):
+    for metadata, reason in (({}, "no duet-checkpoint version 1 header"), (own, "as BF16; a file")):
         text = json.dumps({"__metadata__": metadata, "ema/w": entry}).encode()
         path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(4))
         with pytest.raises(UserError, match=f"other.safetensors: .*{reason}"):
             load_weights(path)
-
-
-OWN = {
-    "duet": json.dumps({
-        "format": "duet-checkpoint", "version": 1, "model": {}, "class_names": [], "epoch": 0,
-        "batch_number": 0, "last_update": -1, "ema_updates": 0, "best_fitness": 0.0,
-        "hyperparameters": {}, "settings": {}, "backend": "",
-    })
-}  # fmt: skip

@@ -6,8 +6,14 @@ import sys
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.weights.accepted_names import ONEFLOW_NAMES, TORCH_NAMES
-from duet.utils.weights.pickle_reader import MAX_OPCODES, Name, Record, read_pickle
+from duet.utils.weights.pickle_reader import (
+    MAX_OPCODES,
+    ONEFLOW_NAMES,
+    TORCH_NAMES,
+    Name,
+    Record,
+    read_pickle,
+)
 from tests.foreign_files import Call, Global, Raw, dump, emit
 
 ACCEPTED = re.compile(r"collections\.OrderedDict|builtins\.set|torch\.Size|models\.yolo\.Model")

@@ -23,7 +23,6 @@ from duet.utils.data.image.letterbox import fit_long_side
 from duet.utils.polygons import Polygons, join_polygons
 
 NUM_TILES = 4
-NUM_TILES_OF_NINE = 9
 
 
 class Tile(NamedTuple):
@@ -70,40 +69,6 @@ def mosaic_canvas(
         left = tile.left - (width if position in (0, 2) else 0)
         tiles[position] = tile._replace(top=tile.top - (height if position < 2 else 0), left=left)
     return Canvas(2 * image_size, tuple(tiles))
-
-
-def canvas_of_nine(
-    sizes: Sequence[tuple[int, int]], corner_xy: tuple[int, int], image_size: int
-) -> Canvas:
-    """Place eight images clockwise around one; each touches the middle and the one before it.
-
-    All have their long sides at `image_size`. The middle one begins at (image_size, image_size) of
-    a square of three times this side, of which the canvas is a part.
-
-    Args:
-        sizes: (height, width) of the middle, top, top right, right, bottom right, bottom, bottom
-            left, left and top left.
-        corner_xy: where in that square the canvas begins, from 0 to `image_size`, pixels.
-        image_size: half the side of the canvas.
-    """
-    start_x, start_y = (image_size - corner for corner in corner_xy)
-    tiles = [_tile(size, image_size, start_y, start_x) for size in sizes]
-    heights, widths = zip(*(tile.resized_size for tile in tiles), strict=True)
-    bottom, right = heights[0], widths[0]  # edges of the middle one
-    down_right = [
-        (0, 0),
-        (-heights[1], 0),
-        (-heights[2], widths[1]),
-        (0, right),
-        (heights[3], right),
-        (bottom, right - widths[5]),
-        (bottom, right - widths[5] - widths[6]),
-        (bottom - heights[7], -widths[7]),
-        (bottom - heights[7] - heights[8], -widths[8]),
-    ]
-    places = zip(tiles, down_right, strict=True)
-    moved = [tile._replace(top=tile.top + y, left=tile.left + x) for tile, (y, x) in places]
-    return Canvas(2 * image_size, tuple(moved))
 
 
 def _tile(size: tuple[int, int], image_size: int, top: int, left: int) -> Tile:

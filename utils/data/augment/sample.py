@@ -12,9 +12,7 @@ import numpy as np
 from duet.utils.boxes import covered_parts
 from duet.utils.data.augment.canvas import (
     NUM_TILES,
-    NUM_TILES_OF_NINE,
     Canvas,
-    canvas_of_nine,
     mosaic_canvas,
     objects_on_canvas,
     single_canvas,
@@ -36,6 +34,7 @@ from duet.utils.strengths import AugmentConfig
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31
+DRAWS_OF_NINE = 18  # of mosaics of nine images, which there were: all later draws stay the same
 # The public recipe's holes: how many of which largest side, as a part of the image's.
 HOLES = ((1, 1 / 2), (2, 1 / 4), (4, 1 / 8), (8, 1 / 16), (16, 1 / 32))
 HIDDEN = 0.6  # an object of which one hole covers this part is gone
@@ -155,7 +154,7 @@ def _flip(item: LabelledImage, axis: int) -> LabelledImage:
 class Scene:
     """Which samples are seen together, and how."""
 
-    tiles: tuple[int, ...]  # samples in the order of the canvas: one, four or nine
+    tiles: tuple[int, ...]  # samples in the order of the canvas: one or four
     mosaic_centre_xy: tuple[float, float]  # in units of the image size
     warp: Warp
     copy_paste: CopyPaste = field(default=CopyPaste(), kw_only=True)  # on a mosaic
@@ -195,15 +194,14 @@ def draw_augmentation(
     def around(middle: float, spread: float) -> float:
         return between(middle - spread, middle + spread)
 
-    four = _draw_tiles(generator, index, num_samples, NUM_TILES)
+    mosaic = _draw_tiles(generator, index, num_samples)
     is_mosaic = generator.random() < config.mosaic
     centre_xy = between(0.5, 1.5), between(0.5, 1.5)
     warp = _draw_warp(config, around)
     hsv_gains = around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)
     flip_up_down = generator.random() < config.flipud
     flip_left_right = generator.random() < config.fliplr
-    nine = _draw_tiles(generator, index, num_samples, NUM_TILES_OF_NINE)
-    mosaic = nine if generator.random() < config.mosaic9 else four
+    generator.random(DRAWS_OF_NINE)
     transforms_seed = int(generator.random() * 2**32)
     is_cut_out = generator.random() < config.cutout
     cutout = generator.random(NUM_CUTOUT_DRAWS)
@@ -225,12 +223,10 @@ def draw_augmentation(
     )
 
 
-def _draw_tiles(
-    generator: np.random.Generator, index: int, num_samples: int, number: int
-) -> tuple[int, ...]:
-    """Draw partners for a sample from all, and the order of so many together."""
-    partners = [int(generator.random() * num_samples) for _ in range(number - 1)]
-    shuffled = np.argsort(generator.random(number), kind="stable")
+def _draw_tiles(generator: np.random.Generator, index: int, num_samples: int) -> tuple[int, ...]:
+    """Draw partners for a sample from all, and the order of the four."""
+    partners = [int(generator.random() * num_samples) for _ in range(NUM_TILES - 1)]
+    shuffled = np.argsort(generator.random(NUM_TILES), kind="stable")
     return tuple((index, *partners)[position] for position in shuffled)
 
 
@@ -243,10 +239,9 @@ def _draw_mixed(
     """Draw a second mosaic, around any sample."""
     ratio = draw_ratio(generator)
     index = int(generator.random() * num_samples)
-    is_nine = generator.random() < config.mosaic9
-    number = NUM_TILES_OF_NINE if is_nine else NUM_TILES
+    generator.random()  # as DRAWS_OF_NINE
     return MixedScene(
-        tiles=_draw_tiles(generator, index, num_samples, number),
+        tiles=_draw_tiles(generator, index, num_samples),
         mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),
         warp=_draw_warp(config, around),
         copy_paste=draw_copy_paste(config.copy_paste, generator),
@@ -307,9 +302,6 @@ def _lay_out(scene: Scene, sizes: Sequence[tuple[int, int]], image_size: int) ->
     if len(sizes) == 1:
         return single_canvas(sizes[0], image_size)
     x, y = scene.mosaic_centre_xy
-    if len(sizes) == NUM_TILES_OF_NINE:
-        corner = int((x - 0.5) * image_size), int((y - 0.5) * image_size)
-        return canvas_of_nine(sizes, corner, image_size)
     return mosaic_canvas(sizes, (int(x * image_size), int(y * image_size)), image_size)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
-from duet.utils.data.sources.formats.coco_masks import outline_of_runs, read_runs
+from duet.utils.data.masks.runs import read_runs, whole_outline
 from duet.utils.data.sources.formats.format import (
     UNKNOWN,
     AnnotatedFolder,
@@ -185,7 +185,7 @@ def _outline_of_mask(mask: Element) -> np.ndarray:
     except ValueError as error:
         raise ValueError(f"rle is {brief(mask.get('rle'))}") from error
     # COCO's runs go down the columns: these are of the mask with x and y exchanged.
-    outline = outline_of_runs(read_runs({"size": [width, height], "counts": counts}))[:, ::-1]
+    outline = whole_outline(*read_runs({"size": [width, height], "counts": counts}))[:, ::-1]
     if not len(outline):
         raise ValueError("is empty")
     return outline + (left, top)

@@ -17,7 +17,7 @@ import numpy as np
 from duet.utils.data.formats.outlines import box_outline
 from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
 from duet.utils.data.image.header import BrokenImageError, read_header
-from duet.utils.data.sources.formats.coco_masks import MaskRuns, outline_of_runs
+from duet.utils.data.masks.runs import MAX_MASK_PIXELS, runs_of_mask, whole_outline
 from duet.utils.data.sources.formats.file_per_image import FilePerImage, Parsed
 from duet.utils.data.sources.formats.format import (
     LARGEST,
@@ -33,7 +33,6 @@ from duet.utils.polygons import join_parts
 from duet.utils.text import count
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text
-MAX_MASK_PIXELS = 1 << 27  # all masks in a file: a small PNG can contain many
 MAX_RUNS = 200_000  # per mask
 _HEAD_BYTES = 1 << 16
 _KEYS = re.compile(rb'"(shapes|imagePath|imageData|imageHeight)"\s*:')
@@ -149,17 +148,15 @@ def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
     try:
         height, width = size = read_header(io.BytesIO(content)).size
         masks.append(height * width)
-        if sum(masks) > MAX_MASK_PIXELS:
+        if sum(masks) > MAX_MASK_PIXELS:  # a small PNG can contain many
             raise ValueError(f"a mask of {width}x{height} px is too large, with those before it")
         image = decode_bytes(np.frombuffer(content, np.uint8), size)
     except (BrokenImageError, OtherSizeError) as error:
         raise ValueError(f"its mask: {error}") from error
-    # Runs go column by column; the first is outside.
-    pixels = np.concatenate([[False], image.max(axis=2).T.ravel() > 0])
-    lengths = np.diff(np.flatnonzero(pixels[1:] != pixels[:-1]), prepend=0, append=height * width)
-    if len(lengths) > MAX_RUNS:
-        raise ValueError(f"a mask of {len(lengths):,} runs is noise; at most {MAX_RUNS:,} are read")
-    outline = outline_of_runs(MaskRuns(lengths, size))
+    runs = runs_of_mask(image.max(axis=2) > 0)
+    if len(runs) > MAX_RUNS:
+        raise ValueError(f"a mask of {len(runs):,} runs is noise; at most {MAX_RUNS:,} are read")
+    outline = whole_outline(runs, size)
     return (origin_xy + outline, True) if len(outline) else _box(origin_xy, origin_xy)
 
 

@@ -133,10 +133,6 @@ def _resize(image: np.ndarray, size: tuple[int, int], interpolation: int) -> np.
     return cv2.resize(image, (size[1], size[0]), interpolation=interpolation)
 
 
-# Keys are the values of --resize.
-RESIZINGS: dict[str, Resizing] = {"linear": resize_linear, "area": resize}
-
-
 def letterbox(
     image: np.ndarray,
     placement: Letterbox,
@@ -175,16 +171,11 @@ def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region
     return Region((size[0] - height) // 2, (size[1] - width) // 2, height, width)
 
 
-def crop(
-    image: np.ndarray,
-    region: Region,
-    output_size: tuple[int, int],
-    resizing: Resizing = resize_linear,
-) -> np.ndarray:
+def crop(image: np.ndarray, region: Region, output_size: tuple[int, int]) -> np.ndarray:
     """Return a part of an image (H, W, 3) uint8 resized to (height, width).
 
-    By default bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
+    Bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
     """
     top, left, height, width = region
     part = image[top : top + height, left : left + width]
-    return np.ascontiguousarray(resizing(part, output_size))
+    return np.ascontiguousarray(resize_linear(part, output_size))

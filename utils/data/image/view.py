@@ -9,7 +9,6 @@ import numpy as np
 
 from duet.utils.data.image.letterbox import (
     Letterbox,
-    Resizing,
     centre_region,
     crop,
     fit_letterbox,
@@ -24,7 +23,6 @@ class View(NamedTuple):
     part: np.ndarray  # (h, w, 3) uint8 RGB, as in the image, or already as the network takes it
     placement: Letterbox  # where the part lies in what the network takes
     offset: tuple[int, int] = (0, 0)  # (top, left) of the part in the image
-    resizing: Resizing = resize_linear
 
     @property
     def pixels(self) -> np.ndarray:
@@ -34,7 +32,7 @@ class View(NamedTuple):
         """
         if self.part.shape[:2] == self.placement.input_size:
             return self.part
-        return letterbox(self.part, self.placement, self.resizing)
+        return letterbox(self.part, self.placement, resize_linear)
 
     @property
     def region_xyxy(self) -> tuple[int, int, int, int]:
@@ -48,11 +46,10 @@ def whole_view(
     long_side: int,
     stride: int,
     fixed_size: tuple[int, int] | None = None,
-    resizing: Resizing = resize_linear,
 ) -> View:
     """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
     placement = place(image.shape[:2], long_side, stride, fixed_size)
-    return View(letterbox(image, placement, resizing), placement)
+    return View(letterbox(image, placement, resize_linear), placement)
 
 
 def centre_view(
@@ -60,21 +57,19 @@ def centre_view(
     image_size: int,
     stride: int,
     fixed_size: tuple[int, int] | None = None,
-    resizing: Resizing = resize_linear,
 ) -> View:
     """Return the middle of an image, of the shape of the network's input: a square of image_size,
     or of fixed_size.
     """
     output_size = fixed_size or (image_size, image_size)
     region = centre_region(image.shape[:2], output_size)
-    pixels = crop(image, region, output_size, resizing)
+    pixels = crop(image, region, output_size)
     return View(pixels, region.placement(output_size), (region.top, region.left))
 
 
 # As `whole_view` and `centre_view`: an image (H, W, 3) uint8 RGB of no dataset, the size of --img,
-# the stride whose multiples the network takes, the only size that it takes, if it takes one, and
-# how the image is resized.
-Viewing = Callable[[np.ndarray, int, int, tuple[int, int] | None, Resizing], View]
+# the stride whose multiples the network takes, and the only size that it takes, if it takes one.
+Viewing = Callable[[np.ndarray, int, int, tuple[int, int] | None], View]
 VIEWS: dict[str, Viewing] = {"classify": centre_view}
 
 

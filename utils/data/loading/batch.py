@@ -83,7 +83,7 @@ class Batch(NamedTuple):
 
     images: np.ndarray  # (B, 3, H, W) uint8, RGB
     targets: Targets
-    sample_indices: np.ndarray  # int64, of the samples in the images: (B,), with --quad (4B,)
+    sample_indices: np.ndarray  # (B,) int64, the samples that the images show
     letterboxes: tuple[Letterbox, ...]  # how to map boxes back; empty in training
     global_indices: np.ndarray  # int64, the sample indices of the whole batch, over all ranks
 

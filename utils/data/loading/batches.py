@@ -26,10 +26,9 @@ from duet.utils.data.loading.order import (
     draws_of,
     rectangle,
 )
-from duet.utils.data.loading.quads import QUAD, draw_enlarged, join_quads
 from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.randomness import sample_generator
-from duet.utils.data.sources.samples import Sample, SampleTable
+from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.strengths import AugmentConfig
 
@@ -63,8 +62,7 @@ class TrainBatches:
     """A rank's shard of augmented batches; the last batch may be smaller.
 
     They are square, or with a rectangular order of the smallest shape, in multiples of `stride`,
-    that holds the images of all ranks. With quads each image is made of four: up to three
-    images at the end of an epoch, other ones each time, are left out.
+    that holds the images of all ranks.
     """
 
     samples: SampleTable
@@ -72,91 +70,51 @@ class TrainBatches:
     shard: Shard = all_of
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
-    num_recent: int = 0  # images that are kept decoded, those that were used last
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
-        return math.ceil(self.num_images / self.recipe.batch_size)
-
-    @property
-    def num_images(self) -> int:
-        """How many samples an epoch shows, repeated ones each time."""
-        return self.recipe.order.length(self.samples) // self._group * self._group
-
-    @property
-    def _group(self) -> int:
-        """Samples that become one image."""
-        return QUAD if self.recipe.order.quad else 1
+        return math.ceil(len(self.samples) / self.recipe.batch_size)
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        num_before = batch_index * self.recipe.batch_size
-        num_images = min(self.recipe.batch_size, self.num_images - num_before) // self._group
-        side = 2 if self.recipe.order.quad else 1
-        height, width = (side * x for x in self._image_shape(batch_index))
-        return len(self.shard(range(num_images))), 3, height, width
-
-    def _image_shape(self, batch_index: int) -> tuple[int, int]:
-        """Return (height, width) of one sample."""
-        if not self.recipe.order.rectangular:
-            return self.recipe.image_size, self.recipe.image_size
-        indices = self.indices(Epoch(0), batch_index)  # the same in all epochs
-        sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
-        return rectangle(sizes, self.recipe.image_size, self.stride)
+        num_images = len(self.shard(self._positions(batch_index)))
+        height = width = self.recipe.image_size
+        if self.recipe.order.rectangular:
+            indices = self.indices(Epoch(0), batch_index)  # the same in all epochs
+            sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
+            height, width = rectangle(sizes, self.recipe.image_size, self.stride)
+        return num_images, 3, height, width
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
-        draws = self._draws(epoch)
-        positions = self._positions(batch_index)
-        mine = self.shard(positions.reshape(-1, self._group))
-        make_item = partial(self._item, epoch.number, draws, self._image_shape(batch_index))
-        if self.recipe.order.quad:
-            _, channels, height, width = images.shape
-            singles = np.empty((mine.size, channels, height // 2, width // 2), np.uint8)
-            targets = fill_images(singles, mine.reshape(-1), make_item, self.recipe.items)
-            enlarged = draw_enlarged(self.recipe.seed, epoch.number, draws[mine[:, 0]])
-            targets = join_quads(singles, targets, enlarged, images)
-        else:
-            targets = fill_images(images, mine.reshape(-1), make_item, self.recipe.items)
-        indices, global_indices = (
-            draws[places.reshape(-1)] % len(self.samples) for places in (mine, positions)
-        )
-        return Batch(images, targets, indices, (), global_indices)
+        draws = self._draws(epoch)[self._positions(batch_index)]
+        mine = self.shard(draws)
+        make_item = partial(self._item, epoch.number, (images.shape[2], images.shape[3]))
+        targets = fill_images(images, mine, make_item, self.recipe.items)
+        num_samples = len(self.samples)
+        return Batch(images, targets, mine % num_samples, (), draws % num_samples)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
         """Return the sample indices of a whole batch, over all ranks, int64."""
         return self._draws(epoch)[self._positions(batch_index)] % len(self.samples)
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
-        """Return the numbers of `draws_of` of an epoch, over all ranks, (num_images,) int64."""
-        return draws_of(self.recipe.order, self.recipe.seed, self.samples, epoch)[: self.num_images]
+        """Return `draws_of` an epoch, over all ranks, (S,) int64."""
+        return draws_of(self.recipe.order, self.recipe.seed, self.samples, epoch)
 
-    def _positions(self, batch_index: int) -> np.ndarray:
-        """Return where in the epoch's order a whole batch lies, over all ranks, (N,) int64."""
+    def _positions(self, batch_index: int) -> range:
+        """Return the places of a whole batch in the epoch's order, over all ranks."""
         start = batch_index * self.recipe.batch_size
-        return np.arange(start, min(start + self.recipe.batch_size, self.num_images))
+        return range(start, min(start + self.recipe.batch_size, len(self.samples)))
 
-    def _item(
-        self, epoch: int, draws: np.ndarray, size: tuple[int, int], position: int
-    ) -> LabelledImage:
-        """Make the image at a position of an epoch's order, (height, width) in size."""
-        draw_number = int(draws[position])
+    def _item(self, epoch: int, size: tuple[int, int], draw_number: int) -> LabelledImage:
+        """Make the image of a number of `draws_of`, (height, width) in size."""
         index, num_samples = draw_number % len(self.samples), len(self.samples)
         generator = sample_generator(self.recipe.seed, epoch, draw_number)
         strengths = self.recipe.augment.in_epoch(epoch)
-        window = min(self.recipe.order.mosaic_window, len(draws))
-        if window:
-            drawn = self.recipe.items.draw(strengths, generator, 0, window)
-            # The first places see all others of the first window, behind them too.
-            places = [
-                position - back + (window if back > position else 0) for back in drawn.samples
-            ]
-            tiles = [int(draws[place]) % num_samples for place in places]
-        else:
-            drawn = self.recipe.items.draw(strengths, generator, index, num_samples)
-            tiles = list(drawn.samples)
+        drawn = self.recipe.items.draw(strengths, generator, index, num_samples)
         with _naming_image(self.samples[index].image_path):
-            sources = [self._source(tile) for tile in tiles]
+            sources = [self._source(tile) for tile in drawn.samples]
             return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
@@ -171,23 +129,8 @@ class TrainBatches:
         sample = self.samples[index]
         size = sample.height, sample.width
         reduction = self.recipe.items.reduction(size, self.recipe.image_size)
-        read = partial(self._decode, index, sample, reduction)
+        read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
         return SourceImage(size, *objects_of(sample), reduction, read)
-
-    def _decode(self, index: int, sample: Sample, reduction: int) -> np.ndarray:
-        image = self._recent.pop(index, None)
-        if image is None:
-            image = _cached(self.cache, index, partial(decode, sample, reduction))
-        if self.num_recent:
-            self._recent[index] = image
-            if len(self._recent) > self.num_recent:
-                del self._recent[next(iter(self._recent))]
-        return image
-
-    @cached_property
-    def _recent(self) -> dict[int, np.ndarray]:
-        """Decoded images by sample index, the one that was used last at the end."""
-        return {}
 
 
 @dataclass(frozen=True)

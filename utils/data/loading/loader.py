@@ -12,15 +12,12 @@ from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatche
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
-from duet.utils.data.loading.quads import QUAD
 from duet.utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
 from duet.utils.data.sources.samples import Sample, table_of
-from duet.utils.errors import UserError
 from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
 
-MOSAIC_WINDOW = "--mosaic-window"
 # Fractions of what is free at the start; both caches, the model and the workers must fit.
 TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
 
@@ -103,22 +100,6 @@ def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: 
     return dataclasses.replace(source, cache=cache)
 
 
-def _with_recent_images(source: TrainBatches, workers: int) -> TrainBatches:
-    """Keep the images of the recipe's window decoded in each process, unless a cache keeps them."""
-    window = source.recipe.order.mosaic_window
-    has_mosaics = source.recipe.augment.in_epoch(0).mosaic > 0  # later epochs have no others
-    if not window or not has_mosaics or source.cache is not None:
-        return source
-    number = min(2 * window, len(source.samples))  # a window sees so many before it moves on
-    largest = max(height * width for height, width in source.image_sizes())
-    require_memory(
-        3 * largest * number * max(workers, 1),
-        f"{MOSAIC_WINDOW}: {number} decoded images in each loader process",
-        f"use a smaller {MOSAIC_WINDOW} or fewer --workers, or leave it out",
-    )
-    return dataclasses.replace(source, num_recent=number)
-
-
 class TrainLoader(_Loader):
     """Augmented batches; each sample depends only on (seed, epoch, index).
 
@@ -128,9 +109,6 @@ class TrainLoader(_Loader):
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
-
-    Raises:
-        UserError: --quad has fewer than four samples.
     """
 
     _source: TrainBatches
@@ -143,21 +121,12 @@ class TrainLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
     ):
-        if recipe.order.quad and len(samples) < QUAD:
-            raise UserError(
-                f"--quad joins {count(QUAD, 'image')}, there are {len(samples)}; leave it out"
-            )
         if recipe.order.rectangular:
             augment = dataclasses.replace(recipe.augment, mosaic=0.0)
             recipe = dataclasses.replace(recipe, augment=augment)
         source = TrainBatches(table_of(samples), recipe, world.process.shard)
         source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
-        super().__init__(_with_recent_images(source, workers), workers, world)
-
-    @property
-    def num_images(self) -> int:
-        """How many samples an epoch shows, repeated ones each time."""
-        return self._source.num_images
+        super().__init__(source, workers, world)
 
     def align(self, stride: int) -> None:
         """Make the sides of rectangular batches multiples of a model's stride, before an epoch."""

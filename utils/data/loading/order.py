@@ -31,30 +31,15 @@ class BatchRecipe:
     """The choices of train.py's flags of these names; the defaults make shuffled squares."""
 
     rectangular: bool = False
-    quad: bool = False
     image_weights: bool = False
-    repeat_factor: float = 0.0
-    mosaic_window: int = 0  # partners of a mosaic are among so many of the order; 0: all samples
-
-    def length(self, samples: SampleTable) -> int:
-        """Return how many samples an epoch shows, repeated ones each time."""
-        if self._repeats:
-            return math.ceil(repeat_factors(samples, self.repeat_factor).sum())
-        return len(samples)
 
     def order(self, seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
-        """Return the sample indices of an epoch in their order, (length,) int64."""
+        """Return the sample indices of an epoch in their order, (S,) int64."""
         if self.rectangular:
             return aspect_order(samples)
         if self.image_weights:
             return weighted(seed, samples, epoch)
-        if self._repeats:
-            return repeated(seed, repeat_factors(samples, self.repeat_factor), epoch.number)
         return epoch_order(seed, epoch.number, len(samples))
-
-    @property
-    def _repeats(self) -> bool:
-        return self.repeat_factor > 0 and not (self.rectangular or self.image_weights)
 
 
 SQUARE = BatchRecipe()
@@ -94,25 +79,9 @@ def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     return np.searchsorted(ends, points, side="right").clip(max=last)
 
 
-def repeated(seed: int, factors: np.ndarray, epoch: int) -> np.ndarray:
-    """Show each sample at least once, those with rare classes more often, in random order.
-
-    A sample is shown on average as often as its factor: by systematic sampling, each time its
-    factor rounded down or up. An epoch shows the sum of the factors, rounded up.
-    """
-    length = math.ceil(factors.sum())
-    order = epoch_order(seed, epoch, len(factors))
-    draws = order_generator(seed, epoch).random(1 + length)
-    ends = np.cumsum(factors[order])
-    ends = ends * (length / ends[-1])
-    ends[-1] = length  # not just below it
-    counts = np.diff(np.floor(ends + draws[0]).astype(np.int64), prepend=0)
-    return np.repeat(order, counts)[np.argsort(draws[1:], kind="stable")]
-
-
 @lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
 def draws_of(recipe: BatchRecipe, seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
-    """Return a distinct number for each sample of an epoch, (length,) int64, read-only.
+    """Return a distinct number for each sample of an epoch, (S,) int64, read-only.
 
     A number modulo `len(samples)` is the sample index. The k-th repetition of a sample in an epoch
     is k * `len(samples)` higher, and so has random changes of its own.
@@ -144,23 +113,3 @@ def class_weights(class_index: np.ndarray, num_classes: int) -> np.ndarray:
     """
     weights = 1 / np.bincount(class_index, minlength=num_classes).clip(min=1)
     return weights / weights.sum()
-
-
-@lru_cache(maxsize=2)  # every batch asks for the length of an epoch
-def repeat_factors(samples: SampleTable, threshold: float) -> np.ndarray:
-    """Return how often an epoch shows each image on average, (S,) float64, from 1 up.
-
-    Of an image it is the largest of its classes, max(1, sqrt(threshold / f)); f is the fraction
-    of the images that show the class; 1 without objects.
-
-    Source: Gupta et al. 2019, arXiv:1908.03195, appendix B.1.
-    """
-    factors = np.ones(len(samples))
-    if not len(samples.class_index):
-        return factors
-    num_classes = int(samples.class_index.max()) + 1
-    pairs = np.unique(samples.image_of_object * num_classes + samples.class_index)
-    images, classes = np.divmod(pairs, num_classes)
-    frequency = np.bincount(classes) / len(samples)
-    np.maximum.at(factors, images, np.sqrt(threshold / frequency[classes]))
-    return factors

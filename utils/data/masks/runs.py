@@ -7,17 +7,21 @@ these are number by number.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from pycocotools import mask as coco_mask
 
+from duet.utils.errors import brief
+from duet.utils.image_limits import MAX_SIDE
+from duet.utils.polygons import join_parts
 from duet.utils.ragged import Ragged
 
 # pycocotools takes five steps a pixel, of up to 16 bytes each. One at a time, in 32-bit integers.
 LONGEST_OUTLINE = 1 << 23
+MAX_MASK_PIXELS = 1 << 27  # of an annotation file
 _FAR = 1 << 27
 _BITS, _MORE, _OFFSET = 5, 0x20, 48  # encoding of a character
 _MAX_CHARACTERS = 7  # for a number below 2**32, with its sign
@@ -82,35 +86,10 @@ def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 def areas(masks: Ragged) -> np.ndarray:
     """Return the number of pixels of each of K objects, (K,) float64."""
-    starts, ends, counts = _intervals(masks)
-    return np.bincount(np.repeat(np.arange(len(counts)), counts), ends - starts, len(counts))
-
-
-def bounds(runs: np.ndarray, height: int) -> tuple[int, int, int, int]:
-    """Return left, top, right, bottom around an object in a mask of this height; 0 of none."""
-    starts, ends, _ = _intervals(Ragged.of([runs], np.uint32))
-    if not len(starts):
-        return 0, 0, 0, 0
-    first, top = np.divmod(starts, height)
-    last, bottom = np.divmod(ends - 1, height)
-    whole = (last > first).any()  # a run over the end of a column
-    low, high = (0, height) if whole else (int(top.min()), int(bottom.max()) + 1)
-    return int(first[0]), low, int(last[-1]) + 1, high
-
-
-def _intervals(masks: Ragged) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return where the runs of K objects begin and end, each in its own mask, int64, without empty
-    ones; and how many of them each object has, (K,) int64.
-    """
     owner = np.repeat(np.arange(masks.num_rows), masks.lengths)
     first = np.cumsum(masks.lengths) - masks.lengths
-    ends = np.concatenate(([0], np.cumsum(masks.values, dtype=np.int64)))
     is_object = (np.arange(len(owner)) - first[owner]) % 2 == 1
-    filled = np.flatnonzero(is_object & (masks.values > 0))
-    owner = owner[filled]
-    before = ends[first[owner]]
-    counts = np.bincount(owner, minlength=masks.num_rows)
-    return ends[filled] - before, ends[filled + 1] - before, counts
+    return np.bincount(owner[is_object], masks.values[is_object], masks.num_rows)
 
 
 def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.ndarray:
@@ -125,23 +104,20 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
     Returns:
         (K, M) float64 in [0, 1]; 0 if they do not overlap.
     """
-    overlaps = np.zeros((found.num_rows, truth.num_rows))
-    starts, ends, counts = _intervals(found)
-    owner = np.repeat(np.arange(found.num_rows), counts)
-    found_areas, labelled_areas = areas(found), areas(truth)
-    for index, row in enumerate(truth.rows()):
-        first, last, _ = _intervals(Ragged.of([row], np.uint32))
-        if not len(first):
-            continue
-        # The pixels of the labelled mask before each place where it begins or ends.
-        places = np.stack((first, last), axis=1).reshape(-1)
-        before = np.cumsum(np.diff(places, prepend=0) * (np.arange(len(places)) % 2))
-        covered = np.interp(ends, places, before) - np.interp(starts, places, before)
-        overlap = np.bincount(owner, covered, found.num_rows)
-        is_one = is_crowd is None or not is_crowd[index]
-        union = found_areas + (labelled_areas[index] - overlap if is_one else 0)
-        np.divide(overlap, union, out=overlaps[:, index], where=overlap > 0)
+    if not (found.num_rows and truth.num_rows):
+        return np.zeros((found.num_rows, truth.num_rows))
+    # The size does not matter for an overlap: one column of all pixels.
+    num_pixels = int(found.values[: found.lengths[0]].sum(dtype=np.int64))
+    coded = [[_coded(row, (num_pixels, 1)) for row in masks.rows()] for masks in (found, truth)]
+    crowds = np.zeros(truth.num_rows, np.uint8) if is_crowd is None else is_crowd
+    overlaps: np.ndarray = coco_mask.iou(*coded, crowds)
     return overlaps
+
+
+def _coded(runs: np.ndarray, size: tuple[int, int]) -> dict[str, Any]:
+    """Return runs (N,) as pycocotools has them."""
+    coded: dict[str, Any] = coco_mask.frPyObjects({"size": list(size), "counts": runs}, *size)
+    return coded
 
 
 def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
@@ -151,12 +127,12 @@ def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
         runs: (N,) of a mask of this size.
         size: (height, width).
     """
-    height, _ = size
-    left, top, right, bottom = bounds(runs, height)
-    ends = (np.cumsum(runs, dtype=np.int64) - left * height).clip(0, (right - left) * height)
+    left, top, width, height = coco_mask.toBbox(_coded(runs, size)).astype(int).tolist()
+    first, end = left * size[0], (left + width) * size[0]
+    ends = np.cumsum(runs, dtype=np.int64).clip(first, end) - first
     is_object = np.arange(len(runs)) % 2 == 1
-    columns = np.repeat(is_object, np.diff(ends, prepend=0)).reshape(right - left, height)
-    return Window(top, left, columns.T[top:bottom])
+    columns = np.repeat(is_object, np.diff(ends, prepend=0)).reshape(width, size[0])
+    return Window(top, left, columns.T[top : top + height])
 
 
 def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -177,6 +153,24 @@ def largest_outline(mask: np.ndarray) -> np.ndarray:
     borders, _ = cv2.findContours(pixels, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     pieces = [border.reshape(-1, 2).astype(np.float32) for border in borders]
     return max(pieces, key=len, default=np.zeros((0, 2), np.float32))
+
+
+def whole_outline(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Return the outline (K, 2) float64 of a mask, exactly along the edges of its pixels.
+
+    Pieces and holes are joined into one; pixels that touch at a corner are one piece. K is 0 of
+    an empty mask.
+    """
+    top, left, pixels = window_of_runs(runs, size)
+    # A border runs through centres: of twice as many pixels it has all corners of the edges.
+    twice = pixels.repeat(2, axis=0).repeat(2, axis=1).view(np.uint8)
+    borders, _ = cv2.findContours(twice, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
+    pieces = []
+    for border in borders:
+        corners = (border.reshape(-1, 2) + 1) // 2
+        is_new = (corners != np.roll(corners, 1, axis=0)).any(axis=1)
+        pieces.append(corners[is_new] + np.array((left, top), np.float64))
+    return join_parts(pieces) if pieces else np.zeros((0, 2))
 
 
 def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
@@ -209,18 +203,8 @@ def to_text(runs: np.ndarray) -> str:
 
     From the fourth on a number is the difference to the second last.
     """
-    numbers = runs.astype(np.int64)
-    numbers[3:] -= runs[1:-2].astype(np.int64)
-    characters = np.zeros((len(numbers), _MAX_CHARACTERS), np.uint8)
-    is_open = np.ones(len(numbers), bool)
-    for place in range(_MAX_CHARACTERS):
-        part = numbers & 0x1F
-        numbers = numbers >> _BITS
-        goes_on = np.where(part & 0x10, numbers != -1, numbers != 0)
-        character = part + np.where(goes_on, _MORE, 0) + _OFFSET
-        characters[is_open, place] = character[is_open]
-        is_open = is_open & goes_on
-    return characters[characters > 0].tobytes().decode("ascii")
+    text: str = _coded(runs, (1, 1))["counts"].decode("ascii")
+    return text
 
 
 def from_text(text: str) -> np.ndarray:
@@ -248,3 +232,32 @@ def from_text(text: str) -> np.ndarray:
     if ((numbers < 0) | (numbers >= _END)).any():
         raise ValueError("a run length below 0 or too large")
     return numbers.astype(np.uint32)
+
+
+def read_runs(segmentation: Mapping[str, Any]) -> tuple[np.ndarray, tuple[int, int]]:
+    """Read a mask of an annotation file; return its runs (N,) uint32 and (height, width).
+
+    Args:
+        segmentation: {"size": [height, width], "counts": runs}, as numbers or as text.
+
+    Raises:
+        ValueError: runs that are damaged, or do not fill the size.
+    """
+    size = segmentation.get("size")
+    sides = size if isinstance(size, list) and len(size) == 2 else [0]
+    if not all(type(side) is int and 0 < side <= MAX_SIDE for side in sides):
+        raise ValueError(f"a mask of size {brief(size)}; accepted: [height, width]")
+    height, width = sides
+    if height * width > MAX_MASK_PIXELS:
+        raise ValueError(f"a mask of {width}x{height} px; at most {MAX_MASK_PIXELS:,} are read")
+    counts = segmentation.get("counts")
+    try:
+        runs = from_text(counts).astype(np.int64) if isinstance(counts, str) else np.array(counts)
+    except ValueError as error:
+        raise ValueError(f"the runs of its mask are {brief(counts)}: {error!s:.100}") from error
+    if not isinstance(counts, (str, list)) or runs.ndim != 1 or runs.dtype != np.int64:
+        raise ValueError(f"the runs of its mask are {brief(counts)}")
+    # The sum of what is clipped stays far below 64 bits.
+    if (runs < 0).any() or runs.clip(0, MAX_MASK_PIXELS + 1).sum() != height * width:
+        raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
+    return runs.astype(np.uint32), (height, width)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -26,11 +25,8 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 from duet.utils.polygons import without_outlines
 from duet.utils.progress import Progress
-from duet.utils.text import count
 
 _FEWEST_POINTS = 3  # in a polygon; fewer numbers make a box
-
-log = logging.getLogger("records")
 
 
 def pack_samples(
@@ -52,15 +48,10 @@ def pack_samples(
         DatasetError: an image that cannot be packed, or a folder that cannot be written.
     """
     depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
-    losses: list[tuple[int, int]] = [(0, 0)]  # outlines that were moved, and that were dropped
     entries = {
-        split: [_entry(sample, depth, annotated, losses) for sample in samples]
+        split: [_entry(sample, depth, annotated) for sample in samples]
         for split, samples in splits.items()
     }
-    moved, dropped = map(sum, zip(*losses, strict=True))
-    if moved or dropped:
-        text = "outlines must lie within their boxes: %s moved by up to a pixel, %s left out"
-        log.warning(text, count(moved, "outline"), count(dropped, "outline"))
     with new_folder(yaml_path.parent) as folder:
         for split, samples in splits.items():
             _pack_split(folder / split, samples, entries[split], file_bytes)
@@ -86,16 +77,12 @@ def _absolute_parts(path: Path) -> tuple[str, ...]:
     return Path(os.path.abspath(path)).parts
 
 
-def _entry(
-    sample: Sample, depth: int, annotated: Set[Path], losses: list[tuple[int, int]]
-) -> ImageEntry:
+def _entry(sample: Sample, depth: int, annotated: Set[Path]) -> ImageEntry:
     """Return the index entry of a sample; DatasetError if it cannot be packed."""
     path = sample.image_path
     try:
         if path in annotated:
-            labels: bytes | None
-            labels, moved, dropped = label_text(sample)
-            losses.append((moved, dropped))
+            labels: bytes | None = label_text(sample)
         else:
             labels = read_label_bytes(Path(label_file_of(str(path))))
         name = "/".join(_absolute_parts(path)[depth:])
@@ -146,83 +133,17 @@ def _plan_files(
     yield slice(start, len(samples))
 
 
-def label_text(sample: Sample) -> tuple[bytes, int, int]:
-    """Return the labels of a sample as a label file; classes and boxes are read bit for bit.
+def label_text(sample: Sample) -> bytes:
+    """Return the labels of a sample as a label file.
 
-    A line has a box or an outline, and an outline's box is the smallest around it. Where the box
-    of an object differs by a pixel at most, the outline's outermost points are moved to its edges.
-    Where it differs by more, the object is written as a box.
-
-    Returns:
-        The text, and how many outlines had a point moved, and how many were left out.
+    A line has a box, which is read bit for bit, or an outline, whose box is the smallest around it.
     """
     lines: list[str] = []
-    moved = dropped = 0
     boxes = sample.boxes_cxcywh_norm.astype(np.float64)
-    pixel = 1 / np.array([sample.width, sample.height], np.float64)
     polygons = sample.polygons_norm or without_outlines(len(boxes))
     for index, label in enumerate(sample.class_index.tolist()):
-        outline, numbers = polygons.outline(index), boxes[index]
-        written = _fitted(outline, numbers, pixel)
-        if written is not None:
-            moved += bool((written.astype(np.float32) != outline).any())
-            numbers = written
-        else:
-            dropped += len(outline) > 0
+        outline = polygons.outline(index).astype(np.float64)
+        encloses = len(outline) >= _FEWEST_POINTS and np.ptp(outline, axis=0).min() > 0
+        numbers = outline if encloses else boxes[index]
         lines.append(" ".join([str(label), *map(repr, numbers.ravel().tolist())]))
-    return "".join(f"{line}\n" for line in lines).encode(), moved, dropped
-
-
-def _fitted(outline: np.ndarray, box_cxcywh: np.ndarray, pixel: np.ndarray) -> np.ndarray | None:
-    """Return an outline (K, 2) float64 with exactly a box around it; None if that cannot be.
-
-    Args:
-        outline: (K, 2) float32.
-        box_cxcywh: (4,) float64 of float32 values, of the same unit.
-        pixel: (2,) how far a point may be moved, in x and y.
-    """
-    if len(outline) < _FEWEST_POINTS:
-        return None
-    points = outline.astype(np.float64)
-    for axis in (0, 1):
-        values, centre, side = points[:, axis], box_cxcywh[axis], box_cxcywh[axis + 2]
-        low, high = outline[:, axis].min(), outline[:, axis].max()
-        edges = _edges(low, high, np.float32(centre), np.float32(side))
-        if edges is None:
-            edges = centre - side / 2, centre + side / 2  # exact: these are float32 values
-            if max(abs(edges[0] - low), abs(edges[1] - high)) > pixel[axis]:
-                return None
-            values = np.clip(values, *edges)
-        points[:, axis] = np.select(
-            [outline[:, axis] == low, outline[:, axis] == high], edges, values
-        )
-    return points
-
-
-def _edges(
-    low: np.float32, high: np.float32, centre: np.float32, side: np.float32
-) -> tuple[float, float] | None:
-    """Return the edges that are rounded to `low` and `high`, and whose box to `centre` and `side`.
-
-    The box was rounded from the edges as they were, and these were rounded too: what is left of
-    them gives another box. The four roundings are bounds of the two edges, of their sum and of
-    their difference; a pair between the bounds is returned, None if there is none.
-    """
-    (low_from, low_to), (high_from, high_to) = _rounded_to(low), _rounded_to(high)
-    (sum_from, sum_to), (side_from, side_to) = 2 * _rounded_to(centre), _rounded_to(side)
-    first = max(low_from, sum_from - high_to, high_from - side_to, (sum_from - side_to) / 2)
-    last = min(low_to, sum_to - high_from, high_to - side_from, (sum_to - side_from) / 2)
-    left = (first + last) / 2
-    first = max(high_from, sum_from - left, side_from + left)
-    last = min(high_to, sum_to - left, side_to + left)
-    right = (first + last) / 2
-    box = np.float32((left + right) / 2), np.float32(right - left)
-    read = (np.float32(left), np.float32(right), *box)
-    return (left, right) if read == (low, high, centre, side) else None
-
-
-def _rounded_to(value: np.float32) -> np.ndarray:
-    """Return between which float64 numbers all are rounded to a float32, (2,)."""
-    ends = np.array([-np.inf, np.inf], np.float32)
-    around = np.nextafter(value, ends, dtype=np.float32)
-    return (around.astype(np.float64) + float(value)) / 2
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.array_cache import state_of_files
+from duet.utils.array_cache import Arrays, state_of_files
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.fingerprint import (
     NO_FINGERPRINT,
@@ -103,45 +103,35 @@ def read_fingerprints(
 ) -> list[Fingerprint]:
     """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
 
-    What was read is kept in the user's cache folder: an image is read again when it was changed,
-    or has no look.
+    What was read is kept in the user's cache folder until a file changes.
 
     Raises:
         DatasetError: the ranks have different images.
     """
     require_same_images(images, world)
-    folders = {os.path.abspath(image_of(image).path.parent) for image in images}
-    memory = Memory.of("fingerprints", *sorted(folders))
-    known = (memory.read() or {}).get("rows", np.zeros((0, 3), np.int64))
-    mine = [image_of(image) for image in world.process.shard(images)]
-    rows = np.concatenate(world.all_gather(_rows_of(mine, known)))
-    if world.process.local_rank == 0 and not np.array_equal(rows, known):
-        memory.write({"rows": rows}, len(rows))
-    return [Fingerprint(*row) for row in rows[:, 1:].copy().view(np.uint64).tolist()]
+    sources = list(map(image_of, images))
 
-
-def _rows_of(images: Sequence[ImageSource], known: np.ndarray) -> np.ndarray:
-    """Return (N, 3) int64: the keys of images and their fingerprints, read or known."""
-
-    def state(index: int, now_ns: int) -> bytes | None:
-        image, place = images[index], images[index].place
+    def state(image: ImageSource, now_ns: int) -> bytes | None:
+        place = image.place
         file = state_of_files((str(image.path if place is None else place.path),), now_ns)
         return None if file is None else file + repr(place and place[1:]).encode()
 
-    keys, rows, parts = scan(
-        WORK,
-        len(images),
+    def read_all() -> Arrays:
+        mine = world.process.shard(sources)
+        parts = scan(WORK, mine, read_fingerprint, lambda x: np.array(x, np.uint64), _MOST_THREADS)
+        rows = np.concatenate([np.zeros((0, 2), np.uint64), *parts])
+        return {"rows": np.concatenate(world.all_gather(rows.view(np.int64)))}
+
+    folders = {os.path.abspath(image.path.parent) for image in sources}
+    kept = Memory.of("fingerprints", *sorted(folders)).recall(
+        sources,
         state,
-        lambda index: read_fingerprint(images[index]),
-        lambda results: np.array(results, np.uint64),
-        known[:, 0],
-        _MOST_THREADS,
+        lambda kept: np.flatnonzero(kept["rows"][:, 1] == UNKNOWN),
+        lambda image: read_fingerprint(image).look != UNKNOWN,
+        read_all,
+        world,
     )
-    found = np.zeros((len(images), 2), np.int64)
-    found[rows >= 0] = known[rows[rows >= 0], 1:]
-    found[rows < 0] = np.concatenate([np.zeros((0, 2), np.uint64), *parts]).view(np.int64)
-    # An unknown look may be a disk's error, which passes without a change of the file.
-    return np.column_stack([keys * (found[:, 1] != UNKNOWN), found])
+    return [Fingerprint(*row) for row in kept["rows"].view(np.uint64).tolist()]
 
 
 def read_fingerprint(image: ImageSource) -> Fingerprint:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from duet.utils.array_cache import Arrays
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.image_source import ImageSource, image_of
@@ -23,7 +24,7 @@ from duet.utils.errors import DatasetError
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from duet.utils.processes.world import ALONE, World
-from duet.utils.ragged import Texts, rows_of
+from duet.utils.ragged import Texts
 from duet.utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5
@@ -44,7 +45,6 @@ _Scanned = tuple[tuple[int, int], Labels | None, str]
 class _ScanArrays(NamedTuple):
     """The results of N images with T objects in a few arrays: to be sent, kept and joined."""
 
-    keys: np.ndarray  # (N,) int64; 0 where another scan must look again
     sizes: np.ndarray  # (N, 2) int64, height and width; 0 of an image that is left out
     num_objects: np.ndarray  # (N,) int64
     class_index: np.ndarray  # (T,) int64
@@ -56,7 +56,7 @@ class _ScanArrays(NamedTuple):
 
     @staticmethod
     def of(results: Sequence[_Scanned]) -> _ScanArrays:
-        """Return the results of images, with keys of 0."""
+        """Return the results of images."""
         usable = [labels for _, labels, _ in results if labels is not None]
         counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
         parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
@@ -64,7 +64,6 @@ class _ScanArrays(NamedTuple):
         problems = Texts.of(problem for _, _, problem in results)
         no_boxes = np.zeros((0, 4), np.float32)
         return _ScanArrays(
-            np.zeros(len(results), np.int64),
             np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
             np.array(counts, np.int64),
             np.concatenate([np.zeros(0, np.int64), *(one.class_index for one in usable)]),
@@ -90,23 +89,6 @@ class _ScanArrays(NamedTuple):
         """The problem of each image, mostly ""."""
         return Texts(self.problems, starts_of(self.problem_bytes))
 
-    def select(self, images: np.ndarray) -> _ScanArrays:
-        """Return the results of some images by their indices, in any order."""
-        rows = rows_of(starts_of(self.num_objects), images)
-        problems = self.problem_texts.select(images)
-        polygons = self.polygons.select(rows)
-        return _ScanArrays(
-            self.keys[images],
-            self.sizes[images],
-            self.num_objects[images],
-            self.class_index[rows],
-            self.boxes_cxcywh_norm[rows],
-            polygons.num_points,
-            polygons.points_xy,
-            problems.lengths,
-            problems.content,
-        )
-
 
 def scan_samples(
     images: Sequence[Path | ImageSource],
@@ -126,8 +108,7 @@ def scan_samples(
     Args:
         images: the same ones on all ranks, in the same order.
         max_pixels: limit per image; larger ones are skipped.
-        memory: of the images of all ranks. One of each machine writes it, and a rank whose machine
-            has none scans: nobody waits for it, and no result depends on it.
+        memory: where the result is kept for the next run; None for nowhere.
         work: what is done, for the progress.
 
     Raises:
@@ -136,12 +117,24 @@ def scan_samples(
     """
     if world.process.world_size > 1:
         require_same_images(images, world)
-    kept = memory.read() if memory else None
-    known = _ScanArrays(**kept) if kept else _ScanArrays.of([])
-    mine = _scan_each(world.process.shard(images), num_classes, max_pixels, known, work)
-    found = _ScanArrays.join(zip(*(world.all_gather(array) for array in mine), strict=True))
-    if memory and world.process.local_rank == 0 and not np.array_equal(found.keys, known.keys):
-        memory.write(found._asdict(), len(images))
+
+    def scan_one(image: Path | ImageSource) -> _Scanned:
+        return _scan_one(image_of(image), num_classes, max_pixels)
+
+    def scan_all() -> Arrays:
+        parts = scan(work, world.process.shard(images), scan_one, _ScanArrays.of)
+        mine = _ScanArrays.join([*parts, _ScanArrays.of([])])
+        gathered = (world.all_gather(array) for array in mine)
+        return _ScanArrays.join(zip(*gathered, strict=True))._asdict()
+
+    found = _ScanArrays(**(scan_all() if memory is None else memory.recall(
+        images,
+        lambda image, now_ns: image_of(image).state(now_ns),
+        lambda kept: np.flatnonzero(kept["sizes"][:, 0] == 0),
+        lambda image: scan_one(image)[1] is not None,
+        scan_all,
+        world,
+    )))  # fmt: skip
     report = _report(images, found)
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
@@ -151,31 +144,6 @@ def scan_samples(
             + (", before it is packed" if first.place else "")
         )
     return report
-
-
-def _scan_each(
-    images: Sequence[Path | ImageSource],
-    num_classes: int,
-    max_pixels: int,
-    known: _ScanArrays,
-    work: str,
-) -> _ScanArrays:
-    """Return the result of every image; one that was usable and is as it was is not read again."""
-    keys, rows, parts = scan(
-        work,
-        len(images),
-        lambda index, now_ns: image_of(images[index]).state(now_ns),
-        lambda index: _scan_one(image_of(images[index]), num_classes, max_pixels),
-        _ScanArrays.of,
-        known.keys,
-        most_threads=16,
-    )
-    again, missing = np.flatnonzero(rows >= 0), np.flatnonzero(rows < 0)
-    found = _ScanArrays.join([*parts, known.select(rows[again])])
-    if len(again):
-        found = found.select(np.argsort(np.concatenate([missing, again])))
-    # What is left out may be there again without a change: a disk's error has passed.
-    return found._replace(keys=keys * (found.sizes[:, 0] > 0))
 
 
 def require_same_images(images: Sequence[Path | ImageSource], world: World) -> None:

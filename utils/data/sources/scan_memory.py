@@ -1,20 +1,20 @@
-"""What was read of a dataset, kept between runs: only what has changed is read again."""
+"""What was read of a dataset, kept between runs until one of its images or labels changes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distributions
-from itertools import chain
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from duet.utils.array_cache import Arrays, find_keys, key_of, read_arrays, version_of, write_arrays
+from duet.utils.array_cache import Arrays, read_arrays, version_of, write_arrays
 from duet.utils.processes import watchdog
+from duet.utils.processes.world import World
 from duet.utils.progress import Progress
 
 _PACKAGES = "pillow", "pi-heif"  # that read images; without the latter HEIC images are left out
@@ -23,8 +23,10 @@ _READERS = (
     *(f"utils/data/{room}/**/*.py" for room in ("sources", "formats", "records", "image")),
     "utils/*.py",
 )
-_PIECE = 64  # indices that a thread takes at a time
+_MOST_THREADS = 16
+_PIECE = 64  # items that a thread takes at a time
 
+_Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 _Part = TypeVar("_Part")
 
@@ -41,14 +43,39 @@ class Memory(NamedTuple):
         text = repr(settings).encode("utf-8", "surrogatepass")
         return Memory(kind, hashlib.blake2b(text, digest_size=16).hexdigest())
 
-    def read(self) -> dict[str, np.ndarray] | None:
-        """Return what was written; None if there is nothing."""
-        return read_arrays(self.kind, self.name, _version())
+    def recall(
+        self,
+        images: Sequence[_Item],
+        state: Callable[[_Item, int], bytes | None],
+        left_out: Callable[[Arrays], np.ndarray],
+        is_there: Callable[[_Item], bool],
+        scan: Callable[[], Arrays],
+        world: World,
+    ) -> Arrays:
+        """Return what a scan found: what was kept, unless an image has changed, or a new scan's.
 
-    def write(self, arrays: Arrays, num_images: int) -> None:
-        """Keep arrays of many images."""
-        if num_images >= FEWEST_IMAGES:
-            write_arrays(self.kind, self.name, _version(), arrays)
+        All ranks call it and get the same. One rank per machine writes the file; if the file is
+        missing on any machine, all ranks scan.
+
+        Args:
+            images: the same ones on all ranks.
+            state: of an image, given the time in ns before it is looked at; None if a later change
+                may not show.
+            left_out: the images, by index, that a scan could not use.
+            is_there: whether such an image can be used now: a disk's error may have passed.
+            scan: reads the images, each rank a shard.
+        """
+        version = _version() + _state_of_all(images, state, world)
+        kept = read_arrays(self.kind, self.name, version) if len(images) >= FEWEST_IMAGES else None
+        if kept is not None and any(is_there(images[i]) for i in left_out(kept).tolist()):
+            kept = None
+        is_kept = world.all_gather(np.array([kept is not None], np.int64))
+        if kept is not None and np.concatenate(is_kept).all():
+            return kept
+        found = scan()
+        if world.process.local_rank == 0 and len(images) >= FEWEST_IMAGES:
+            write_arrays(self.kind, self.name, version, found)
+        return found
 
 
 def _version() -> bytes:
@@ -57,52 +84,63 @@ def _version() -> bytes:
     return version_of(*_READERS) + " ".join(packages).encode()
 
 
+def _state_of_all(
+    images: Sequence[_Item], state: Callable[[_Item, int], bytes | None], world: World
+) -> bytes:
+    """Return the state of all images in their order, the same for any number of ranks.
+
+    It is another one each time if a later change of an image may not show.
+    """
+    now_ns = time.time_ns()
+
+    def hash_of(index: int) -> int:
+        found = state(images[index], now_ns)
+        text = f"unsure {now_ns}".encode() if found is None else found
+        digest = hashlib.blake2b(b"%d %s" % (index, text), digest_size=7).digest()
+        return int.from_bytes(digest, "big")
+
+    with watchdog.phase("looking for changed files"), ThreadPoolExecutor(_MOST_THREADS) as pool:
+        mine = sum(map(sum, _in_pieces(pool, hash_of, world.process.shard(range(len(images))))))
+    sums = world.all_gather(np.array([mine % 2**62], np.int64))
+    return str(sum(int(one[0]) for one in sums) % 2**62).encode()
+
+
 def scan(
     work: str,
-    number: int,
-    state: Callable[[int, int], bytes | None],
-    read: Callable[[int], _Result],
+    items: Sequence[_Item],
+    read: Callable[[_Item], _Result],
     join: Callable[[list[_Result]], _Part],
-    known_keys: np.ndarray,
-    most_threads: int,
-) -> tuple[np.ndarray, np.ndarray, list[_Part]]:
-    """Read what is not known of a number of images, each by its index.
+    most_threads: int = _MOST_THREADS,
+) -> list[_Part]:
+    """Read items; return what was read, some items to a part, in order.
 
     Args:
         work: what is done, for the progress.
-        state: of an image, and of the time in ns before it was looked at; None if a later change
-            may not show.
         read: called from several threads.
-        join: makes a few arrays of the results of some images.
-
-    Returns:
-        The keys of the states, (N,) int64; the row of each among the known keys, (N,) int64, or -1;
-        what was read of these others, some images to a part, in order.
+        join: makes a few arrays of the results of some items.
     """
-    now_ns = time.time_ns()
     threads = min(most_threads, 2 * (os.cpu_count() or 1))
-    with watchdog.phase(work), ThreadPoolExecutor(threads) as pool:
-        pieces = _in_pieces(pool, lambda index: key_of(state(index, now_ns)), np.arange(number))
-        keys = np.fromiter(chain.from_iterable(pieces), np.int64)
-        rows = find_keys(keys, known_keys)
-        missing = np.flatnonzero(rows < 0)
-        with Progress(number, work, "images", number - len(missing)) as shown:
+    with (
+        watchdog.phase(work),
+        Progress(len(items), work, "images") as shown,
+        ThreadPoolExecutor(threads) as pool,
+    ):
 
-            def read_one(index: int) -> _Result:
-                watchdog.progress()
-                result = read(index)
-                shown.update()
-                return result
+        def read_one(item: _Item) -> _Result:
+            watchdog.progress()
+            result = read(item)
+            shown.update()
+            return result
 
-            return keys, rows, list(map(join, _in_pieces(pool, read_one, missing)))
+        return list(map(join, _in_pieces(pool, read_one, items)))
 
 
 def _in_pieces(
-    pool: ThreadPoolExecutor, work: Callable[[int], _Result], indices: np.ndarray
+    pool: ThreadPoolExecutor, work: Callable[[_Item], _Result], items: Sequence[_Item]
 ) -> Iterator[list[_Result]]:
-    """Do the work for each index; yield the results of some at a time, in order."""
+    """Do the work for each item; yield the results of some at a time, in order."""
 
     def work_on(start: int) -> list[_Result]:
-        return [work(index) for index in indices[start : start + _PIECE].tolist()]
+        return list(map(work, items[start : start + _PIECE]))
 
-    return pool.map(work_on, range(0, len(indices), _PIECE))
+    return pool.map(work_on, range(0, len(items), _PIECE))

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import cv2
 
-from duet.utils.detect.media.feeds import (
+from duet.utils.detect.media.image_file import ImageFile
+from duet.utils.detect.media.live import (
     SCHEMES,
+    LiveSource,
     open_camera,
     open_stream,
     shown_url,
 )
-from duet.utils.detect.media.image_file import ImageFile
-from duet.utils.detect.media.live import LiveSource
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.media.video import VideoFile
 from duet.utils.errors import UserError, brief

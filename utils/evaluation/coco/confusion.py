@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,19 +27,10 @@ class Confusion:
     true: np.ndarray  # (P,) int64
     counts: np.ndarray  # (P,) int64, above 0
 
-    def matrix(self, classes: Sequence[int] | None = None) -> np.ndarray:
-        """Return (K + 1, K + 1) int64 counts, row per predicted and column per true class.
-
-        Args:
-            classes: K classes in this order; None for all. Other classes share one more row and
-                column, before the background's.
-        """
-        classes = range(self.num_classes) if classes is None else classes
-        size = len(classes) + (len(classes) < self.num_classes) + 1
-        places = np.full(self.num_classes + 1, len(classes))
-        places[[*classes, self.num_classes]] = [*range(len(classes)), size - 1]
-        matrix = np.zeros((size, size), np.int64)
-        np.add.at(matrix, (places[self.predicted], places[self.true]), self.counts)
+    def matrix(self) -> np.ndarray:
+        """Return (C + 1, C + 1) int64 counts, row per predicted and column per true class."""
+        matrix = np.zeros((self.num_classes + 1, self.num_classes + 1), np.int64)
+        matrix[self.predicted, self.true] = self.counts
         return matrix
 
 

@@ -12,14 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.utils.detections import Detections, GroundTruth, Segmentations
-from duet.utils.evaluation.coco.by_confidence import (
-    ByConfidence,
-    best_operating_point,
-    curves_by_confidence,
-)
 from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
 from duet.utils.evaluation.coco.matching import (
     BOXES,
+    MASKS,
     SIZE_RANGES,
     MatchCandidates,
     Overlap,
@@ -29,7 +25,13 @@ from duet.utils.evaluation.coco.matching import (
     join_images,
     match_greedily,
 )
-from duet.utils.evaluation.coco.precision import SizeResult, measure_by_class
+from duet.utils.evaluation.coco.precision import (
+    ByConfidence,
+    SizeResult,
+    best_operating_point,
+    curves_by_confidence,
+    measure_by_class,
+)
 
 NUM_EXAMPLES = 48  # images; three plots of sixteen
 
@@ -45,34 +47,21 @@ class ClassMeans:
     """Means of per-class results over the classes with objects; 0 if there are none."""
 
     @property
-    def mean_precision(self: Any) -> float:
-        """Mean of `precision`."""
-        return _mean(self, self.precision)
-
-    @property
-    def mean_recall(self: Any) -> float:
-        """Mean of `recall`."""
-        return _mean(self, self.recall)
+    def means(self: Any) -> tuple[float, ...]:
+        """P, R, mAP50 and mAP50-95, as in tables and results.csv."""
+        known = self.num_ground_truth > 0
+        per_class = self.precision, self.recall, self.ap50, self.ap
+        return tuple(float(x[known].mean()) if known.any() else 0.0 for x in per_class)
 
     @property
     def map50(self: Any) -> float:
         """Mean average precision at IoU 0.50."""
-        return _mean(self, self.ap50)
+        return self.means[2]
 
     @property
     def map(self: Any) -> float:
         """Mean average precision over IoU 0.50 to 0.95, COCO's main metric."""
-        return _mean(self, self.ap)
-
-    @property
-    def means(self: Any) -> tuple[float, float, float, float]:
-        """P, R, mAP50 and mAP50-95, as in tables and results.csv."""
-        return self.mean_precision, self.mean_recall, self.map50, self.map
-
-
-def _mean(result: Any, per_class: np.ndarray) -> float:
-    known = per_class[result.num_ground_truth > 0]
-    return float(known.mean()) if len(known) else 0.0
+        return self.means[3]
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,3 +207,39 @@ class DetectionEvaluator:
             confusion=self._confusion.result(),
             examples=dict(sorted(self._examples.items())),
         )
+
+
+class MaskResult(NamedTuple):
+    """Metrics by box and by mask.
+
+    COCO: an `EvaluationResult` and a `MetricResult`; YOLOv5: a `LegacyResult` each.
+    """
+
+    boxes: Any
+    masks: Any
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """Metrics over all classes: boxes, then masks."""
+        return *self.boxes.means, *self.masks.means
+
+
+class MaskEvaluator:
+    """Evaluates objects with masks both ways, added image by image."""
+
+    def __init__(self, boxes: Any, masks: Any) -> None:
+        self._boxes, self._masks = boxes, masks
+
+    def add(self, image_id: int, found: Segmentations, ground_truth: GroundTruth) -> None:
+        """Add one image, as `ObjectMetric.add`; the labelled objects have masks."""
+        self._boxes.add(image_id, found, ground_truth)
+        self._masks.add(image_id, found, ground_truth)
+
+    def result(self) -> MaskResult:
+        """Return the metrics of all images added so far."""
+        return MaskResult(self._boxes.result(), self._masks.result())
+
+
+def coco_masks(class_names: Sequence[str]) -> MaskEvaluator:
+    """Return a new evaluator of COCO metrics."""
+    return MaskEvaluator(DetectionEvaluator(class_names), ObjectMetric(class_names, MASKS))

@@ -24,18 +24,17 @@ from duet.utils.data.loading.reading import decode
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
-from duet.utils.evaluation.accuracy import Mistake
 from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE
 from duet.utils.evaluation.coco.metric import Example
 from duet.utils.ragged import Ragged
-from duet.utils.report.drawing.annotate import (
+from duet.utils.report.drawing import (
     default_font_size,
     draw_boxes,
     draw_masks,
+    drawable_name,
     label_height,
     label_image,
 )
-from duet.utils.report.drawing.fonts import drawable_name
 from duet.utils.report.plots.style import cut
 from duet.utils.text import printable
 
@@ -45,26 +44,6 @@ TILE = MAX_SIDE // 4  # per tile; smaller images are enlarged so that labels do 
 GROUND = 235  # grey around an image that is not square
 LINE_WIDTH = 2  # pixels; JPEG blurs the colour of thinner lines
 log = logging.getLogger("plots")
-
-
-def plot_mistakes(
-    mistakes: Sequence[Mistake], samples: Sequence[Sample], class_names: Sequence[str], path: Path
-) -> None:
-    """Write a JPEG of misclassified images with true and predicted class.
-
-    Without mistakes no file is written.
-    """
-    tiles = []
-    for mistake in mistakes:
-        sample = samples[mistake.image_id]
-        true, predicted = (
-            cut(drawable_name(class_names[index], index))
-            for index in (mistake.true, mistake.predicted)
-        )
-        tile, _ = read_tile(sample)
-        tiles.append(framed(tile, sample, f"{true}, not {predicted} {mistake.score:.2f}"))
-    if tiles:
-        write_tiles(tiles, path)
 
 
 def _draw_objects(tile: np.ndarray, objects: Any, sample: Sample) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 import numpy as np
 
 from duet.utils.colours import COLOURS
-from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID
 from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, IOU_ABOVE, Confusion
 from duet.utils.evaluation.coco.metric import MetricResult
-from duet.utils.evaluation.coco.precision import RECALL_GRID
+from duet.utils.evaluation.coco.precision import CONFIDENCE_GRID, RECALL_GRID
 from duet.utils.report.plots.style import (
     GREY,
     INK,
@@ -26,8 +26,10 @@ from duet.utils.report.plots.style import (
 )
 from duet.utils.text import count
 
+log = logging.getLogger("plots")
 FAINT, THIN = "#D4D4D4", 0.6
-MAX_CLASSES = 100  # classes with their own row
+MAX_CLASSES = 100  # with names; above, classes are numbers
+MOST_CLASSES = 2000  # whose matrix is drawn: one of more would take too much memory
 MAX_NUMBERED = 30  # largest number of classes for which cells show numbers
 LEAST_NUMBER = 0.005  # smaller fractions would be shown as 0.00
 DARK = 0.55  # cells above this have white numbers
@@ -109,21 +111,20 @@ def plot_confusion(
 ) -> None:
     """Plot the fraction of objects of each true class (column) predicted as each class (row).
 
-    The last row is missed objects, the last column false detections. Each column sums to 1. With
-    more than 100 classes, those with the most objects are shown and the others combined.
+    The last row is missed objects, the last column false detections. Each column sums to 1.
 
     Args:
         has_background: whether objects may be missed or falsely detected.
     """
-    shown = _shown_classes(confusion)
-    counts = confusion.matrix(shown)
-    if not has_background:
-        counts = counts[:-1, :-1]
-    names = [figure_name(class_names, index) for index in shown]
-    if len(shown) < confusion.num_classes:
-        names.append(count(confusion.num_classes - len(shown), "other"))
+    if confusion.num_classes > MOST_CLASSES:
+        log.info("no confusion matrix: over %s classes", f"{MOST_CLASSES:,}")
+        return
+    counts = confusion.matrix()
+    names = [figure_name(class_names, index) for index in range(confusion.num_classes)]
     if has_background:
         names.append("background")
+    else:
+        counts = counts[:-1, :-1]
     parts = counts / np.maximum(counts.sum(axis=0), 1)
     side = min(CELL * len(names), MOST)
     figure = empty_figure(side, side)
@@ -136,17 +137,9 @@ def plot_confusion(
         axes.axhline(len(names) - 1.5, color=GREY, linewidth=0.8)
         axes.axvline(len(names) - 1.5, color=GREY, linewidth=0.8)
     axes.set_title(f"{title}\neach column sums to 1", fontsize=11)
-    if len(shown) <= MAX_NUMBERED:
+    if confusion.num_classes <= MAX_NUMBERED:
         _write_numbers(axes, parts)
     save_figure(figure, path, bbox_inches="tight", pad_inches=0.3)
-
-
-def _shown_classes(confusion: Confusion) -> list[int]:
-    """Return the classes with their own row, in order."""
-    is_object = confusion.true < confusion.num_classes
-    objects = np.zeros(confusion.num_classes, np.int64)
-    np.add.at(objects, confusion.true[is_object], confusion.counts[is_object])
-    return sorted(np.argsort(-objects, kind="stable")[:MAX_CLASSES].tolist())
 
 
 def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
@@ -155,10 +148,11 @@ def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
 
     colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
     axes.imshow(parts, cmap=colours, vmin=0, vmax=1)
-    size = min(9.0, 0.8 * 72 * MOST / len(names))  # font size in points
-    axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
-    axes.set_yticks(range(len(names)), names, fontsize=size)
-    set_fonts([*axes.get_xticklabels(), *axes.get_yticklabels()])
+    if len(names) <= MAX_CLASSES + 1:
+        size = min(9.0, 0.8 * 72 * MOST / len(names))  # font size in points
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=size)
+        axes.set_yticks(range(len(names)), names, fontsize=size)
+        set_fonts([*axes.get_xticklabels(), *axes.get_yticklabels()])
     axes.tick_params(length=0)
     axes.spines[:].set_color(GREY)
     axes.set(xlabel="true class", ylabel="predicted class")

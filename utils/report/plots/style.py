@@ -5,7 +5,6 @@ Light ground, thin grid, few colours; classes have the same colour in all figure
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ import numpy as np
 
 from duet.utils.atomic_files import atomic_file
 from duet.utils.colours import COLOURS, class_colour
-from duet.utils.report.drawing.fonts import drawable_name, font_for
+from duet.utils.report.drawing import drawable_name, font_for
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110
 MAX_BRIGHTNESS = 0.43  # of lines; white is 1
 
 MAX_NAMED = len(COLOURS)  # classes named in a figure of curves, in distinguishable colours
-MAX_NAME_WIDTH = 24  # letters; an ideograph counts as two
+MAX_NAME_LETTERS = 24
 # Characters that a name's font must have too: numbers next to it, and "lp" to measure line heights.
 BESIDE_NAMES = "0123456789. lp"
 
@@ -99,17 +98,8 @@ def figure_name(class_names: Sequence[str], index: int) -> str:
 
 
 def cut(name: str) -> str:
-    """Return a name cut to a width of 24 letters; longer ones end in ".."."""
-    if width_of(name) <= MAX_NAME_WIDTH:
-        return name
-    widths = np.cumsum([width_of(letter) for letter in name])
-    return name[: np.searchsorted(widths, MAX_NAME_WIDTH - 2, side="right")] + ".."
-
-
-def width_of(text: str) -> int:
-    """Return the width of a text in letters; an ideograph counts as two."""
-    spacing = [letter for letter in text if not unicodedata.combining(letter)]
-    return len(spacing) + sum(unicodedata.east_asian_width(letter) in "WF" for letter in spacing)
+    """Return a name cut to 24 letters; longer ones end in ".."."""
+    return name if len(name) <= MAX_NAME_LETTERS else name[: MAX_NAME_LETTERS - 2] + ".."
 
 
 def set_fonts(texts: Iterable[Any]) -> None:

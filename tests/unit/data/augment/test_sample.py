@@ -21,7 +21,7 @@ from tests.shared_files import shared_path
 GREY = 114
 STRONG = AugmentConfig(
     hsv_h=0.1, hsv_s=0.7, hsv_v=0.4, degrees=30, translate=0.1, scale=0.5, shear=10,
-    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5, mosaic9=0.5, mixup=0.5, cutout=0.5,
+    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5, mixup=0.5, cutout=0.5,
 )  # fmt: skip
 NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)
 
@@ -99,7 +99,6 @@ def test_draws_are_uniform_in_their_ranges():
     # A fraction of 0.3 of 4000 deviates by 0.0072, one of 0.5 of 1200 by 0.014; 5 times that.
     mosaics = [draw for draw in drawn if len(draw.tiles) > 1]
     assert abs(len(mosaics) / number - 0.3) < 0.036
-    assert abs(np.mean([len(draw.tiles) == 9 for draw in mosaics]) - 0.5) < 0.07
     assert abs(np.mean([draw.mixed is not None for draw in mosaics]) - 0.5) < 0.07
     assert abs(np.mean([draw.cutout != () for draw in drawn]) - 0.5) < 0.04
 
@@ -144,7 +143,7 @@ def test_holes_of_a_draw_are_cut_last():
 
 
 def test_what_changes_mosaics_alone_is_named_where_there_are_none():
-    config = AugmentConfig(mixup=0.1, mosaic9=0.5, cutout=1)
-    assert config.without_effect() == ("mosaic9", "mixup")
+    config = AugmentConfig(mixup=0.1, cutout=1)
+    assert config.without_effect() == ("mixup",)
     assert dataclasses.replace(config, mosaic=0.1).without_effect() == ()
     assert AugmentConfig(cutout=1).without_effect() == ()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks.paste_and_warp import plain_augment
-from duet.utils.data.augment.canvas import NUM_TILES, canvas_of_nine, mosaic_canvas, single_canvas
+from duet.utils.data.augment.canvas import NUM_TILES, mosaic_canvas, single_canvas
 from duet.utils.data.augment.sample import augment, draw_augmentation
 from duet.utils.data.image.decoding import (
     LabelledImage,
@@ -26,8 +26,7 @@ KINDS = {
     "perspective": dataclasses.replace(PLAIN, degrees=10, perspective=0.0005),
     "strong perspective": dataclasses.replace(PLAIN, perspective=0.001),
     "single": dataclasses.replace(PLAIN, mosaic=0),
-    "nine": dataclasses.replace(PLAIN, mosaic9=1),
-    "mixed": dataclasses.replace(PLAIN, mosaic9=0.5, mixup=1),
+    "mixed": dataclasses.replace(PLAIN, mixup=1),
     "coloured": dataclasses.replace(PLAIN, hsv_h=0.015, hsv_s=0.7, hsv_v=0.4),
 }
 NUM_DRAWS = 10
@@ -172,25 +171,3 @@ def test_sides_of_tiles_are_rounded_up_and_boxes_with_them():
     np.testing.assert_allclose(corners, [[300, 135, 620, 310]], rtol=1e-12)
     (single,) = single_canvas((349, 640), 320).tiles
     assert (single.resized_size, single.top, single.left) == ((175, 320), 72, 0)
-
-
-def test_nine_images_lie_clockwise_around_the_middle_one():
-    """Long sides become 100; the canvas begins at (40, 70) of a square of 300."""
-    sizes = [(100, 50), (50, 100), (100, 100), (100, 20), (60, 100), (100, 80), (20, 100),
-             (100, 100), (100, 40)]  # fmt: skip
-    canvas = canvas_of_nine(sizes, corner_xy=(40, 70), image_size=100)
-    assert canvas.side == 200
-    assert [tile.resized_size for tile in canvas.tiles] == sizes
-    left_top = [
-        (100, 100),  # the middle one, 50 wide: its right edge is at 150, its lower one at 200
-        (100, 50),  # on it
-        (200, 0),  # right of that one
-        (150, 100),  # right of the middle one
-        (150, 200),  # below that one
-        (70, 200),  # below the middle one, with its right edge
-        (-30, 200),  # left of that one
-        (0, 100),  # left of the middle one, with its lower edge
-        (60, 0),  # above that one
-    ]
-    expected = [(left - 40, top - 70) for left, top in left_top]
-    assert [(tile.left, tile.top) for tile in canvas.tiles] == expected

@@ -12,7 +12,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE
-from tests.unit.data.augment.test_class_sample import STRONG
+from tests.unit.data.batch_digest import OF_CLASSES
 
 SIZES = [(40, 60), (90, 30), (64, 64), (33, 47), (200, 160)]
 
@@ -31,7 +31,7 @@ def samples(tmp_path_factory) -> SampleTable:
 
 
 def train_loader(samples, workers=0, **changes) -> TrainLoader:
-    choices = {"image_size": 32, "batch_size": 4, "augment": STRONG, "seed": 7, **changes}
+    choices = {"image_size": 32, "batch_size": 4, "augment": OF_CLASSES, "seed": 7, **changes}
     return TrainLoader(samples, TrainRecipe(**choices, items=CLASSES), workers)
 
 

@@ -19,7 +19,6 @@ from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 
 NUM_SAMPLES, BATCH = 22, 8
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
-WINDOW = BatchRecipe(mosaic_window=6)
 
 
 class Training:
@@ -48,12 +47,9 @@ class Validation:
 CASES = {
     "train": Training(),
     "rect": Training(BatchRecipe(rectangular=True)),
-    "quad and weights": Training(BatchRecipe(quad=True, image_weights=True)),
-    "repeat factor": Training(BatchRecipe(repeat_factor=0.9)),
-    "window": Training(WINDOW),
-    "window of repeated": Training(BatchRecipe(mosaic_window=6, repeat_factor=0.9)),
+    "weights": Training(BatchRecipe(image_weights=True)),
     "masks": Training(items=MaskItems()),
-    "masks in quads": Training(BatchRecipe(quad=True), MaskItems(ratio=2, overlap=False)),
+    "a mask each": Training(items=MaskItems(ratio=2, overlap=False)),
     "classes": Training(items=CLASSES, augment=OF_CLASSES),
     "val": Validation(),
     "val square": Validation(rectangular=False),

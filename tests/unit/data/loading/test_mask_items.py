@@ -21,7 +21,6 @@ KINDS = {"overlap": MaskItems(), "separate": MaskItems(ratio=2, overlap=False)}
 RECIPES = {
     "plain": BatchRecipe(),
     "rect": BatchRecipe(rectangular=True),
-    "quad": BatchRecipe(quad=True),
 }
 BATCH = 8
 

@@ -1,6 +1,5 @@
 """Which samples an epoch shows: by class, by rarity, by aspect ratio; the same in every process."""
 
-import math
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +11,6 @@ from duet.utils.data.loading.order import (
     aspect_order,
     class_weights,
     draws_of,
-    repeat_factors,
-    repeated,
     weighted,
 )
 from duet.utils.data.sources.samples import Sample, table_of
@@ -81,28 +78,6 @@ def test_without_any_weight_all_images_are_drawn_alike(samples, scores):
     assert abs(np.concatenate(drawn).sum() - 200) < 50
 
 
-def test_repeat_factors_are_those_of_the_paper():
-    # Class 0 in 4 of 5 images, 1 in 1 of 5 (twice in it), none in the last.
-    samples = table([0], [0, 0], [0], [0, 1, 1], [])
-    found = repeat_factors(samples, 0.5)
-    np.testing.assert_allclose(found, [1, 1, 1, math.sqrt(0.5 / 0.2), 1], rtol=1e-15)
-    np.testing.assert_array_equal(repeat_factors(samples, 0.2), np.ones(5))
-    np.testing.assert_array_equal(repeat_factors(table([], []), 1.0), np.ones(2))
-
-
-def test_an_epoch_repeats_each_image_as_often_as_its_factor_says_on_average():
-    factors = np.array([1, 1.25, 2.5, 1, 1.75, 3.1])
-    epochs = [repeated(5, factors, epoch) for epoch in range(600)]
-    counts = np.stack([np.bincount(x, minlength=6) for x in epochs])
-    assert (counts.sum(axis=1) == 11).all()  # of 10.6
-    assert (counts >= np.floor(factors)).all()
-    wanted = factors * 11 / 10.6  # the epoch is rounded up
-    assert (counts <= np.ceil(wanted)).all()
-    # Each count is one of two neighbours: five standard deviations, 0.5 / sqrt(600) at most.
-    assert np.abs(counts.mean(axis=0) - wanted).max() < 5 * 0.5 / math.sqrt(600)
-    assert len({tuple(x) for x in epochs}) > 590  # of 11! / (2! 3! 2! 4!) orders or more
-
-
 def test_the_order_by_aspect_ratio_is_that_of_height_by_width():
     samples = table([], [], [], [], sizes=[(10, 20), (20, 10), (10, 20), (10, 30)])
     assert aspect_order(samples).tolist() == [3, 0, 2, 1]
@@ -110,11 +85,11 @@ def test_the_order_by_aspect_ratio_is_that_of_height_by_width():
 
 def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_is_its_index():
     samples = table([0], [1], [0, 0, 0, 0, 0, 0, 0], [])
-    choices = {}, {"image_weights": True}, {"repeat_factor": 1.0}
+    choices = {}, {"image_weights": True}
     for recipe in (BatchRecipe(**choice) for choice in choices):
         draws = draws_of(recipe, 0, samples, Epoch(1))
         np.testing.assert_array_equal(draws % 4, recipe.order(0, samples, Epoch(1)))
-        assert len(set(draws.tolist())) == len(draws) == recipe.length(samples)
+        assert len(set(draws.tolist())) == len(draws) == len(samples)
         seen = dict.fromkeys(range(4), 0)
         for draw in draws.tolist():  # the k-th time, k times the number of samples more
             assert draw // 4 == seen[draw % 4]

@@ -46,10 +46,14 @@ class CrashingBatches(TrainBatches):
 
     ends_by = signal.SIGSEGV
 
-    def _decode(self, index, sample, reduction):
-        if index == CRASHING_INDEX:
+    def _source(self, index):
+        source = super()._source(index)
+
+        def decode():
             end_by(self.ends_by)
-        return super()._decode(index, sample, reduction)
+            return source.decode()
+
+        return source._replace(decode=decode) if index == CRASHING_INDEX else source
 
 
 class KilledBatches(CrashingBatches):

@@ -21,7 +21,6 @@ from tests.outlines import assert_same_polygons, make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, digest
 
 SIZE = 60, 80  # height, width
-MANY = 1000
 
 
 def sample(boxes, outlines, class_index=None) -> Sample:
@@ -32,50 +31,24 @@ def sample(boxes, outlines, class_index=None) -> Sample:
     return Sample(Path("a.png"), *SIZE, class_index, boxes, None, polygons)
 
 
-def box_around(outline: np.ndarray) -> np.ndarray:
-    low, high = outline.min(0), outline.max(0)
-    return np.concatenate(((low + high) / 2, high - low))
-
-
-def test_boxes_and_outlines_are_read_bit_for_bit():
+def test_boxes_and_outlines_are_read_bit_for_bit_and_an_outline_gives_its_box():
     random = np.random.Generator(np.random.Philox(0))
-    outlines = [random.uniform(0, 1, (3 + number % 9, 2)) for number in range(MANY)]
-    outlines += [outline * 1e-3 for outline in outlines] + [outline.round() for outline in outlines]
-    outlines = [outline for outline in outlines if np.ptp(outline, axis=0).min() > 0]
-    boxes = np.array([box_around(outline) for outline in outlines]).astype(np.float32)
-    _, first = np.unique(boxes, axis=0, return_index=True)
-    boxes, outlines = boxes[first], [outlines[index] for index in first]
-    outlines[::5] = [np.zeros((0, 2))] * len(outlines[::5])  # only boxes
+    outlines = [random.uniform(0, 1, (3 + number % 9, 2)) for number in range(1000)]
+    boxes = random.uniform(0.1, 1, (1000, 4)).astype(np.float32)
+    outlines[::5] = [np.zeros((0, 2))] * 200  # only boxes
+    outlines[1] = np.full((4, 2), 0.5)  # encloses nothing
     classes = random.integers(0, 7, len(boxes))
     written = sample(boxes, outlines, classes)
-    content, num_moved, num_dropped = label_text(written)
-    assert (num_moved, num_dropped) == (0, 0)
-    found = parse_labels(content, 7)
+    found = parse_labels(label_text(written), 7)
     np.testing.assert_array_equal(found.class_index, classes)
-    np.testing.assert_array_equal(found.boxes_cxcywh_norm, boxes)
-    assert_same_polygons(found.polygons_norm, written.polygons_norm)
-    assert len(boxes) > 2 * MANY
-
-
-def test_an_outline_that_is_off_by_less_than_a_pixel_is_moved_to_its_box():
-    triangle = np.array([[0.25, 0.25], [0.75, 0.25], [0.5, 0.75]])
-    box = np.float32([0.5, 0.5, 0.51, 0.5])  # 0.4 pixels wider on either side
-    content, num_moved, num_dropped = label_text(sample([box], [triangle]))
-    found = parse_labels(content, 1)
-    assert (num_moved, num_dropped) == (1, 0)
-    np.testing.assert_array_equal(found.boxes_cxcywh_norm, [box])
-    expected = np.array([[0.245, 0.25], [0.755, 0.25], [0.5, 0.75]])
-    np.testing.assert_allclose(found.polygons_norm.points_xy, expected, atol=1e-7)
-
-
-def test_an_outline_beside_its_box_and_one_of_two_points_are_left_out():
-    triangle = np.array([[0.25, 0.25], [0.75, 0.25], [0.5, 0.75]])
-    boxes = np.float32([[0.5, 0.5, 0.55, 0.5], [0.5, 0.5, 0.1, 0.1], [0.5, 0.5, 0.5, 0.5]])
-    content, *losses = label_text(sample(boxes, [triangle, triangle[:2], triangle]))
-    found = parse_labels(content, 1)
-    assert losses == [0, 2]
-    np.testing.assert_array_equal(found.boxes_cxcywh_norm, boxes)
-    assert found.polygons_norm.num_points.tolist() == [0, 0, 3]
+    np.testing.assert_array_equal(found.boxes_cxcywh_norm[::5], boxes[::5])
+    np.testing.assert_array_equal(found.boxes_cxcywh_norm[1], boxes[1])
+    for number in (2, 3, 999):
+        expected = written.polygons_norm.outline(number)
+        np.testing.assert_array_equal(found.polygons_norm.outline(number), expected)
+        low, high = expected.min(0), expected.max(0)
+        around = np.concatenate(((low + high) / 2, high - low))
+        np.testing.assert_allclose(found.boxes_cxcywh_norm[number], around, atol=1e-7)
 
 
 @pytest.fixture
@@ -119,10 +92,9 @@ def run(*arguments: object) -> None:
         command.main()
 
 
-def test_samples_and_batches_are_identical_before_packed_and_unpacked(dataset, tmp_path, caplog):
+def test_samples_and_batches_are_identical_packed_and_unpacked(dataset, tmp_path):
     packed, unpacked = tmp_path / "packed/cells.yaml", tmp_path / "unpacked/cells.yaml"
     run("pack", "--data", dataset, "--out", packed.parent)
-    assert "outline" not in caplog.text
     run("unpack", "--data", packed, "--out", unpacked.parent)
     digests = []
     for data in (dataset, packed, unpacked):
@@ -133,14 +105,16 @@ def test_samples_and_batches_are_identical_before_packed_and_unpacked(dataset, t
             assert len(samples) == number
             for ours, theirs in zip(samples, expected, strict=True):
                 np.testing.assert_array_equal(ours.class_index, theirs.class_index)
-                np.testing.assert_array_equal(ours.boxes_cxcywh_norm, theirs.boxes_cxcywh_norm)
+                # The box of an outline is computed from it again, in float32.
+                boxes = ours.boxes_cxcywh_norm, theirs.boxes_cxcywh_norm
+                np.testing.assert_allclose(*boxes, atol=1e-6)
                 if len(theirs.class_index):
                     assert len(theirs.class_index) == 5  # the crowd is no label
                     assert_same_polygons(ours.polygons_norm, theirs.polygons_norm)
         samples = load_split(spec, "train")
         with TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING, seed=3)) as loader:
             digests.append([digest(batch) for batch in loader.epoch(0)])
-    assert digests[0] == digests[1] == digests[2] and len(set(digests[0])) == 3
+    assert digests[1] == digests[2] and len(set(digests[1])) == 3
 
 
 def test_images_in_class_folders_are_packed_with_the_object_that_fills_each(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
-from duet.models.evaluation.val_files import VAL_FILES
+from duet.models.evaluation.validation import VAL_FILES
 from duet.utils.data.sources.coco_annotations import read_coco_annotations
 from duet.utils.data.sources.label_file import MOST_CROSSINGS
 from duet.utils.data.sources.samples import Sample

@@ -11,9 +11,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from duet.utils.detect.media import feeds as captured
-from duet.utils.detect.media.feeds import shown_url
+from duet.utils.detect.media import live as captured
 from duet.utils.detect.media.finding import find_sources
+from duet.utils.detect.media.live import shown_url
 from duet.utils.detect.media.source import BrokenSourceError
 from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
 

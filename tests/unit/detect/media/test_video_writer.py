@@ -12,8 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.detect.media.video import VideoFile
-from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.project import PROJECT
 from tests.unit.detect.media.videos import SIZE, UNEVEN, number_in, picture
 
@@ -69,7 +68,7 @@ import resource, sys
 from pathlib import Path
 import numpy as np
 import av
-from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.media.video import VideoWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
 try:

@@ -8,9 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from duet.utils.detect.pipeline import reading
-from duet.utils.detect.pipeline.background import StageSeconds
-from duet.utils.detect.pipeline.reading import Reader
+from duet.utils.detect.pipeline import threads as reading
+from duet.utils.detect.pipeline.threads import Reader, StageSeconds
 from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.detect.media.source import Frame
-from duet.utils.detect.results.class_result import ClassResult
-from duet.utils.detect.results.result import MaskResult, Result
+from duet.utils.detect.results.result import ClassResult, MaskResult, Result
 from duet.utils.detections import Classification, Detections, Segmentations
 from duet.utils.ragged import Ragged
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from duet.utils.detect.config import DetectConfig
-from duet.utils.detect.results.class_result import ClassScore
+from duet.utils.detect.results.result import ClassScore
 from duet.utils.detect.results.run_files import RunFiles
 from tests.unit.detect.results.made import make_class_result
 

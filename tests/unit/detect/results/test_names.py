@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from duet.utils.detect.results.names import Names, name_of_source, safe_name
+from duet.utils.detect.results.run_files import Names, name_of_source, safe_name
 
 
 @pytest.mark.parametrize(

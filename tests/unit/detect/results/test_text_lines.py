@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.models.evaluation.val_files import LabelFiles
+from duet.models.evaluation.validation import LabelFiles
 from duet.utils.data.sources.label_lines import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import Detections, GroundTruth

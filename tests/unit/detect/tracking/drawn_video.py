@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from duet.utils.detect.media.video_writer import VideoWriter
+from duet.utils.detect.media.video import VideoWriter
 
 WIDTH, HEIGHT, RATE, NUM_FRAMES = 256, 160, 25, 24
 

@@ -1,10 +1,10 @@
-"""`coco/by_confidence.py` against counting, and against the figures at the best confidence."""
+"""`coco/precision.py` against counting, and against the figures at the best confidence."""
 
 import numpy as np
 
 from duet.utils.detections import Detections, GroundTruth
-from duet.utils.evaluation.coco.by_confidence import CONFIDENCE_GRID, curves_by_confidence
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, DetectionEvaluator
+from duet.utils.evaluation.coco.precision import CONFIDENCE_GRID, curves_by_confidence
 
 
 def random_detections(random, num_classes, number):
@@ -55,8 +55,8 @@ def test_curves_pass_through_the_figures_at_the_best_confidence():
     place = int(np.searchsorted(CONFIDENCE_GRID, 0.5))
     assert CONFIDENCE_GRID[place] == 0.5
     curves = result.by_confidence
-    assert curves.precision[0, place] == result.mean_precision == 2 / 3
-    assert curves.recall[0, place] == result.mean_recall == 1
+    assert curves.precision[0, place] == result.means[0] == 2 / 3
+    assert curves.recall[0, place] == result.means[1] == 1
 
 
 def test_the_first_images_are_kept_with_what_was_found_above_a_quarter():

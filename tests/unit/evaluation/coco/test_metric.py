@@ -79,7 +79,7 @@ def test_random_images_give_the_figures_of_pycocotools(
         for image_id in random.permutation(1000)[:25]  # added in another order than the ids'
     }
     result = assert_equal_to_pycocotools(images, num_classes)
-    assert 0.01 < result.map < result.map50 < 1
+    assert 0.01 < result.map < result.means[2] < 1
     assert not np.isnan(list(result.summary().values())).any()
 
 
@@ -116,8 +116,7 @@ def test_edge_case_gives_the_figures_of_pycocotools(images):
 
 def test_nothing_added_gives_zero_means_and_nan_classes():
     result = evaluate({}, 2)
-    means = (result.mean_precision, result.mean_recall, result.map50, result.map)
-    assert means == (0, 0, 0, 0)
+    assert result.means == (0, 0, 0, 0)
     assert (result.num_images, result.confidence) == (0, 0)
     np.testing.assert_array_equal(result.num_ground_truth, [0, 0])
     for per_class in (result.precision, result.recall, result.ap50, result.ap):
@@ -157,5 +156,5 @@ def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
     assert result.confidence == pytest.approx(best[1])
     np.testing.assert_allclose(result.precision, [*best[2], np.nan], rtol=1e-12)
     np.testing.assert_allclose(result.recall, [*best[3], np.nan], rtol=1e-12)
-    assert result.mean_precision == pytest.approx(best[2].mean())
-    assert result.mean_recall == pytest.approx(best[3].mean())
+    assert result.means[0] == pytest.approx(best[2].mean())
+    assert result.means[1] == pytest.approx(best[3].mean())

@@ -11,7 +11,7 @@ import detect
 import hubconf
 from duet import load
 from duet.utils.data.image.image_file import save_image
-from duet.utils.detect.results.class_result import ClassResult
+from duet.utils.detect.results.result import ClassResult
 from duet.utils.errors import UserError
 from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import noise

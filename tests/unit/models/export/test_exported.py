@@ -11,7 +11,7 @@ from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.metadata import DETECTIONS, Metadata
-from duet.utils.weights.detecting import ExportedWeights
+from duet.utils.weights.load import ExportedWeights
 from tests.tiny_weights import tiny_checkpoint
 
 NAMES = ("a", "b", "c", "d", "e")

@@ -6,7 +6,7 @@ from duet.models.training import doctor
 from duet.models.training.doctor import choices, verdict
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
-from tests.small import write_small_dataset, write_small_model
+from tests.small import write_small_dataset, write_small_model, write_tiny_anchor_free
 
 FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")
 
@@ -43,9 +43,12 @@ def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
         assert choices(config.workers, config.device, config.cache) == chosen
 
 
-def test_loader_and_model_are_measured_and_the_bottleneck_is_named(tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("write_model", [write_small_model, write_tiny_anchor_free])
+def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
+    write_model, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(doctor, "SECONDS", 0.05)
-    data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
+    data, model = write_small_dataset(tmp_path), write_model(tmp_path)
     flags = f"doctor --data {data} --cfg {model} --img 64 --batch 4 --device cpu --workers 0"
     monkeypatch.setattr("sys.argv", flags.split())
     doctor.main()

@@ -11,7 +11,7 @@ from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 
-from duet.utils.report.drawing import fonts
+from duet.utils.report import drawing as fonts
 
 DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
 
@@ -26,9 +26,9 @@ def use_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
 
 def forget_fonts() -> None:
     """Empty what is kept of fonts and of what they drew."""
-    for kept in (fonts.characters_of, fonts.font_for, fonts.drawable_name, fonts.sized):
-        kept.cache_clear()
-    fonts._ADVISED.clear()
+    names = ("characters_of", "font_for", "drawable_name", "sized", "advise_fonts")
+    for name in names:
+        getattr(fonts, name).cache_clear()
 
 
 def make_font(characters: str, family: str = "Stand-in") -> TTFont:

@@ -1,4 +1,4 @@
-"""`annotate.py`: boxes where they are, in their colours, on images and boxes of any kind."""
+"""Boxes where they are, in their colours, on images and boxes of any kind."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.ragged import Ragged
-from duet.utils.report.drawing.annotate import (
+from duet.utils.report.drawing import (
     default_font_size,
     draw_boxes,
     draw_lines,
@@ -44,18 +44,11 @@ def test_an_outline_is_in_the_colour_of_its_class_at_the_edges_of_its_box(level)
 
 
 @pytest.mark.parametrize(("size", "line"), [((480, 640), 3), ((427, 640), 3), ((2160, 3840), 15)])
-def test_a_line_of_a_photograph_is_seen_and_has_a_dark_halo(size, line):
-    """3 pixels at 640 px, more in a larger image; beside it half as bright, a third as wide."""
+def test_a_line_is_seen_in_an_image_of_any_size(size, line):
     height, width = size
-    level = 200
-    drawn = drawn_on(grey(*size, level), [(width // 4, height // 4, width // 2, height // 2)])
+    drawn = drawn_on(grey(*size), [(width // 4, height // 4, width // 2, height // 2)])
     row = drawn[height // 3, : width // 3]
-    inks = [tuple(pixel) for pixel in row.tolist()]
-    changes = [place for place in range(1, len(inks)) if inks[place] != inks[place - 1]]
-    outside, start, end, inside = changes
-    assert (start - outside, end - start, inside - end) == (line // 3, line, line // 3)
-    assert inks[outside] == inks[end] == (level // 2,) * 3
-    assert inks[start] == class_colour(0)
+    assert (row == class_colour(0)).all(axis=1).sum() == line
 
 
 def test_a_label_is_as_high_as_the_public_ones():

@@ -10,10 +10,9 @@ from duet.utils.colours import class_colour
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import Detections, GroundTruth
-from duet.utils.evaluation.accuracy import Mistake
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from duet.utils.report.plots import images
-from duet.utils.report.plots.images import plot_batch, plot_examples, plot_mistakes
+from duet.utils.report.plots.images import plot_batch, plot_examples
 from tests.coco_reference import masked_truth, segmentations
 from tests.unit.report.plots.drawn import NAMES, read_rgb
 
@@ -151,25 +150,6 @@ def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplo
     np.testing.assert_allclose(drawn[240, TILE + 240], [0, 0, 90], atol=12)
     (line,) = caplog.messages
     assert line.startswith("missing in the plots: ") and "0.png" in line
-
-
-def test_each_mistake_is_a_tile_with_both_classes_and_the_score(monkeypatch, tmp_path):
-    told = []
-    framed = images.framed
-    monkeypatch.setattr(
-        images, "framed", lambda tile, of, text: told.append(text) or framed(tile, of, text)
-    )
-    samples = [write_image(tmp_path, number, (20, 30), (255, 0, 0)) for number in range(3)]
-    mistakes = [Mistake(0.97, 2, 0, 1), Mistake(0.5, 0, 1, 0)]
-    plot_mistakes(mistakes, samples, NAMES, tmp_path / "m.jpg")
-    assert [text.split(", not ")[1].split()[-1] for text in told] == ["0.97", "0.50"]
-    assert told[1].startswith("cell, not ")
-    picture = read_rgb(tmp_path / "m.jpg")
-    assert picture.shape[1] == 2 * TILE
-    red = (picture[..., 0] > 200) & (picture[..., 1] < 60)
-    assert red[:, :TILE].sum() > TILE * TILE / 2 < red[:, TILE:].sum()
-    plot_mistakes([], [], NAMES, tmp_path / "none.jpg")
-    assert not (tmp_path / "none.jpg").exists()
 
 
 def test_images_fill_sixteen_tiles_a_file(tmp_path):

@@ -13,18 +13,14 @@ def test_a_name_without_a_font_is_its_number_and_a_line_says_so(only_dejavu, cap
         names = [style.figure_name(NAMES, index) for index in (0, 1, 2, 2)]
     assert names == ["cell", r"\$\bad\$ formula", "class 2", "class 2"]
     (line,) = caplog.messages
-    assert line.startswith("no installed font has 红 ") and "fonts-noto-cjk" in line
+    assert line.startswith("no installed font has ") and "fonts-noto-cjk" in line
 
 
 @pytest.mark.parametrize(("name", "expected"), [
     ("", ""),
     ("x" * 24, "x" * 24),
     ("x" * 25, "x" * 22 + ".."),
-    ("红" * 12, "红" * 12),
-    ("红" * 13, "红" * 11 + ".."),
-    ("x红" * 9, "x红" * 7 + "x.."),
-    ("e\u0301" * 24, "e\u0301" * 24),
     ("x" * 100_000, "x" * 22 + ".."),
 ])  # fmt: skip
-def test_a_long_name_is_cut_at_the_width_of_24_letters(name, expected):
+def test_a_long_name_is_cut_at_24_letters(name, expected):
     assert style.cut(name) == expected

@@ -15,13 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.utils.boxes import corners_of
-from duet.utils.data.masks.runs import runs_of_polygons
-from duet.utils.data.sources.formats.coco_masks import (
-    MaskRuns,
-    outline_of_runs,
-    read_pieces,
-    read_runs,
-)
+from duet.utils.data.masks.runs import read_runs, runs_of_polygons, whole_outline
 from duet.utils.errors import brief
 from duet.utils.json_files import read_json
 from duet.utils.polygons import Polygons, join_parts, starts_of
@@ -80,7 +74,7 @@ class Segments:
         """Return one outline (K, 2) of an object, its pieces joined; K is 0 without any."""
         if height := self.sizes[row, 0]:
             size = int(height), int(self.sizes[row, 1])
-            return outline_of_runs(MaskRuns(self._runs(row).astype(np.int64), size))
+            return whole_outline(self._runs(row), size)
         pieces = self.pieces_of([row])
         return join_parts(pieces) if pieces else np.zeros((0, 2))
 
@@ -277,10 +271,10 @@ class _Objects:
         try:
             if isinstance(segmentation, dict):
                 lengths, size = read_runs(segmentation)
-                self.runs.frombytes(lengths.astype(np.uint32).tobytes())
+                self.runs.frombytes(lengths.tobytes())
                 num_runs = len(lengths)
             elif segmentation:
-                for piece in read_pieces(segmentation):
+                for piece in _pieces_of(segmentation):
                     self.points.extend(piece)
                     self.num_points.append(len(piece) // 2)
                     num_pieces += 1
@@ -338,6 +332,20 @@ class _Objects:
 
     def _with_names(self, faults: Mapping[int, str]) -> dict[int, str]:
         return {row: f"{_named(row, self.ids[row])}: {text}" for row, text in faults.items()}
+
+
+def _pieces_of(segmentation: Sequence[Any]) -> list[array[float]]:
+    """Return the pieces of a polygon, each x1, y1, x2, y2, ..., at least three points.
+
+    Raises:
+        ValueError, TypeError: what is listed is no polygon.
+    """
+    if not isinstance(segmentation[0], list):
+        segmentation = [segmentation]  # not COCO's way, and clear
+    pieces = [array("d", piece) for piece in segmentation]
+    if any(len(piece) % 2 for piece in pieces):
+        raise ValueError(f"{brief(segmentation)}; x1, y1, x2, y2, ... are needed")
+    return [piece for piece in pieces if len(piece) >= 6]  # two points enclose nothing
 
 
 def _are_numbers(rows: np.ndarray) -> np.ndarray:

@@ -8,8 +8,8 @@ makes 1e-5 of that in a gradient, relative to the largest of a map.
 import numpy as np
 import pytest
 
-from duet.backend import autograd, ops
-from duet.models.heads.anchor.boxes import choose_box_iou
+from duet.backend import autograd, fused, ops
+from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import WholeBatch
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.utils.data.loading.batch import Targets
@@ -35,10 +35,9 @@ FORMS = {
 }
 
 
-def make_loss(strides, classes, fused_on=None):
-    gains = loss_settings().gains
-    box_iou = {} if fused_on is None else {"box_iou": choose_box_iou(fused_on)}
-    return DistributionLoss(strides, classes, gains, **box_iou)
+def make_loss(strides, classes, is_fused=False):
+    box_iou = fused.complete_iou if is_fused else complete_iou
+    return DistributionLoss(strides, classes, loss_settings().gains, box_iou)
 
 
 def maps_of(name):
@@ -64,14 +63,14 @@ def gradients_of(loss, maps, targets):
     return arrays_of(terms), [ops.to_numpy(x) for x in autograd.gradients(terms.total, raw)]
 
 
-@pytest.mark.parametrize("fused_on", [None, "cpu"])
+@pytest.mark.parametrize("is_fused", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize(("name", "targets"), CASES)
-def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form, fused_on):
+def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form, is_fused):
     case, wanted = info("anchor_free/loss")["cases"][name], stored(f"anchor_free/loss/{name}")
     key, tolerance = f"{precision}_{targets}_", TOLERANCES[precision]
-    loss = FORMS[form](make_loss(case["strides"], case["nc"], fused_on))
+    loss = FORMS[form](make_loss(case["strides"], case["nc"], is_fused))
     maps = [level.astype(DTYPES[precision]) for level in maps_of(name)]
     terms, gradients = gradients_of(loss, maps, targets_of(name, targets))
     items = [terms[part] for part in ("box", "classification", "distribution")]

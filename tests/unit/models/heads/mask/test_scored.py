@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from duet.models.heads.mask.head import MaskHead
-from duet.utils.evaluation.masks import MaskResult
+from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.report.results import result_columns
 from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.shared_files import shared_path

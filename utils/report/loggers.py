@@ -91,3 +91,6 @@ def _id_of(folder: Path) -> str | None:
     names = [path.name for path in (folder / "wandb").glob("*run-*")]
     ids = [found[1] for found in map(_PART.fullmatch, sorted(names)) if found]
     return ids[-1] if ids else None
+
+
+LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}  # by name in --loggers

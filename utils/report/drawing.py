@@ -1,24 +1,30 @@
-"""Draw boxes, labels, lines of text and masks on an image."""
+"""Draw boxes, labels, lines of text and masks on an image, in any script that a font has.
+
+matplotlib's own font comes first. It has Latin, Greek and Cyrillic letters, so most drawings look
+the same everywhere. Installed fonts follow; nothing is downloaded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+import logging
+import unicodedata
+from collections.abc import Sequence
+from functools import cache, lru_cache
+from pathlib import Path
 
 import cv2
 import numpy as np
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont
 
 from duet.utils.boxes import clip_boxes
-from duet.utils.colours import NUM_COLOURS, RGB, class_colour, ink_on
+from duet.utils.colours import RGB, class_colour, ink_on
 from duet.utils.data.masks.runs import window_of_runs
 from duet.utils.ragged import Ragged
-from duet.utils.report.drawing.fonts import font_files, font_for, one_line, sized
+from duet.utils.text import printable
 
 # Lines scale with the image, which is shown in a window or on a page. Letters grow more slowly: a
 # large image has more to read.
 LINE_OF_SIDE = 0.005
-HALO_OF_LINE = 1 / 3  # darkened on either side, for contrast on a ground of the same colour
 LETTERS_OF_SIDE, LETTERS_POWER = 0.17, 0.75  # labels of 25 pixels at 640 x 480, as in YOLOv5
 LEAST_LETTERS = 10  # pixels; smaller ones are unreadable
 MAX_LABEL_HEIGHT = 1 / 8  # relative to the image's
@@ -26,6 +32,13 @@ LINES_IN_BOX = 4  # minimum box size in line widths, to keep its content visible
 # Label margins in font sizes; spaces between words are as wide as the margin.
 ABOVE_BASELINE, BELOW_BASELINE, BESIDE = 0.95, 0.3, 0.25
 LONGEST_TEXT = 200  # characters; names come from files and may be of any length
+
+MAX_FONTS = 200  # searched for a character, plain ones first
+LESS_PLAIN = ("bold", "italic", "oblique", "light", "thin", "black", "serif", "mono", "condensed")
+WITHOUT_LETTERS = ("lastresort", "adobeblank")  # have every character, as a box or a blank
+DIGITS = "0123456789. "  # shown next to each name
+
+log = logging.getLogger("drawing")
 
 
 def draw_boxes(
@@ -114,28 +127,10 @@ def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.nd
     if font.getlength(text) > room:
         starts = (f"{text[:end]}.." for end in range(len(text) - 1, 0, -1))
         text = next((start for start in starts if font.getlength(start) <= room), "")
-    beside = np.zeros((label_height(font_size), margin), np.uint8)
-    words = [_word_mask(word, path, font_size) for word in text.split(" ")]
-    parts = [part for word in words for part in (beside, word)]
-    mask = np.concatenate([*parts, beside], axis=1)[:, :max_width]
-    return np.take(_shades(colour), mask, axis=0)
-
-
-@lru_cache(maxsize=512)
-def _word_mask(word: str, path: str, font_size: int) -> np.ndarray:
-    """Return the ink in each pixel of a word, (h, w) uint8; cached, since words repeat."""
-    font = sized(path, font_size)
-    mask = Image.new("L", (round(font.getlength(word)), label_height(font_size)))
-    baseline = round(ABOVE_BASELINE * font_size)
-    ImageDraw.Draw(mask).text((0, baseline), word, fill=255, font=font, anchor="ls")
-    return np.array(mask).reshape(mask.height, mask.width)  # an empty image has no shape
-
-
-@lru_cache(maxsize=NUM_COLOURS)
-def _shades(colour: RGB) -> np.ndarray:
-    """Return (256, 3) uint8 RGB: shades from a colour to the ink on it."""
-    field, ink = np.array(colour), np.array(ink_on(colour))
-    return (field + np.linspace(0, 1, 256)[:, None] * (ink - field)).round().astype(np.uint8)
+    size = min(round(font.getlength(text)) + 2 * margin, max_width), label_height(font_size)
+    label, place = Image.new("RGB", size, colour), (margin, round(ABOVE_BASELINE * font_size))
+    ImageDraw.Draw(label).text(place, text, fill=ink_on(colour), font=font, anchor="ls")
+    return np.array(label).reshape(size[1], size[0], 3)  # an empty image has no shape
 
 
 def _side(image_size: tuple[int, int]) -> float:
@@ -152,26 +147,20 @@ def _is_seen(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
 
 
 def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour: RGB) -> None:
-    """Draw a box outline with its halo, thinner for small boxes; at least one pixel shows."""
+    """Draw a box outline, thinner for small boxes; at least one pixel shows."""
     height, width = image.shape[:2]
     left, top = min(box[0], width - 1), min(box[1], height - 1)
     right, bottom = max(box[2], left + 1), max(box[3], top + 1)
     line = max(min(line_width, min(right - left, bottom - top) // LINES_IN_BOX), 1)
-    dark = line + 2 * round(HALO_OF_LINE * line)
-    for part in _sides(image, (left, top, right, bottom), dark):
-        part //= 2
-    for part in _sides(image, (left, top, right, bottom), line):
+    left, top = max(left - line // 2, 0), max(top - line // 2, 0)
+    right, bottom = min(right + line // 2, width), min(bottom + line // 2, height)
+    for part in (
+        image[top : top + line, left:right],
+        image[max(bottom - line, top) : bottom, left:right],
+        image[top:bottom, left : left + line],
+        image[top:bottom, max(right - line, left) : right],
+    ):
         part[:] = colour
-
-
-def _sides(image: np.ndarray, box: Sequence[int], width: int) -> Iterator[np.ndarray]:
-    """Yield the four sides of a frame around a box, without shared pixels at any size."""
-    left, top, right, bottom = box
-    grown = width // 2
-    outer = image[max(top - grown, 0) : bottom + grown, max(left - grown, 0) : right + grown]
-    yield from (outer[:width], outer[width:][-width:])
-    between = outer[width:-width]
-    yield from (between[:, :width], between[:, width:][:, -width:])
 
 
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:
@@ -199,3 +188,70 @@ def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> Non
         tinted = cv2.addWeighted(plain[part], 0.5, np.full_like(plain[part], colour), 0.5, 0)
         image[part][pixels] = colour
         cv2.copyTo(tinted, np.asarray(inside, np.uint8), image[part])
+
+
+@cache
+def font_files() -> tuple[str, ...]:
+    """Return the installed font files, best first."""
+    import matplotlib
+    from matplotlib import font_manager
+
+    own = str(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"))
+    found = sorted(font_manager.findSystemFonts(), key=_rank)
+    usable = [path for path in found if not Path(path).name.lower().startswith(WITHOUT_LETTERS)]
+    return (own, *usable[: MAX_FONTS - 1])
+
+
+def _rank(path: str) -> tuple[int, str]:
+    return sum(word in Path(path).name.lower() for word in LESS_PLAIN), path
+
+
+@cache
+def characters_of(path: str) -> frozenset[str]:
+    """Return the characters in a font file; empty if it is unusable."""
+    from matplotlib.ft2font import FT2Font
+
+    try:
+        ImageFont.truetype(path, 10)  # bitmap fonts may lack this size
+        return frozenset(map(chr, FT2Font(path).get_charmap()))
+    # FreeType and matplotlib raise arbitrary errors for damaged tables; try the next font.
+    except Exception as error:
+        log.debug("skipping font %s: %s", path, error)
+        return frozenset()
+
+
+@lru_cache(maxsize=4096)
+def font_for(text: str) -> str | None:
+    """Return the first font file that has all characters of a text; None if none has."""
+    return next((path for path in font_files() if characters_of(path).issuperset(text)), None)
+
+
+@lru_cache(maxsize=32)
+def sized(path: str, size: int) -> ImageFont.FreeTypeFont:
+    """Load a font file at a size in pixels."""
+    return ImageFont.truetype(path, size)
+
+
+@lru_cache(maxsize=4096)
+def drawable_name(name: str, class_index: int) -> str:
+    """Return a class name as one line, or "class 3", for example, if no font has it."""
+    shown = one_line(name)
+    if font_for(shown + DIGITS):
+        return shown
+    advise_fonts()
+    return f"class {class_index}"
+
+
+def one_line(text: str) -> str:
+    """Return a text as one line in NFC."""
+    return unicodedata.normalize("NFC", printable(text))
+
+
+@cache
+def advise_fonts() -> None:
+    """Log once that some class names cannot be drawn."""
+    log.warning(
+        "no installed font has all characters of some class names, so these are drawn as numbers; "
+        "install fonts, on Debian and Ubuntu fonts-noto-cjk for Chinese, Japanese and Korean, else "
+        "fonts-noto-core"
+    )

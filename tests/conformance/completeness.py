@@ -1,10 +1,14 @@
-"""Find the parts of `backend/contract/` that a backend lacks: names and parameters, no values."""
+"""`python -m tests.conformance.completeness NAME`: list what backend NAME lacks, one per line.
+
+It compares names and parameters with `backend/contract/`, no values.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import inspect
+import sys
 from typing import Any
 
 import numpy as np
@@ -86,3 +90,9 @@ def _parameters(function: Any) -> str:
         for parameter in parameters
         if parameter.name != "self"
     )
+
+
+if __name__ == "__main__":
+    found = missing(sys.argv[1])
+    print("".join(f"{line}\n" for line in found), end="")
+    sys.exit(bool(found))

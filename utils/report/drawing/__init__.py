@@ -1,1 +1,0 @@
-"""Drawing of boxes and labels on images."""

@@ -1,0 +1,357 @@
+"""Files of PyTorch, and folders of OneFlow, zipped or not, -> records and arrays.
+
+The named pieces of a zip archive or a folder are read within bounds. Source: the files themselves.
+
+- PyTorch since 1.6 (written by 2.13): a zip of PREFIX/data.pkl and PREFIX/data/KEY.
+- PyTorch before: five pickles (magic number, version, system, object, keys of the storages), then
+  for each key a count and raw bytes.
+- oneflow.save of 0.9.0: a pickle `pickled_data` of {protocol_version: 1, data: object}, and for
+  each tensor `NAME/meta`, a text with its dims and data_type, and `NAME/out`, its little-endian
+  bytes in C order.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+import struct
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from duet.utils.errors import UserError, brief
+from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.text import count
+from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
+from duet.utils.weights.modules import (
+    TORCH_PARAMETER,
+    TORCH_TENSORS,
+    TORCH_UNTYPED_TENSOR,
+    ByteBudget,
+    Contents,
+    StoredArray,
+    contiguous_strides,
+    item_size,
+    strided_array,
+)
+from duet.utils.weights.pickle_reader import (
+    NOTHING,
+    ONEFLOW_NAMES,
+    STORAGE_DTYPES,
+    TORCH_NAMES,
+    UNTYPED_STORAGE,
+    Name,
+    Record,
+    read_pickle,
+)
+
+MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
+MAX_MEMBERS = 100_000
+
+# What Python's zipfile raises on damaged archives.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
+    struct.error, zlib.error,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Members:
+    """Named pieces of bytes.
+
+    Attributes:
+        sizes: uncompressed sizes by name, in archive order.
+        size: bytes in all, which bound what tensors may take.
+    """
+
+    sizes: Mapping[str, int]
+    size: int
+    load: Callable[[str], bytes]
+
+    def read(self, name: str, most: int = MAX_WEIGHTS_BYTES) -> bytes:
+        """Return the bytes of a name; raise UserError if it is absent, damaged or over `most`."""
+        if name not in self.sizes:
+            raise UserError(f"it lacks {brief(name)}")
+        if self.sizes[name] > most:
+            raise UserError(
+                f"{brief(name)} has {self.sizes[name]:,} bytes; at most {most:,} are read"
+            )
+        return self.load(name)
+
+
+def members_of_folder(folder: Path) -> Members:
+    """Return the regular files of a folder and of the folders in it."""
+    entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
+    found = list(islice(entries, MAX_MEMBERS + 1))
+    if len(found) > MAX_MEMBERS:
+        raise UserError(f"the folder holds over {count(MAX_MEMBERS, 'entry', 'entries')}")
+    files = sorted(path for path in found if path.is_file())
+    sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}
+    return Members(
+        sizes, sum(sizes.values()), lambda name: read_bytes(folder / name, MAX_WEIGHTS_BYTES)
+    )
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[Members]:
+    """Yield the members of a zip file while it is open."""
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
+        try:
+            archive = zipfile.ZipFile(file)
+        except ZIP_ERRORS as error:
+            raise UserError(f"damaged zip archive: {brief(str(error))}") from error
+        with archive:
+            sizes = _sizes_of(archive, file_size := os.fstat(file.fileno()).st_size)
+            size = max(file_size, sum(sizes.values()))
+            yield Members(sizes, size, lambda name: _read_member(archive, archive.getinfo(name)))
+
+
+def _sizes_of(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
+    """Return the size of each member; UserError for an archive that is no weights file."""
+    entries = archive.infolist()
+    sizes = {entry.filename: entry.file_size for entry in entries}
+    if len(entries) > MAX_MEMBERS or len(sizes) < len(entries):
+        raise UserError("the archive has too many members, or two of one name")
+    if any(entry.flag_bits & 1 for entry in entries):
+        raise UserError("the archive is encrypted; save it without a password")
+    if sum(sizes.values()) > MAX_EXPANSION * file_size:
+        raise UserError(
+            f"the archive of {file_size:,} bytes would expand to {sum(sizes.values()):,}, over "
+            f"{MAX_EXPANSION} times its size; no weights file does"
+        )
+    return sizes
+
+
+def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
+    """Return the bytes of a member, whose checksum is verified."""
+    name = brief(entry.filename)
+    if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise UserError(f"{name} is compressed in a way that is not read")
+    try:
+        # A size is passed, since an unsized read would decompress without a bound.
+        with archive.open(entry) as file:
+            data = file.read(entry.file_size)
+            extra = file.read(1)  # at the end the checksum is compared
+    except ZIP_ERRORS as error:
+        raise UserError(f"damaged zip archive, {name}: {brief(str(error))}") from error
+    if len(data) != entry.file_size or extra:
+        raise UserError(f"damaged zip archive, {name} has not the size it declares")
+    return data
+
+
+MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+LEGACY_VERSION = 1001
+ITEM_SIZES = {name: item_size(dtype) for name, dtype in STORAGE_DTYPES.items()}
+ITEM_SIZES[UNTYPED_STORAGE] = 1
+MAX_KEY = 100  # characters of a storage's name; they are numbers
+STORAGE = "storage"
+
+
+def read_torch_zip(members: Members) -> Contents:
+    """Read a zip of torch.save; the arrays can be read while the archive is open."""
+    pickles = [name for name in members.sizes if name.endswith("/data.pkl")]
+    if len(pickles) != 1:
+        raise UserError(
+            f"the archive holds {count(len(pickles), 'file')} data.pkl; torch.save writes one"
+        )
+    prefix = pickles[0].removesuffix("data.pkl")
+    if f"{prefix}constants.pkl" in members.sizes:
+        raise UserError(
+            "it is a TorchScript export, a program; give the .pt checkpoint it was made from"
+        )
+    order = f"{prefix}byteorder"
+    if order in members.sizes and members.read(order) != b"little":
+        raise UserError("it was saved on a big-endian machine; only little-endian files are read")
+    root, _ = read_pickle(members.read(pickles[0]), TORCH_NAMES, _check_storage)
+    read_storage = functools.cache(lambda key: members.read(f"{prefix}data/{key}"))
+    return Contents(
+        "PyTorch zip archive", root, _tensor_reader(read_storage, ByteBudget(members.size))
+    )
+
+
+def read_torch_legacy(data: bytes) -> Contents:
+    """Read a file of torch.save before PyTorch 1.6, or of _use_new_zipfile_serialization=False."""
+    magic, position = read_pickle(data, NOTHING)
+    if magic != MAGIC_NUMBER:
+        raise UserError("a bare pickle; only files of torch.save and oneflow.save are read")
+    version, position = read_pickle(data, NOTHING, start=position)
+    system, position = read_pickle(data, NOTHING, start=position)
+    if version != LEGACY_VERSION or not isinstance(system, dict):
+        raise UserError(f"legacy version {brief(version)}; {LEGACY_VERSION} is read")
+    if system.get("little_endian") is not True:
+        raise UserError("it was saved on a big-endian machine; only little-endian files are read")
+    declared: dict[str, int] = {}
+
+    def remember(identity: Any) -> Any:
+        if isinstance(identity, tuple) and len(identity) == 4 and identity[0] == "module":
+            return identity[1]  # a class; its source text is not read
+        storage = _check_storage(identity)
+        declared[identity[2]] = ITEM_SIZES[identity[1].name]
+        return storage
+
+    root, position = read_pickle(data, TORCH_NAMES, remember, position)
+    keys, position = read_pickle(data, NOTHING, start=position)
+    places = _locate_storages(memoryview(data), position, keys, declared)
+    return Contents("PyTorch legacy file", root, _tensor_reader(places.get, ByteBudget(len(data))))
+
+
+def _locate_storages(
+    data: memoryview, position: int, keys: Any, item_sizes: dict[str, int]
+) -> dict[str, memoryview]:
+    """Return the bytes of each storage, which lie behind the pickles of a legacy file."""
+    places = {}
+    for key in keys if isinstance(keys, list) else [keys]:
+        size = item_sizes.get(key) if isinstance(key, str) else None
+        if size is None or position + 8 > len(data):
+            raise UserError(f"damaged legacy file: storage {brief(key)}")
+        (count,) = struct.unpack_from("<q", data, position)
+        start, position = position + 8, position + 8 + count * size
+        if count < 0 or position > len(data):
+            raise UserError(f"damaged legacy file: it ends inside storage {brief(key)}")
+        places[key] = data[start:position]
+    return places
+
+
+def _check_storage(identity: Any) -> Record:
+    """Check ('storage', type, key, device, elements[, no view]) and return it as a record."""
+    kind = identity[1] if isinstance(identity, tuple) and len(identity) in (5, 6) else None
+    if (
+        not isinstance(kind, Name)
+        or kind.name not in ITEM_SIZES
+        or identity[0] != "storage"
+        or not isinstance(identity[2], str)
+        or len(identity[2]) > MAX_KEY
+        or type(identity[4]) is not int
+        or identity[5:] not in ((), (None,))
+    ):
+        raise UserError(f"a persistent id that is no storage of a known type: {brief(identity)}")
+    return Record(STORAGE, (kind.name, identity[2], identity[4]))
+
+
+def _tensor_reader(
+    read_storage: Callable[[str], bytes | memoryview | None], budget: ByteBudget
+) -> Callable[[Record], StoredArray]:
+    def read_tensor(record: Record) -> StoredArray:
+        storage, offset, shape, strides = _tensor_parts(record)
+        kind, key, count = storage.arguments
+        if kind not in STORAGE_DTYPES:
+            raise UserError("a tensor without a dtype")
+        data = read_storage(key)
+        if data is None or len(data) != count * ITEM_SIZES[kind]:
+            found = "no" if data is None else len(data)
+            raise UserError(
+                f"storage {brief(key)} declares {brief(count)} elements of {ITEM_SIZES[kind]} "
+                f"bytes and has {found} bytes"
+            )
+        return strided_array(data, STORAGE_DTYPES[kind], offset, shape, strides, budget)
+
+    return read_tensor
+
+
+def _tensor_parts(record: Record) -> tuple[Any, ...]:
+    """Return a tensor's storage, offset, shape and strides; UserError if it has none."""
+    if record.kind == TORCH_PARAMETER and record.arguments:
+        record = record.arguments[0]
+    if isinstance(record, Record) and record.kind == TORCH_UNTYPED_TENSOR:
+        named = [part.name for part in record.arguments if isinstance(part, Name)]
+        raise UserError(
+            f"tensors of the type {', '.join(named)[:80] or 'unknown'}, which is not read; save "
+            "the weights as float16 or float32"
+        )
+    parts = record.arguments[:4] if isinstance(record, Record) else ()
+    is_whole = len(parts) == 4 and isinstance(parts[0], Record) and parts[0].kind == STORAGE
+    if not is_whole or record.kind not in TORCH_TENSORS:
+        raise UserError("a parameter that holds no tensor, or a tensor without a storage")
+    return parts
+
+
+ZIP_START = b"PK\x03\x04"
+PICKLE_START = b"\x80"
+PICKLE_NAME = "pickled_data"
+PROTOCOL_VERSION = 1
+DTYPES = {
+    "kFloat": "<f4",
+    "kDouble": "<f8",
+    "kFloat16": "<f2",
+    "kBFloat16": "bfloat16",
+    "kInt8": "|i1",
+    "kInt32": "<i4",
+    "kInt64": "<i8",
+    "kUInt8": "|u1",
+    "kBool": "|b1",
+}
+META = re.compile(r"shape \{((?:\s+dim: \d{1,12})*)\s*\}\s+data_type: (k\w{1,16})\s*")
+MAX_META_BYTES = 1000
+TENSOR_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
+
+
+@contextmanager
+def open_foreign(path: Path) -> Iterator[Contents]:
+    """Yield the records of a file or directory; arrays can be read inside the with block only.
+
+    Raises:
+        UserError: of no known format, damaged, or asking for what is not accepted.
+    """
+    if path.is_dir():
+        yield read_oneflow(members_of_folder(path))
+        return
+    with open_regular(path, MAX_WEIGHTS_BYTES) as file:
+        start = file.read(len(ZIP_START))
+    if start == ZIP_START:
+        with open_zip(path) as members:
+            is_oneflow = any(name.split("/")[-1] == PICKLE_NAME for name in members.sizes)
+            yield read_oneflow(members) if is_oneflow else read_torch_zip(members)
+    elif start.startswith(PICKLE_START):
+        yield read_torch_legacy(read_bytes(path, MAX_WEIGHTS_BYTES))
+    else:
+        raise UserError(
+            "no known format; accepted: .safetensors of a training run, .pt of the public "
+            "YOLOv5, a directory of oneflow.save or a zip of one"
+        )
+
+
+def read_oneflow(members: Members) -> Contents:
+    """Read a directory of oneflow.save; the arrays can be read while its archive is open."""
+    pickles = [name for name in members.sizes if name.split("/")[-1] == PICKLE_NAME]
+    if len(pickles) != 1:
+        raise UserError(
+            f"{count(len(pickles), 'file')} {PICKLE_NAME} in it, and a folder of oneflow.save has "
+            "one; name such a folder, or a weights file"
+        )
+    prefix = pickles[0].removesuffix(PICKLE_NAME)
+    document, _ = read_pickle(members.read(pickles[0]), ONEFLOW_NAMES)
+    if not isinstance(document, dict) or document.get("protocol_version") != PROTOCOL_VERSION:
+        raise UserError(f"it was not written by oneflow.save of protocol {PROTOCOL_VERSION}")
+    budget = ByteBudget(members.size)
+
+    def read_tensor(record: Record) -> StoredArray:
+        name = _tensor_name(record.state)
+        dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta", MAX_META_BYTES))
+        data = members.read(f"{prefix}{name}/out")
+        stored = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
+        if stored.array.size * item_size(dtype) != len(data):
+            raise UserError(f"tensor {name}: shape {list(shape)} and {len(data)} bytes do not fit")
+        return stored
+
+    return Contents("OneFlow directory", document.get("data"), read_tensor)
+
+
+def _tensor_name(state: Any) -> str:
+    name = state.get("path") if isinstance(state, dict) else None
+    if not isinstance(name, str) or not TENSOR_NAME.fullmatch(name) or set(name) == {"."}:
+        raise UserError(f"a tensor kept at {brief(name)}; accepted: a plain name")
+    return name
+
+
+def _parse_meta(text: bytes) -> tuple[str, tuple[int, ...]]:
+    """Return the dtype and shape of `shape { dim: 2 dim: 3 } data_type: kFloat`."""
+    found = META.fullmatch(text.decode("ascii", errors="replace"))
+    if found is None or found[2] not in DTYPES:
+        raise UserError(f"a tensor described as {text[:80]!r}; accepted: {', '.join(DTYPES)}")
+    return DTYPES[found[2]], tuple(int(size) for size in re.findall(r"\d+", found[1]))
