@@ -21,10 +21,9 @@ from pathlib import Path
 from duet.utils.atomic_files import remove_unfinished
 from duet.utils.comparison import document as documents
 from duet.utils.comparison.load import describe_machine, load_average, require_same_machine
-from duet.utils.comparison.plan import PLAIN, Cell, turns
 from duet.utils.comparison.report import head, run_lines, write_reports
 from duet.utils.comparison.runs import carry_out, load_record, refusal_of
-from duet.utils.comparison.settings import Settings, parse_flags
+from duet.utils.comparison.settings import PLAIN, Cell, Settings, parse_flags, turns
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
@@ -60,7 +59,7 @@ class Comparison:
     def run(self) -> int:
         """Carry out all runs and report; return the exit code."""
         write_reports(self.document("running"), self.folder)
-        say(*head(self.document("running")), wrap=True)
+        say(*head(self.document("running")))
         say(f"Load {load_average()}; results in {self.folder}")
         try:
             self.take_turns()
@@ -100,7 +99,7 @@ class Comparison:
     def conclude(self, status: str) -> None:
         """Write the final reports; print warnings, pairs and the reports' paths."""
         report = write_reports(self.document(status), self.folder)
-        say(*report.warnings, *(x for part in report.sections for x in part.items), wrap=True)
+        say(*report.warnings, *(x for part in report.sections for x in part.items))
         say(f"report: {self.folder / 'compare.html'}, and as text compare.md")
 
 

@@ -19,6 +19,7 @@ from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from duet.utils.optional import require_wing
 from duet.utils.processes.command import run_command
 from duet.utils.processes.launch import launch
 from duet.utils.processes.ranks import joined
@@ -30,7 +31,6 @@ from duet.utils.state import job as jobs
 from duet.utils.state import resume
 from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from duet.utils.weights.load import load_weights, stored_model
-from duet.utils.wings import require_wing
 
 WINGS = ("duet.utils.evolution.search",)  # modules with an `evolve` function for --evolve
 

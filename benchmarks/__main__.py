@@ -1,11 +1,11 @@
-"""Run all benchmarks of this folder, each as a process of its own; JSON and a report in runs/bench.
+"""Run all benchmarks of this folder as separate processes; write JSON and a report to runs/bench.
 
     python -m benchmarks --device cpu
     python -m benchmarks --device 0 --minutes 10
 
-The flags of the jobs are such that all end within about ten minutes on two cores. A job that
-fails, or that --minutes end or do not reach, is named at the end and in report.md; the others
-run all the same. The exit code is 1 if a job failed.
+With these flags all jobs take about ten minutes on two cores. Jobs that fail, or that --minutes
+cuts off or leaves out, are listed at the end and in report.md; the others still run. The exit code
+is 1 if a job failed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
+    start_command()  # before imports that may be slow or missing
 
 import argparse
 import json
@@ -38,7 +38,7 @@ from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.processes.process_family import ending_children
 
-# The jobs with their flags, those that take longest last. The goal of `detect` is for 640 px.
+# Jobs with their flags, the longest last. The goal of `detect` is for 640 px.
 ON_CPU: Mapping[str, Sequence[str]] = {
     "ciou": (),
     "detect": ("--images", "12", "--repeats", "3"),
@@ -50,7 +50,7 @@ ON_CPU: Mapping[str, Sequence[str]] = {
     "epoch": ("--epochs", "2", "--img", "160"),
     "val": (),
 }
-# In the order of what they tell of a GPU. Compiling takes a minute each time: late.
+# The most informative about a GPU first. Compiling takes a minute each time, so it comes late.
 ON_GPU: Mapping[str, Sequence[str]] = {
     "step_table": ("--execution", "eager"),
     "ciou": (),
@@ -64,20 +64,20 @@ ON_GPU: Mapping[str, Sequence[str]] = {
     "loader": (),
     "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
 }
-ONE_CORE = {"loader"}  # its figures are stated for one core; it refuses another device
+ONE_CORE = {"loader"}  # its figures are for one core; it refuses other devices
 
 
 def line_of(name: str, flags: Sequence[str], device: str, path: Path) -> list[str]:
-    """Return the command of a job, which writes its JSON to a path."""
+    """Return the command of a job that writes its JSON to a path."""
     script = name.removesuffix("_compiled")
     line = [sys.executable, "-m", f"benchmarks.{script}", *flags, "--backend", backend.use()]
     return [*line, "--device", CPU if name in ONE_CORE else device, "--json", str(path)]
 
 
 def run_within(line: Sequence[str], environment: Mapping[str, str], seconds: float) -> int | None:
-    """Run a command; return its exit code, or None if it was ended after so many seconds.
+    """Run a command; return its exit code, or None if it was stopped after this many seconds.
 
-    All that it started ends with it.
+    Its child processes end with it.
     """
     with ending_children():
         process = subprocess.Popen(line, env=environment)
@@ -90,7 +90,7 @@ def run_within(line: Sequence[str], environment: Mapping[str, str], seconds: flo
 
 
 def run(name: str, line: Sequence[str], seconds: float) -> tuple[str, bool]:
-    """Run a job within the time that is left; return how it ended, in words, and if it failed."""
+    """Run a job within the remaining time; return a description of its end, and if it failed."""
     print(f"\n$ {' '.join(line[1:])}", flush=True)
     environment = {**os.environ, ENVIRONMENT_VARIABLE: backend.use()}
     environment.update({"OMP_NUM_THREADS": "1"} if name in ONE_CORE else {})
@@ -104,9 +104,9 @@ def run_all(jobs: Mapping[str, Sequence[str]], flags: argparse.Namespace, where:
     """Run all jobs; write run.json and the report after each. Return how many failed."""
     folder, begin, failed = flags.output, time.monotonic(), 0
     limit = math.inf if flags.minutes is None else 60 * flags.minutes
-    for name in jobs:  # an earlier run's figures are none of this one
+    for name in jobs:  # left by an earlier run
         (folder / f"{name}.json").unlink(missing_ok=True)
-    read_scripts(folder)  # a damaged file there is an error now, not after the first job
+    read_scripts(folder)  # report a damaged file now, not after the first job
     ended = {name: {"name": name, "state": "not reached", "seconds": None} for name in jobs}
     for name, line in jobs.items():
         start = time.monotonic()

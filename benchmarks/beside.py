@@ -1,13 +1,13 @@
-"""Another trainer with YOLOv5's command line compared with ours, in turns.
+"""Compare another trainer with YOLOv5's command line with ours, in turns.
 
     python -m benchmarks.beside --other 'python OTHER' --data bccd.yaml \
         --img 320 --batch 16 --epochs 3 --cache ram -- --noplots
 
-Both get the same flags; those after -- too. The other runs as given, without a shell, in this
-folder and environment. An epoch is the time between two rows that appear in a run's results.csv:
-one clock for both. So the first epoch, which warms up, is left out. For a trainer that writes no
-such file only the time of its whole process is known. Work that is not equal, as far as both say
-what they did, ends the comparison with exit code 2; a run that fails, with 1.
+Both get the same flags, including those after --. The other runs as given, without a shell, in this
+folder and environment. An epoch lasts from one new row of results.csv to the next, by the same
+clock for both, so the first epoch, a warm-up, is left out. Without such a file, only the whole
+process is timed. Unequal work, as far as both report it, ends the comparison with exit code 2; a
+failed run with 1.
 """
 
 from __future__ import annotations
@@ -29,11 +29,9 @@ from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.comparison.document import flatten
 from duet.utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
-from duet.utils.comparison.plan import Cell, Turn
 from duet.utils.comparison.report import run_lines
-from duet.utils.comparison.runner import run_process
-from duet.utils.comparison.runs import describe_run
-from duet.utils.comparison.settings import find_pythons
+from duet.utils.comparison.runs import describe_run, run_process
+from duet.utils.comparison.settings import Cell, Turn, find_pythons
 from duet.utils.comparison.statistics import (
     Document,
     epoch_ratios,
@@ -72,7 +70,7 @@ Runs = dict[str, list[Document]]  # by side, ours first
 
 
 class ArrivingRows:
-    """When each row of a growing CSV file was first seen; call it again and again."""
+    """Record when each row of a growing CSV file was first seen, each time it is called."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -119,7 +117,7 @@ def common_flags(flags: argparse.Namespace, folder: Path) -> list[str]:
 def run_once(
     turn: Turn, command: Sequence[str], flags: argparse.Namespace, folder: Path
 ) -> Document:
-    """Run a trainer; return its times, its load and what it says of its work.
+    """Run a trainer; return its times, its load and its reported work.
 
     Raises:
         UserError: it cannot be started.
@@ -137,7 +135,7 @@ def run_once(
 
 
 def read_work(folder: Path, log: Path, epochs: int) -> dict[str, Any]:
-    """Return what a run says of its work, by name.
+    """Return what a run reports about its work, by name.
 
     A trainer with YOLOv5's command line leaves opt.yaml, and prints the number of parameters; ours
     leaves work.json.
@@ -149,22 +147,24 @@ def read_work(folder: Path, log: Path, epochs: int) -> dict[str, Any]:
     options, document = _read_yaml(folder / "opt.yaml"), _read_yaml(folder / "work.json")
     work = document.get("work")
     work = flatten(work) if isinstance(work, dict) else {}
-    said: dict[str, Any] = {EPOCHS: epochs} if epochs else {}
-    if found := PARAMETERS.search(printed):
-        said["parameters"] = int(found[1].replace(",", ""))
-    said |= {name: options[key] for key, name in OPTIONS.items() if key in options}
-    said |= {name: work[key] for key, name in WORK.items() if key in work}
-    if "cache" in said:
-        kind = "ram" if said["cache"] is True else str(said["cache"] or "none")
+    reported: dict[str, Any] = {EPOCHS: epochs} if epochs else {}
+    if count_line := PARAMETERS.search(printed):
+        reported["parameters"] = int(count_line[1].replace(",", ""))
+    reported |= {name: options[key] for key, name in OPTIONS.items() if key in options}
+    reported |= {name: work[key] for key, name in WORK.items() if key in work}
+    if "cache" in reported:
+        kind = "ram" if reported["cache"] is True else str(reported["cache"] or "none")
         had = work.get("cached.training", "none" if NOT_CACHED.search(printed) else "all")
-        said["cache"] = kind if had == "all" or kind == "none" else f"{kind}, of the images {had}"
+        reported["cache"] = (
+            kind if had == "all" or kind == "none" else f"{kind}, of the images {had}"
+        )
     if epochs and "batches" in work:
-        said[BATCHES] = work["batches"] // epochs
-    return said
+        reported[BATCHES] = work["batches"] // epochs
+    return reported
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
-    """Read a file of YAML or JSON; one that is not there, or of another form, says nothing."""
+    """Read a YAML or JSON mapping; {} if the file is missing or has another form."""
     try:
         is_json = path.suffix == ".json"
         document = read_json(path) if is_json else parse_yaml(read_bytes(path, MAX_BYTES))
@@ -178,15 +178,15 @@ class Work(NamedTuple):
 
     equal: list[str]
     unequal: list[str]  # a line each
-    not_said: list[str]  # by at least one of them
+    not_reported: list[str]  # by at least one of them
 
 
 def compare_work(ours: Mapping[str, Any], other: Mapping[str, Any]) -> Work:
-    """Compare what two runs say of their work."""
+    """Compare the reported work of two runs."""
     work = Work([], [], [])
     for name in COMPARED:
         if name not in ours or name not in other:
-            work.not_said.append(name)
+            work.not_reported.append(name)
         elif ours[name] == other[name]:
             work.equal.append(name)
         else:
@@ -223,8 +223,8 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
         if work.unequal and not flags.allow_unequal:
             listed = "".join(f"\n  {line}" for line in work.unequal)
             raise UserError(
-                f"the work is not equal, so the times are not compared:{listed}\n"
-                "make the two do the same, or mark the figures by --allow-unequal"
+                f"the work differs, so times are not compared:{listed}\n"
+                "make both do the same work, or mark the results with --allow-unequal"
             )
     return runs, work
 
@@ -246,7 +246,7 @@ def ratio_lines(runs: Runs) -> list[str]:
             said = verdict(ratios, len(ours))
             lines.append(f"{name:<18}{number(found['median']):>10}  {pairs}: {said}")
         else:
-            lines.append(f"{name:<18}{'-':>10}  one of the two wrote no rows to be timed by")
+            lines.append(f"{name:<18}{'-':>10}  one of them wrote no rows with times")
     return lines
 
 
@@ -256,23 +256,23 @@ def parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--other", type=shlex.split, required=True, metavar="COMMAND",
-        help="with flags only for it; no shell")  # fmt: skip
-    add("--ours", type=shlex.split, default=[], metavar="FLAGS", help="only for our train.py")
+        help="with its own flags; runs without a shell")  # fmt: skip
+    add("--ours", type=shlex.split, default=[], metavar="FLAGS", help="flags for our train.py only")
     add("--backend", choices=[n for n, f in FRAMEWORKS.items() if f.trains], default="torch")
     add("--data", required=True, metavar="D", help="dataset YAML")
-    add("--cfg", default="yolov5n.yaml", metavar="F", help="each finds its own of this name")
-    add("--weights", default="", metavar="F", help="that both read; '' trains from scratch")
+    add("--cfg", default="yolov5n.yaml", metavar="F", help="each uses its own file of this name")
+    add("--weights", default="", metavar="F", help="read by both; '': train from scratch")
     add("--img", type=from_one, default=320, metavar="PX")
     add("--batch", type=from_one, default=16, metavar="N")
-    add("--epochs", type=from_one, default=3, metavar="N", help="of each run; the first warms up")
-    add("--rounds", type=from_one, default=2, metavar="N", help="runs of each")
+    add("--epochs", type=from_one, default=3, metavar="N", help="per run; the first is a warm-up")
+    add("--rounds", type=from_one, default=2, metavar="N", help="runs per trainer")
     add("--cache", choices=("", "ram", "disk"), default="")
     add("--workers", type=int, default=1, metavar="N", help="loader processes")
     add("--device", default="cpu", help="cpu, 0")
-    add("--timeout", type=float, default=60, metavar="MIN", help="after which a run is ended")
-    add("--allow-unequal", action="store_true", help="mark unequal work, not refuse it")
+    add("--timeout", type=float, default=60, metavar="MIN", help="time limit of a run")
+    add("--allow-unequal", action="store_true", help="mark unequal work instead of refusing it")
     add("--json", type=Path, metavar="F", help="write all runs into a file")
-    add("extra", nargs="*", metavar="FLAG", help="after --: for both")
+    add("extra", nargs="*", metavar="FLAG", help="after --: flags for both")
     return parser
 
 
@@ -280,7 +280,7 @@ def main() -> None:
     flags = parser().parse_args()
     if not flags.timeout > 0:
         raise UserError(f"--timeout {flags.timeout}; a number above 0 is needed")
-    if flags.json is not None and not flags.json.parent.is_dir():  # known only hours later, else
+    if flags.json is not None and not flags.json.parent.is_dir():  # now, not after hours
         raise UserError(f"--json {flags.json}: make its folder {flags.json.parent} first")
     machine = describe_machine()
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
@@ -290,8 +290,8 @@ def main() -> None:
         runs, work = measure(flags, Path(folder))
     print("\n".join([*ratio_lines(runs), f"equal work: {', '.join(work.equal)}",
         *(f"UNEQUAL WORK: {line}" for line in work.unequal),
-        f"not said by both, so not compared: {', '.join(work.not_said)}"]))  # fmt: skip
-    print("load: the load average before and after; others: cores that other processes took")
+        f"not reported by both, so not compared: {', '.join(work.not_reported)}"]))  # fmt: skip
+    print("load: load average before and after; others: cores used by other processes")
     if flags.json is not None:
         document = {"machine": machine, "command": sys.argv, "work": work._asdict(), "runs": runs}
         with atomic_text_file(flags.json) as file:

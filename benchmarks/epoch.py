@@ -2,9 +2,9 @@
 
     python -m benchmarks.epoch --data shapes --img 320 --batch 16 --device cpu
 
-Each candidate is train.py with other flags, run as a process of its own, in turns; the first epoch
-of each process warms up and is left out. All see the same batches from the same seed. A candidate
-that fails, or whose work.json differs from that of the first, is named with its reason and has no
+Each candidate is train.py with other flags, run as a separate process, in turns; the first epoch of
+each process is a warm-up and is left out. All see the same batches from the same seed. A candidate
+that fails, or whose work.json differs from the first one's, is listed with the reason instead of a
 figure. The other still runs, and the exit code is 1.
 """
 
@@ -36,7 +36,7 @@ from duet.utils.report.results import read_results
 # Without --amp off, a GPU would take a half precision.
 PLAIN: Sequence[str] = ("--layout", "contiguous", "--amp", "off")
 FAST: Sequence[str] = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
-# Of work.json: what all candidates must have done alike.
+# Entries of work.json that must be equal for all candidates.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")
 
 
@@ -44,7 +44,7 @@ def train(command: Sequence[str]) -> tuple[list[dict[str, float]], dict[str, obj
     """Run train.py; return the rows of its results.csv, and its work.
 
     Raises:
-        NotMeasuredError: it ended with another exit code than 0.
+        NotMeasuredError: its exit code was not 0.
     """
     with tempfile.TemporaryDirectory() as folder:
         line = [sys.executable, "train.py", *command, "--project", folder, "--name", "run"]
@@ -62,7 +62,7 @@ def time_processes(
 ) -> list[Timing]:
     """Time each command in turns; ratios refer to the first.
 
-    Those that fail, or do other work than the first that did not fail, are named and left out.
+    Those that fail, or do other work than the first successful one, are listed and left out.
     """
     spent: dict[str, list[float]] = {name: [] for name in commands}
     load = LoadWatch()

@@ -1,11 +1,11 @@
-"""What each exported format of a weights file costs and keeps: size, mAP, speed, difference.
+"""Size, mAP, speed and accuracy of each exported format of a weights file.
 
     python -m benchmarks.formats --weights yolov5n.pt --data coco256.yaml --threads 1 2 4
 
-Every format that can be made and run on this machine is exported, in each precision that it has,
-and timed in turns with the model on its backend: images of --data, one at a time, letterboxed to
---img, from pixels in memory to decoded rows. The figures are those of val.py
---square. The largest difference is that of rows, relative to the largest value of their column.
+Every format that this machine can make and run is exported in each of its precisions, and timed in
+turns with the model on its backend: images of --data, one at a time, letterboxed to --img, from
+pixels in memory to decoded rows. The metrics are those of val.py --square. Differences are the
+largest between rows, relative to the largest value of their column.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is timed and scored: exported, or the model on its backend where `path` is absent."""
+    """An exported file, or the model on its backend if `path` is None."""
 
     name: str
     precision: str
@@ -80,7 +80,7 @@ class Candidate:
 
 
 class Measured:
-    """The model, the images, and what is known of each candidate."""
+    """The model, the images, and the timings so far."""
 
     def __init__(self, flags: argparse.Namespace, weights: Any) -> None:
         from duet.models.inference.predictor import make_predictor
@@ -101,7 +101,7 @@ class Measured:
         )
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
-        """Return what predicts for a candidate, with a number of threads."""
+        """Return the predictor of a candidate, with a number of threads."""
         from duet.models.export.exported import ExportedPredictor
 
         if candidate.path is None:

@@ -18,7 +18,7 @@ import numpy as np
 from benchmarks.side_by_side import Run, choose_device, finish, keep, new_parser, time_in_turns
 from duet.backend import autograd, multi_tensor, nn, ops, optim
 from duet.backend.contract import Tensor
-from duet.utils.cli.recipe_config import OPTIMIZERS
+from duet.utils.cli.train_config import OPTIMIZERS
 from duet.utils.processes.command import run_command
 
 RATES, MOMENTUM, DECAY = (1e-4, 1e-4, 1e-4), 0.937, 5e-4

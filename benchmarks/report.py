@@ -1,4 +1,4 @@
-"""One report of a run of benchmarks: report.md, from the JSON in its folder alone."""
+"""The report of a run of benchmarks, report.md, made only from the JSON in its folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NAME, RUN = "report.md", "run.json"
 
 
 class Script(NamedTuple):
-    """What one script wrote: its rows, and the whole document."""
+    """Output of one script: its rows, and the whole document."""
 
     name: str
     timings: list[Timing]
@@ -26,10 +26,10 @@ class Script(NamedTuple):
 
 
 def read_scripts(folder: Path) -> list[Script]:
-    """Read what scripts wrote into a folder; JSON without timings is none of theirs.
+    """Read the output of scripts in a folder; JSON without timings is ignored.
 
     Raises:
-        UserError: a file is damaged, or of another version.
+        UserError: a file is damaged, or from another version.
     """
     scripts = []
     for path in sorted(folder.glob("*.json")):

@@ -3,9 +3,9 @@
     python -m benchmarks.serve --weights yolov5n.onnx --source images/ --img 640 --device cpu
 
 The reference is `duet.load`, called with one file after the other. The others are the server with
-as many requests as it answers, then with twice as many a second, of which it refuses half. The
-lines after the table show the latency of the requests that were accepted, and how many were refused
-(429) or lost.
+as many requests as it answers, then with twice as many per second, of which it refuses half. The
+lines after the table show the latency of accepted requests, and how many were refused (429) or
+lost.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from duet.utils.errors import WorkerError
 from duet.utils.processes.command import run_command
 from duet.utils.text import count
 
-CLOSED = 12  # requests at once of a client that waits for answers: they keep four cores busy
-OPEN = 160  # those of one that does not: more than a server holds
+CLOSED = 12  # concurrent requests of a client that waits for answers: enough for four cores
+OPEN = 160  # of a client that does not wait: more than a server holds
 PATIENCE = 120.0  # seconds
 LOOP, SERVED, TWICE = "plain loop", "served", "served, twice as many"
 
 
 class Load(NamedTuple):
-    """What a client saw of a server.
+    """A server as seen by a client.
 
     Attributes:
         seconds: until the last answer.
@@ -74,7 +74,7 @@ class Load(NamedTuple):
 
 
 def send(port: int, image: bytes) -> int:
-    """Send an image on a connection of its own; return the status of the answer, 0 for none."""
+    """Send an image on a new connection; return the status of the answer, 0 for none."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
         connection.connect()
@@ -88,7 +88,7 @@ def send(port: int, image: bytes) -> int:
 
 
 def ask(port: int, images: Sequence[bytes], seconds: float, rate: float = 0) -> Load:
-    """Send images in turns, so many a second; with rate 0, the next when one is answered."""
+    """Send images in turns, `rate` per second; with rate 0, the next when one is answered."""
     start = time.monotonic()
     numbers = itertools.count()  # of requests, which threads share
 
@@ -139,7 +139,7 @@ def main() -> None:
     add("--source", default="shapes", metavar="S", help="images, as detect.py takes them")
     add("--img", type=from_one, default=640, metavar="PX")
     add("--images", type=from_one, default=64, metavar="N", help="only the first N")
-    add("--seconds", type=from_one, default=60, metavar="S", help="of twice the requests")
+    add("--seconds", type=from_one, default=60, metavar="S", help="time at twice the requests")
     flags = parser.parse_args()
     flags.device = device = choose_device(flags)
     watch = LoadWatch()

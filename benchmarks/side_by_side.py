@@ -1,4 +1,4 @@
-"""Reference and fast path timed in turns, in one run: every benchmark here uses it."""
+"""Time a reference and a fast path in turns in one run; used by every benchmark here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Run = Callable[[], object]
 
 
 class NotMeasuredError(UserError):
-    """Why a row has no figure."""
+    """A row has no figure; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -48,14 +48,14 @@ class Timing:
     fastest: float
     slowest: float
     runs: int
-    ratio: float  # of the median to the reference's; NaN where that has none
-    others: float | None = None  # cores that other processes took meanwhile
-    # The middle half of the ratios turn by turn: where one run lies, on a busy machine too.
+    ratio: float  # median divided by the reference's; NaN without a reference
+    others: float | None = None  # cores used by other processes meanwhile
+    # Middle half of the ratios turn by turn: where a single run lies, even on a busy machine.
     ratio_from: float | None = None
     ratio_to: float | None = None
-    ratio_fastest: float | None = None  # of the fastest run to the reference's fastest
-    images: int | None = None  # that one run computes
-    peak_bytes: int | None = None  # of the device's memory, in one run
+    ratio_fastest: float | None = None  # fastest run divided by the reference's fastest
+    images: int | None = None  # computed by one run
+    peak_bytes: int | None = None  # device memory, in one run
 
     @property
     def images_per_second(self) -> float | None:
@@ -67,7 +67,7 @@ class Timing:
 
 
 def new_parser(module: str, description: str, repeats: int) -> argparse.ArgumentParser:
-    """Return a parser with the flags that all benchmarks have."""
+    """Return a parser with the flags shared by all benchmarks."""
     parser = cli.new_parser(f"python -m benchmarks.{module}", description)
     add = parser.add_argument
     add("--repeats", type=cli.from_one, default=repeats, metavar="N", help="runs of each candidate")
@@ -78,7 +78,7 @@ def new_parser(module: str, description: str, repeats: int) -> argparse.Argument
 
 
 def choose_device(flags: argparse.Namespace) -> str:
-    """Use the backend and device of the flags, and print which machine this is."""
+    """Use the backend and device of the flags, and print the machine."""
     logging.basicConfig(format="%(message)s", level=logging.INFO, stream=sys.stdout)
     backend.use(flags.backend)
     device = backend.device.resolve(flags.device)
@@ -87,7 +87,7 @@ def choose_device(flags: argparse.Namespace) -> str:
 
 
 def machine(device: str) -> str:
-    """Return framework, device and processor in one line."""
+    """Return framework, device and processor on one line."""
     return f"{backend.device.describe(device)}, {host()}"
 
 
@@ -103,7 +103,7 @@ def time_in_turns(
     warm_up: int = 3,
     images: int | None = None,
 ) -> list[Timing]:
-    """Time each candidate `repeats` times, turn by turn, so that a slower machine slows all.
+    """Time each candidate `repeats` times in turns, so that a slower machine slows all alike.
 
     The first candidate is the reference that the ratios refer to. The caller checks that all do
     equal work.
@@ -124,7 +124,7 @@ def time_in_turns(
 
 
 def milliseconds(run: Run, device: str) -> float:
-    """Return the milliseconds until a call and all work that it queued on the device are done."""
+    """Return the milliseconds until a call and the work it queued on the device are done."""
     backend.device.synchronize(device)
     start = backend.device.mark(device)
     run()
@@ -132,7 +132,7 @@ def milliseconds(run: Run, device: str) -> float:
 
 
 def _with_turns(row: Timing, times: Sequence[float], reference: Sequence[float]) -> Timing:
-    """Return a row with the middle half of its ratios turn by turn, and that of the fastest."""
+    """Add to a row the middle half of its ratios turn by turn, and the ratio of the fastest."""
     ratios = [time / beside for time, beside in zip(times, reference, strict=True)]
     several = ratios if len(ratios) > 1 else 2 * ratios
     low, _, high = statistics.quantiles(several, n=4, method="inclusive")
@@ -146,10 +146,10 @@ def rows_of(
     others: float | None = None,
     images: int | None = None,
 ) -> list[Timing]:
-    """Return a row for each candidate from the milliseconds of its runs, taken in any order.
+    """Return a row per candidate from the milliseconds of its runs, in any order.
 
     Args:
-        reference: the candidate that ratios refer to; they are NaN where it is not measured.
+        reference: candidate to which ratios refer; NaN if it was not measured.
     """
     medians = {name: statistics.median(times) for name, times in spent.items()}
     whole = medians.get(reference, math.nan)
@@ -182,7 +182,7 @@ def finish(flags: argparse.Namespace, timings: Sequence[Timing], device: str) ->
 
 
 def keep(flags: argparse.Namespace, timings: Sequence[Timing], device: str) -> None:
-    """Write what is measured so far, if asked for it: a script may be ended after any case."""
+    """Write the results so far, if requested: a script may be stopped after any case."""
     if flags.json is not None:
         write_json(flags.json, machine(device), timings, device)
 
@@ -193,7 +193,7 @@ def write_json(
     """Write the table with its machine, date and command.
 
     Args:
-        more: further members of the document, as `report.py` reads them.
+        more: further entries of the document, as read by `report.py`.
     """
     rows = [
         {**asdict(timing), "ratio": None if math.isnan(timing.ratio) else timing.ratio}

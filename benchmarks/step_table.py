@@ -2,11 +2,11 @@
 
     python -m benchmarks.step_table --device 0
 
-Noise and drawn boxes are the images, so that no dataset is needed. All of train.py's fast paths are
-on. Steps follow each other as in a training, without a wait between them; one lasts from one mark
-in the device's queue to the next. Each row is a process of its own. A row that the framework or the
-memory cannot do is named with its reason. The JSON is written after each row: a run that is ended
-keeps those that it has, and names the others.
+The images are noise with drawn boxes, so no dataset is needed. All of train.py's fast paths are on.
+Steps follow each other as in training, without a wait between them; each lasts from one mark in the
+device's queue to the next. Each row is a separate process. A row that the framework or the memory
+does not allow is listed with the reason. The JSON is written after each row: a run that is stopped
+keeps its rows, and lists the others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ EXECUTIONS = {"eager": (), "compiled": ("--compile",)}
 
 
 class Cell(NamedTuple):
-    """What one row of the table trains."""
+    """The training of one row."""
 
     model: str  # n, s, m, l, x, or a model YAML
     batch: int
@@ -73,7 +73,7 @@ def build_step(cell: Cell, device: str) -> Run:
     """Return a training step with all fast paths, on a batch in page-locked memory.
 
     Raises:
-        NotMeasuredError: backend or device cannot do it.
+        NotMeasuredError: backend or device does not support it.
     """
     if cell.precision != "float32" and cell.precision not in amp.supported(device):
         raise NotMeasuredError(f"no {cell.precision} with {backend.use()} on {device}")
@@ -93,7 +93,7 @@ def build_step(cell: Cell, device: str) -> Run:
 
 
 def seconds_of_steps(run: Run, device: str, steps: int) -> list[float]:
-    """Return the seconds of each of so many steps that follow each other."""
+    """Return the seconds of each of several consecutive steps."""
     marks = [backend.device.mark(device)]
     for _ in range(steps):
         run()
@@ -106,7 +106,7 @@ def measure(cell: Cell, device: str, warm_up: int, steps: int) -> Timing:
     """Return the row of a cell.
 
     Raises:
-        NotMeasuredError: backend, device or memory cannot do it.
+        NotMeasuredError: backend, device or memory does not allow it.
     """
     try:
         run = build_step(cell, device)
@@ -127,7 +127,7 @@ def measure(cell: Cell, device: str, warm_up: int, steps: int) -> Timing:
 
 
 def warnings_of(run: Run, times: int) -> list[str]:
-    """Run a step so many times; return what was warned of, such as a step that is not compiled."""
+    """Run a step several times; return warnings, such as a step that is not compiled."""
     handler = BufferingHandler(10**6)
     handler.setLevel(logging.WARNING)
     logging.getLogger().addHandler(handler)
@@ -140,7 +140,7 @@ def warnings_of(run: Run, times: int) -> list[str]:
 
 
 def in_a_process(cell: Cell, flags: argparse.Namespace, device: str) -> Timing:
-    """Measure a cell in a process of its own.
+    """Measure a cell in a separate process.
 
     Raises:
         NotMeasuredError: as `measure`, or the process failed.
@@ -203,7 +203,7 @@ def main() -> None:
     device = choose_device(flags)
     if device == CPU:
         keep_freed_memory()
-    # The cheapest to begin first, so that a run that is ended has most.
+    # The cheapest first, so that a run that is stopped has most rows.
     each = product(flags.execution, flags.models, flags.batch, flags.precision)
     cells = [Cell(model, batch, flags.img, how, execution) for execution, model, batch, how in each]
     measure_all(cells, flags, device)

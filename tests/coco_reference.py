@@ -1,22 +1,31 @@
-"""The figures of pycocotools for the same detections and objects."""
+"""The figures of pycocotools for the same detections, masks and objects."""
 
 from __future__ import annotations
 
 import contextlib
 import io
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from duet.utils.detections import Detections, GroundTruth
+from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.evaluation.coco.matching import SIZE_RANGES
-from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from duet.utils.evaluation.coco.metric import (
+    DetectionEvaluator,
+    EvaluationResult,
+    MaskResult,
+    MetricResult,
+    coco_masks,
+)
+from duet.utils.ragged import Ragged
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}
-Image = tuple[Detections, GroundTruth]
+Image = tuple[Any, GroundTruth]  # Detections or Segmentations, and the objects
+Size = tuple[int, int]
 
 
 class Reference(NamedTuple):
@@ -59,41 +68,98 @@ def annotations(image_id: int, boxes_xyxy: np.ndarray, class_index: np.ndarray) 
     ]  # fmt: skip
 
 
-def object_annotations(images: dict[int, Image]) -> list[dict]:
-    """Every object as COCO annotates it; ids from 1, for pycocotools takes 0 for "not matched"."""
-    objects = []
-    for image_id, (_, truth) in images.items():
+def runs_of(masks) -> Ragged:
+    """COCO's runs of masks (K, H, W), by pycocotools' encoder and a decoder of bytes."""
+    rows = []
+    for mask in masks:
+        flat = np.asarray(mask, bool).reshape(-1, order="F")
+        changes = np.flatnonzero(np.diff(flat, prepend=False))
+        rows.append(np.diff(changes, prepend=0, append=len(flat)))
+    return Ragged.of(rows, np.uint32)
+
+
+def boxes_around(masks) -> np.ndarray:
+    boxes = []
+    for mask in masks:
+        y, x = np.nonzero(mask)
+        boxes.append([x.min(), y.min(), x.max() + 1, y.max() + 1] if len(x) else [0, 0, 0, 0])
+    return np.array(boxes, np.float32).reshape(-1, 4)
+
+
+def segmentations(masks, scores, class_index, boxes_xyxy=None) -> Segmentations:
+    boxes = boxes_around(masks) if boxes_xyxy is None else boxes_xyxy
+    scores = np.asarray(scores, np.float32)
+    boxes = np.asarray(boxes, np.float32).reshape(-1, 4)
+    return Segmentations(boxes, scores, np.asarray(class_index, np.int64), runs_of(masks))
+
+
+def masked_truth(masks, class_index, is_crowd=None, area=None) -> GroundTruth:
+    if area is None:
+        area = [np.count_nonzero(mask) for mask in masks]
+    return GroundTruth(
+        np.asarray(class_index, np.int64),
+        boxes_around(masks),
+        None if is_crowd is None else np.asarray(is_crowd, bool),
+        np.asarray(area, np.float64),
+        runs_of(masks),
+    )
+
+
+def with_codes(rows: list[dict], runs: Ragged | None, size: Size | None) -> list[dict]:
+    """Rows with their masks as pycocotools has them; unchanged without masks."""
+    if runs is None or size is None:
+        return rows
+    codes = [{"size": list(size), "counts": row.tolist()} for row in runs.rows()]
+    return [
+        row | {"segmentation": coco_mask.frPyObjects(code, *size)}
+        for row, code in zip(rows, codes, strict=True)
+    ]
+
+
+def by_pycocotools(
+    images: dict[int, Image],
+    num_classes: int,
+    kind: str = "bbox",
+    sizes: dict[int, Size] | None = None,
+) -> Reference:
+    """Its figures of "bbox" or "segm"; detections have the area of what is compared.
+
+    sizes: those of the images, for masks.
+    """
+    found, objects = [], []
+    for image_id, (seen, truth) in images.items():
+        size = sizes and sizes[image_id]
+        rows = annotations(image_id, seen.boxes_xyxy, seen.class_index)
+        rows = with_codes(rows, getattr(seen, "masks", None), size)
+        for row, score in zip(rows, seen.scores, strict=True):
+            area = row["area"] if kind == "bbox" else int(coco_mask.area(row["segmentation"]))
+            found.append(row | {"score": float(score), "area": area})
         rows = annotations(image_id, truth.boxes_xyxy, truth.class_index)
-        for number, row in enumerate(rows):
+        for number, row in enumerate(with_codes(rows, truth.masks, size)):
             if truth.is_crowd is not None:
                 row["iscrowd"] = int(truth.is_crowd[number])
             if truth.area is not None:
                 row["area"] = float(truth.area[number])
-        objects += rows
-    return [row | {"id": number} for number, row in enumerate(objects, start=1)]
-
-
-def evaluate_by_pycocotools(images: dict[int, Image], num_classes: int) -> Reference:
-    found = []
-    for image_id, (image_detections, _) in images.items():
-        boxes_xyxy, scores, class_index = image_detections
-        rows = annotations(image_id, boxes_xyxy, class_index)
-        found += [row | {"score": float(score)} for row, score in zip(rows, scores, strict=True)]
+            objects.append(row)
     dataset = {
         "info": {},
-        "images": [{"id": image_id} for image_id in images],
+        "images": [
+            {
+                "id": image_id,
+                **({"height": sizes[image_id][0], "width": sizes[image_id][1]} if sizes else {}),
+            }
+            for image_id in images
+        ],
         "categories": [{"id": index} for index in range(num_classes)],
     }
-    results = COCO()
-    results.dataset = dataset | {
-        "annotations": [row | {"id": number} for number, row in enumerate(found, start=1)]
-    }
-    truth = COCO()
-    truth.dataset = dataset | {"annotations": object_annotations(images)}
+    tables = [COCO(), COCO()]
     with contextlib.redirect_stdout(io.StringIO()):
-        truth.createIndex()
-        results.createIndex()
-        return reference_of(COCOeval(truth, results, "bbox"))
+        for table, rows in zip(tables, (objects, found), strict=True):
+            # Numbers from 1, for pycocotools takes 0 for "not matched".
+            numbered = [row | {"id": number} for number, row in enumerate(rows, start=1)]
+            table.dataset = dataset | {"annotations": numbered}
+            table.createIndex()
+        return reference_of(COCOeval(*tables, kind))
 
 
 def reference_of(evaluation: COCOeval) -> Reference:
@@ -103,9 +169,8 @@ def reference_of(evaluation: COCOeval) -> Reference:
     return Reference(evaluation.eval["precision"], evaluation.eval["recall"], evaluation.stats)
 
 
-def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> EvaluationResult:
+def assert_equal(result: MetricResult, expected: Reference) -> None:
     """Every curve and recall of every class, size, threshold and limit, and the summary."""
-    result, expected = evaluate(images, num_classes), evaluate_by_pycocotools(images, num_classes)
     for index, name in enumerate(SIZE_RANGES):
         size = result.sizes[name]
         precision = unknown_as_nan(expected.precision[:, :, :, index, -1]).transpose(2, 0, 1)
@@ -116,10 +181,31 @@ def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> E
         np.testing.assert_allclose(size.ap50, precision[:, 0].mean(axis=1), **EXACT)
         np.testing.assert_allclose(size.ap75, precision[:, 5].mean(axis=1), **EXACT)
         np.testing.assert_allclose(size.ar, recall.mean(axis=1), **EXACT)
-    summary = result.summary()
-    np.testing.assert_allclose(list(summary.values()), unknown_as_nan(expected.summary), **EXACT)
+    summary = list(result.summary().values())
+    np.testing.assert_allclose(summary, unknown_as_nan(expected.summary), **EXACT)
     np.testing.assert_allclose(result.map, max(expected.summary[0], 0), **EXACT)
     np.testing.assert_allclose(result.means[2], max(expected.summary[1], 0), **EXACT)
+
+
+def assert_equal_to_pycocotools(images: dict[int, Image], num_classes: int) -> EvaluationResult:
+    result = evaluate(images, num_classes)
+    assert_equal(result, by_pycocotools(images, num_classes))
+    return result
+
+
+def evaluate_masks(images: dict[int, Image], num_classes: int) -> MaskResult:
+    evaluator = coco_masks([f"class {index}" for index in range(num_classes)])
+    for image_id, (found, truth) in images.items():
+        evaluator.add(image_id, found, truth)
+    return evaluator.result()
+
+
+def assert_masks_equal_pycocotools(
+    images: dict[int, Image], sizes: dict[int, Size], num_classes: int
+) -> MaskResult:
+    result = evaluate_masks(images, num_classes)
+    assert_equal(result.boxes, by_pycocotools(images, num_classes, "bbox", sizes))
+    assert_equal(result.masks, by_pycocotools(images, num_classes, "segm", sizes))
     return result
 
 

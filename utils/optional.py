@@ -1,8 +1,13 @@
-"""Optional packages and programs, imported only by the features that need them."""
+"""What may be absent: optional packages and programs, and wings.
+
+A wing is an optional part that a core module lists in a tuple WINGS. Deleting its folder removes
+only its own feature.
+"""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -132,3 +137,26 @@ def _without(modules: Sequence[str]) -> Iterator[None]:
     finally:
         for name in barred:
             del sys.modules[name]
+
+
+def load_wings(names: Sequence[str]) -> list[ModuleType]:
+    """Import the modules whose folders exist."""
+    return [importlib.import_module(name) for name in names if _exists(name)]
+
+
+def require_wing(names: Sequence[str], what_for: str) -> ModuleType:
+    """Import the first of the modules that exists.
+
+    Raises:
+        UserError: none exists; the message begins with what_for.
+    """
+    for wing in load_wings(names):
+        return wing
+    module = names[0].removeprefix("duet.") if names else "a wing."
+    place = module.rpartition(".")[0].replace(".", "/")
+    raise UserError(f"{what_for} needs {place}, which is missing; get a complete copy of Duet")
+
+
+def _exists(name: str) -> bool:
+    parent = name.rpartition(".")[0]
+    return (not parent or _exists(parent)) and importlib.util.find_spec(name) is not None

@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 
 from duet.backend.processes import this_process
-from duet.utils.text import as_message, discard_unread, wrapped, write_what_cannot_be_encoded
+from duet.utils.text import as_message, discard_unread, write_what_cannot_be_encoded
 
 # Fits 80 columns with a four-digit epoch and three losses; longer ones are truncated.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
@@ -88,7 +88,7 @@ class LineHandler(logging.StreamHandler):
     """Writes log records on their own lines: it clears the bar and redraws it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return wrapped(as_message(super().format(record)), self.stream)
+        return as_message(super().format(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         if not sys.stderr.isatty():  # no bar; `_Lines` may hold tqdm's lock and wait for ours

@@ -1,4 +1,4 @@
-"""Run folders, locked against a second process; and temporary folders that are always removed."""
+"""Run folders, locked against a second process."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ import fcntl
 import logging
 import os
 import re
-import shutil
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 from duet.utils.errors import UserError
-from duet.utils.regular_files import open_regular
 
-LOCK_FILE, HELD_FILE = "run.lock", "held.lock"
+LOCK_FILE = "run.lock"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
 HOLDER = re.compile(rb"process \d{1,10} on [\w.-]{1,255} since [\d:T+-]{25}")
 
@@ -40,24 +36,6 @@ def create_run_folder(project: Path, name: str, exist_ok: bool) -> Path:
             f"{project.absolute()}: {error.strerror}; use a writable --project, or a shorter --name"
         ) from error
     raise UserError(f"--project {project} has too many runs named {name}; use another --name")
-
-
-@contextlib.contextmanager
-def working_folder(prefix: str) -> Iterator[Path]:
-    """Yield a temporary folder; also remove those with this prefix left by killed processes.
-
-    A process locks a file in its folder, which gets its final name only once it is locked.
-    """
-    for held in Path(tempfile.gettempdir()).glob(f"{prefix}*/{HELD_FILE}"):
-        with contextlib.suppress(OSError), open_regular(held) as file:  # in use, or not ours
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(held.parent)
-    with tempfile.TemporaryDirectory(prefix=prefix) as name:
-        folder = Path(name)
-        with open(folder / "new.lock", "xb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            os.rename(file.name, folder / HELD_FILE)
-            yield folder
 
 
 class RunLock:

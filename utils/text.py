@@ -9,9 +9,7 @@ from __future__ import annotations
 import io
 import os
 import select
-import shutil
 import sys
-import textwrap
 from typing import TextIO
 
 FORMULAS = tuple("=+-@＝＋－＠")  # a spreadsheet evaluates cells that begin so
@@ -66,28 +64,14 @@ def as_message(text: str) -> str:
     return "\n".join([printable(first), *(_indented(printable(line)) for line in others)])
 
 
-def wrapped(text: str, file: TextIO) -> str:
-    """Wrap a text at the width of the terminal; unchanged if file is not a terminal."""
-    if not file.isatty():
-        return text
-    wrapper = textwrap.TextWrapper(
-        shutil.get_terminal_size().columns, subsequent_indent="  ",
-        break_long_words=False, break_on_hyphens=False, replace_whitespace=False,
-    )  # fmt: skip
-    return "\n".join(part for line in text.split("\n") for part in wrapper.wrap(line) or [""])
-
-
 def _indented(line: str) -> str:
     return f"  {line}" if line and not line.startswith("  ") else line
 
 
-def say(*lines: str, file: TextIO | None = None, wrap: bool = False) -> None:
-    """Print lines, each made `printable`; by default to standard output.
-
-    wrap: wrap at words on a terminal; not for text to be copied.
-    """
+def say(*lines: str, file: TextIO | None = None) -> None:
+    """Print lines, each made `printable`; by default to standard output."""
     for line in map(printable, lines):
-        print(wrapped(line, file or sys.stdout) if wrap else line, file=file)
+        print(line, file=file)
 
 
 def write_what_cannot_be_encoded() -> None:

@@ -1,6 +1,6 @@
 """What the site needs besides its generator's plugins; mkdocs.yml names this file as its hooks.
 
-- A page of one language alone is an error, unless docs/untranslated.txt lists it.
+- A page of one language alone is an error.
 - `{{ NAME.key }}` in running text is the value of that key in docs/blocks/NAME.json.
 - A formula stands between dollar signs, as a code host takes it; it becomes MathML.
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
@@ -34,7 +34,6 @@ from duet.utils.json_files import read_json
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 DEFAULT, OTHER = "en", "zh"
-UNTRANSLATED = DOCS / "untranslated.txt"
 LATEST = -200  # after all plugins
 FIRST = 200  # before them
 # What is shown as it is, not as text.
@@ -91,25 +90,13 @@ def pages(language: str) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in folder.rglob("*.md")}
 
 
-def untranslated() -> set[str]:
-    """Return the pages that are to be translated; the list is removed when it is empty."""
-    if not UNTRANSLATED.exists():
-        return set()
-    lines = UNTRANSLATED.read_text(encoding="utf-8").splitlines()
-    return {line for line in lines if line and not line.startswith("#")}
-
-
 def translation_problems() -> Iterator[str]:
-    """Yield what keeps the two languages and docs/untranslated.txt from being of one mind."""
-    english, chinese, listed = pages(DEFAULT), pages(OTHER), untranslated()
-    for page in sorted(english - chinese - listed):
+    """Yield the pages that one language lacks."""
+    english, chinese = pages(DEFAULT), pages(OTHER)
+    for page in sorted(english - chinese):
         yield f"docs/{DEFAULT}/{page} has no page docs/{OTHER}/{page}"
     for page in sorted(chinese - english):
         yield f"docs/{OTHER}/{page} has no page docs/{DEFAULT}/{page}"
-    for page in sorted(listed & chinese):
-        yield f"docs/untranslated.txt lists {page}, which is translated: remove its line"
-    for page in sorted(listed - english):
-        yield f"docs/untranslated.txt lists {page}, which is no page: remove its line"
 
 
 @event_priority(LATEST)

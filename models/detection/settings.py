@@ -18,7 +18,7 @@ from duet.models.inference.predictor import (
     suppression_settings,
     with_size,
 )
-from duet.utils.cli.detection_config import require_known
+from duet.utils.cli.run_config import require_known
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.pipeline.threads import MOST_THREADS
 from duet.utils.detect.tracker import needed_threshold

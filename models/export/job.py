@@ -55,7 +55,6 @@ from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_
 from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.start import ending_at_termination, ending_later
-from duet.utils.run_folder import working_folder
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint
 
@@ -129,7 +128,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f"--data {dataset.name}" if dataset else "the built-in dataset"
-    with ending_at_termination(), working_folder("duet-export-") as folder:
+    with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
+        folder = Path(place)
         graph = folder / "graph.onnx"
         write_graph(config, graph)
         say(f"files are compared with the model on {count(len(images), 'image')} of {source}")

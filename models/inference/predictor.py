@@ -17,13 +17,13 @@ from duet.models.inference.predictors import (
     why_not_half,
 )
 from duet.models.stored import load_detector
-from duet.utils.cli.detection_config import DetectionConfig
+from duet.utils.cli.run_config import DetectionConfig
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
+from duet.utils.optional import require_wing
 from duet.utils.text import printable
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.load import Weights as Weights
-from duet.utils.wings import require_wing
 
 # Modules with a function `predictor_of` for weights that are not checkpoints.
 WINGS = ("duet.models.export.exported",)

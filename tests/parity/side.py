@@ -32,8 +32,7 @@ from duet.utils.cli.hyperparameters import (
     Hyperparameters,
     read_hyperparameters,
 )
-from duet.utils.cli.recipe_config import OPTIMIZERS
-from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.cli.train_config import OPTIMIZERS, parse_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader

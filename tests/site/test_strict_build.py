@@ -41,7 +41,6 @@ def project(copied: Path) -> Path:
         for page in (docs / language).iterdir():
             page.unlink()
         (docs / language / "index.md").write_text("# Duet\n\nHome.\n")
-    (docs / "untranslated.txt").unlink(missing_ok=True)
     return copied
 
 
@@ -108,26 +107,13 @@ def test_a_block_that_is_not_there_ends_the_build(project, tmp_path):
     assert done.returncode != 0 and "blocks/absent.out" in done.stderr
 
 
-def test_pages_of_one_language_must_be_listed_and_only_they(project, tmp_path):
+def test_each_page_must_be_there_in_both_languages(project, tmp_path):
     for page in ("en/a", "zh/b", "en/c", "zh/c"):
         (project / "docs" / f"{page}.md").write_text("# A page\n")
-    (project / "docs/untranslated.txt").write_text("# The list.\nc.md\nd.md\n")
     done = build(project, tmp_path)
     told = {line.rpartition(" -  ")[2] for line in done.stderr.splitlines() if "WARNING" in line}
     assert done.returncode != 0
     assert {
         "docs/en/a.md has no page docs/zh/a.md",
         "docs/zh/b.md has no page docs/en/b.md",
-        "docs/untranslated.txt lists c.md, which is translated: remove its line",
-        "docs/untranslated.txt lists d.md, which is no page: remove its line",
     } <= told
-
-
-def test_a_listed_page_is_shown_in_english_with_a_line_in_chinese(project, tmp_path):
-    (project / "docs/en/faq.md").write_text("# FAQ\n\nQuestions.\n")
-    (project / "docs/untranslated.txt").write_text("faq.md\n")
-    done = build(project, tmp_path)
-    assert done.returncode == 0, done.stderr
-    page = (tmp_path / "zh/faq.html").read_text(encoding="utf-8")
-    assert "本页尚未译成中文" in page and '<div lang="en">' in page and "Questions." in page
-    assert "本页尚未译成中文" not in (tmp_path / "faq.html").read_text(encoding="utf-8")

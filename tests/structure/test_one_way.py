@@ -91,7 +91,7 @@ OPENED_ELSEWHERE = {
     ("backend/cores.py", "read_text"): "/proc and /sys",
     ("backend/devices.py", "read_text"): "/proc",
     ("utils/comparison/load.py", "read_text"): "/proc",
-    ("utils/comparison/runner.py", "read_text"): "/proc, and a log that it has written",
+    ("utils/comparison/runs.py", "read_text"): "/proc, and a log that it has written",
     ("utils/data/fetch/download.py", "ZipFile"): "of a file that is open",
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
     ("utils/detect/media/video.py", "open"): "of a file that is open",

@@ -68,7 +68,7 @@ def test_a_stopped_search_goes_on_with_the_same_command(command, tmp_path):
     search.send_signal(signal.SIGTERM)
     told, _ = search.communicate(timeout=SECONDS)
     assert search.returncode == EXIT_SUSPENDED, told
-    assert "the search stops after 0 trials: " in told and " --evolve 1" in told
+    assert "search suspended after 0 trials: " in told and " --evolve 1" in told
     assert trainings_in(tmp_path / "runs") == []
     again = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert again.returncode == 0, again.stderr

@@ -3,7 +3,7 @@
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.wings import load_wings, require_wing
+from duet.utils.optional import load_wings, require_wing
 
 ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 

@@ -218,41 +218,19 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            words = sys.argv[1:] if args is None else list(args)
-            named = [word for word in unknown if word.startswith("-")]
-            answers = map(self._answer, named) if named else [self._too_many(words, unknown[0])]
-            self.error("\n".join(answers))
+            named = [self._answer(word) for word in unknown if word.startswith("-")]
+            surplus = f"unexpected argument {printable(unknown[0])!r}; put its flag before it, and "
+            self.error("\n".join(named) or f"{surplus}quote a pattern such as 'images/*.jpg'")
         return found
-
-    def _too_many(self, words: Sequence[str], left: str) -> str:
-        """Return a message about a surplus value, which may be meant for the flag before it."""
-        shown, before = printable(left), words[: words.index(left)]
-        before = [word.partition("=")[0] for word in before if word.startswith("-")]
-        action = self._option_string_actions.get(before[-1]) if before else None
-        if action is None or action.help is argparse.SUPPRESS:
-            return f"unexpected argument '{shown}'; put its flag before it"
-        if action.nargs == 0:
-            return f"unexpected argument '{shown}': {before[-1]} is a switch and takes no value"
-        pattern = "; a pattern such as 'images/*.jpg' needs quotes"
-        return f"{before[-1]} takes one value; unexpected argument '{shown}': {action.help}" + (
-            "" if action.type in (int, float) else pattern
-        )
 
     def _answer(self, word: str) -> str:
         """Return a message about an unknown flag."""
         name = printable(word.partition("=")[0])
         if instead := self.absent.get(name.replace("_", "-")):
             return f"{name} is not supported: {instead}"
-        near = difflib.get_close_matches(name, self._flags(), n=1, cutoff=NEAR)
+        near = difflib.get_close_matches(name, self._option_string_actions, n=1, cutoff=NEAR)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"unknown flag {name} for {self.prog}{hint}"
-
-    def _flags(self) -> set[str]:
-        """Return the names of all flags, including those of subcommands."""
-        choices = [getattr(action, "choices", None) for action in self._actions]
-        values = [x for found in choices if isinstance(found, dict) for x in found.values()]
-        parsers = [x for x in values if isinstance(x, _Parser)]
-        return set(self._option_string_actions).union(*(parser._flags() for parser in parsers))
 
 
 def _whole_number(text: str) -> int:

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.cli.absent_flags import VALIDATION
-from duet.utils.cli.detection_config import DetectionConfig
 from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, require_apart
-from duet.utils.cli.run_config import RunConfig
+from duet.utils.cli.run_config import DetectionConfig, RunConfig
 from duet.utils.errors import UserError
 
 SPLITS = ("train", "val", "test")

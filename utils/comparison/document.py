@@ -9,8 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from duet.utils.comparison.load import disturbs
-from duet.utils.comparison.plan import Cell, Pair, make_cells, make_pairs
-from duet.utils.comparison.settings import Settings
+from duet.utils.comparison.settings import Cell, Pair, Settings, make_cells, make_pairs
 from duet.utils.comparison.statistics import (
     Document,
     counted_epochs,

@@ -1,7 +1,7 @@
-"""The machine, and what else it had to do while something was measured.
+"""The machine, and its load from other processes during a measurement.
 
-The load average is no help: it counts the measured work too, and that of minutes before. So the
-processor time of the usable cores is taken, without that of this process and its descendants.
+The load average does not help: it includes the measured work and the minutes before. Instead, this
+is the processor time of the usable cores, without that of this process and its descendants.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ STAT = Path("/proc/stat")
 TICKS = os.sysconf("SC_CLK_TCK")  # a second
 # Columns of /proc/stat: user, nice, system, irq, softirq, steal; idle and iowait are not work.
 WORK = (1, 2, 3, 6, 7, 8)
-SHORTEST = 0.2  # seconds; in less, a tick of each core is more than what they took
-SHARE = 0.1  # fraction of the usable cores; more load from others disturbs a measurement
-# They decide how many threads a framework has, how these wait, and on a GPU whether it rounds.
+SHORTEST = 0.2  # seconds; in less, one tick per core would exceed the load
+SHARE = 0.1  # fraction of the usable cores; a higher load disturbs a measurement
+# They set the number of threads, how threads wait, and whether a GPU rounds.
 VARIABLES = (*WAITING, *THREADS, "CUDA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE",
     "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION")  # fmt: skip
 
 
 class LoadWatch:
-    """Measures what other processes take, from the moment when it is created."""
+    """Measures the load from other processes, from its creation on."""
 
     def __init__(self) -> None:
         self._before = load_average()
         self._start, self._all, self._own = time.monotonic(), _all_seconds(), _own_seconds()
 
     def others(self) -> float | None:
-        """Return how many cores other processes took on average.
+        """Return how many cores other processes used on average.
 
         None in less than `SHORTEST`: the system counts in ticks of 10 ms.
         """
@@ -50,12 +50,12 @@ class LoadWatch:
         return round(max(0.0, taken) / seconds, 2)
 
     def document(self) -> dict[str, Any]:
-        """Return the load average before and after, and the cores that others took between."""
+        """Return the load average before and after, and the cores used by others in between."""
         return {"before": self._before, "others": self.others(), "after": load_average()}
 
 
 def disturbs(others: float | None, cores: int) -> bool:
-    """Return whether other processes took enough of this many cores to make times doubtful."""
+    """Return whether other processes used enough of this many cores to make times doubtful."""
     return others is not None and others > SHARE * cores
 
 
@@ -65,19 +65,19 @@ def load_average() -> float:
 
 
 def _all_seconds() -> float:
-    """Return the processor time that all processes have taken on the cores of this one."""
+    """Return the processor time of all processes on the cores of this one."""
     cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
     lines = [line.split() for line in STAT.read_text().splitlines()]
     return sum(int(line[column]) for line in lines if line[0] in cores for column in WORK) / TICKS
 
 
 def _own_seconds() -> float:
-    """Return the processor time of this process and of all that it started."""
+    """Return the processor time of this process and its descendants."""
     return sum(os.times()[:2]) + children_seconds()
 
 
 def children_seconds() -> float:
-    """Return the processor time of all processes that this one started, directly or not."""
+    """Return the processor time of the descendants of this process."""
     seconds = sum(os.times()[2:4])  # finished child processes
     for process in descendants(os.getpid()):
         with contextlib.suppress(OSError):  # it may have ended meanwhile
@@ -87,7 +87,7 @@ def children_seconds() -> float:
 
 
 def describe_machine() -> dict[str, Any]:
-    """Return processor, cores, memory, system, GPUs and the variables that frameworks read."""
+    """Return processor, cores, memory, system, GPUs and variables read by frameworks."""
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "processor": processor(),
@@ -110,14 +110,14 @@ def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], fold
 
 
 def processor() -> str:
-    """Return the processor's name; where the system names none, the machine's type."""
+    """Return the processor's name; the machine type if the system reports none."""
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, platform.machine())
 
 
 def gpus() -> list[str]:
-    """Return name and driver version of the GPUs that nvidia-smi lists."""
+    """Return name and driver version of the GPUs listed by nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

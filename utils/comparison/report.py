@@ -1,4 +1,4 @@
-"""The report of a comparison: warnings, what was found, and tables, as Markdown and as a page."""
+"""The report of a comparison: warnings, results and tables, as Markdown and as a page."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Section(NamedTuple):
     """One part of the report; an empty section is left out."""
 
     title: str
-    note: str = ""  # what a reader must know to read the rows
+    note: str = ""  # how to read the rows
     items: Sequence[str] = ()
-    table: Sequence[Sequence[str]] = ()  # a heading, and rows of as many texts
+    table: Sequence[Sequence[str]] = ()  # a heading, and rows of equal length
 
 
 class Report(NamedTuple):
@@ -64,7 +64,7 @@ def build_report(document: Document) -> Report:
 
 
 def head(document: Document) -> list[str]:
-    """Return the machine and the work, a line each."""
+    """Return one line about the machine and one about the work."""
     machine, settings = document["machine"], document["settings"]
     facts = [
         machine["processor"], count(machine["cores"], "core"), f"{machine['memory_gib']} GiB",
@@ -85,13 +85,13 @@ def head(document: Document) -> list[str]:
 
 
 def kind_of(pair: Document, cells: Mapping[str, Document]) -> str:
-    """Return which section a pair belongs to."""
+    """Return the section of a pair."""
     same = cells[pair["candidate"]]["side"] == cells[pair["reference"]]["side"]
     return OPTIONS if same else BACKENDS
 
 
 def sentence(pair: Document, cells: Mapping[str, Document]) -> str:
-    """Return a pair's figure, what makes it doubtful, and what else is known, on one line."""
+    """Return a pair's ratio, reasons to doubt it, and differences, on one line."""
     words = [f"{names_of(pair)}: {figure(pair)}"]
     if pair["unequal"]:
         words.append("UNEQUAL WORK")
@@ -109,7 +109,7 @@ def names_of(pair: Document) -> str:
 
 
 def figure(pair: Document) -> str:
-    """Return the ratio of a pair, its range, and the conclusion."""
+    """Return the ratio of a pair, its range and the verdict."""
     ratio = pair["ratio"]
     if ratio is None:
         return "refused, the work is not equal"
@@ -121,7 +121,7 @@ def figure(pair: Document) -> str:
 
 
 def loss_words(gap: Document) -> str:
-    """Return how far the losses of a pair are apart."""
+    """Return the largest difference between the losses of a pair."""
     if gap["worst"] is None:
         return f"a loss of batch {gap['worst_batch']} is not finite"
     return (
@@ -131,7 +131,7 @@ def loss_words(gap: Document) -> str:
 
 
 def warnings(document: Document) -> Iterator[str]:
-    """Yield the warnings that a reader must see before any figure, worst first."""
+    """Yield the warnings to be read before any result, worst first."""
     for pair in document["pairs"]:
         if pair["losses"] and pair["losses"]["diverged"]:
             yield f"LOSSES DIVERGE: {names_of(pair)}: {loss_words(pair['losses'])}"
@@ -144,7 +144,7 @@ def warnings(document: Document) -> Iterator[str]:
         others, name = max(loaded)
         of = count(document["machine"]["cores"], "core")
         yield (
-            f"UNDER LOAD: {count(len(loaded), 'run')}; beside one of {name} other processes took "
+            f"UNDER LOAD: {count(len(loaded), 'run')}; during one of {name} other processes used "
             f"{others:.1f} of {of}; run it again when the machine is idle"
         )
     yield from (f"FAILED: {x['name']}: {x['failures'][0]}" for x in cells if x["failures"])
@@ -155,7 +155,7 @@ def warnings(document: Document) -> Iterator[str]:
 def table(
     document: Document, results: Callable[[Document, Document], Mapping[str, str]]
 ) -> list[tuple[str, ...]]:
-    """Return a heading and a row for each cell, with the columns in which a row has a figure."""
+    """Return a heading and a row per cell, without empty columns."""
     by_cell = [(cell, results(document, cell)) for cell in document["cells"]]
     names = dict.fromkeys(
         name for _, found in by_cell for name, text in found.items() if text not in ("", NONE)
@@ -168,7 +168,7 @@ def table(
 
 
 def times(document: Document, cell: Document) -> dict[str, str]:
-    """Return seconds per epoch, speed and memory, and a mark for what makes them doubtful."""
+    """Return seconds per epoch, speed and memory, with marks for reasons to doubt them."""
     epoch, process = cell["seconds_per_epoch"], cell["seconds_per_process"]
     unequal = [pair["candidate"] for pair in document["pairs"] if pair["unequal"]]
     marks = {
@@ -188,12 +188,12 @@ def times(document: Document, cell: Document) -> dict[str, str]:
 
 
 def stages(document: Document, cell: Document) -> dict[str, str]:
-    """Return where an epoch's seconds went."""
+    """Return the seconds of an epoch by stage."""
     return {stage_name(name): number(seconds) for name, seconds in cell["stages"].items()}
 
 
 def outcomes(document: Document, cell: Document) -> dict[str, str]:
-    """Return the losses and metrics of the last counted epoch, by the task's names."""
+    """Return the losses and metrics of the last counted epoch, by name."""
     last = cell["last_epoch"] or {"train": {}, "metrics": {}}
     found = {name.replace("_loss", " loss"): x for name, x in last["train"].items()}
     return {
@@ -202,7 +202,7 @@ def outcomes(document: Document, cell: Document) -> dict[str, str]:
 
 
 def run_lines(run: Document, kept: bool) -> list[str]:
-    """Return the results of a run, or why it has none, for the terminal."""
+    """Return the results of a run for the terminal, or why it failed."""
     name = f"{run['cell']}-round{run['round']}"
     if run["failure"]:
         lines = [line for line in run["log_tail"] if not run["failure"].endswith(f": {line}")]
@@ -234,7 +234,7 @@ def _escaped(text: str) -> str:
 
 
 def page_of(report: Report, document: Document) -> str:
-    """Return the whole report as a page, which needs no network and runs no script."""
+    """Return the report as a page that needs no network and runs no script."""
     blocks = [*map(page.warning, report.warnings), page.bullets(report.head)]
     for part in report.sections:
         shown = [page.bullets(part.items)] if part.items else []

@@ -1,25 +1,34 @@
-"""One run of a cell: its command, its time and memory, and its record as a JSON document."""
+"""One run of a cell: its process, measured from outside, and its record as a JSON document."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
+import os
 import re
 import shutil
-from collections.abc import Sequence
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.plan import VARIANTS, Turn
-from duet.utils.comparison.runner import Outcome, run_process
-from duet.utils.comparison.settings import Settings, find_pythons
+from duet.utils.comparison.settings import VARIANTS, Settings, Turn, find_pythons
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
 from duet.utils.model_yamls import find_model
 from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.processes.process_family import (
+    ask_for_signal_when_parent_ends,
+    descendants,
+    ending_children,
+)
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.project import PROJECT, from_here, script
 from duet.utils.regular_files import open_regular, read_bytes
@@ -30,6 +39,12 @@ RUNS = "runs"
 LOG_LINES = 15
 MAX_BYTES = 1 << 35  # limit of a weights file
 SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
+POLL_SECONDS = 0.05
+SECONDS_TO_END = 10
+DEVICE_POLL_MILLISECONDS = 500
+# Neither side rounds float32 to TF32, since OneFlow 0.9 and other trainers have no flag for it; the
+# user's own setting takes precedence.
+ALIKE = {"NVIDIA_TF32_OVERRIDE": "0"}
 
 
 def record_path(folder: Path, turn: Turn) -> Path:
@@ -67,7 +82,7 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     if record["failure"] is None:
         add_what_train_wrote(record, run_folder, settings)
     record["load"] = load.document()
-    shutil.rmtree(run_folder / "weights", ignore_errors=True)  # of no use, and large
+    shutil.rmtree(run_folder / "weights", ignore_errors=True)  # large and not needed
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
     return record
@@ -121,7 +136,7 @@ def _sha1(paths: Sequence[Path]) -> str:
 
 
 def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path) -> Document:
-    """Return what is known of any trainer's run; `epochs` and `work` are still to be read."""
+    """Return the record of any trainer's run; `epochs` and `work` are added later."""
     tail = log_tail(log)
     failure = failure_of(outcome, tail)
     return {
@@ -140,10 +155,8 @@ def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path
 
 
 def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
-    """Return why a process gave no results, with the last error it printed, else the last
-    line; None if it ended well.
-    """
-    if outcome.timed_out:  # what it printed when it was ended explains nothing
+    """Return why a process failed, with the last error or line it printed; None on success."""
+    if outcome.timed_out:  # its last output explains nothing
         return f"ended after {outcome.seconds:.0f} s, the limit of --timeout"
     if not outcome.exit_code:
         return None
@@ -155,7 +168,7 @@ def failure_of(outcome: Outcome, tail: Sequence[str]) -> str | None:
 
 
 def refusal_of(run: Document) -> str:
-    """Return the message if train.py ended with that of a user's mistake, else ""."""
+    """Return the message if train.py ended with a user error, else ""."""
     code, _, message = (run["failure"] or "").partition(": error: ")
     return message if code == f"exit code {EXIT_USER_ERROR}" else ""
 
@@ -198,8 +211,148 @@ def read_epochs(path: Path, warm_up: int) -> list[Document]:
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines that a run printed, as a terminal would show them."""
+    """Return the last lines of a run's output, as a terminal would show them."""
     with open_regular(log) as file:
         lines = file.read().decode(errors="replace").split("\n")
     # A progress bar overwrites itself: only its last state counts.
     return [line.rstrip("\r").rpartition("\r")[2] for line in lines if line][-LOG_LINES:]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a process ended."""
+
+    exit_code: int  # negative for the number of the signal that ended it
+    timed_out: bool  # stopped because it took too long
+    seconds: float  # from its start to its end
+    processor_seconds: float  # user and system time of all processes
+    peak_host_mib: float  # peak of its largest process, sampled every POLL_SECONDS
+    peak_device_mib: float | None  # rise of the used memory of all GPUs; None without nvidia-smi
+
+
+def run_process(
+    command: Sequence[str],
+    log: Path,
+    timeout: float,
+    devices: str,
+    watchers: Sequence[Callable[[], None]] = (),
+) -> Outcome:
+    """Run a command without a shell; on Ctrl-C end all its processes and raise KeyboardInterrupt.
+
+    None of its processes outlives this call.
+
+    Args:
+        command: program and arguments.
+        log: file for its output.
+        timeout: seconds after which it is stopped.
+        devices: as for train.py, such as "0,1"; "cpu": do not run nvidia-smi.
+        watchers: called repeatedly while it runs, and once at the end.
+
+    Raises:
+        OSError: the program cannot be started.
+    """
+    samples = log.with_suffix(".device-memory")
+    with log.open("wb") as stream, device_memory(devices, samples), ending_children():
+        start, taken = time.monotonic(), sum(os.times()[2:4])  # of children that have ended
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=ask_for_signal_when_parent_ends,
+            env={**ALIKE, **os.environ},
+        )
+        memory = PeakMemory(process.pid)
+        try:
+            timed_out = not _wait(process, start + timeout, (memory, *watchers))
+        except BaseException:
+            _end(process, signal.SIGINT)
+            raise
+        if timed_out:
+            _end(process, signal.SIGTERM)
+        seconds = time.monotonic() - start
+    taken = sum(os.times()[2:4]) - taken
+    for look in watchers:
+        look()
+    peak_device = rise(samples, 1 + devices.count(","))
+    samples.unlink(missing_ok=True)
+    return Outcome(process.returncode, timed_out, seconds, taken, memory.kib / 1024, peak_device)
+
+
+def _wait(
+    process: subprocess.Popen[bytes], deadline: float, watchers: Sequence[Callable[[], None]]
+) -> bool:
+    """Return whether the process ended before the deadline."""
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            return False
+        for look in watchers:
+            look()
+        time.sleep(POLL_SECONDS)
+    return True
+
+
+def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """Send a signal to the process group, and give it time to end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, number)
+    _wait(process, time.monotonic() + SECONDS_TO_END, ())
+    process.kill()  # no effect if it has ended
+    process.wait()
+
+
+class PeakMemory:
+    """The largest resident size, in KiB, of a process and its descendants; Linux only.
+
+    The peak of `wait4` cannot be used: a process inherits it from its parent.
+    """
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self.kib = 0
+
+    def __call__(self) -> None:
+        """Update the peak."""
+        for process in (self._process, *descendants(self._process)):
+            with contextlib.suppress(OSError):  # it may have ended meanwhile
+                lines = Path("/proc", str(process), "status").read_text(errors="replace")
+                peaks = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("VmHWM:")]
+                self.kib = max([self.kib, *peaks])
+
+
+@contextlib.contextmanager
+def device_memory(devices: str, samples: Path) -> Iterator[None]:
+    """Have nvidia-smi write the GPUs' used memory (MiB per line, in turn) into a file in the block.
+
+    Measuring from outside treats both frameworks and other trainers alike, and includes the memory
+    that their allocators keep in reserve.
+    """
+    program = shutil.which("nvidia-smi")
+    if program is None or devices == "cpu":
+        yield
+        return
+    # nvidia-smi ignores CUDA_VISIBLE_DEVICES.
+    visible = dict(enumerate(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))))
+    numbers = [device.removeprefix("cuda:") or "0" for device in devices.split(",")]
+    physical = [visible.get(int(x), x) if x.isdecimal() else x for x in numbers]
+    command = [program, "--query-gpu=memory.used", "--format=csv,noheader,nounits",
+        "-i", ",".join(physical), "-lms", str(DEVICE_POLL_MILLISECONDS)]  # fmt: skip
+    with samples.open("wb") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL)
+    try:
+        time.sleep(2 * DEVICE_POLL_MILLISECONDS / 1000)  # a line before the run begins
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
+def rise(samples: Path, gpus: int) -> float | None:
+    """Sum over GPUs the largest line minus the first, MiB; None if nothing was measured."""
+    if not samples.exists():
+        return None
+    lines = samples.read_text(encoding="utf-8", errors="replace").split()
+    numbers = [float(line) for line in lines if line.isdecimal()]
+    of_each = [numbers[gpu::gpus] for gpu in range(gpus)]
+    return sum(max(mib) - mib[0] for mib in of_each) if all(of_each) else None

@@ -1,19 +1,20 @@
-"""compare.py's flags as one checked object, which --resume reads back from compare.json."""
+"""compare.py's flags, which --resume reads back from compare.json, and the runs they plan."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 from duet.backend.devices import check_device
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
-from duet.utils.cli.recipe_config import RecipeConfig
 from duet.utils.cli.run_config import require_folder_name
-from duet.utils.comparison.plan import ABLATION, PLAIN, VARIANTS
+from duet.utils.cli.train_config import RecipeConfig
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.json_files import Default, complete, read_json
@@ -25,6 +26,42 @@ FILE = "compare.json"
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"
 ABSENT = {"--external": BESIDE, "--external-results": BESIDE}
 TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.trains)
+
+
+class Variant(NamedTuple):
+    """A set of flags of train.py.
+
+    Attributes:
+        flags: passed to train.py. An unknown one fails the cell, not the comparison.
+        changes: entries of work.json that it changes on purpose, besides its flags.
+    """
+
+    flags: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
+
+    @property
+    def by_design(self) -> set[str]:
+        """Entries of work.json that may differ from a run without these flags."""
+        flags = (flag[2:].replace("-", "_") for flag in self.flags if flag.startswith("--"))
+        return {*self.changes, *(f"settings.{flag}" for flag in flags)}
+
+
+PLAIN = "plain"
+VARIANTS = {
+    PLAIN: Variant(),
+    "fused": Variant(("--bbox_iou_optim", "--multi_tensor_optimizer")),
+    "fused-loss": Variant(("--bbox_iou_optim",)),
+    "fused-update": Variant(("--multi_tensor_optimizer",)),
+    "compile": Variant(("--compile",)),
+    "bf16": Variant(("--amp", "bf16"), ("precision",)),
+    # Its loss scale may skip a step.
+    "fp16": Variant(("--amp", "fp16"), ("precision", "optimizer_steps")),
+    "channels-last": Variant(("--layout", "channels-last"), ("layout",)),
+    "cache": Variant(("--cache", "ram"), ("cached.training", "cached.validation")),
+    "no-loader-processes": Variant(("--workers", "0")),
+}
+# Options that --ablate switches on one at a time; "fused" combines two.
+ABLATION = tuple(name for name in VARIANTS if name != "fused")
 
 
 @dataclass(frozen=True)
@@ -106,7 +143,7 @@ class Settings:
 
     @property
     def processes(self) -> int:
-        """How many processes each run has."""
+        """Number of processes per run."""
         return wanted_processes(self.device, self.nproc)
 
 
@@ -172,7 +209,7 @@ def compare_parser() -> argparse.ArgumentParser:
 
 
 def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the interpreter of each backend, with those of --python; UserError for none."""
+    """Return the interpreter of each backend, including --python; UserError if one is missing."""
     named = {}
     for value in given or ():
         name, _, path = value.partition("=")
@@ -199,7 +236,7 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
 
 
 def _check_names(flag: str, names: Sequence[str], known: Collection[str] | None = None) -> None:
-    """Raise UserError for a name that is unknown or there twice."""
+    """Raise UserError for an unknown or duplicate name."""
     for name in names:
         if known is not None and name not in known:
             raise UserError(f"{flag} {name}; accepted: {', '.join(known)}")
@@ -209,3 +246,68 @@ def _check_names(flag: str, names: Sequence[str], known: Collection[str] | None 
 
 def _split(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(","))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A backend with a variant and a batch size; it has one run per round."""
+
+    side: str  # a backend, or another trainer of `benchmarks.beside`
+    variant: str
+    batch: int
+
+    @property
+    def name(self) -> str:
+        """For example "torch-plain-b16", for folders and messages."""
+        return f"{self.side}-{self.variant}-b{self.batch}"
+
+
+class Turn(NamedTuple):
+    """One run of a cell."""
+
+    cell: Cell
+    round: int  # from 1
+
+    @property
+    def name(self) -> str:
+        return f"{self.cell.name}-round{self.round}"
+
+
+class Pair(NamedTuple):
+    """Two cells to compare: the candidate's time is divided by the reference's."""
+
+    reference: Cell
+    candidate: Cell
+
+    @property
+    def by_design(self) -> set[str]:
+        """Entries of work.json in which the two differ on purpose."""
+        if self.reference.variant == self.candidate.variant:
+            return set()
+        return set().union(*(VARIANTS[cell.variant].by_design for cell in self))
+
+
+def make_cells(
+    backends: Sequence[str], variants: Sequence[str], batches: Sequence[int]
+) -> list[Cell]:
+    """Return all cells; the backends of a comparison follow one another."""
+    each = product(batches, variants, backends)
+    return [Cell(side, variant, batch) for batch, variant, side in each]
+
+
+def turns(cells: Sequence[Cell], rounds: int) -> Iterator[Turn]:
+    """Yield A B A B: every cell once per round, so a slower machine affects all cells alike."""
+    for number in range(1, rounds + 1):
+        for cell in cells:
+            yield Turn(cell, number)
+
+
+def make_pairs(cells: Sequence[Cell]) -> list[Pair]:
+    """Pair each backend and each variant with the first one, for each batch size."""
+    pairs, first = [], cells[0]
+    for batch in dict.fromkeys(cell.batch for cell in cells):
+        alike = [cell for cell in cells if cell.batch == batch]
+        pairs += [Pair(replace(x, side=first.side), x) for x in alike if x.side != first.side]
+        pairs += [Pair(replace(x, variant=first.variant), x)
+            for x in alike if x.variant != first.variant]  # fmt: skip
+    return pairs

@@ -1,4 +1,4 @@
-"""Medians with their range, ratios pair by pair, whether a ratio is beyond noise; all in words."""
+"""Medians with their range, ratios pair by pair, and whether a ratio exceeds the noise."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ def epoch_ratios(
 
     Args:
         reference, candidate: runs of two cells.
-        time: which one, by its name in an epoch: "seconds", "processor_seconds".
+        time: entry of an epoch: "seconds" or "processor_seconds".
     """
     left, right = (
         {(run["round"], x["epoch"]): x[time] for run in runs for x in counted_epochs(run)}
         for runs in (reference, candidate)
     )
-    # Processor time is counted in ticks: an epoch that mostly waits may have taken none.
+    # Processor time is counted in ticks: an epoch that mostly waits may have none.
     return [right[key] / left[key] for key in left if key in right and left[key] > 0]
 
 
 def process_ratios(
     reference: Sequence[Document], candidate: Sequence[Document], time: str = "process_seconds"
 ) -> list[float]:
-    """Divide the candidate's time by the reference's, of the whole run of the same round.
+    """Divide the candidate's time for the whole run by the reference's of the same round.
 
     Args:
-        time: which one, by its name in a run: "process_seconds", "processor_seconds".
+        time: entry of a run: "process_seconds" or "processor_seconds".
     """
     left, right = ({run["round"]: run[time] for run in runs} for runs in (reference, candidate))
     return [right[number] / left[number] for number in left if number in right]

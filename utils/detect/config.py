@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.cli.absent_flags import DETECTION
-from duet.utils.cli.detection_config import DetectionConfig, require_known
 from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
+from duet.utils.cli.run_config import DetectionConfig, require_known
 from duet.utils.errors import UserError, brief
 
 THICKEST_LINE = 1000  # pixels

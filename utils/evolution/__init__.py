@@ -1,1 +1,1 @@
-"""A search over hyper-parameters: each trial is a whole training in a process of its own."""
+"""A search over hyper-parameters: each trial is a whole training in a separate process."""

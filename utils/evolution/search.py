@@ -1,4 +1,4 @@
-"""The search of `train.py --evolve`: each trial is a training in a process of its own."""
+"""The search of `train.py --evolve`: each trial is a training in a separate process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import logging
 import math
 import os
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -43,14 +42,14 @@ from duet.utils.tasks.table import Task
 from duet.utils.text import count, say
 from duet.utils.yaml_files import yaml_text
 
-PROJECT_FOLDER = Path("runs/evolve")  # in place of --project's default
+PROJECT_FOLDER = Path("runs/evolve")  # replaces the default of --project
 STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"
 FIGURE_FILE, BEST_FILE = "evolve.png", "hyp_evolve.yaml"
 WORDS = {"COMPLETE": "done", "PRUNED": "pruned", "FAIL": "failed"}
 POLL_SECONDS = 0.2
-# Settings that may change in the middle of a search; the study compares the numbers of --hyp.
+# Settings that may change during a search; the study compares the values of --hyp.
 CHANGEABLE = FREE | {"evolve", "storage", "hyp", "override"}
-# Flags that each trial has in place of the search's; its place, device and numbers come after them.
+# Flags of each trial instead of the search's; its folder, device and values follow.
 OF_A_TRIAL = ("--evolve=0", "--storage=", "--suspend-file=", "--exist-ok", "--resume=auto",
     "--nproc=0", "--noplots", "--keep=1")  # fmt: skip
 
@@ -61,19 +60,19 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
-        UserError: the settings do not go together, Optuna is absent, the folder has another
-            search, or the first trial fails.
-        Suspended: asked to stop; the same command goes on.
+        UserError: conflicting settings, Optuna is missing, the folder has another search, or the
+            first trial fails.
+        Suspended: stopped on request; the same command continues.
     """
     if this_process().world_size > 1:
-        raise UserError("--evolve starts its trainings itself; leave the launcher out")
+        raise UserError("--evolve starts its own trainings; start it without a launcher")
     is_default = config.project == TrainConfig().project
     folder = (PROJECT_FOLDER if is_default else config.project) / config.name
     (folder / "trials").mkdir(parents=True, exist_ok=True)
     with RunLock() as lock:
         lock.take(folder)
         search = Search(task, config, hyp, folder)
-        log.info("the search is in %s; its trainings print into trials/*.log", from_here(folder))
+        log.info("search in %s; logs of its trainings: trials/*.log", from_here(folder))
         with ending_children(), stop.saving_at_interrupt():
             search.run(stop)
         search.conclude()
@@ -83,17 +82,17 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
 class Training:
     """The training of a trial."""
 
-    trial: Any  # Optuna's; it gets the fitness of each epoch
+    trial: Any  # Optuna's, to which the fitness of each epoch is reported
     folder: Path
     device: str
     process: subprocess.Popen[bytes]
-    reported: int  # epochs whose fitness Optuna has
+    reported: int  # number of reported epochs
     best: float = 0.0  # fitness of the best epoch; 0 without any
-    figures: Mapping[str, float] = dataclasses.field(default_factory=dict)  # of that epoch
-    is_hopeless: bool = False  # it was asked to end because others are better
+    figures: Mapping[str, float] = dataclasses.field(default_factory=dict)  # its metrics
+    is_hopeless: bool = False  # pruned because others are better
 
     def read_epochs(self, weights: Mapping[str, float]) -> bool:
-        """Bring Optuna up to date with results.csv; return whether it has more epochs.
+        """Report new epochs in results.csv to Optuna; return whether there are any.
 
         weights: weight of each metric in the fitness, by name.
         """
@@ -114,7 +113,7 @@ class Training:
 
 
 class Search:
-    """Trials that run side by side, one per device; a name may repeat."""
+    """Trials that run concurrently, one per device; a device may repeat."""
 
     def __init__(self, task: Task, config: TrainConfig, hyp: Hyperparameters, folder: Path) -> None:
         self._config, self._hyp, self._folder = config, hyp, folder
@@ -133,22 +132,22 @@ class Search:
             },
         )
         found = count(len(ranges), "hyper-parameter")
-        log.info("%s are searched; what is 0 in the file stays 0", found)
+        log.info("searching %s; those that are 0 in the file stay 0", found)
         number = wanted_processes(config.device, config.nproc)
         named = config.device.split(",")
         self._free = named if len(named) == number else [config.device] * number
         self._environment = {**os.environ, **rank_variables(number)}
-        for name in ("WORLD_SIZE", STATUS_FILE, FILE_VARIABLE):  # each trial is a run of its own
+        for name in ("WORLD_SIZE", STATUS_FILE, FILE_VARIABLE):  # each trial is an independent run
             self._environment.pop(name, None)
         self._running: list[Training] = []
-        # Those that an earlier process of this search began here and did not end.
+        # Trials that an earlier process of this search started here and did not finish.
         self._pending = [
             trial for trial in self._study.trials("RUNNING") if self._place(trial.number).exists()
         ]
         self._has_begun_well = bool(self._study.trials("COMPLETE", "PRUNED"))
 
     def run(self, stop: StopRequests) -> None:
-        """Run trials until there are as many as asked for."""
+        """Run trials until there are as many as requested."""
         while True:
             if (cause := stop.cause()) is not None:
                 self._suspend(cause, stop.interrupted)
@@ -163,14 +162,14 @@ class Search:
                 self._end(run)
 
     def _wants_another(self) -> bool:
-        """The first trial is alone until it has an epoch: a failure before that would recur."""
+        """Start the others only after the first trial's first epoch: earlier failures recur."""
         if self._running and not self._has_begun_well:
             return False
         begun = len(self._study.trials(*WORDS, "RUNNING"))
         return bool(self._pending) or begun < self._config.evolve
 
     def _start(self, device: str) -> Training:
-        """Begin to train a new trial, or go on with one where an earlier process was stopped."""
+        """Start a new trial, or continue one that an earlier process left."""
         unfinished = self._pending.pop(0) if self._pending else None
         trial = self._study.begin_trial(unfinished)
         folder = self._place(trial.number)
@@ -184,7 +183,7 @@ class Search:
                 [sys.executable, "-u", *program_words(), *sys.argv[1:], *OF_A_TRIAL, *own],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 env=self._environment,
-                start_new_session=True,  # Ctrl-C is answered here
+                start_new_session=True,  # Ctrl-C is handled here
                 preexec_fn=ask_for_signal_when_parent_ends,
             )  # fmt: skip
         known = unfinished.intermediate_values if unfinished is not None else {}
@@ -198,8 +197,8 @@ class Search:
         return self._folder / "trials" / f"trial-{number:04d}"
 
     def _has_ended(self, run: Training) -> bool:
-        """Look at a trial that runs; one that is to be pruned is asked to end."""
-        code = run.process.poll()  # before results.csv, which the process may write meanwhile
+        """Update a running trial, and stop it if it is to be pruned."""
+        code = run.process.poll()  # before results.csv, to which the process may still write
         has_more = run.read_epochs(self._weights)
         self._has_begun_well |= run.reported > 0
         if code is None and has_more and not run.is_hopeless and run.trial.should_prune():
@@ -208,15 +207,12 @@ class Search:
         return code is not None
 
     def _end(self, run: Training) -> None:
-        """Keep what a trial found, and of its weights those of the best."""
+        """Record the result of a trial, and keep only the weights of the best one."""
         is_done = run.process.returncode == EXIT_DONE and run.reported > 0
         state = "COMPLETE" if is_done else "PRUNED" if run.is_hopeless else "FAIL"
         name = f"trial {run.trial.number + 1}"
-        is_full = state == "FAIL" and self._lacks_room()
-        if is_full or not self._has_begun_well:  # the same command trains the trial again
-            remedy = "; the disk is full: make room, then give the same command" * is_full
-            log_file = run.folder.with_suffix(".log")
-            raise UserError(f"--evolve: {name} has failed, see {log_file}{remedy}")
+        if not self._has_begun_well:  # the same command trains the trial again
+            raise UserError(f"--evolve: {name} has failed, see {run.folder.with_suffix('.log')}")
         self._study.end_trial(run.trial, state, run.best, run.figures)
         self._write_table()
         parts = [f"{name}/{self._config.evolve}"]
@@ -234,29 +230,21 @@ class Search:
                 if not (is_best and path.stem == "best"):
                     path.unlink(missing_ok=True)
 
-    def _lacks_room(self) -> bool:
-        """Return whether the disk has no room for a state like those of the trials."""
-        needed = 0
-        for path in self._folder.glob("trials/*/weights/*"):
-            with contextlib.suppress(FileNotFoundError):  # others are at work
-                needed = max(needed, path.stat().st_size)
-        return shutil.disk_usage(self._folder).free < needed
-
     def _suspend(self, cause: str, by_hand: bool) -> None:
-        """Have all trials save their states, and end."""
+        """Let all trials save their states and end."""
         for run in self._running:
-            run.process.send_signal(signal.SIGTERM)  # nothing for one that has ended
+            run.process.send_signal(signal.SIGTERM)  # no effect if it has ended
         for run in self._running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 run.process.wait(ORPHAN_SECONDS)
         done = count(len(self._study.trials(*WORDS)), "trial")
         again = shlex.join([sys.executable, *program_words(), *sys.argv[1:]])
-        raise Suspended(f"the search stops after {done}: {cause}; go on with {again}", by_hand)
+        raise Suspended(f"search suspended after {done}: {cause}; continue with {again}", by_hand)
 
     def _write_table(self) -> None:
-        """Write a row for each trial that has epochs: metrics, then all hyper-parameters.
+        """Write a row per trial with epochs: metrics and hyper-parameters, as in YOLOv5's file.
 
-        So has the public YOLOv5's evolve.csv; behind them come what this search knows of the trial.
+        They are followed by the trial's number, state and fitness.
         """
         with atomic_text_file(self._folder / TABLE_FILE) as file:
             writer = csv.writer(file)
@@ -273,10 +261,10 @@ class Search:
                 writer.writerow([*cells, *own])
 
     def conclude(self) -> None:
-        """Write what the search has found, and report it."""
+        """Write and print the result of the search."""
         best, done = self._study.best(), self._study.trials("COMPLETE")
         if best is None:
-            raise UserError(f"--evolve: no trial has trained to its end; see {self._folder}/trials")
+            raise UserError(f"--evolve: no trial has finished; see {self._folder}/trials")
         figure, path = self._folder / FIGURE_FILE, self._folder / BEST_FILE
         values = {name: [trial.params[name] for trial in done] for name in best.params}
         plot_evolution(values, [trial.value for trial in done], figure)
@@ -284,7 +272,7 @@ class Search:
         number, begin = len(self._study.trials(*WORDS)), done[0].value
         with atomic_text_file(path) as file:
             file.write(f"# fitness {best.value:.4f}: trial {best.number + 1} of {number}; ")
-            file.write(f"{begin:.4f} to begin with\n")
+            file.write(f"the first one had {begin:.4f}\n")
             file.write(yaml_text(self._values_of(best)))
         say(
             f"best of {number}: trial {best.number + 1} with fitness {best.value:.4f}; the first "

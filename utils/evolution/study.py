@@ -1,7 +1,7 @@
-"""The study of a search: Optuna's, in its journal, lines of JSON that several machines may share.
+"""The Optuna study of a search, in a journal file of JSON lines that several machines may share.
 
-What is drawn is a function of the seed and of the trials before: a search that goes on draws what
-the undisturbed one draws, as long as one trial runs at a time.
+Sampling depends only on the seed and the earlier trials: as long as one trial runs at a time, a
+resumed search draws the same values as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
 from duet.utils.optional import import_optional
 
-COMPARED_TRIALS = 5  # that the pruner waits for
-FIRST_PART = 3  # it prunes no trial in the first third of its epochs
+COMPARED_TRIALS = 5  # minimum number before pruning
+FIRST_PART = 3  # no trial is pruned in the first third of its epochs
 NAME, SETTINGS, FIGURES = "duet", "settings", "figures"
-REMEDY = "begin a new search under another --name or --storage"
+REMEDY = "start a new search with another --name or --storage"
 
 
 class Range(NamedTuple):
@@ -33,8 +33,8 @@ class Range(NamedTuple):
     logarithmic: bool = False
 
 
-# Those of the public YOLOv5's evolution, which leaves iou_t, perspective and fliplr alone and has
-# no dfl.
+# Ranges of the public YOLOv5's evolution, which does not change iou_t, perspective and fliplr, and
+# has no dfl.
 RANGES = {
     "lr0": Range(1e-5, 1e-1, True),
     "lrf": Range(0.01, 1, True),
@@ -67,12 +67,12 @@ RANGES = {
 
 
 def searched_ranges(hyp: Hyperparameters, unused: Collection[str] = ()) -> dict[str, Range]:
-    """Return the ranges of what a search changes, each wide enough for the value to begin with.
+    """Return the ranges of the searched hyper-parameters, widened to include the initial values.
 
-    What is 0 to begin with is off and stays so.
+    Those that are 0 initially are off and stay off.
 
     Args:
-        unused: what changes nothing; as `Task.unused`.
+        unused: hyper-parameters without effect, as in `Task.unused`.
     """
     values = dataclasses.asdict(hyp)
     return {
@@ -83,19 +83,19 @@ def searched_ranges(hyp: Hyperparameters, unused: Collection[str] = ()) -> dict[
 
 
 class SearchStudy:
-    """Draws values, judges trials by their epochs so far, and keeps both in a file.
+    """Draws values, prunes trials by their epochs so far, and stores both in a file.
 
     TPE: Bergstra et al. 2011, "Algorithms for hyper-parameter optimization". A trial is pruned when
-    its best epoch so far is below the median of what the others had at that epoch.
+    its best epoch so far is below the median of the others at that epoch.
 
     Args:
         path: path of the journal; a new search starts if it does not exist.
-        begin: the values to begin with, which the first trial has.
+        begin: initial values, used by the first trial.
         ranges: ranges of the values, by the same names.
-        flags: JSON values of the settings that all trials share; {} for any.
+        flags: settings shared by all trials, as JSON values; {} for any.
 
     Raises:
-        UserError: Optuna is absent, or the file cannot be read or has another search.
+        UserError: Optuna is missing, or the file cannot be read or has another search.
     """
 
     def __init__(
@@ -129,9 +129,9 @@ class SearchStudy:
         except OSError as error:
             raise UserError(f"--storage {path}: {error.strerror}") from error
         except Exception as error:  # Optuna trusts its file, and fails in many ways
-            raise UserError(f"{path} holds no search: {error!s:.200}; {REMEDY}") from error
+            raise UserError(f"{path} is not a search: {error!s:.200}; {REMEDY}") from error
         if {"flags": wanted["flags"], **found} != wanted:  # earlier versions kept no flags
-            raise UserError(f"{path} has a search of other settings; {REMEDY}")
+            raise UserError(f"{path} has a search with other settings; {REMEDY}")
 
     def trials(self, *states: str) -> list[Any]:
         """Return Optuna's trials in one of these states: COMPLETE, PRUNED, RUNNING, FAIL."""
@@ -139,13 +139,13 @@ class SearchStudy:
         return [trial for trial in found if trial.state.name in states]
 
     def best(self) -> Any:
-        """Return the trial with the highest fitness of those that trained to their end, or None."""
+        """Return the finished trial with the highest fitness; None if there is none."""
         return max(self.trials("COMPLETE"), key=lambda trial: trial.value, default=None)
 
     def begin_trial(self, unfinished: Any = None) -> Any:
-        """Return a trial, whose `params` are the values to train with.
+        """Return a trial; its `params` are the values to train with.
 
-        unfinished: one that an earlier process began, to go on with; None for a new one.
+        unfinished: trial of an earlier process to continue; None for a new one.
         """
         if unfinished is not None:
             trial = self._optuna.trial.Trial(self._study, unfinished._trial_id)

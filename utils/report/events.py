@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from duet.utils.errors import UserError
-from duet.utils.wings import load_wings
+from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.report.loggers",)  # packages with a table LOGGERS of loggers by name
 METHODS = ("run_begins", "epoch_ends", "run_ends", "close")

@@ -1,18 +1,26 @@
-"""A run: its folder, and its records so far."""
+"""A run: its folder, its records so far, and work.json, by which equal work is recognised."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
 import os
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from duet.backend.cores import thread_variables
 from duet.backend.processes import this_process
-from duet.utils.atomic_files import remove_unfinished
+from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
+from duet.utils.data.loading.batch import Batch
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
@@ -22,7 +30,74 @@ from duet.utils.state.files import StateFiles
 from duet.utils.state.job import Job
 from duet.utils.state.progress import Limits
 from duet.utils.state.resume import RECORD, ResumePoint
-from duet.utils.state.work_record import WorkRecord
+
+SCHEMA = 1
+# Hash every n-th value of a batch: all 80 MB would take as long as a step on a GPU. A prime covers
+# all columns, rows and channels.
+PIXEL_STRIDE = 1021
+
+
+class WorkRecord:
+    """Hash of the batches in order, or of this process's shards.
+
+    Each hash covers the previous hash and the next batch, so resuming needs only the last.
+    """
+
+    def __init__(self) -> None:
+        self._hash = ""
+        self._batches = 0
+
+    def add_batch(self, batch: Batch) -> None:
+        """Add a trained batch to the hash."""
+        self._batches += 1
+        digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
+        digest.update(repr(batch.images.shape).encode())
+        for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
+                      batch.global_indices, *batch.targets.arrays()):  # fmt: skip
+            digest.update(array.tobytes())
+        self._hash = digest.hexdigest()
+
+    def state(self) -> dict[str, Any]:
+        """Return the state as JSON values, for `restore`."""
+        return {"batches": self._batches, "sha1": self._hash}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Restore a `state()`."""
+        self._batches, self._hash = state["batches"], state["sha1"]
+
+    def write(
+        self,
+        path: Path,
+        framework: str,
+        device: str,
+        work: Mapping[str, Any],
+        means: Mapping[str, Any],
+        losses: Sequence[np.ndarray],
+    ) -> None:
+        """Write work.json.
+
+        Args:
+            framework: version and device, for display.
+            work: work that must be equal in compared runs, by name.
+            means: implementations used, by name; may differ between backends.
+            losses: losses of the first batches; null if not finite, which JSON cannot represent.
+        """
+        batches = {"batches": self._batches, "batches_sha1": self._hash}
+        document = {
+            "schema": SCHEMA,
+            "framework": framework,
+            "device": device,
+            "variables": thread_variables(),  # number of threads, and how they wait
+            "work": {**batches, **work},
+            "means": dict(means),
+            "losses": [[_rounded(loss) for loss in row] for row in losses],
+        }
+        with atomic_text_file(path) as file:
+            json.dump(document, file, indent=1)
+
+
+def _rounded(loss: float) -> float | None:
+    return float(f"{loss:.9g}") if math.isfinite(loss) else None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from duet.utils.errors import UserError
 from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.optional import require_wing
 from duet.utils.regular_files import open_regular
 from duet.utils.weights.archives import open_foreign
 from duet.utils.weights.checkpoint import (
@@ -18,7 +19,6 @@ from duet.utils.weights.checkpoint import (
     read_header,
 )
 from duet.utils.weights.yolov5 import read_yolov5
-from duet.utils.wings import require_wing
 
 EXPORTED = (  # endings of the files that utils/export writes and runs
     ".onnx", "_openvino_model", ".torchscript", "_ncnn_model", ".tflite", ".mlpackage",

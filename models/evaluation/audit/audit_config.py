@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from duet.utils.cli.detection_config import DetectionConfig
 from duet.utils.cli.flags import (
     add_flags,
     flag,
@@ -16,7 +15,7 @@ from duet.utils.cli.flags import (
     same_flag,
     whole_from,
 )
-from duet.utils.cli.run_config import CommandConfig, RunConfig
+from duet.utils.cli.run_config import CommandConfig, DetectionConfig, RunConfig
 from duet.utils.cli.val_config import SPLITS
 from duet.utils.errors import UserError
 

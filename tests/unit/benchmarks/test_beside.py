@@ -140,7 +140,7 @@ def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):
     monkeypatch.chdir(PROJECT)
     beside.main()
     document = json.loads(path.read_text())
-    assert document["work"]["unequal"] == document["work"]["not_said"] == []
+    assert document["work"]["unequal"] == document["work"]["not_reported"] == []
     assert len(document["work"]["equal"]) == 10
     (ours,), (twin,) = document["runs"].values()
     assert ours["work"]["batches per epoch"] == 3

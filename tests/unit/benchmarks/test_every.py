@@ -1,13 +1,17 @@
-"""python -m benchmarks: every script as a process of its own, within a time limit."""
+"""python -m benchmarks, its report, and the table of two recipes; trainings are played."""
 
+import json
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import side_by_side
+from benchmarks import epoch, report, side_by_side, small_data
+from benchmarks.side_by_side import Timing, write_json
+from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 
 
@@ -65,3 +69,82 @@ def test_a_job_is_ended_at_its_limit_with_what_it_started(tmp_path):
     assert not Path(f"/proc/{int((tmp_path / 'out').read_text())}").exists()
     done = every.run_within([sys.executable, "-c", "exit(3)"], dict(os.environ), float("inf"))
     assert done == 3
+
+
+PLAIN = Timing("10000 boxes", "plain", 4.0, 3.0, 9.0, 5, 1.0, 0.25, 1.0, 1.0, 1.0)
+FAST = Timing("10000 boxes", "fused", 1.0, 0.5, 8.0, 5, 0.25, 0.25, 0.2, 0.3, 0.125)
+STEP = Timing("n, 16 x 640 px", "float32, eager", 20.0, 19.0, 25.0, 5, float("nan"), 0.0,
+    images=16, peak_bytes=3 << 30)  # fmt: skip
+RUN = {"host": "EPYC, 4 cores", "date": "2026-01-02", "minutes": 10.0, "load_average": None,
+    "jobs": [{"name": "ciou", "state": "done", "seconds": 3.0},
+             {"name": "ema", "state": "failed with exit code 1", "seconds": 1.0}]}  # fmt: skip
+
+
+def test_a_report_is_made_of_the_json_alone(tmp_path, monkeypatch, capsys):
+    left = [{"case": "m, 64", "reason": "out of memory"}]
+    write_json(tmp_path / "ciou.json", "PyTorch 2, EPYC", [PLAIN, FAST])
+    write_json(tmp_path / "step_table.json", "PyTorch 2", [STEP], "cuda:0", left_out=left)
+    (tmp_path / "epochs.json").write_text('{"of": "another program"}')
+    (tmp_path / "run.json").write_text(json.dumps(RUN))
+    assert report.write_report(tmp_path) == tmp_path / "report.md"
+    lines = (tmp_path / "report.md").read_text().splitlines()
+    for line in (
+        "EPYC, 4 cores, 2026-01-02, load average – at the end; time limit: --minutes 10.",
+        "| ciou | done | 3.00 |",
+        "| ciou | 10000 boxes | fused | 1.00 | 0.500 to 8.00 | 0.250 | 0.200 to 0.300 | 0.125 "
+        "| – | – | 0.250 |",
+        "| step_table | n, 16 x 640 px | float32, eager | 20.0 | 19.0 to 25.0 | – | – | – | 800 "
+        "| 3.00 | 0.000 |",
+        "| ema | failed with exit code 1 | 1.00 |",
+        "| step_table | m, 64 | out of memory |",
+    ):
+        assert lines.count(line) == 1, line
+    assert "another program" not in "".join(lines)
+
+
+HEADING = "seconds/epoch,metrics/mAP_0.5,metrics/mAP_0.5:0.95"
+RUNS = {  # per recipe and seed: rows of results.csv
+    ("scratch-low", "0"): ["10,0.5,0.2", "10,0.86,0.4"],
+    ("scratch-low", "1"): ["10,0.6,0.3", "10,0.7,0.5"],
+    ("small", "0"): ["10,0.89,0.7", "12,0.91,0.6"],
+    ("small", "1"): ["10,0.80,0.5", "14,0.87,0.5"],
+}
+
+
+def run(monkeypatch, *flags, code=0):
+    asked = []
+
+    def run_train(command, **_):
+        value = {
+            flag: command[command.index(flag) + 1] for flag in ("--hyp", "--seed", "--project")
+        }
+        asked.append((value["--hyp"], value["--seed"]))
+        folder = Path(value["--project"]) / "run"
+        folder.mkdir()
+        (folder / "results.csv").write_text("\n".join([HEADING, *RUNS[asked[-1]]]))
+        work = dict.fromkeys(epoch.WORK, 1)
+        (folder / "work.json").write_text(json.dumps({"work": work}))
+        return SimpleNamespace(returncode=code, stderr="error: no such file")
+
+    monkeypatch.setattr(epoch.subprocess, "run", run_train)
+    monkeypatch.setattr("sys.argv", ["small_data", "--weights", "w.pt", *flags])
+    small_data.main()
+    return asked
+
+
+def test_recipes_run_in_turns_and_report_their_best_epochs(monkeypatch, capsys):
+    asked = run(monkeypatch, "--seeds", "0", "1")
+    recipes = ("scratch-low", "small")
+    assert asked == [(recipe, seed) for seed in ("0", "1") for recipe in recipes]
+    assert capsys.readouterr().out.splitlines()[2:4] == [
+        "| shapes | scratch-low | 0.780 (0.700 to 0.860) | 0.450 (0.400 to 0.500) | 20 | "
+        "inf, inf, inf |",
+        "| shapes | small | 0.880 (0.870 to 0.890) | 0.600 (0.500 to 0.700) | 23 | 17, inf, inf |",
+    ]
+
+
+def test_a_failed_training_ends_the_comparison_with_its_message(monkeypatch):
+    with pytest.raises(UserError, match="ended with 2: error: no such file"):
+        run(monkeypatch, "--seeds", "0", code=2)
+    with pytest.raises(UserError, match="--epochs: give one number per recipe"):
+        run(monkeypatch, "--epochs", "30")

@@ -1,5 +1,6 @@
 """The scripts of benchmarks/ on small inputs: what they time, and that they compare equal work."""
 
+import dataclasses
 import json
 from types import SimpleNamespace
 
@@ -11,17 +12,21 @@ from benchmarks import (
     detect,
     ema,
     epoch,
+    formats,
     loader,
     optimizer,
     side_by_side,
+    step_table,
     train_step,
     val,
 )
 from benchmarks.serve import Load
+from duet import backend
 from duet.backend import nn
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.dataset import load_dataset
-from tests.small import write_small_dataset, write_small_model
+from tests.small import write_small_dataset, write_small_model, write_tiny_model
+from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 
 
 def run(monkeypatch, module, tmp_path, *flags):
@@ -174,3 +179,89 @@ def test_accepted_refused_and_lost_requests_are_counted_apart():
         "5 requests in 2.0 s: 2 answered, 1.0 a second; latency median 200 ms, p99 298 ms; "
         "1 refused, 2 lost"
     )
+
+
+def run_steps(monkeypatch, tmp_path, *flags):
+    path = tmp_path / "steps.json"
+    words = ["step_table", *flags, "--img", 64, "--batch", 2, "--device", "cpu"]
+    monkeypatch.setattr("sys.argv", [*map(str, words), "--repeats", "3", "--json", str(path)])
+    step_table.main()
+    return json.loads(path.read_text())
+
+
+def test_one_row_is_measured_here(monkeypatch, tmp_path, capsys):
+    model = write_tiny_model(tmp_path)
+    only = ("--precision", "float32", "--execution", "eager", "--warm-up", 1)
+    document = run_steps(monkeypatch, tmp_path, "--models", model, *only)
+    (row,) = document["timings"]
+    assert (row["case"], row["name"]) == (f"{model}, 2 x 64 px", "float32, eager")
+    found = (row["runs"], row["images"], document["left_out"])
+    assert found == (3, 2, [])
+    assert 0 < row["fastest"] <= row["median"] <= row["slowest"]
+    assert 2**20 < row["peak_bytes"] < 2**40
+    assert f"{model}, 2 x 64 px, float32, eager: " in capsys.readouterr().out
+
+
+def test_rows_are_processes_of_their_own_and_each_failure_has_its_reason(monkeypatch, tmp_path):
+    """The JSON is complete after each row: it names those that are still to come."""
+    so_far, lines = [], []
+
+    def run_cell(line, **_):
+        lines.append(line)
+        document = json.loads((tmp_path / "steps.json").read_text())
+        so_far.append([row["reason"][:11] for row in document["left_out"]])
+        model, path = (line[line.index(flag) + 1] for flag in ("--models", "--json"))
+        if model == "m":
+            return SimpleNamespace(returncode=-6, stderr="first line\nlast line\n")
+        left = [{"case": "s", "reason": "out of memory"}] if model == "s" else []
+        rows = [] if left else [{"case": "n, 2 x 64 px", "name": "float32, eager", "median": 4.0,
+            "fastest": 3.0, "slowest": 5.0, "runs": 3, "ratio": None, "images": 2,
+            "peak_bytes": 1}]  # fmt: skip
+        with open(path, "w") as file:
+            json.dump({"timings": rows, "left_out": left}, file)
+        return SimpleNamespace(returncode=0, stderr="")
+
+    monkeypatch.setattr(step_table.subprocess, "run", run_cell)
+    only = ("--precision", "float32", "--execution", "eager")
+    document = run_steps(monkeypatch, tmp_path, "--models", "n", "s", "m", *only)
+    assert [row["case"] for row in document["timings"]] == ["n, 2 x 64 px"]
+    assert document["left_out"] == [
+        {"case": "s, 2 x 64 px, float32, eager", "reason": "out of memory"},
+        {"case": "m, 2 x 64 px, float32, eager", "reason": "exit code -6: last line"},
+    ]
+    assert so_far == [["not reached"] * 3, ["not reached"] * 2, ["out of memo", "not reached"]]
+    assert all(line[line.index("--backend") + 1] == backend.use() for line in lines)
+
+
+@pytest.fixture
+def flags(monkeypatch, tmp_path):
+    """The flags of one run, of ONNX without half precision."""
+    onnx = formats.FORMATS[0]
+    assert onnx.name == "onnx"
+    row = dataclasses.replace(onnx, flags=tuple(set(onnx.flags) - {"half"}))
+    monkeypatch.setattr(formats, "FORMATS", [row])
+    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
+    assert len(CLASS_NAMES) == 5
+    words = ["formats", "--weights", weights, "--data", data, "--img", 64, "--images", 4,
+        "--timed", 2, "--threads", 1, 2, "--repeats", 1, "--device", "cpu",
+        "--json", tmp_path / "formats.json"]  # fmt: skip
+    monkeypatch.setattr("sys.argv", [str(word) for word in words])
+    return tmp_path
+
+
+def test_a_file_stands_beside_its_model(flags, capsys):
+    formats.main()
+    document = json.loads((flags / "formats.json").read_text())
+    model, file, rounded = document["rows"]
+    assert [(row["name"], row["precision"]) for row in (model, file, rounded)] == [
+        ("model", "float32"), ("onnx", "float32"), ("onnx", "int8")
+    ]  # fmt: skip
+    assert model["map"] == pytest.approx(file["map"], abs=1e-6)
+    assert model["largest_difference"] == 0 < file["largest_difference"] < 1e-3
+    assert rounded["largest_difference"] > file["largest_difference"]
+    assert set(file["milliseconds"]) == {"1", "2"}
+    medians = {(timing["case"], timing["name"]): timing["median"] for timing in document["timings"]}
+    assert medians["2 threads", "onnx float32"] == 2 * file["milliseconds"]["2"]
+    heading, *lines = capsys.readouterr().out.splitlines()[-4:]
+    assert heading.split()[:2] == ["format", "MB"]
+    assert [line.split()[0] for line in lines] == ["model", "onnx", "onnx"]

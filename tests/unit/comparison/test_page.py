@@ -7,9 +7,8 @@ import re
 from xml.etree import ElementTree
 
 from duet.utils.comparison.document import build_document
-from duet.utils.comparison.plan import Cell
 from duet.utils.comparison.report import write_reports
-from duet.utils.comparison.settings import Settings
+from duet.utils.comparison.settings import Cell, Settings
 
 MACHINE = {
     "processor": "A <i>processor</i>", "cores": 4, "memory_gib": 8.0, "system": "Linux",
@@ -119,7 +118,7 @@ def test_what_makes_figures_doubtful_comes_first(tmp_path):
     diverge, unequal, load = report.warnings
     assert diverge.startswith("LOSSES DIVERGE: oneflow-plain-b8 against torch-plain-b8: a loss of")
     assert unequal.startswith("UNEQUAL WORK: oneflow-plain-b16 against torch-plain-b16: train_im")
-    assert load.startswith("UNDER LOAD: 2 runs; beside one of torch-plain-b8 other processes took "
+    assert load.startswith("UNDER LOAD: 2 runs; during one of torch-plain-b8 other processes used "
                            "2.5 of 4 cores")  # fmt: skip
     start = page.texts.index("Backends")
     assert all(text.index(x) < text.index("## Backends") for x in report.warnings)

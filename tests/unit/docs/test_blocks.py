@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.docs_blocks.blocks import BLOCKS, Block, BlockError, all_blocks, difference, read_block
+from tests.docs_blocks.blocks import BLOCKS, Block, BlockError, all_blocks, difference
 from tests.docs_blocks.copied import Copied, code_blocks
-from tests.docs_blocks.mistakes import answer, flags_taken
 from tests.docs_blocks.pages import Cell, Page, commands_of, names, problems_of, run_page
 
 
@@ -79,17 +78,6 @@ def test_code_is_read_as_the_copy_button_takes_it():
     ]
 
 
-def test_the_first_line_of_a_block_names_where_it_runs(tmp_path):
-    (tmp_path / "b.py").write_text("print(1)\n")
-    with pytest.raises(BlockError, match='first line is none of "# Runs on torch and oneflow.", '):
-        read_block(tmp_path / "b.py")
-
-
-def test_lines_that_are_not_shown_leave_a_mark(tmp_path):
-    (tmp_path / "b.sh").write_text("# Runs on torch.\n# Shows lines with a, c.\n")
-    assert read_block(tmp_path / "b.sh").kept("b\na\nb\nb\nc\nb\n") == "a\n...\nc\n"
-
-
 def test_a_long_command_runs_small():
     text = "duet train \\\n--epochs 9  # long\npython val.py\n"
     assert commands_of(text, "--epochs 1") == [
@@ -118,9 +106,3 @@ def test_numbers_are_compared_to_the_tolerance_and_all_else_exactly(
 ):
     block = Block(tmp_path / "b.py", ("torch",), (), tolerance)
     assert (difference(block, old, new) == "") == agree
-
-
-def test_a_refused_command_is_shown_with_its_message():
-    assert flags_taken("val.py --weights a.pt --data b.yaml") == "accepted"
-    assert flags_taken("val.py --merge").startswith("--merge is not supported")
-    assert answer("train.py --weights absent.pt").startswith("error: --weights absent.pt: no such")

@@ -1,4 +1,4 @@
-"""Pages include what is there: blocks, outputs and values, the same in both languages."""
+"""Pages include what is there, the same in both languages; so do the READMEs, which stay short."""
 
 from __future__ import annotations
 
@@ -51,21 +51,6 @@ def test_everything_that_a_page_includes_is_there(page):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ('--8<-- "blocks/no-such.py"', "blocks/no-such.py is not there"),
-        ('--8<-- "blocks/one-step.py:no-such"', "blocks/one-step.py has no section no-such"),
-        ('--8 < --"blocks/one-step.py"', "--8 < -- includes nothing"),
-        ("--8<-- blocks/one-step.py", "--8<-- includes nothing"),
-        ("{{ no-such.key }}", "no-such.json has no key"),
-        ("a {{ one-step-assign.no_such }}", "one-step-assign.json has no no_such"),
-    ],
-)
-def test_what_is_missing_is_named(text, told):
-    assert problems_of(text) == [told]
-
-
-@pytest.mark.parametrize(
     "page",
     [page for page in PAGES if "zh" in page.relative_to(DOCS).parts],
     ids=lambda page: str(page.relative_to(DOCS)),
@@ -83,3 +68,44 @@ def test_every_block_is_on_a_page():
     used |= {value.partition(".")[0] for value in values}
     files = [path for path in BLOCKS.iterdir() if path.is_file() and path.name != "ruff.toml"]
     assert {path.stem for path in files} <= used
+
+
+ENGLISH, CHINESE = PROJECT / "README.md", PROJECT / "README.zh.md"
+FENCE = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
+COMMENT = re.compile(r" *#.*")
+LINK = re.compile(r"\]\(([^)#]+)")
+MOST_WORDS = 700  # what a newcomer reads in a few minutes
+
+
+def commands_of(text):
+    """The blocks of code of a page, without their comments."""
+    return [COMMENT.sub("", block) for block in FENCE.findall(text)]
+
+
+def links_of(text):
+    """The files that a page leads to, those of a Chinese page as the English ones."""
+    return [link.replace("docs/zh/", "docs/en/") for link in LINK.findall(text)]
+
+
+def test_both_have_the_same_commands_and_the_same_links_in_the_same_order():
+    english, chinese = (path.read_text(encoding="utf-8") for path in (ENGLISH, CHINESE))
+    assert commands_of(english) == commands_of(chinese)
+    first, *others = links_of(english)
+    assert (first, links_of(chinese)[0]) == (CHINESE.name, ENGLISH.name)  # each leads to the other
+    assert links_of(chinese)[1:] == others
+
+
+@pytest.mark.parametrize("path", [ENGLISH, CHINESE], ids=lambda path: path.name)
+def test_every_link_leads_to_a_file(path):
+    links = LINK.findall(path.read_text(encoding="utf-8"))
+    assert [link for link in links if not (PROJECT / link).is_file()] == []
+
+
+def test_every_tutorial_is_linked_from_its_task():
+    folder = PROJECT / "docs" / "en" / "tutorials"
+    tutorials = {f"docs/en/tutorials/{path.name}" for path in folder.glob("*.md")}
+    assert tutorials and tutorials <= set(links_of(ENGLISH.read_text(encoding="utf-8")))
+
+
+def test_a_newcomer_reads_it_in_minutes():
+    assert len(ENGLISH.read_text(encoding="utf-8").split()) <= MOST_WORDS

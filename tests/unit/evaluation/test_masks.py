@@ -6,7 +6,7 @@ import pytest
 
 from duet.utils.evaluation.coco.matching import BOXES, MASKS
 from duet.utils.evaluation.legacy import find_objects, legacy_masks
-from tests.mask_reference import (
+from tests.coco_reference import (
     assert_masks_equal_pycocotools,
     boxes_around,
     masked_truth,

@@ -1,4 +1,4 @@
-"""Cores and memory of a process: its part of the launcher's, workers, and memory kept for reuse."""
+"""What a process has: cores, workers, memory kept for reuse, and the texts of other ranks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from duet.backend.cores import cores_of_rank
 from duet.utils.processes import cores as cores_module
 from duet.utils.processes.cores import loader_workers
+from tests.rank_threads import run_rank_threads
 
 RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
 
@@ -87,3 +88,16 @@ def test_memory_that_was_freed_is_used_again_without_page_faults(keep):
 def test_a_worker_gives_back_what_a_huge_image_took():
     # Three arrays of 48 MiB are 72 pages even of 2 MiB, and all of them fault again.
     assert faults("keep_freed_images", 48) >= 72 > faults("keep_freed_memory", 48)
+
+
+# The folder of a run may have any name that a file may have.
+NAMES = ["", "runs/exp", "runs/größe", os.fsdecode(b"caf\xe9\n")]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_rank_has_the_text_of_the_first(name):
+    def ask(world):
+        own = name if world.process.is_main else ""
+        return world.broadcast_text(own), world.all_have(name), world.all_have(own)
+
+    assert run_rank_threads(3, ask) == [(name, True, name == "")] * 3

@@ -1,18 +1,25 @@
-"""The command lines that public tutorials print."""
+"""Command lines and places of public tutorials, and the list of commands of `duet`."""
 
 from __future__ import annotations
 
 import logging
+import re
 import shlex
+import subprocess
+import sys
+from importlib.util import find_spec
 
 import pytest
 
+from duet.__main__ import COMMANDS
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_model
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.processes.launch import wanted_processes
+from duet.utils.processes.start import PACKAGES
+from duet.utils.project import PROJECT
 
 LINES = (
     "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64",
@@ -39,3 +46,75 @@ def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
     assert model.spec == read_model_yaml("models/yolov5s.yaml", 2)
     (line,) = caplog.messages
     assert line == "no --weights and no --cfg: training models/yolov5s.yaml from scratch"
+
+
+def run_duet(*words, **options):
+    command = [sys.executable, "-m", "duet", *words]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, **options)
+
+
+@pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
+def test_the_list_of_commands_fits_on_one_screen(words):
+    done = run_duet(*words)
+    lines = done.stdout.splitlines()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert {line.split()[0] for line in lines if line.startswith("  ")} == COMMANDS.keys()
+
+
+def test_every_command_is_a_module():
+    assert all(find_spec(module) for module, _ in COMMANDS.values())
+
+
+def test_an_unknown_command_is_answered_with_the_nearest():
+    done = run_duet("trian")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: unknown command trian; did you mean train?\n  `duet --help` lists all commands\n"
+    )
+
+
+def test_a_list_that_nobody_reads_ends_without_a_traceback():
+    line = f"{sys.executable} -m duet | true"
+    done = subprocess.run(["bash", "-c", line], cwd=PROJECT, capture_output=True, text=True)
+    assert done.stderr == ""
+
+
+MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
+
+
+def run(*words):
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        (["segment/train.py", "--dropout", "0.1"], "--dropout applies only to the task classify"),
+        (["classify/train.py", "--model", "gone.pt"], "--weights gone.pt: no such file"),
+        (["segment/val.py", "--weights", "gone.pt"], "--weights gone.pt: no such file"),
+        (["classify/val.py", "--weights=gone.pt"], "--weights gone.pt: no such file"),
+        (["segment/predict.py", "--weights=W", "--source=none"], "--source none: no such file"),
+        (["classify/predict.py", "--weights=W", "--source=none"], "--source none: no such file"),
+        (["benchmarks.py", "--weights", "gone.pt"], "--weights gone.pt: no such file"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_the_scripts_at_public_places_run_ours(words, answer):
+    code, printed = run(*words)
+    assert code == 2 and answer in printed, printed
+
+
+def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
+    code, printed = run("-m", "benchmarks", "--help")
+    assert code == 0 and printed.startswith("usage: python -m benchmarks"), printed
+
+
+def test_the_requirements_file_installs_this_project_with_pytorch():
+    lines = (PROJECT / "requirements.txt").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == ["-e .[torch]"]
+    project = (PROJECT / "pyproject.toml").read_text().partition("[project.optional")[0]
+    names = {MODULES.get(name, name) for name in re.findall(r'^    "([a-z-]+)>=', project, re.M)}
+    assert names == set(PACKAGES)

@@ -9,15 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
-from duet.utils.run_folder import LOCK_FILE, RunLock, create_run_folder, working_folder
+from duet.utils.run_folder import LOCK_FILE, RunLock, create_run_folder
 
 # Holds the lock of a folder, and starts processes that outlive it.
 HOLDER = """
@@ -138,32 +136,3 @@ def test_a_folder_that_cannot_be_made_names_flags_place_and_next_step(tmp_path):
         rf"--project \S+ --name exp: could not create a folder in {tmp_path}/\S+: Not a directory",
         str(caught.value),
     )
-
-
-WORKER = """
-import time
-from duet.utils.run_folder import working_folder
-
-with working_folder("duet-export-") as folder:
-    (folder / "graph.onnx").write_bytes(b"x")
-    print(folder, flush=True)
-    time.sleep(60)
-"""
-
-
-def test_a_working_folder_that_a_kill_left_is_removed_by_the_next_alone(tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    others = tmp_path / "duet-export-models"  # of somebody else
-    others.mkdir()
-    command = [sys.executable, "-c", WORKER]
-    with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
-        left = Path(process.stdout.readline().strip())
-        with working_folder("duet-export-") as folder:
-            assert {left, folder, others} == {*tmp_path.iterdir()}
-        process.kill()
-        process.wait()
-        assert left.is_dir()
-        with working_folder("duet-export-") as folder:
-            assert {folder, others} == {*tmp_path.iterdir()}
-    assert list(tmp_path.iterdir()) == [others]

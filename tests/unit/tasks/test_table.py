@@ -1,19 +1,31 @@
-"""Which task flags and weights mean, and flags that mean nothing to a task."""
+"""The table of tasks: flags, fitness and strengths of each."""
 
+import dataclasses
+
+import numpy as np
 import pytest
 
+import duet.models.graph  # noqa: F401  registers all heads
+from duet.models.blocks.registry import find_block
 from duet.models.evaluation.validation import VAL_FILES
 from duet.models.export.exported import FORMS
 from duet.models.training.start import CLASS_ROWS
-from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags
+from duet.utils.data.image.decoding import SourceImage
 from duet.utils.data.image.view import VIEWS
-from duet.utils.data.loading.items import ITEMS
+from duet.utils.data.loading.items import ITEMS, items_of
+from duet.utils.data.masks.runs import runs_of_mask
+from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.needed_labels import CHECKS
 from duet.utils.detect.results.result import RESULTS
+from duet.utils.detections import Classification, Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import read_model
+from duet.utils.polygons import Polygons, starts_of
+from duet.utils.ragged import Ragged
 from duet.utils.report.task_reports import REPORTS
+from duet.utils.strengths import STRENGTHS, AugmentConfig
 from duet.utils.tasks import find
 from duet.utils.tasks.find import check_flags, find_task, without_effect
 from duet.utils.tasks.table import (
@@ -27,6 +39,7 @@ from duet.utils.weights import checkpoint
 from duet.utils.weights.load import stored_model
 from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
+from tests.tiny_weights import noise
 
 
 def test_tasks_are_those_of_the_flag():
@@ -113,3 +126,69 @@ def test_the_hyperparameters_of_a_task_are_without_idle_ones():
         hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
         assert without_effect(task, hyp) == []
     assert read_hyperparameters(CLASSIFIER_HYPERPARAMETERS).scale == 0.5
+
+
+SQUARE = np.zeros((20, 20), bool)
+SQUARE[2:12, 2:12] = True
+BOX = np.float32([[2, 2, 12, 12]])
+SHIFTED = Ragged.of([runs_of_mask(np.roll(SQUARE, 2, axis=1))], np.uint32)  # IoU 2/3
+RUNS = Ragged.of([runs_of_mask(SQUARE)], np.uint32)
+ONE, ZERO = np.ones(1, np.float32), np.zeros(1, np.int64)
+FOUND = {
+    "detect": Detections(BOX + np.float32(1), ONE, ZERO),  # IoU 81/119
+    "detect-anchor-free": Detections(BOX + np.float32(1), ONE, ZERO),
+    "segment": Segmentations(BOX, ONE, ZERO, SHIFTED),
+    "classify": Classification(np.float32([[0.7, 0.3]])),
+}
+
+
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_fitness_is_made_of_the_figures_of_the_head(task):
+    head = find_block(task.head).kind
+    evaluator = FORMS[task.name].head(head, 2).make_evaluator(("a", "b"))
+    evaluator.add(0, FOUND[task.name], GroundTruth(ZERO, BOX, masks=RUNS))
+    result = evaluator.result()
+    figures = head.metrics(result)
+    assert figures.keys() == head.metric_names.keys()
+    weighed = sum(weight * figures[name] for name, weight in task.fitness.items())
+    assert head.fitness(result) == pytest.approx(weighed) and weighed > 0
+
+
+SIZE, SAMPLES = 64, 6
+FRAME = np.array([[4.0, 8.0, 20.0, 30.0]])
+OUTLINE = Polygons(FRAME[0, [0, 1, 2, 1, 2, 3]].reshape(-1, 2), starts_of(np.array([3])))
+PIXELS = noise(SIZE, SIZE)
+SOURCE = SourceImage((SIZE, SIZE), np.zeros(1, np.int64), FRAME, OUTLINE, 1, lambda: PIXELS)
+PLAIN = AugmentConfig(mosaic=1)  # copies and mixtures are of mosaics
+
+
+def changed(strength):
+    """PLAIN with another value of a strength."""
+    value = {"mosaic": 0.0, "perspective": 0.001}.get(strength, 1.0)
+    return dataclasses.replace(PLAIN, **{strength: value})
+
+
+def images(task, config):
+    """The first training images of a task, as bytes, and their boxes."""
+    items, made = items_of(task), []
+    for index in range(SAMPLES):
+        drawn = items.draw(config, sample_generator(0, 0, index), index, 100)
+        item = items.make(drawn, [SOURCE] * len(drawn.samples), SIZE, (SIZE, SIZE))
+        made.append((item.image.tobytes(), item.boxes_xyxy.tolist()))
+    return made
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_a_strength_that_changes_no_image_of_a_task_is_named_and_no_other(task):
+    plain = images(task, PLAIN)
+    idle = {name for name in STRENGTHS if images(task, changed(name)) == plain}
+    assert idle == set(STRENGTHS) & set(TASKS[task].unused)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_each_idle_strength_that_somebody_sets_is_named(task):
+    usual = read_hyperparameters(TASKS[task].defaults.get("hyp", DEFAULT_HYPERPARAMETERS))
+    for name in STRENGTHS:
+        value = 0.0005 if name == "perspective" else 0.123
+        named = without_effect(TASKS[task], dataclasses.replace(usual, **{name: value}))
+        assert named == [name] * (name in TASKS[task].unused)

@@ -16,7 +16,7 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.voc import VOC
 from duet.utils.errors import DatasetError
-from duet.utils.wings import load_wings
+from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
 

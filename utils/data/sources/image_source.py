@@ -24,7 +24,7 @@ from duet.utils.data.sources.label_file import (
     require_drawable,
 )
 from duet.utils.data.sources.samples import RecordPlace
-from duet.utils.wings import load_wings
+from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.data.records.record_images",)  # modules with a RECORDS each
 

@@ -12,7 +12,7 @@ from duet.utils.data.loading.items import items_of
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
-from tests.mask_reference import runs_of
+from tests.coco_reference import runs_of
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
 

@@ -13,7 +13,7 @@ from duet.utils.data.sources.coco_annotations import read_coco_annotations
 from duet.utils.data.sources.label_file import MOST_CROSSINGS
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
-from tests.mask_reference import runs_of
+from tests.coco_reference import runs_of
 
 HEIGHT, WIDTH = 60, 90
 NO_LABELS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)

@@ -9,7 +9,7 @@ import pytest
 from duet.models.heads.mask.head import MaskHead
 from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.report.results import result_columns
-from tests.mask_reference import boxes_around, evaluate_masks, masked_truth, segmentations
+from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.shared_files import shared_path
 
 WHOLE, OTHER = np.zeros((2, 40, 60), bool)

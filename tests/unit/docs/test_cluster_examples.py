@@ -1,4 +1,4 @@
-"""docs/examples/train.sbatch, with stand-ins for Slurm's programs and for Python."""
+"""docs/examples/train-job.yaml and train.sbatch: flags, ranks, and how a job comes back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,42 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
+from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.project import PROJECT
+
+DOCUMENTS = {
+    document["kind"]: document
+    for document in yaml.safe_load_all(
+        (PROJECT / "docs" / "examples" / "train-job.yaml").read_text(encoding="utf-8")
+    )
+}
+JOB = DOCUMENTS["Job"]["spec"]
+(CONTAINER,) = JOB["template"]["spec"]["containers"]
+
+
+def test_train_py_accepts_the_flags_of_the_job():
+    config = parse_train_flags(CONTAINER["args"])
+    assert (config.resume, config.weights) == ("auto", "")
+    assert (PROJECT / config.cfg).is_file()
+
+
+def test_the_pods_of_the_job_find_one_another():
+    environment = {item["name"]: item.get("value") for item in CONTAINER["env"]}
+    name, service = DOCUMENTS["Job"]["metadata"]["name"], DOCUMENTS["Service"]["metadata"]["name"]
+    assert environment["MASTER_ADDR"] == f"{name}-0.{service}"
+    assert environment["WORLD_SIZE"] == str(JOB["completions"]) == str(JOB["parallelism"])
+
+
+def test_suspended_pods_start_again_and_mistakes_do_not():
+    actions = {
+        code: rule["action"]
+        for rule in JOB["podFailurePolicy"]["rules"]
+        for code in rule.get("onExitCodes", {}).get("values", [])
+    }
+    assert actions == {75: "Ignore", 2: "FailJob"}
+
 
 SCRIPT = PROJECT / "docs" / "examples" / "train.sbatch"
 SECONDS = 30
@@ -97,20 +131,12 @@ def test_a_signal_before_the_end_suspends_all_ranks_and_puts_the_job_back_into_t
     assert asked_of_slurm(cluster) == ["requeue 7"]
 
 
-def test_a_job_that_comes_back_finds_nothing_of_before(cluster):
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_only_a_suspended_job_goes_back_into_the_queue(cluster, code):
     (cluster / "runs").mkdir()
-    (cluster / "runs" / "suspend-7").touch()
+    (cluster / "runs" / "suspend-7").touch()  # of an earlier start of the job
     (cluster / "runs" / "status-7").write_text("75")
-    (cluster / "code").write_text("0")
-    (job := submit(cluster)).communicate(timeout=SECONDS)
-    assert job.returncode == 0
-    assert not (cluster / "runs" / "suspend-7").exists()
-    assert asked_of_slurm(cluster) == []
-
-
-@pytest.mark.parametrize("code", [1, 2])
-def test_a_failure_is_not_put_back_into_the_queue(cluster, code):
     (cluster / "code").write_text(str(code))
     (job := submit(cluster)).communicate(timeout=SECONDS)
-    assert job.returncode == 1  # as the launchers have it
-    assert asked_of_slurm(cluster) == []
+    assert job.returncode == min(code, 1)  # launchers turn every other code into 1
+    assert not (cluster / "runs" / "suspend-7").exists() and asked_of_slurm(cluster) == []

@@ -1,0 +1,241 @@
+"""The flags of each command: what parses, and what is refused with which message."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from duet.models.evaluation.audit.audit_config import parse_audit_flags
+from duet.utils.cli.flags import as_words, flags_of
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
+from duet.utils.cli.train_config import parse_train_flags, read_train_flags
+from duet.utils.cli.val_config import parse_val_flags
+from duet.utils.detect.config import DetectConfig, parse_detect_flags
+from duet.utils.errors import UserError
+from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.export.config import ExportConfig, parse_export_flags
+from duet.utils.export.formats import FORMATS
+from duet.utils.serve.config import parse_serve_flags
+from duet.utils.tiling import Tiling
+
+SWITCHES = (
+    "save_txt", "save_conf", "save_csv", "save_json", "save_crop", "nosave", "hide_labels",
+    "hide_conf",
+)  # fmt: skip
+
+PARSERS = {
+    "train": parse_train_flags,
+    "val": parse_val_flags,
+    "detect": parse_detect_flags,
+    "export": parse_export_flags,
+    "audit": parse_audit_flags,
+    "serve": parse_serve_flags,
+}
+# Command, flags, and a part of the message; a $ ends it.
+REFUSED = [
+    ("train", "--img 16", "--img 16; accepted: a whole number from 32 to 16384"),
+    ("train", "--batch 0", "--batch-size 0; accepted: a whole number of at least 1, or -1 to meas"),
+    ("train", "--name ''", "--name ''; accepted: a folder name"),
+    ("train", "--evolve --nosave", "--evolve with --nosave: a search keeps its best weights; remo"),
+    ("train", "--evolve --resume", "--evolve with --resume: the same command continues a search"),
+    ("train", "--image-weights --noval", "--image-weights with --noval: images are weighted by"),
+    ("train", "--rect --close-mosaic 5", "--rect with --close-mosaic: "),
+    ("train", "--compile --multi-scale", "--multi-scale with --compile: each size would be"),
+    ("train", "--compile --rect", "--rect with --compile: each shape would be recompiled"),
+    ("train", "--quad", "double --img"),
+    ("train", "--repeat-factor 0.1", "--image-weights"),
+    ("train", "--mosaic-window=16", "--cache"),
+    ("train", "--fraction 0", "--fraction 0; accepted: a number above 0"),
+    ("val", "", "--weights is required"),
+    ("val", "--weights W --conf 2", "--conf 2"),
+    ("val", "--weights W --max-det 0", "--max-det 0"),
+    ("val", "--weights W --single-cls --classes 0", "--single-cls with --classes: "),
+    ("val", "--weights W --single-cls --annotations F", "--single-cls with --annot"),
+    ("val", "--weights W --task study", "speed. For a study, run val.py with"),
+    ("val", "--weights W --task no", "--task no; accepted: train, val, test, speed$"),
+    ("val", "--weights W --save-conf", "--save-conf adds scores to the files of --save-txt"),
+    ("val", "--weights W --tile 63", "--tile 63; accepted: 0, or at least 64 pixels"),
+    ("val", "--weights W --tile -640", "--tile -640; accepted: 0, or at least 64 pixels"),
+    ("val", "--weights W --tile 640 --overlap 0", "--overlap 0; accepted: a number from 0.1 to"),
+    ("val", "--weights W --tile 640 --overlap 1", "--overlap 1; accepted: a number from 0.1 to"),
+    ("val", "--weights W --tile 640 --overlap nan", "--overlap nan; accepted: a number from 0.1"),
+    ("val", "--weights W --overlap 0.2", "--overlap 0.2 is the overlap of tiles; add --tile"),
+    ("val", "--weights W --tile 640 --square", "--square with --tile"),
+    ("detect", "--weights W --line-thickness 0", "--line-thickness 0; accepted: a whole number fr"),
+    ("detect", "--weights W --line-thickness 1001", "from 1 to 1000"),
+    ("detect", "--weights W --save-conf", "--save-txt"),
+    ("export", "", "--weights is required; accepted files: docs/en"),
+    ("export", "--weights W --include pb", "--include pb: no such format; accepted: onnx"),
+    ("export", "--weights W --include onnx,openvino", "not commas: --include onnx openvino"),
+    ("export", "--weights W --include ''", "--include : no such format"),
+    ("export", "--weights W --imgsz 64 64 64", "--imgsz: 3 numbers; accepted: one, or height and"),
+    ("export", "--weights W --half --int8 --data D", "--half and --int8: a file has one precision"),
+    ("export", "--weights W --int8", "--int8 is calibrated on images; name their dataset with"),
+    ("export", "--weights W --topk-all 7", "--topk-all is a setting of NMS in the graph; give"),
+    ("export", "--weights W --nms --agnostic-nms --topk-per-class 7", "--topk-per-class: --agnos"),
+    ("export", "--weights W --conf 0.3", "--conf-thres is a setting of NMS in the graph; give"),
+    ("audit", "--weights W", "--data is required"),
+    ("audit", "--data D", "--weights is required"),
+    ("audit", "--data D --weights W --conf 1.5", "--conf 1.5; accepted: a number from 0 to 1"),
+    ("audit", "--data D --weights W --top 0", "--top 0"),
+    ("audit", "--data D --weights W --split 1", "--split 1"),
+    ("serve", "", "--weights is required"),
+    ("serve", "--weights =b", "accepted: a name of printable"),
+    ("serve", "--weights ' ' x", "--weights"),
+    ("serve", "--weights a/best.pt b/best.pt", "two models are named 'best'; give each its own"),
+    ("serve", "--weights \x1b=b", "--weights '\\x1b'=...; accepted: a name"),
+    ("serve", "--weights W --port 65536", "--port 65536; accepted: a whole number from 0 to 65535"),
+]
+
+
+@pytest.mark.parametrize(("command", "flags", "message"), REFUSED)
+def test_a_value_that_is_wrong_or_has_no_effect_is_refused(command, flags, message):
+    with pytest.raises(UserError) as caught:
+        PARSERS[command](shlex.split(flags))
+    assert message in f"{caught.value}$"
+
+
+def parse(command, flags=""):
+    return PARSERS[command](["--weights", "W", *shlex.split(flags)])
+
+
+def test_training_defaults_are_the_public_ones():
+    config = parse_train_flags([])
+    assert (config.epochs, config.batch_size, config.image_size) == (100, 16, 640)
+    assert (config.seed, config.project, config.optimizer) == (0, Path("runs/train"), "SGD")
+    assert (config.hyp, config.workers) == (DEFAULT_HYPERPARAMETERS, None)
+    assert config.freeze == ("0",)  # the first 0 layers
+    assert not config.bbox_iou_optim and not config.multi_tensor_optimizer
+
+
+def test_the_flags_that_were_given_are_told_from_defaults():
+    values, given = read_train_flags(["--epochs", "100", "--batch", "4", "--resume", "--cache"])
+    assert given == {"epochs": 100, "batch_size": 4, "resume": "newest", "cache": "ram"}
+    assert given.items() <= values.items()
+    assert read_train_flags([])[1] == {}
+    assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""
+
+
+def test_a_batch_must_be_divisible_by_the_processes():
+    config = parse_train_flags(["--batch", "12"])
+    config.check_processes(3)
+    with pytest.raises(UserError, match="12 is the total over 5 .* by 5; use 10 or 15$"):
+        config.check_processes(5)
+    parse_train_flags(["--batch-size", "-1"]).check_processes(5)
+
+
+def test_recipes_that_do_not_exclude_each_other_parse():
+    for flags in ("--multi-scale --image-weights", "--rect --multi-scale --single-cls",
+                  "--compile --fraction 0.5"):  # fmt: skip
+        parse_train_flags(flags.split())
+
+
+def test_validation_defaults_are_the_public_ones():
+    config = parse_val_flags(["--weights", "A", "B"])
+    assert (config.weights, config.split, config.classes) == (("A", "B"), "val", None)
+    assert (config.iou_threshold, config.confidence_threshold) == (0.6, 0.001)
+    assert (config.batch_size, config.max_detections) == (32, 300)
+
+
+def test_tiles_are_cut_as_the_flags_say():
+    flags = "--weights W --tile 320 --overlap 0.25 --batch-size 4"
+    assert parse_val_flags(shlex.split(flags)).tiling == Tiling(320, 0.25, 4)
+    assert parse_detect_flags(shlex.split(flags)).tiling == Tiling(320, 0.25, 4)
+    assert parse_val_flags(["--weights", "W", "--tile", "640"]).tiling == Tiling(640, 0.2, 32)
+    assert parse_val_flags(["--weights", "W"]).tiling is None
+
+
+def test_the_public_timings_take_the_val_split_with_their_own_thresholds():
+    speed = parse_val_flags(["--weights", "W", "--task", "speed"])
+    assert (speed.split, speed.confidence_threshold, speed.iou_threshold) == ("val", 0.25, 0.45)
+    given = parse_val_flags(["--weights", "W", "--task", "speed", "--iou", "0.6"])
+    assert (given.confidence_threshold, given.iou_threshold) == (0.25, 0.6)
+    assert parse_val_flags(["--weights", "W", "--task", "test"]).split == "test"
+
+
+def test_the_public_output_flags_parse():
+    config = parse("detect", " ".join(f"--{name.replace('_', '-')}" for name in SWITCHES))
+    assert all(getattr(config, name) is True for name in SWITCHES)
+    assert not any(getattr(parse("detect"), name) for name in SWITCHES)
+    assert (
+        parse("detect", "--line-thickness 3").line_thickness,
+        parse("detect").line_thickness,
+    ) == (3, None)
+
+
+def test_the_public_export_flags_parse():
+    config = parse(
+        "export",
+        "--include onnx --imgsz 640 480 --batch-size 2 --nms --topk-per-class 5 "
+        "--topk-all 50 --iou-thres 0.5 --conf-thres 0.3 --opset 14 --half",
+    )
+    assert (config.include, config.image_size, config.batch_size) == (("onnx",), (640, 480), 2)
+    assert (config.nms, config.half) == 2 * (True,)
+    assert (config.top_per_class, config.top_all, config.opset) == (5, 50, 14)
+    assert (config.iou_threshold, config.confidence_threshold) == (0.5, 0.3)
+    assert config.precision == "float16"
+
+
+def test_export_defaults_are_the_public_ones_and_one_side_is_a_square():
+    config = parse("export")
+    assert (config.include, config.image_size, config.batch_size) == (("onnx",), (640, 640), 1)
+    assert (config.top_per_class, config.top_all) == (100, 100)
+    assert (config.iou_threshold, config.confidence_threshold) == (0.45, 0.25)
+    assert (config.precision, config.device) == ("float32", "cpu")
+    assert parse("export", "--imgsz 320").image_size == (320, 320)
+
+
+def test_the_words_of_settings_give_these_settings():
+    config = parse(
+        "export", "--imgsz 64 96 --nms --conf 0.125 --topk-all 7 --dynamic --opset 15 --data=-x"
+    )
+    assert parse_export_flags(as_words(config)) == config
+    assert set(flags_of(ExportConfig)) >= {"sizes", "include", "nms"}
+
+
+def test_flags_become_the_settings_of_nms():
+    flags = "--nms --conf-thres 0.3 --iou 0.6 --agnostic-nms --topk-all 7"
+    wanted = SuppressionSettings(0.3, 0.6, True, None, 7, multi_label=False)
+    assert parse("export", flags).suppression == wanted
+    assert parse("export", "--nms --topk-per-class 3").top_per_class == 3
+
+
+@pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
+@pytest.mark.parametrize("flag", ["--nms", "--int8 --data D"])
+def test_a_format_without_it_is_refused(row, flag):
+    words = f"--include {row.name} {flag}"
+    if flag.split()[0][2:] in row.flags:
+        parse("export", words)
+    else:
+        with pytest.raises(UserError, match=f"--include {row.name} does not support --.*that do: "):
+            parse("export", words)
+
+
+def test_flags_of_an_audit_parse_and_have_defaults():
+    config = parse_audit_flags(shlex.split("--data D --weights W V --task train --conf 0.3"))
+    assert (config.data, config.weights, config.task) == ("D", ("W", "V"), "train")
+    assert config.lowest_score == 0.3
+    default = parse_audit_flags(["--data", "D", "--weights", "W"])
+    assert (default.task, str(default.project), default.image_size) == ("val", "runs/audit", 640)
+    assert default.lowest_score is None
+
+
+def test_a_model_is_called_as_its_file_unless_it_has_a_name():
+    models = parse_serve_flags(
+        shlex.split("--weights runs/a/best.pt night=runs/a=b/best.pt ./x=y.pt openvino_model/")
+    ).models
+    assert [tuple(model) for model in models] == [
+        ("best", "runs/a/best.pt"),
+        ("night", "runs/a=b/best.pt"),
+        ("x=y", "./x=y.pt"),
+        ("openvino_model", "openvino_model/"),
+    ]
+
+
+def test_what_detect_has_too_has_its_default():
+    config = parse("serve")
+    for name in ("confidence_threshold", "iou_threshold", "max_detections", "image_size",
+                 "max_pixels", "device", "backend", "runtime", "half"):  # fmt: skip
+        assert getattr(config, name) == getattr(DetectConfig, name)
+    assert (config.host, config.is_size_given) == ("127.0.0.1", False)
+    assert parse("serve", "--img 640").is_size_given
