@@ -1,4 +1,4 @@
-"""Train a model; the framework-dependent part is `models/training/job.py`.
+"""Train a model; the framework-dependent part is `models/training/loop.py`.
 
 python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 """
@@ -94,7 +94,7 @@ def run(
             loader.start()  # workers start while the framework is imported
             backend.use(config.backend)
             stop.take_signals()
-            from duet.models.training.job import run_job
+            from duet.models.training.loop import run_job
 
             return run_job(job, loader)
 

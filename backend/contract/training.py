@@ -46,11 +46,7 @@ class Ops(inference.Ops, Protocol):
         """
 
     def maximum(self, x: Tensor, y: Tensor) -> Tensor:
-        """Return the elementwise maximum of two tensors of one dtype, broadcast (gradient).
-
-        NaN where either is NaN, as in NumPy; both get the full gradient there. In a tie each gets
-        half.
-        """
+        """Return the elementwise maximum, otherwise as `minimum`."""
 
     def where(self, condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         """Return x where the bool condition holds, y elsewhere, broadcast (gradient).

@@ -11,7 +11,7 @@ import pytest
 import train
 from duet import backend
 from duet.models.heads.anchor.head import AnchorHead
-from duet.models.training import job
+from duet.models.training import loop
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from tests.equal_runs import assert_equal_runs
@@ -116,7 +116,7 @@ def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
 ):
     run = [*flags, "--project", str(tmp_path)]
     with monkeypatch.context() as patch:
-        patch.setattr(job, "conclude_run", die)
+        patch.setattr(loop, "conclude_run", die)
         with pytest.raises(Killed):
             start(run)
     start([*run, "--resume"])
@@ -133,7 +133,7 @@ def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
     for arguments in (run, [*run, "--resume"]):
         with monkeypatch.context() as patch:
             if arguments is run:
-                patch.setattr(job, "write_work", die)
+                patch.setattr(loop, "write_work", die)
             with contextlib.suppress(Killed):
                 start(arguments)
         shown.append(capsys.readouterr().out)
