@@ -42,7 +42,7 @@ from tests.onnx_files import (
     write_segmenter,
 )
 from tests.small import TINY
-from tests.unit.weights.foreign_classifier import Classifier
+from tests.unit.weights.test_classifiers import Classifier
 
 STATES = Path("tests/train/states")
 PICKLE_TOKENS = (

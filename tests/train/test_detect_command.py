@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -77,7 +78,7 @@ def many_images(folder, number):
 
 
 def write_video(path, frames):
-    with VideoWriter(path, (48, 64), Fraction(30)) as video:
+    with closing(VideoWriter(path, (48, 64), Fraction(30))) as video:
         for number in range(frames):
             video.write(noise(48, 64, number), number / 30)
     return path

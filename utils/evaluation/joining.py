@@ -13,7 +13,6 @@ from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01 (docs/en/detect.md)
 # A box cut by a border ends within about half a cell of the finest map from it: 4 px of 640.
 NEAR_BORDER = 4 / 640  # relative to the long side of the view
-BLOCK = 256  # cut boxes compared at once with all of another view; limits memory
 OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # signs for left, top, right, bottom
 
 
@@ -93,9 +92,7 @@ def _pairs(pieces: _Pieces, regions: np.ndarray, cut: np.ndarray) -> Iterator[np
             rows = np.arange(starts[other], starts[other + 1])
             rows = rows[_meeting(common, pieces.boxes_xyxy[rows])]
             if other != index and len(rows):
-                for start in range(0, len(own), BLOCK):
-                    block = own[start : start + BLOCK]
-                    yield _pairs_of_views(pieces, block, rows, regions[index], common)
+                yield _pairs_of_views(pieces, own, rows, regions[index], common)
 
 
 def _pairs_of_views(

@@ -210,7 +210,7 @@ def _refuse(name: str, flags: int, options: dict[str, str]) -> Any:
 
 
 class VideoWriter:
-    """A video that is written frame by frame; a context manager.
+    """A video that is written frame by frame.
 
     The file gets its name when it is closed, also after an exception, and is then a complete video.
     Without a frame no file is written.
@@ -241,12 +241,6 @@ class VideoWriter:
         self._container: Any = None  # from the first frame on
         self._stream: Any = None
         self._error: Exception | None = None
-
-    def __enter__(self) -> VideoWriter:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def write(self, image: np.ndarray, seconds: float) -> None:
         """Write a frame.

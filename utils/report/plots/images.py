@@ -24,7 +24,6 @@ from duet.utils.data.loading.reading import decode
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
-from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE
 from duet.utils.evaluation.coco.metric import Example
 from duet.utils.ragged import Ragged
 from duet.utils.report.drawing import (
@@ -110,7 +109,7 @@ def plot_examples(
     """Write JPEGs of validation images, 16 per file: with labels, and with detections.
 
     val_batch0_labels.jpg and val_batch0_pred.jpg show the same images in the same places. Images
-    without detections are captioned. Images that can no longer be read are grey and logged.
+    that can no longer be read are grey and logged.
 
     examples: by sample index, ascending.
     """
@@ -130,9 +129,7 @@ def plot_examples(
             texts = [text + score for text, score in zip(texts, scores, strict=True)]
             boxes_xyxy = found.boxes_xyxy * scale
             drawn = draw_boxes(found_tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
-            name = printable(samples[place].image_path.name)
-            text = "" if texts else f"nothing above {CONFIDENCE_ABOVE:g}: {name}"
-            found_tiles.append(framed(drawn, samples[place], text))
+            found_tiles.append(framed(drawn, samples[place]))
         write_tiles(label_tiles, folder / f"val_batch{number}_labels.jpg")
         write_tiles(found_tiles, folder / f"val_batch{number}_pred.jpg")
 
@@ -164,18 +161,14 @@ def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:
     return [cut(drawable_name(class_names[index], index)) for index in class_index.tolist()]
 
 
-def framed(image: np.ndarray, sample: Sample, text: str = "") -> np.ndarray:
-    """Return a square of side TILE with a centred image and a text below.
-
-    text: default: the sample's file name.
-    """
+def framed(image: np.ndarray, sample: Sample) -> np.ndarray:
+    """Return a square of side TILE with a centred image and its file name below."""
     height, width = image.shape[:2]
     letters = default_font_size((TILE, TILE))
     frame = np.full((TILE + label_height(letters), TILE, 3), GROUND, np.uint8)
     top, left = (TILE - height) // 2, (TILE - width) // 2
     frame[top : top + height, left : left + width] = image
-    text = text or printable(sample.image_path.name)
-    name = label_image(text, letters, WHITE, TILE)
+    name = label_image(printable(sample.image_path.name), letters, WHITE, TILE)
     frame[TILE:] = 255
     frame[TILE:, : name.shape[1]] = name
     return frame

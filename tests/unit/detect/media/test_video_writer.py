@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
 
@@ -20,7 +21,7 @@ PIXELS = 10**6
 
 
 def write(path: Path, seconds: list[float], size=SIZE, rate: Fraction | None = None) -> None:
-    with VideoWriter(path, size, rate) as writer:
+    with closing(VideoWriter(path, size, rate)) as writer:
         for index, moment in enumerate(seconds):
             writer.write(picture(index, size), moment)
 
@@ -55,7 +56,7 @@ def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
 
 def test_an_exception_leaves_a_whole_video_of_what_was_written(tmp_path):
     path = tmp_path / "a.mp4"
-    with pytest.raises(KeyboardInterrupt), VideoWriter(path, SIZE) as writer:
+    with pytest.raises(KeyboardInterrupt), closing(VideoWriter(path, SIZE)) as writer:
         for index in range(5):
             writer.write(picture(index), index / 10)
         raise KeyboardInterrupt
@@ -65,6 +66,7 @@ def test_an_exception_leaves_a_whole_video_of_what_was_written(tmp_path):
 
 FULL = """
 import resource, sys
+from contextlib import closing
 from pathlib import Path
 import numpy as np
 import av
@@ -72,7 +74,7 @@ from duet.utils.detect.media.video import VideoWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
 noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
 try:
-    with VideoWriter(Path(sys.argv[1]), (64, 64), 5) as writer:
+    with closing(VideoWriter(Path(sys.argv[1]), (64, 64), 5)) as writer:
         for index in range(40):
             writer.write(np.roll(noise, index, 1), index / 5)
 except OSError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import cv2
@@ -16,7 +17,7 @@ def write_drawn_video(path: Path, photographs: Path) -> None:
     """Write the video from the images of coco256 in a folder."""
     person = _photograph(photographs, "000000004395", (104, 70))
     chair = _photograph(photographs, "000000004495", (96, 84), (slice(152, 325), slice(2, 154)))
-    with VideoWriter(path, (HEIGHT, WIDTH)) as video:
+    with closing(VideoWriter(path, (HEIGHT, WIDTH))) as video:
         for number in range(NUM_FRAMES):
             image = np.full((HEIGHT, WIDTH, 3), 120, np.uint8)
             _paste(image, chair, 60, 170 - 8 * number)

@@ -2,6 +2,7 @@
 
 import io
 import threading
+from contextlib import closing
 from fractions import Fraction
 
 import cv2
@@ -239,7 +240,7 @@ def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_pat
 def video(tmp_path):
     pytest.importorskip("av")
     path = tmp_path / "clip.mp4"
-    with VideoWriter(path, IMAGE.shape[:2], Fraction(10)) as writer:
+    with closing(VideoWriter(path, IMAGE.shape[:2], Fraction(10))) as writer:
         for number in range(6):
             writer.write(np.roll(IMAGE, 2 * number, axis=1), number / 10)
     return path

@@ -8,37 +8,29 @@ import pytest
 
 from duet.utils.colours import class_colour, ink_on
 from duet.utils.report.drawing import drawable_name, font_files, font_for
-from tests.unit.report.drawing.stand_in_fonts import DEJAVU, forget_fonts, make_font, use_folder
-
-
-@pytest.fixture
-def folder(tmp_path, monkeypatch):
-    """A folder of fonts, beside which there is only DejaVu."""
-    use_folder(monkeypatch, tmp_path)
-    yield tmp_path
-    forget_fonts()
+from tests.unit.report.drawing.stand_in_fonts import DEJAVU, make_font
 
 
 @pytest.mark.parametrize("name", ["person", "Fußgänger", "автомобиль", "Ελλάδα", "a 'b' $c$"])
-def test_latin_greek_and_cyrillic_names_are_drawn_with_no_font_installed(folder, name):
+def test_latin_greek_and_cyrillic_names_are_drawn_with_no_font_installed(only_dejavu, name):
     assert drawable_name(name, 3) == name
 
 
-def test_names_that_no_font_has_are_numbers_and_one_line_says_what_helps(folder, caplog):
+def test_names_that_no_font_has_are_numbers_and_one_line_says_what_helps(only_dejavu, caplog):
     caplog.set_level(logging.INFO)
     assert [drawable_name(name, 7) for name in ("红细胞", "자전거", "हाथी")] == ["class 7"] * 3
     (line,) = caplog.messages
     assert "fonts-noto-cjk" in line and "fonts-noto-core" in line
 
 
-def test_a_font_with_all_letters_and_figures_of_a_name_is_taken(folder):
-    (folder / "a.ttf").write_bytes(b"no font")
-    (folder / "b.ttf").write_bytes(DEJAVU.read_bytes()[:5000])
-    (folder / "c.ttc").write_bytes(b"ttcf" + bytes(40))
-    (folder / "d.ttf").mkdir()
-    make_font("红细胞0123456789. ").save(folder / "e.ttf")
+def test_a_font_with_all_letters_and_figures_of_a_name_is_taken(only_dejavu):
+    (only_dejavu / "a.ttf").write_bytes(b"no font")
+    (only_dejavu / "b.ttf").write_bytes(DEJAVU.read_bytes()[:5000])
+    (only_dejavu / "c.ttc").write_bytes(b"ttcf" + bytes(40))
+    (only_dejavu / "d.ttf").mkdir()
+    make_font("红细胞0123456789. ").save(only_dejavu / "e.ttf")
     assert drawable_name("红细胞", 0) == "红细胞"
-    assert font_for("红细胞 0.87") == str(folder / "e.ttf")
+    assert font_for("红细胞 0.87") == str(only_dejavu / "e.ttf")
     assert font_for("person 0.87") == str(DEJAVU)
     assert drawable_name("红白", 5) == "class 5"
 
@@ -47,7 +39,7 @@ def test_a_font_with_all_letters_and_figures_of_a_name_is_taken(folder):
     ("\x1b[31m", r"\x1b[31m"), ("a\nb", r"a\nb"), ("\u202eab", r"\u202eab"), ("e\u0301", "é"),
     ("\udce9", r"\xe9"),
 ])  # fmt: skip
-def test_a_name_is_drawn_as_it_would_be_printed(folder, name, drawn):
+def test_a_name_is_drawn_as_it_would_be_printed(only_dejavu, name, drawn):
     assert drawable_name(name, 0) == drawn
 
 

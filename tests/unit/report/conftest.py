@@ -1,4 +1,4 @@
-"""Fonts that the tests of plots choose."""
+"""Fonts that the tests of drawings and plots choose."""
 
 import pytest
 
