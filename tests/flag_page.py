@@ -45,7 +45,7 @@ class Words(NamedTuple):
     stop: str  # between two sentences
     translations: Mapping[str, str]  # of what the program says
 
-    def said(self, text: str) -> str:
+    def message(self, text: str) -> str:
         """Return what the program says in this language; English where it is not translated."""
         text = " ".join(text.split())
         return self.translations.get(text, text)
@@ -127,7 +127,7 @@ def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
 
 def _row(words: Words, names: Sequence[str], meaning: Sequence[str], default: Any) -> str:
     flags = " ".join(f"`{name}`" for name in names)
-    cells = flags, words.stop.join(map(words.said, filter(None, meaning))), _default(default)
+    cells = flags, words.stop.join(map(words.message, filter(None, meaning))), _default(default)
     return f"| {' | '.join(' '.join(cell.split()) for cell in cells)} |"
 
 

@@ -46,15 +46,15 @@ def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
 
 
 def main(name: str, weights: str, out: str, cfg: str) -> None:
-    told: dict[str, Any] = {}
+    reported: dict[str, Any] = {}
     framework = select.FRAMEWORKS[name]
     for trains in (True, False):
         select.FRAMEWORKS[name] = framework._replace(trains=trains)
-        told["missing to train" if trains else "missing"] = completeness.missing(name)
+        reported["missing to train" if trains else "missing"] = completeness.missing(name)
     with np.load(weights) as arrays:
         np.savez(out, **predict(dict(arrays), cfg))
-    told["errors"] = {path: error_of(path) for path in UNUSABLE}
-    print(json.dumps(told))
+    reported["errors"] = {path: error_of(path) for path in UNUSABLE}
+    print(json.dumps(reported))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ class Run(NamedTuple):
     """What a process printed and computed, and what the backend under test computes."""
 
     name: str
-    told: dict[str, Any]
+    reported: dict[str, Any]
     found: dict[str, np.ndarray]
     wanted: dict[str, np.ndarray]
 
@@ -53,7 +53,7 @@ def predict(model: Detector, images: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def test_it_lacks_nothing_of_its_contract(run: Run) -> None:
-    assert run.told["missing"] == []
+    assert run.reported["missing"] == []
 
 
 def test_it_would_lack_all_that_trains_if_it_said_that_it_trains(run: Run) -> None:
@@ -63,7 +63,7 @@ def test_it_would_lack_all_that_trains_if_it_said_that_it_trains(run: Run) -> No
         for name in completeness.members(owner)
         if name not in completeness.members(inference.MODULES.get(module, object))
     }
-    assert {line for line in run.told["missing to train"] if line.count(".") == 1} == promised
+    assert {line for line in run.reported["missing to train"] if line.count(".") == 1} == promised
 
 
 def test_a_model_runs_on_it(run: Run) -> None:
@@ -74,7 +74,7 @@ def test_a_model_runs_on_it(run: Run) -> None:
 
 
 def test_what_trains_is_refused_by_name_with_the_next_step(run: Run) -> None:
-    for path, message in run.told["errors"].items():
+    for path, message in run.reported["errors"].items():
         assert message == (
             f"backend {run.name!r} is inference-only and has no {path}; "
             "choose one that supports training: torch, oneflow"

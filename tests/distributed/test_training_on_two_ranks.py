@@ -76,7 +76,7 @@ def test_two_ranks_on_emulated_gpus_learn_it_too(tmp_path: Path) -> None:
             assert_learnt(read(tmp_path, case, rank, GPUS), wanted)
 
 
-def test_a_skipped_update_is_told_once(folder: Path) -> None:
+def test_a_skipped_update_is_reported_once(folder: Path) -> None:
     printed = (folder / "printed.txt").read_text()
     assert printed.count("update skipped:") == 1
     assert printed.count("1 batch excluded from the mean losses") == 1

@@ -55,12 +55,12 @@ def answer(command: str) -> str:
     script, *flags = shlex.split(command)
     main = importlib.import_module(script.removesuffix(".py")).main
     with mock.patch.object(sys, "argv", [script, *flags]):
-        said = _printed(main)
-    if not said:
+        reported_text = _printed(main)
+    if not reported_text:
         raise BlockError(f"{command}: is not refused, so that there is no answer to show")
     for place in (Path.cwd(), PROJECT):  # before lines are cut, which must not depend on it
-        said = said.replace(f"{place}/", "")
-    return _fitting(said)
+        reported_text = reported_text.replace(f"{place}/", "")
+    return _fitting(reported_text)
 
 
 def _printed(work: Callable[[], object]) -> str:

@@ -76,7 +76,7 @@ def test_a_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
         ("is-killed", "was killed by SIGKILL, as systems do when memory"),
     ],
 )
-def test_a_defect_is_told_with_its_traceback_and_a_kill_by_its_signal(
+def test_a_defect_is_reported_with_its_traceback_and_a_kill_by_its_signal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, text: str
 ) -> None:
     monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
@@ -86,12 +86,12 @@ def test_a_defect_is_told_with_its_traceback_and_a_kill_by_its_signal(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_it_ends_with_the_process_that_started_it(tmp_path: Path, number: signal.Signals) -> None:
-    told = tmp_path / "process"
-    starter = subprocess.Popen([sys.executable, "-c", STARTER, told], cwd=PROJECT)
-    wait_until(lambda: told.exists() and told.read_text() != "")
+    reported = tmp_path / "process"
+    starter = subprocess.Popen([sys.executable, "-c", STARTER, reported], cwd=PROJECT)
+    wait_until(lambda: reported.exists() and reported.read_text() != "")
     starter.send_signal(number)
     assert starter.wait(SECONDS) != 0
-    wait_until(lambda: not Path("/proc", told.read_text(), "exe").exists())
+    wait_until(lambda: not Path("/proc", reported.read_text(), "exe").exists())
 
 
 def wait_until(is_so: Callable[[], bool]) -> None:

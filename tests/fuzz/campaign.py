@@ -101,14 +101,14 @@ def _run_child(
             _count(outcomes[name], seed, row)
         code = child.wait()
         errors.seek(0)
-        said = errors.read().decode(errors="replace")[-SHOWN_BYTES:]
+        message = errors.read().decode(errors="replace")[-SHOWN_BYTES:]
     if code == 0:
         return
     name = next((name for name, rest in left.items() if rest), "")
     if name not in ready:
-        raise RuntimeError(f"{name} does not read its own seeds:\n{said}")
+        raise RuntimeError(f"{name} does not read its own seeds:\n{message}")
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    outcomes[name].note(Fault(name, seed, left[name].start, f"died: {how}\n{said}"))
+    outcomes[name].note(Fault(name, seed, left[name].start, f"died: {how}\n{message}"))
     left[name] = left[name][1:]
 
 

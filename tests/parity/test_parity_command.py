@@ -69,7 +69,7 @@ def test_what_is_compared_is_not_trivial(agreeing):
     assert updates == [STEPS, STEPS]
 
 
-def test_a_side_with_one_other_weight_is_told_from_the_first_layer_on(agreeing, tmp_path):
+def test_a_side_with_one_other_weight_is_reported_from_the_first_layer_on(agreeing, tmp_path):
     folder, settings = agreeing
     shutil.copy(folder / "oneflow.npz", tmp_path)
     run_sides(dataclasses.replace(settings, nudge=1e-3), tmp_path, "torch")

@@ -98,7 +98,7 @@ def test_what_a_page_names_and_is_not_there_ends_the_build(project, tmp_path):
     (project / "docs/en/index.md").write_text("# Duet\n\n" + "\n\n".join(WRONG))
     done = build(project, tmp_path)
     assert done.returncode != 0
-    assert [told for told in WRONG.values() if told not in done.stderr] == []
+    assert [reported for reported in WRONG.values() if reported not in done.stderr] == []
 
 
 def test_a_block_that_is_not_there_ends_the_build(project, tmp_path):
@@ -111,9 +111,11 @@ def test_each_page_must_be_there_in_both_languages(project, tmp_path):
     for page in ("en/a", "zh/b", "en/c", "zh/c"):
         (project / "docs" / f"{page}.md").write_text("# A page\n")
     done = build(project, tmp_path)
-    told = {line.rpartition(" -  ")[2] for line in done.stderr.splitlines() if "WARNING" in line}
+    reported = {
+        line.rpartition(" -  ")[2] for line in done.stderr.splitlines() if "WARNING" in line
+    }
     assert done.returncode != 0
     assert {
         "docs/en/a.md has no page docs/zh/a.md",
         "docs/zh/b.md has no page docs/en/b.md",
-    } <= told
+    } <= reported

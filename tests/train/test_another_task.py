@@ -71,7 +71,7 @@ def test_the_files_of_a_run_have_the_names_of_its_head(whole):
     assert header.best_fitness == pytest.approx(max(float(x["metrics/accuracy"]) for x in rows))
 
 
-def test_an_epoch_is_told_in_the_words_of_the_head(flags, tmp_path, caplog, capsys):
+def test_an_epoch_is_reported_in_the_words_of_the_head(flags, tmp_path, caplog, capsys):
     config = parse_train_flags([*flags, "--project", str(tmp_path), "--epochs", "1"])
     with caplog.at_level("INFO"):
         train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
@@ -99,5 +99,5 @@ def test_weights_are_validated_with_the_heads_table_and_plot(flags, whole, tmp_p
     dataset = load_dataset(config.data)
     samples = load_split(dataset, "val")
     validation.run_validation(config, dataset.class_names, samples, [load_weights(weights)], ALONE)
-    (told,) = tmp_path.glob("*/accuracy.txt")
-    assert told.read_text() in capsys.readouterr().out
+    (reported,) = tmp_path.glob("*/accuracy.txt")
+    assert reported.read_text() in capsys.readouterr().out

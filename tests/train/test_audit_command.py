@@ -71,7 +71,7 @@ def suggested(row):
     return np.array([float(row[f"suggested_{side}"]) for side in SIDES])
 
 
-def test_planted_errors_are_told_as_what_they_are(weights, tmp_path, monkeypatch, capsys):
+def test_planted_errors_are_reported_as_what_they_are(weights, tmp_path, monkeypatch, capsys):
     """The surest box of an image is first not labelled; then by another class; then shifted."""
     data = write_dataset(tmp_path / "none", [CORNER] * 3)
     rows = run(monkeypatch, weights, data, tmp_path / "1", "--conf", 0.05)
@@ -84,7 +84,7 @@ def test_planted_errors_are_told_as_what_they_are(weights, tmp_path, monkeypatch
         "right": (kind, box, None), "swapped": (NEVER_SEEN, box, "swapped"),
         "misplaced": (kind, shifted, "misplaced"),
     }  # fmt: skip
-    for name, (label, label_box, told) in expected.items():
+    for name, (label, label_box, reported) in expected.items():
         labels = [[(label, label_box)] if number == image else CORNER for number in range(3)]
         data = write_dataset(tmp_path / name, labels)
         rows = run(monkeypatch, weights, data, tmp_path / f"{name}-run", "--conf", 0.05)
@@ -94,8 +94,8 @@ def test_planted_errors_are_told_as_what_they_are(weights, tmp_path, monkeypatch
             and row["suggested_class"] == CLASS_NAMES[kind]
             and pairwise_iou(box[None], suggested(row)[None])[0, 0] > 0.99
         ]  # fmt: skip
-        assert [row["kind"] for row in mine] == ([told] if told else [])
-        assert [row["class"] for row in mine] == ([CLASS_NAMES[label]] if told else [])
+        assert [row["kind"] for row in mine] == ([reported] if reported else [])
+        assert [row["class"] for row in mine] == ([CLASS_NAMES[label]] if reported else [])
     text = (tmp_path / "right-run" / "exp" / "audit.html").read_text(encoding="utf-8")
     assert "Audit of data, val" in text
     assert "worth a look." in capsys.readouterr().out

@@ -36,13 +36,13 @@ def flags(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def told():
+def reported():
     """What each run of `works` prints."""
     return {}
 
 
 @pytest.fixture(scope="module")
-def works(flags, told):
+def works(flags, reported):
     """work.json of an epoch with each recipe, and the shapes that the network met."""
     found = {}
     for name, recipe in {"plain": "", **RECIPES}.items():
@@ -51,7 +51,7 @@ def works(flags, told):
             patch.setattr(step, "network_images", record_shapes(step.network_images, shapes))
             folder = start([*flags, "--epochs", "1", "--name", name, *recipe.split()])
         found[name] = json.loads((folder / "work.json").read_text()), shapes
-        told[name] = text.getvalue()
+        reported[name] = text.getvalue()
     return found
 
 
@@ -106,11 +106,11 @@ def test_four_images_count_four_times_in_the_loss(flags, tmp_path):
     assert float(ops.to_numpy(terms.total)) == pytest.approx(4 * means, rel=1e-5)  # float32
 
 
-def test_an_only_class_is_named_and_the_last_line_validates_it(flags, works, told):
+def test_an_only_class_is_named_and_the_last_line_validates_it(flags, works, reported):
     folder = Path(flags[-2]) / "one"
     header = load_checkpoint(folder / "weights" / "last.safetensors").header
     assert header.class_names == ("item",)
-    last = {name: text.splitlines()[-1] for name, text in told.items()}
+    last = {name: text.splitlines()[-1] for name, text in reported.items()}
     assert {name for name, line in last.items() if line.endswith(" --single-cls")} == {"one"}
 
 

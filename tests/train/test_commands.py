@@ -111,8 +111,8 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     folder, done = trained
     lines = done.stdout.splitlines()
     names = ["data", "model", "device", "recipe", "results"]
-    told = {line.split()[0]: line for line in lines if line[:9].strip() in names}
-    assert list(told) == names
+    reported = {line.split()[0]: line for line in lines if line[:9].strip() in names}
+    assert list(reported) == names
     dataset = load_dataset(str(inputs[1]))
     rows = sum(
         len(path.read_text().splitlines())
@@ -133,8 +133,8 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
 def test_the_last_line_of_a_run_validates_its_best_weights_and_repeats_their_figures(
     trained, inputs
 ):
-    run_folder, told = trained
-    lines = told.stdout.splitlines()
+    run_folder, reported = trained
+    lines = reported.stdout.splitlines()
     command = shlex.split(lines[-1])
     weights = command[command.index("--weights") + 1]
     assert Path(weights) == run_folder / "weights" / "best.safetensors"

@@ -101,7 +101,9 @@ def drawn(folder):
     return sorted(path.name for path in folder.glob("*.jpg"))
 
 
-def test_all_images_of_a_folder_are_drawn_and_told(monkeypatch, caplog, capsys, weights, tmp_path):
+def test_all_images_of_a_folder_are_drawn_and_reported(
+    monkeypatch, caplog, capsys, weights, tmp_path
+):
     folder = many_images(tmp_path / "in", 3)
     lines = run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs")
     assert any(f"weights: {weights}; source: {folder}, 3 images" in line for line in lines)
@@ -150,8 +152,8 @@ def test_a_request_ends_the_command_and_what_is_written_is_whole(
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
     wait_for(lambda: any(folder.glob("*")) or any(folder.glob(".in.mp4*")))
     process.send_signal(request_)
-    out, told = process.communicate(timeout=SECONDS)
-    assert (process.returncode, told) == (code, errors)
+    out, reported = process.communicate(timeout=SECONDS)
+    assert (process.returncode, reported) == (code, errors)
     line = out.splitlines()[-1]
     done = int(re.match(r"stopped after ([\d,]+) ", line)[1].replace(",", ""))
     assert line.endswith(f"; results so far saved to {folder}") and done < MANY

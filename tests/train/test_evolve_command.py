@@ -66,9 +66,9 @@ def test_a_stopped_search_goes_on_with_the_same_command(command, tmp_path):
     search = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_for(trial / "results.csv")
     search.send_signal(signal.SIGTERM)
-    told, _ = search.communicate(timeout=SECONDS)
-    assert search.returncode == EXIT_SUSPENDED, told
-    assert "search suspended after 0 trials: " in told and " --evolve 1" in told
+    reported, _ = search.communicate(timeout=SECONDS)
+    assert search.returncode == EXIT_SUSPENDED, reported
+    assert "search suspended after 0 trials: " in reported and " --evolve 1" in reported
     assert trainings_in(tmp_path / "runs") == []
     again = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
     assert again.returncode == 0, again.stderr

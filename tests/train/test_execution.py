@@ -132,12 +132,12 @@ def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog)
     assert "bfloat16 (--amp auto; use --amp off for float32), channels-last" in caplog.text
 
 
-@pytest.mark.parametrize(("flags", "told"), [((), []), (("--amp", "off"), ["cpu"])])
-def test_only_amp_off_asks_for_exact_float32(training, monkeypatch, flags, told):
+@pytest.mark.parametrize(("flags", "reported"), [((), []), (("--amp", "off"), ["cpu"])])
+def test_only_amp_off_asks_for_exact_float32(training, monkeypatch, flags, reported):
     asked = []
     monkeypatch.setattr(backend.device, "compute_exactly", asked.append)
     assert training[0](*flags).execution.dtype == "float32"
-    assert asked == told
+    assert asked == reported
 
 
 def test_validation_computes_in_the_precision_of_training(training):

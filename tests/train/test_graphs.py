@@ -169,7 +169,7 @@ def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks,
 
 @ON_TORCH
 @pytest.mark.parametrize(
-    ("device", "no_graphs", "said"),
+    ("device", "no_graphs", "message"),
     [
         ("cuda:0", "", "compiled, as CUDA graphs"),
         ("cuda:0", "a reason", "compiled (no CUDA graphs: a reason)"),
@@ -177,7 +177,7 @@ def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks,
     ],
 )
 def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
-    monkeypatch, caplog, device, no_graphs, said
+    monkeypatch, caplog, device, no_graphs, message
 ):
     compile_steps(monkeypatch, no_graphs)
     monkeypatch.setattr(backend.device, "compute_exactly", lambda device: None)
@@ -185,5 +185,5 @@ def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
     precision = "float32" if device == "cpu" else "float32 (exact)"
     with caplog.at_level(logging.INFO):
         chosen = execution.choose_execution(device, "float32", "off", "contiguous", True, False)
-    assert caplog.messages == [f"{precision}, contiguous, {said}"]
+    assert caplog.messages == [f"{precision}, contiguous, {message}"]
     assert chosen.compiled and chosen.graphs is (no_graphs == "")

@@ -123,7 +123,7 @@ def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
     assert_equal_runs(tmp_path / "exp", whole)
 
 
-def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
+def test_the_best_epoch_is_reported_though_a_resumption_did_not_see_it(
     flags, tmp_path, monkeypatch, capsys
 ):
     run = [*flags, "--project", str(tmp_path)]
@@ -143,5 +143,5 @@ def test_the_best_epoch_is_told_though_a_resumption_did_not_see_it(
     for name in ("work.json", "weights/best.safetensors"):
         (tmp_path / "exp" / name).unlink()
     start([*run, "--resume"])
-    told = capsys.readouterr().out
-    assert "best: " not in told and "/last.safetensors" in told.splitlines()[-1]
+    reported = capsys.readouterr().out
+    assert "best: " not in reported and "/last.safetensors" in reported.splitlines()[-1]

@@ -244,8 +244,8 @@ def test_classifiers_are_validated_with_table_and_plots(inputs, tmp_path, capsys
         samples = load_split(dataset, "val")
         loaded = [load_weights(weights)]
         validation.run_validation(config, dataset.class_names, samples, loaded, ALONE)
-        told = capsys.readouterr().out
-        assert [line.split()[0] for line in told.splitlines()[:2]] == ["class", "all"]
+        reported = capsys.readouterr().out
+        assert [line.split()[0] for line in reported.splitlines()[:2]] == ["class", "all"]
         assert (tmp_path / name / "confusion_matrix.png").exists()
 
 

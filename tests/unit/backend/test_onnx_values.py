@@ -74,8 +74,10 @@ def test_more_numbers_than_a_graph_holds_are_refused(monkeypatch):
 
 @pytest.mark.parametrize("name", ["0", "cuda:1", "0,1", "cpu,0"])
 def test_a_gpu_is_refused_with_what_computes_on_one(name):
-    told = f"--device '{name}': backend onnx runs only on the CPU; use --device cpu, or --backend"
-    with pytest.raises(ValueError, match=f"{told} torch or oneflow"):
+    reported = (
+        f"--device '{name}': backend onnx runs only on the CPU; use --device cpu, or --backend"
+    )
+    with pytest.raises(ValueError, match=f"{reported} torch or oneflow"):
         device.resolve(name)
     assert device.resolve("") == device.resolve("cpu") == "cpu"
 

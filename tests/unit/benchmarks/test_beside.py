@@ -122,7 +122,7 @@ def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line
     assert document["work"]["unequal"] == [line]
 
 
-def test_a_trainer_that_fails_is_told_with_what_it_said(run, tmp_path):
+def test_a_trainer_that_fails_is_reported_with_what_it_said(run, tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('no such --img')")
     code, printed, _ = run("--other", f"{sys.executable} {tmp_path / 'broken.py'}")
     assert code == 1 and "exit code 1: no such --img" in printed

@@ -49,7 +49,7 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
         assert seconds == float("inf")
 
 
-def test_a_gpu_is_told_by_its_own_jobs_in_their_order(monkeypatch):
+def test_a_gpu_is_reported_by_its_own_jobs_in_their_order(monkeypatch):
     monkeypatch.setattr(every.backend, "use", lambda name=None: "torch")
     lines = {name: " ".join(every.line_of(name, flags, "cuda:0", Path("x.json")))
              for name, flags in every.ON_GPU.items()}  # fmt: skip

@@ -108,7 +108,7 @@ def test_training_defaults_are_the_public_ones():
     assert not config.bbox_iou_optim and not config.multi_tensor_optimizer
 
 
-def test_the_flags_that_were_given_are_told_from_defaults():
+def test_the_flags_that_were_given_are_reported_from_defaults():
     values, given = read_train_flags(["--epochs", "100", "--batch", "4", "--resume", "--cache"])
     assert given == {"epochs": 100, "batch_size": 4, "resume": "newest", "cache": "ram"}
     assert given.items() <= values.items()

@@ -101,7 +101,7 @@ def test_the_pages_of_flags_are_those_of_the_parsers(path, text):
 
 def test_all_that_pages_say_of_flags_is_translated_and_no_translation_is_stale():
     settings = TrainConfig, ValConfig, DetectConfig, ExportConfig, ServeConfig
-    said = [found.options["help"] for each in settings for found in flags_of(each).values()]
-    said += [str(action.help) for action in compare_parser()._actions if action.dest != "help"]
-    said += BACKENDS.values()
-    assert {" ".join(text.split()) for text in said} == set(LANGUAGES["zh"].translations)
+    message = [found.options["help"] for each in settings for found in flags_of(each).values()]
+    message += [str(action.help) for action in compare_parser()._actions if action.dest != "help"]
+    message += BACKENDS.values()
+    assert {" ".join(text.split()) for text in message} == set(LANGUAGES["zh"].translations)

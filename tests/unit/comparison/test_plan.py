@@ -199,7 +199,7 @@ def test_every_difference_in_work_is_a_line(change, line):
     assert differences(run(work=work), run("oneflow", {**work, **change}), {name}) == []
 
 
-def test_losses_are_compared_over_the_same_batches_and_the_worst_is_told():
+def test_losses_are_compared_over_the_same_batches_and_the_worst_is_reported():
     gap = loss_gap(run(losses=[[1, 2, 3], [1, 1, 2]]), run(losses=[[1, 2, 3], [1, 1, 2.02]]))
     assert (gap["batches"], gap["worst_batch"], gap["diverged"]) == (2, 2, False)
     assert gap["worst"] == pytest.approx(0.005) and gap["tolerance"] == TOLERANCE

@@ -98,8 +98,8 @@ def test_the_page_names_the_figures_and_the_codes_of_all_errors():
         for path in (PROJECT / folder).glob("*.py")
     )
     figures = set(re.findall(r'"(duet_\w+)"', sources))
-    told = re.findall(r"^\| `(duet_\w+?)(?:_total)?`", PAGE, re.M)
-    assert set(told) == figures and len(figures) > 5
+    reported = re.findall(r"^\| `(duet_\w+?)(?:_total)?`", PAGE, re.M)
+    assert set(reported) == figures and len(figures) > 5
     raised = set(re.findall(r"\d{3}(?:, |: \()\"(\w+)\"", sources))
     raised |= {"not_found", "method_not_allowed", "bad_image", "bad_request", "failed"}
     table = PAGE[PAGE.index("| | code |") :].partition("\n\n")[0]

@@ -146,7 +146,7 @@ def test_an_engine_is_built_and_runs(tmp_path, tensorrt, cuda, graph):
         runtime(images)
 
 
-def test_what_tensorrt_has_against_a_graph_is_told(tmp_path, tensorrt, graph):
+def test_what_tensorrt_has_against_a_graph_is_reported(tmp_path, tensorrt, graph):
     tensorrt.plan = None
     with pytest.raises(UserError, match="could not build an engine"):
         write_engine(graph, tmp_path / "made", METADATA, None)

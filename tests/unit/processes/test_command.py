@@ -113,7 +113,7 @@ def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
 
 @pytest.mark.parametrize("errors", [subprocess.PIPE, subprocess.STDOUT])
 @pytest.mark.parametrize(
-    ("end", "code", "told"),
+    ("end", "code", "reported"),
     [
         ("return", 0, ""),
         ("raise UserError('no')", EXIT_USER_ERROR, "error: no\n"),
@@ -122,11 +122,11 @@ def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
     ],
 )
 def test_an_end_that_is_known_keeps_its_code_when_nobody_reads_of_it(
-    tmp_path, end, code, told, errors
+    tmp_path, end, code, reported, errors
 ):
     done = ended_unread(LAST_WORDS.format(end), tmp_path, errors)
     assert done.returncode == code
-    assert done.stderr == (told if errors == subprocess.PIPE else None)
+    assert done.stderr == (reported if errors == subprocess.PIPE else None)
 
 
 def test_a_suspended_rank_keeps_its_code_when_nobody_reads_of_it(tmp_path):
@@ -158,7 +158,7 @@ def test_a_command_whose_output_is_closed_ends_as_any_other(tmp_path, closed, se
     assert done.stdout == ("" if 1 in closed else "help\n")
 
 
-def test_another_pipe_that_breaks_is_told(tmp_path):
+def test_another_pipe_that_breaks_is_reported(tmp_path):
     program = f"import os\nos.dup2(os.open(os.devnull, os.O_WRONLY), 1)\n{OTHER_PIPE}"
     done = ended_unread(program, tmp_path)
     assert (done.returncode, done.stderr) == (2, "error: [Errno 32] Broken pipe: 'camera'\n")
@@ -250,7 +250,7 @@ def test_signals_are_taken_back_from_what_took_them():
         assert stop.cause() == "SIGTERM"
 
 
-def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_says_why(tmp_path, monkeypatch):
+def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_explains_why(tmp_path, monkeypatch):
     ours, launchers = tmp_path / "ours", tmp_path / "launcher's"
     monkeypatch.setenv(FILE_VARIABLE, str(launchers))
     with listening(str(ours), None) as stop:

@@ -299,7 +299,7 @@ def test_a_killed_command_takes_its_ranks_along(tmp_path):
         ([75, -9], 75),
     ],
 )
-def test_the_code_of_a_job_is_that_of_the_rank_that_says_why(codes, code):
+def test_the_code_of_a_job_is_that_of_the_rank_that_explains_why(codes, code):
     assert job_code(codes) == code
 
 

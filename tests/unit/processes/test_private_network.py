@@ -110,7 +110,7 @@ def refuse() -> None:
 
 @pytest.mark.parametrize("backend", LAUNCHERS)
 @pytest.mark.parametrize("name", ["_leave_network", "PATH"], ids=["refused", "no program"])
-def test_ranks_that_listen_everywhere_without_it_say_so(backend, name, monkeypatch, caplog):
+def test_ranks_that_listen_everywhere_without_it_report_it(backend, name, monkeypatch, caplog):
     if name == "PATH":  # no program can hold the network until it is opened
         monkeypatch.setattr(private_network, "_make", lambda: None)
         monkeypatch.setenv("PATH", "/nowhere")

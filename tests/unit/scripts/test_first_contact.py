@@ -43,7 +43,7 @@ def command_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_python_without_packages_is_told_what_to_do_in_two_lines(command):
+def test_a_python_without_packages_is_reported_what_to_do_in_two_lines(command):
     # -S leaves the folder of the packages out.
     python = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -76,7 +76,7 @@ def test_what_an_old_python_reads_has_no_newer_syntax(path):
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
-def test_an_old_python_is_told_its_version(monkeypatch):
+def test_an_old_python_is_reported_its_version(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 8, 18, "final", 0))
     assert " is Python 3.8, but 3.10 or newer is required\n" in str(start.python_problem())
 
@@ -121,6 +121,6 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, closed):
         capture_output=True, text=True, preexec_fn=lambda: [os.close(n) for n in closed],
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, "" if 1 in closed else "by a library")
-    told = "by a crash False\nby a process\n"
-    assert done.stderr == ("" if 2 in closed else told)
+    reported = "by a crash False\nby a process\n"
+    assert done.stderr == ("" if 2 in closed else reported)
     assert (tmp_path / "written").read_text() == ""

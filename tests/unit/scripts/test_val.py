@@ -125,7 +125,9 @@ def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(
     assert not np.array_equal(summary_of(results[2]), summary, equal_nan=True)
 
 
-def test_a_file_that_serves_for_labels_alone_is_told(monkeypatch, capsys, caplog, inputs, tmp_path):
+def test_a_file_that_serves_for_labels_alone_is_reported(
+    monkeypatch, capsys, caplog, inputs, tmp_path
+):
     content = json.loads((inputs[0] / "instances.json").read_text())
     content["annotations"][1]["area"] = "large"
     (tmp_path / "a.json").write_text(json.dumps(content))

@@ -145,7 +145,7 @@ def test_the_last_weights_serve_where_there_is_no_state(tmp_path):
     assert batch_number(point(tmp_path, str(tmp_path / "exp"))) == 8
 
 
-def test_where_there_is_nothing_auto_starts_anew_and_the_others_say_so(tmp_path):
+def test_where_there_is_nothing_auto_starts_anew_and_the_others_report_it(tmp_path):
     assert point(tmp_path / "missing", "auto") is None
     with pytest.raises(UserError, match=f"no run with a state in {tmp_path}; give its folder"):
         point(tmp_path, "newest")
@@ -330,7 +330,7 @@ def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
     assert "epochs" not in str(error.value)
 
 
-def test_ranks_that_see_the_states_of_a_run_that_goes_on_are_told_of_it():
+def test_ranks_that_see_the_states_of_a_run_that_goes_on_are_reported_of_it():
     another = ALONE._replace(all_gather=lambda own: [own, own[::-1]])
     require_same_point(None, ALONE)
     with pytest.raises(UserError, match=r"different states.* another process .* all machines"):

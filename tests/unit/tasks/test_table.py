@@ -111,7 +111,7 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
         task_of_flags(tmp_path / "none.safetensors")
 
 
-def test_hyperparameters_without_effect_are_told_where_somebody_set_them():
+def test_hyperparameters_without_effect_are_reported_where_somebody_set_them():
     words = ["mosaic=1", "translate=0.1", "dfl=2", "scale=0.4", "box=0.1", "fl_gamma=1.5",
              "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)

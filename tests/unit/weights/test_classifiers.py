@@ -101,7 +101,7 @@ def test_a_classifier_is_described_by_its_layers(tmp_path):
     assert weights.header.settings["stored_fitness"] == 0.75
 
 
-def test_activation_shortcuts_and_groups_are_told_by_the_layers(tmp_path):
+def test_activation_shortcuts_and_groups_are_reported_by_the_layers(tmp_path):
     changes: Any = {"activation": "ReLU", "shortcuts": (False,), "first": {"groups": 4}}
     document = load_weights(Classifier(**changes).write(tmp_path / "cls.pt")).header.model
     assert document["act"] == "ReLU"

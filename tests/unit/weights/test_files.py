@@ -126,7 +126,7 @@ def test_a_plain_state_dict_gives_arrays_and_asks_for_its_model(tmp_path, key):
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "told"),
+    ("name", "content", "reported"),
     [
         ("pipe.pt", os.mkfifo, "is a FIFO"),
         ("pipe.safetensors", os.mkfifo, "is a FIFO"),
@@ -138,13 +138,13 @@ def test_a_plain_state_dict_gives_arrays_and_asks_for_its_model(tmp_path, key):
         ("long.pt", struct.pack("<Q", 90_000_000) + b"{ }", "damaged or no safetensors file"),
     ],
 )
-def test_show_says_what_an_odd_file_is(tmp_path, name, content, told):
+def test_show_says_what_an_odd_file_is(tmp_path, name, content, reported):
     path = tmp_path / name
     if callable(content):
         content(path)
     else:
         path.write_bytes(content)
-    with pytest.raises(UserError, match=f"{name}: {told}"):
+    with pytest.raises(UserError, match=f"{name}: {reported}"):
         main(["show", str(path)])
 
 

@@ -89,8 +89,8 @@ def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
     assert "transferred 343/349 tensors" in caplog.messages
     left = [line for line in caplog.messages if "not transferred" in line]
     assert len(left) == 6 and all(".m." in line for line in left)
-    (told,) = (line for line in caplog.messages if "--remap-classes" in line)
-    assert told.startswith("the weights were trained on other classes: the head is init")
+    (reported,) = (line for line in caplog.messages if "--remap-classes" in line)
+    assert reported.startswith("the weights were trained on other classes: the head is init")
     assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
 
 
@@ -100,8 +100,8 @@ def test_a_head_that_is_taken_over_is_not_said_to_start_anew(caplog):
     with caplog.at_level(logging.INFO, logger="train"):
         state = build(["--cfg", "models/yolov5n.yaml"], start, names)
     assert "transferred 349/349 tensors" in caplog.messages
-    (told,) = (line for line in caplog.messages if "--remap-classes" in line)
-    assert told.startswith(
+    (reported,) = (line for line in caplog.messages if "--remap-classes" in line)
+    assert reported.startswith(
         "the weights were trained on other classes: the number is equal, so the head keeps their"
     )
     assert np.array_equal(state["model.24.m.0.weight"], start.ema["model.24.m.0.weight"])

@@ -244,14 +244,14 @@ def test_the_faults_of_annotated_objects():
         image.read_labels(2, SIZE)
 
 
-def test_an_annotation_that_cannot_be_read_and_one_of_another_shape_are_told_apart():
+def test_an_annotation_that_cannot_be_read_and_one_of_another_shape_are_distinguished():
     (row,) = read_rows(annotated((1, 1, 9, 9), broken="a box of five numbers"), 2, SIZE)
     assert (row.place, row.kind, row.fault) == ("", "broken_label", "a box of five numbers")
     (row,) = read_rows(annotated((1, 1, 9, 9), size=(300, 200)), 2, SIZE)
     assert (row.place, row.kind) == ("", "other_shape") and "200x300" in row.fault
 
 
-def test_a_file_of_millions_of_wrong_lines_is_told_in_a_thousand(tmp_path):
+def test_a_file_of_millions_of_wrong_lines_is_reported_in_a_thousand(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"x\n" * 1_000_000)
     rows = read_rows(ImageFile(tmp_path / "a.jpg"), 2, SIZE)
     assert len(rows) == 1001 and rows[-1].fault.startswith("1,000 faults")

@@ -33,9 +33,9 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
     assert reported[1] == 1
     data = write_small_dataset(tmp_path)
     assert run(monkeypatch, "--data", data, "--out", tmp_path / "out") == 0
-    said = capsys.readouterr().out
-    assert "problems: none" in said and "train      12         0" in said
-    assert f"page: {tmp_path / 'out/check.html'}" in said
+    reported_text = capsys.readouterr().out
+    assert "problems: none" in reported_text and "train      12         0" in reported_text
+    assert f"page: {tmp_path / 'out/check.html'}" in reported_text
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp
     assert run(monkeypatch, *words, "--out", tmp_path / "out") == 1
     found = (tmp_path / "out/findings.csv").read_text()
     assert "41x30 px are 1,230, over the limit of 1,200" in found and found.count("image_size") == 1
-    said = capsys.readouterr().out
-    assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in said
+    reported_text = capsys.readouterr().out
+    assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in reported_text
     links = sorted(path.name for path in (tmp_path / "fixed/images").rglob("*.png"))
     assert links == ["0.png", "0.png", "1.png"]
 

@@ -78,7 +78,7 @@ FLAT = {
 }
 
 
-def test_flat_images_are_told_apart_by_their_bytes():
+def test_flat_images_are_distinguished_by_their_bytes():
     files = [encoded(image, suffix) for image in FLAT.values() for suffix in (".jpg", ".png")]
     prints = [fingerprint_of(file) for file in files]
     assert [x.look for x in prints] == [UNKNOWN] * len(files)

@@ -40,7 +40,7 @@ def test_an_image_is_decoded_once_and_comes_back_as_it_was(kind):
         assert not kept.flags.writeable
 
 
-def test_images_are_kept_up_to_the_limit_and_the_line_says_so(monkeypatch, caplog):
+def test_images_are_kept_up_to_the_limit_and_the_line_reports_it(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 90))
     cache = create_cache("ram", SIZES, 0.5, "training")
@@ -161,8 +161,8 @@ for line in sys.stdin:
 """
 
 
-def start_rank(kind, rank, told, folder):
-    command = [sys.executable, "-c", RANK, kind, str(rank), *told]
+def start_rank(kind, rank, reported, folder):
+    command = [sys.executable, "-c", RANK, kind, str(rank), *reported]
     return subprocess.Popen(
         command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, env={**os.environ, "TMPDIR": str(folder)},
@@ -177,8 +177,8 @@ def ask(process, number=0) -> int:
 
 def test_processes_share_a_cache_that_outlives_the_first_and_leaves_nothing(tmp_path):
     with start_rank("disk", 0, [], tmp_path) as first:
-        told = first.stdout.readline().split()
-        with start_rank("disk", 1, told, tmp_path) as second:
+        reported = first.stdout.readline().split()
+        with start_rank("disk", 1, reported, tmp_path) as second:
             assert second.stdout.readline().split()[0] == "0"
             assert ask(second) == 8
             assert ask(first) == 8  # as the second one made it
@@ -191,9 +191,9 @@ def test_processes_share_a_cache_that_outlives_the_first_and_leaves_nothing(tmp_
 
 def test_a_file_of_another_process_is_never_taken_for_the_cache(tmp_path):
     with start_rank("ram", 0, [], tmp_path) as first:
-        told = first.stdout.readline().split()
-        told[-1] = str(int(told[-1]) + 1)  # as where ranks see other process numbers
-        with start_rank("ram", 1, told, tmp_path) as second:
+        reported = first.stdout.readline().split()
+        reported[-1] = str(int(reported[-1]) + 1)  # as where ranks see other process numbers
+        with start_rank("ram", 1, reported, tmp_path) as second:
             _, errors = second.communicate()
         first.kill()
     assert "is another file" in errors and "leave --cache out" in errors

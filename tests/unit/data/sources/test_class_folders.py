@@ -79,7 +79,7 @@ def test_images_lie_at_any_depth_and_what_is_no_image_is_passed_over(tmp_path):
     assert labelled(tmp_path) == {"train/a/x/y/1.png": "a", "train/b/1.png": "b"}
 
 
-def test_folders_without_an_image_are_no_classes_and_are_told(tmp_path, caplog):
+def test_folders_without_an_image_are_no_classes_and_are_reported(tmp_path, caplog):
     write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
     (tmp_path / "train" / "empty").mkdir()
     (tmp_path / "val" / "b").mkdir()  # it has images in train
@@ -149,7 +149,7 @@ def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path)
     ]
 
 
-def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_told(tmp_path, caplog):
+def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_reported(tmp_path, caplog):
     write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/preview.png",
           "val/._1.png", "._2.png")  # fmt: skip
     dataset = load_dataset(tmp_path)

@@ -75,7 +75,7 @@ def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
     assert objects[0].boxes_xyxy.shape == (0, 4) and objects[0].is_crowd.dtype == bool
 
 
-def test_images_of_one_name_are_told_apart_by_their_folders(tmp_path):
+def test_images_of_one_name_are_distinguished_by_their_folders(tmp_path):
     content = document()
     for number, name in enumerate(("images/cam1/a.jpg", "cam2\\a.jpg", "a.jpg")):
         content["images"][number]["file_name"] = name

@@ -117,7 +117,7 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert len(long) < 1000 and "rm -rf\\n" in long
 
 
-def test_a_dataset_without_val_is_told_how_to_draw_it(dataset):
+def test_a_dataset_without_val_is_reported_how_to_draw_it(dataset):
     assert "or draw it: --split 0.8" in error_of(write_yaml(dataset / "cells.yaml", val=None))
     for key in ("train", "names"):
         text = error_of(write_yaml(dataset / "cells.yaml", **{key: None}))

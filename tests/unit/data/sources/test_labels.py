@@ -93,7 +93,7 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
         ("0 0.1 0.1 0.5 0.1 0.9 0.1", "accepted: a box with an area"),
     ],
 )
-def test_a_broken_line_leaves_the_image_out_and_says_why(tmp_path, line, reason):
+def test_a_broken_line_leaves_the_image_out_and_explains_why(tmp_path, line, reason):
     path = add_image(tmp_path, "a.png", f"1 0.5 0.5 0.5 0.5\n{line}\n")
     samples, (problem,) = scan_with_good_one(tmp_path, path)
     assert len(samples) == 0

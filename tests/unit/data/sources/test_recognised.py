@@ -159,7 +159,7 @@ def test_a_folder_without_any_dataset_says_what_was_looked_for(tmp_path):
     assert len(text) < 1000
 
 
-def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
+def test_of_two_formats_one_is_taken_and_reported(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT, "tasks.json": TASKS})
@@ -174,7 +174,7 @@ def test_of_two_formats_one_is_taken_and_told(tmp_path, caplog):
     assert "the dataset YAML data.yaml; there is also: CVAT for images 1.1, Label" in line
 
 
-def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
+def test_what_belongs_to_no_split_is_reported(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     parts = [
         f'<image name="{name}.jpg" subset="{subset}">{BOX}</image>'
@@ -187,7 +187,7 @@ def test_what_belongs_to_no_split_is_told(tmp_path, caplog):
     assert "annotations.xml: 'later' belongs to no split and is ignored" in caplog.text
 
 
-def test_what_annotations_have_beside_boxes_is_counted_and_told(tmp_path, caplog):
+def test_what_annotations_have_beside_boxes_is_counted_and_reported(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     more = '<tag label="b"/><points label="b"/><tag label="b"/>'
     write(tmp_path, **images("images/a.jpg"))
@@ -217,7 +217,7 @@ def text_of_csv(tmp_path: Path, *rows: str) -> str:
     return error_of(tmp_path)
 
 
-def test_annotations_without_a_class_say_why(tmp_path):
+def test_annotations_without_a_class_explain_why(tmp_path):
     text = text_of_csv(tmp_path, "a,cat,wide,0,.2,.3,0")
     assert "its annotations name no class: a.jpg: line 2: no box in " in text
     assert "correct that" in text and "'names'" in text

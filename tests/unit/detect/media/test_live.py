@@ -64,7 +64,7 @@ def test_frames_that_nobody_took_in_time_are_left_out():
     source.close()
 
 
-def test_what_breaks_off_is_opened_again_and_says_so(quick, caplog):
+def test_what_breaks_off_is_opened_again_and_reports_it(quick, caplog):
     def breaks():
         yield image(1)
         time.sleep(0.05)

@@ -68,7 +68,7 @@ def test_every_nth_frame_has_its_own_number_and_time(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.avi", "fast.mp4"])
 @pytest.mark.parametrize("part", [0.3, 0.8])
-def test_a_file_cut_short_gives_what_is_there_and_says_so(name, part, tmp_path):
+def test_a_file_cut_short_gives_what_is_there_and_reports_it(name, part, tmp_path):
     path = tmp_path / name
     options = {"movflags": "+faststart"} if name == "fast.mp4" else {}
     video(path, KINDS.get(name, "libx264"), **options)
@@ -82,7 +82,7 @@ def test_a_file_cut_short_gives_what_is_there_and_says_so(name, part, tmp_path):
     assert bool(frames) == (part >= 0.8 and name != "a.mp4")  # whose index is at its end
 
 
-def test_damage_in_the_middle_is_told_and_the_rest_is_read(tmp_path):
+def test_damage_in_the_middle_is_reported_and_the_rest_is_read(tmp_path):
     path = tmp_path / "a.avi"
     video(path, "mjpeg", pix_fmt="yuv420p", strict="unofficial")
     content = bytearray(path.read_bytes())

@@ -87,10 +87,10 @@ class NotedFiles:
 
 def detect(detector, sources, **options):
     """Return what was begun, written and told."""
-    told = []
+    reported = []
     files = NotedFiles()
-    Pipeline(detector, CLASS_NAMES, files, told.append, **options).run(sources)
-    return files.begun, files.written, told
+    Pipeline(detector, CLASS_NAMES, files, reported.append, **options).run(sources)
+    return files.begun, files.written, reported
 
 
 def expected(detector, sources):
@@ -99,30 +99,32 @@ def expected(detector, sources):
     return [detector.detect([image])[0] for image in images]
 
 
-def found(told):
-    return [done.result.detections for done in told if done.result is not None]
+def found(reported):
+    return [done.result.detections for done in reported if done.result is not None]
 
 
 @pytest.mark.parametrize(("threads", "lanes"), [(1, 1), (4, 1), (1, 3), (4, 3)])
 def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lanes):
     detector = make_detector(predictor, lanes)
-    _, _, told = detect(detector, SOURCES, threads=threads)
+    _, _, reported = detect(detector, SOURCES, threads=threads)
     wanted = expected(detector, SOURCES)
     assert sum(len(one.scores) for one in wanted) > 20
-    for one, other in zip(found(told), wanted, strict=True):
+    for one, other in zip(found(reported), wanted, strict=True):
         assert all(map(np.array_equal, one, other))
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_frames_begin_and_are_told_in_order_and_those_of_a_video_are_written_in_order(
+def test_frames_begin_and_are_reported_in_order_and_those_of_a_video_are_written_in_order(
     detector, batch_size
 ):
-    begun, written, told = detect(detector, SOURCES, batch_size=batch_size, threads=4)
+    begun, written, reported = detect(detector, SOURCES, batch_size=batch_size, threads=4)
     order = [(n, None) for n in range(7)] + [(7, n) for n in range(5)] + [(9, None)]
     assert begun == order and sorted(written, key=str) == sorted(order, key=str)
     assert [one for one in written if one[0] == 7] == [(7, n) for n in range(5)]
-    assert [done.source.number for done in told] == [*range(7), 7, 7, 7, 7, 7, 8, 9]
-    assert [(done.source.number, done.problem) for done in told if done.problem] == [(8, "broken")]
+    assert [done.source.number for done in reported] == [*range(7), 7, 7, 7, 7, 7, 8, 9]
+    assert [(done.source.number, done.problem) for done in reported if done.problem] == [
+        (8, "broken")
+    ]
 
 
 def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():
@@ -139,8 +141,8 @@ def test_a_failure_to_write_ends_the_run(detector):
         if place[0] == 2:
             raise OSError(28, "No space left on device", "2.jpg")
 
-    told, files = [], NotedFiles(write)
+    reported, files = [], NotedFiles(write)
     with pytest.raises(OSError, match="2.jpg"):
-        Pipeline(detector, CLASS_NAMES, files, told.append).run(map(Images, range(100)))
-    assert [done.source.number for done in told] == [0, 1]
+        Pipeline(detector, CLASS_NAMES, files, reported.append).run(map(Images, range(100)))
+    assert [done.source.number for done in reported] == [0, 1]
     assert files.appended == [(0, None), (1, None)]

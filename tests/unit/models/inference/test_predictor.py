@@ -57,7 +57,7 @@ def test_each_model_is_augmented(weights):
     assert len(rows(model)) == 2 * 3 * (4 * 8 + (4 * 8 + 2 * 4) + 2 * 3)
 
 
-def test_half_on_a_cpu_is_float32_and_a_line_says_so(weights, caplog):
+def test_half_on_a_cpu_is_float32_and_a_line_reports_it(weights, caplog):
     with caplog.at_level(logging.INFO, "models"):
         model = make_predictor(weights, "cpu", half=True)
     assert caplog.messages == ["--half: using float32 on a CPU"]

@@ -57,7 +57,7 @@ def test_the_decision_is_the_public_one_on_bccd(choose):
         assert (anchors is YOLOV5) == kept, case["message"]
 
 
-def test_anchors_that_fit_badly_are_replaced_and_the_lines_say_so(choose):
+def test_anchors_that_fit_badly_are_replaced_and_the_lines_report_it(choose):
     anchors, text = choose(YOLOV5, THIN)
     assert measure_fit(THIN, pairs(YOLOV5), 4).best_possible_recall < 0.98
     assert measure_fit(THIN, pairs(anchors), 4).best_possible_recall == 1

@@ -55,7 +55,7 @@ def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
 
 
 @pytest.mark.parametrize(
-    ("before", "flags", "told"),
+    ("before", "flags", "reported"),
     [
         (1, [], []),
         (2, [], ["2 processes before, 1 now: without --sync-bn BatchNorm differs"]),
@@ -63,7 +63,7 @@ def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
     ],
 )
 def test_a_run_that_goes_on_in_another_number_of_processes_says_what_that_changes(
-    before, flags, told
+    before, flags, reported
 ):
     header = SimpleNamespace(backend=backend.use(), progress={"world_size": before})
-    assert list(differences(header, parse_train_flags(flags).sync_bn)) == told
+    assert list(differences(header, parse_train_flags(flags).sync_bn)) == reported

@@ -36,7 +36,7 @@ def choose(device="cpu", ranks=1, **flags):
     choose_step_threads(images * gflops, device)
 
 
-def test_a_small_step_has_one_thread_and_a_line_says_so(chosen, caplog):
+def test_a_small_step_has_one_thread_and_a_line_reports_it(chosen, caplog):
     caplog.set_level(logging.INFO)
     assert 0.5 < 8 * count_gflops(plan_layers(SPEC), 96) < 1
     choose(img=96, batch_size=8)

@@ -70,7 +70,7 @@ def contrast(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_any_two_of_80_colours_are_told_apart():
+def test_any_two_of_80_colours_are_distinguished():
     # A difference of 2.3 is just noticed (Mahy et al. 1994); 10 is seen side by side at a glance.
     distances = lab_distances() + 1000 * np.eye(80)
     assert distances.min() > 10

@@ -156,12 +156,12 @@ class Demanding(Recorder):
 def test_a_class_of_ones_own_gets_all_events(tmp_path, monkeypatch):
     monkeypatch.setattr(Recorder, "events", [])
     loggers = make_loggers([f"{__name__}:Recorder"])
-    told = [begins(tmp_path), epoch(1), ends(tmp_path)]
-    loggers.run_begins(told[0])
-    loggers.epoch_ends(told[1])
-    loggers.run_ends(told[2])
+    reported = [begins(tmp_path), epoch(1), ends(tmp_path)]
+    loggers.run_begins(reported[0])
+    loggers.epoch_ends(reported[1])
+    loggers.run_ends(reported[2])
     loggers.close()
-    assert [*told, "closed"] == Recorder.events
+    assert [*reported, "closed"] == Recorder.events
 
 
 def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkeypatch, caplog):

@@ -8,7 +8,7 @@ from duet.utils.report.plots import style
 from tests.unit.report.plots.drawn import NAMES
 
 
-def test_a_name_without_a_font_is_its_number_and_a_line_says_so(only_dejavu, caplog):
+def test_a_name_without_a_font_is_its_number_and_a_line_reports_it(only_dejavu, caplog):
     with caplog.at_level(logging.WARNING):
         names = [style.figure_name(NAMES, index) for index in (0, 1, 2, 2)]
     assert names == ["cell", r"\$\bad\$ formula", "class 2", "class 2"]
