@@ -52,17 +52,17 @@ class Memory(NamedTuple):
         scan: Callable[[], Arrays],
         world: World,
     ) -> Arrays:
-        """Return what a scan found: what was kept, unless an image has changed, or a new scan's.
+        """Return the cached scan, or a new one if an image has changed.
 
-        All ranks call it and get the same. One rank per machine writes the file; if the file is
-        missing on any machine, all ranks scan.
+        All ranks call it and receive the same result. One rank per machine writes the file; if it
+        is missing on any machine, all ranks scan.
 
         Args:
-            images: the same ones on all ranks.
-            state: of an image, given the time in ns before it is looked at; None if a later change
-                may not show.
-            left_out: the images, by index, that a scan could not use.
-            is_there: whether such an image can be used now: a disk's error may have passed.
+            images: the same on all ranks.
+            state: returns an image's state, given the current time in ns; None if a later change
+                could go unnoticed.
+            left_out: returns the indices of images that a scan could not use.
+            is_there: returns whether such an image is usable now; a disk error may have passed.
             scan: reads the images, each rank a shard.
         """
         version = _version() + _state_of_all(images, state, world)
@@ -79,7 +79,7 @@ class Memory(NamedTuple):
 
 
 def _version() -> bytes:
-    """Return what changes with all that reads images and labels, packages among it."""
+    """Return a version of all code and packages that read images and labels."""
     packages = [f"{name} {x.version}" for name in _PACKAGES for x in distributions(name=name)]
     return version_of(*_READERS) + " ".join(packages).encode()
 
@@ -87,9 +87,9 @@ def _version() -> bytes:
 def _state_of_all(
     images: Sequence[_Item], state: Callable[[_Item, int], bytes | None], world: World
 ) -> bytes:
-    """Return the state of all images in their order, the same for any number of ranks.
+    """Return a hash of all images' states, the same for any number of ranks.
 
-    It is another one each time if a later change of an image may not show.
+    It differs each time if a later change of an image could go unnoticed.
     """
     now_ns = time.time_ns()
 
@@ -112,12 +112,12 @@ def scan(
     join: Callable[[list[_Result]], _Part],
     most_threads: int = _MOST_THREADS,
 ) -> list[_Part]:
-    """Read items; return what was read, some items to a part, in order.
+    """Read items in threads; return their results in order, joined in parts.
 
     Args:
-        work: what is done, for the progress.
+        work: description for the progress bar.
         read: called from several threads.
-        join: makes a few arrays of the results of some items.
+        join: joins the results of several items into arrays.
     """
     threads = min(most_threads, 2 * (os.cpu_count() or 1))
     with (
@@ -138,7 +138,7 @@ def scan(
 def _in_pieces(
     pool: ThreadPoolExecutor, work: Callable[[_Item], _Result], items: Sequence[_Item]
 ) -> Iterator[list[_Result]]:
-    """Do the work for each item; yield the results of some at a time, in order."""
+    """Apply the work to each item; yield the results in order, several at a time."""
 
     def work_on(start: int) -> list[_Result]:
         return list(map(work, items[start : start + _PIECE]))
