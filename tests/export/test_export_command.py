@@ -348,6 +348,6 @@ def test_a_classifier_in_float32_and_8_bits_has_accuracies(run, tmp_path):
 
 def test_data_of_another_task_are_refused(run, tmp_path):
     data = draw_dataset(tmp_path / "boxes", SMALL_SHAPES)
-    text = "cls.safetensors: its task is classify; --data .* of objects in parts of images"
+    text = "cls.safetensors: its task is classify; --data .* objects in parts of images"
     with pytest.raises(UserError, match=text):
         run("--data", data, name="cls")

@@ -12,7 +12,7 @@ from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.image.letterbox import Region, centre_region, crop
 from duet.utils.strengths import AugmentConfig
 
-MIN_AREA = 0.08  # part of an image that a crop shows at least
+MIN_AREA = 0.08  # least fraction of the image in a crop
 MAX_ASPECT = 4 / 3  # of a crop, width to height or height to width
 TRIES = 10  # crops are drawn until one fits into the image
 DRAWS_A_TRY = 4  # area, aspect ratio, top, left
@@ -24,7 +24,7 @@ class ClassAugmentation(Finish):
 
     Attributes:
         index: its sample.
-        scale: up to this fraction of the image's area is cut off; 0: the middle is taken.
+        scale: largest fraction of the area cut off; 0 for a centre crop.
         tries: draws for the crop, (`TRIES`, `DRAWS_A_TRY`) from 0 to below 1.
     """
 
@@ -41,9 +41,9 @@ class ClassAugmentation(Finish):
 def draw_class_augmentation(
     config: AugmentConfig, generator: np.random.Generator, index: int
 ) -> ClassAugmentation:
-    """Make the draws of sample `index`: the same ones in the same order for any `config`.
+    """Draw everything random about sample `index`, in the same order for any `config`.
 
-    A kind of draw that is added takes `named_generator`, as in `draw_augmentation`.
+    A new kind of draw uses `named_generator`, as in `draw_augmentation`.
     """
     tries = generator.random((TRIES, DRAWS_A_TRY)).tolist()
     gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]
@@ -80,7 +80,7 @@ def augment_class(
 
 
 def fill(image: np.ndarray, class_index: np.ndarray) -> LabelledImage:
-    """Return an image with its classes (M,), each of which fills it."""
+    """Return an image with its classes (M,), each with a box around the whole image."""
     height, width = image.shape[:2]
     boxes = np.tile(np.array([0.0, 0.0, width, height]), (len(class_index), 1))
     return LabelledImage(image, class_index, boxes)
@@ -89,11 +89,11 @@ def fill(image: np.ndarray, class_index: np.ndarray) -> LabelledImage:
 def random_region(
     draw: ClassAugmentation, size: tuple[int, int], output_size: tuple[int, int]
 ) -> Region:
-    """Return what a crop shows of an image of (height, width).
+    """Return the region of a random crop of an image (height, width).
 
     Its area is uniform from 1 - `scale`, at least `MIN_AREA`, to 1, and the logarithm of its
-    aspect ratio uniform up to `MAX_ASPECT` either way. Where none of the tries fits, and without
-    `scale`, it is the middle.
+    aspect ratio uniform up to `MAX_ASPECT` either way. If no try fits, or without `scale`,
+    it is the centre.
 
     Source: Szegedy et al. 2014, arXiv:1409.4842, section 6.
     """
@@ -109,5 +109,5 @@ def random_region(
 
 
 def shortest_side(size: tuple[int, int]) -> float:
-    """Return a bound of the sides of all crops of an image of (height, width), in pixels."""
+    """Return a lower bound of the sides of all crops of an image (height, width), pixels."""
     return min(*size, math.sqrt(MIN_AREA * size[0] * size[1] / MAX_ASPECT))

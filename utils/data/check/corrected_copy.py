@@ -35,9 +35,9 @@ LEFT_OUT = "left_out.txt"
 
 
 def refuse_place(dataset: DatasetSpec, folder: Path, page: Path) -> None:
-    """Raise DatasetError for a folder that exists, or meets that of the page or of the dataset.
+    """Raise DatasetError for a folder that exists, or is inside the page's or the dataset's.
 
-    Also where images are labelled by the folders they are in: there are no labels to correct.
+    Also if images are labelled by their folders: there are no labels to correct.
     """
     refuse_existing(folder, "--fix")
     places = [page]
@@ -105,9 +105,9 @@ class _Copy:
         self._broken = {x.image: x for kind in BROKEN for x in check.of_kind(kind)}
 
     def write(self, split: str) -> int:
-        """Write the images of a split that can be decided on; return how many."""
+        """Write the usable images of a split; return how many."""
         before = self.num_images
-        images = {  # by path, so that one that is listed twice is written once
+        images = {  # by path: an image listed twice is written once
             os.path.abspath(image.source.path): (number, image)
             for number, image in enumerate(self._check.images)
             if image.split == split
@@ -127,7 +127,7 @@ class _Copy:
     def _write_image(
         self, link: Path, path: str, image: CheckedImage, size: tuple[int, int]
     ) -> None:
-        """Link an image and write its labels, if all labels are decidable."""
+        """Link an image and write its labels, unless a label is undecidable."""
         rows = read_rows(image.source, len(self._check.dataset.class_names), size)
         undecided = [row for row in rows if not row.is_decided and row.kind not in DROPPED]
         for row in undecided:

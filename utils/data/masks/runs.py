@@ -1,8 +1,8 @@
 """COCO's run lengths: the pixels of an object as the lengths of its runs, column by column.
 
-The first run is background; it has length 0 where the first pixel is the object's. Nothing here
-decodes a mask to compare it. Source: the COCO API (Lin et al. 2014, arXiv:1405.0312), whose masks
-these are number by number.
+The first run is background, with length 0 if the first pixel belongs to the object. Masks are
+compared without decoding them. Source: the COCO API (Lin et al. 2014, arXiv:1405.0312), with equal
+numbers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from duet.utils.image_limits import MAX_SIDE
 from duet.utils.polygons import join_parts
 from duet.utils.ragged import Ragged
 
-# pycocotools takes five steps a pixel, of up to 16 bytes each. One at a time, in 32-bit integers.
+# pycocotools takes five steps per pixel, up to 16 bytes each, counted in 32-bit integers.
 LONGEST_OUTLINE = 1 << 23
 MAX_MASK_PIXELS = 1 << 27  # per mask in an annotation file
 _FAR = 1 << 27
@@ -42,7 +42,7 @@ def runs_of_mask(mask: np.ndarray) -> np.ndarray:
 
 
 def runs_of_windows(windows: Iterable[Window], size: tuple[int, ...]) -> Ragged:
-    """Return the runs of masks of which only a window is given, K rows of uint32.
+    """Return the runs of masks given as windows, K rows of uint32.
 
     size: (height, width) of the masks.
     """
@@ -65,7 +65,7 @@ def _runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
 
 
 def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
-    """Return the runs between places of changes, ascending."""
+    """Return the runs between ascending positions of change."""
     within = changes[changes < num_pixels]
     return np.diff(within, prepend=0, append=num_pixels).astype(np.uint32)
 
@@ -74,7 +74,7 @@ def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return the mask (H, W) bool of runs (N,).
 
     Raises:
-        ValueError: the runs are not of a mask of this size.
+        ValueError: the runs do not fill a mask of this size.
     """
     height, width = size
     total = int(runs.sum(dtype=np.int64))
@@ -115,13 +115,13 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
 
 
 def _coded(runs: np.ndarray, size: tuple[int, int]) -> dict[str, Any]:
-    """Return runs (N,) as pycocotools has them."""
+    """Return runs (N,) in pycocotools' form."""
     coded: dict[str, Any] = coco_mask.frPyObjects({"size": list(size), "counts": runs}, *size)
     return coded
 
 
 def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
-    """Return the smallest window around an object; one without pixels of an empty mask.
+    """Return the smallest window around an object; without pixels for an empty mask.
 
     Args:
         runs: (N,) of a mask of this size.
@@ -144,8 +144,8 @@ def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def largest_outline(mask: np.ndarray) -> np.ndarray:
     """Return the outer border of the piece with the most points, (N, 2) float32 x and y.
 
-    Corners are pixels of the piece; straight parts between them are left out, and holes are not
-    seen. N is 0 of an empty mask.
+    Corners are pixels of the piece; straight parts between them are left out, and holes
+    ignored. N is 0 for an empty mask.
 
     mask: (H, W) bool.
     """
@@ -158,11 +158,11 @@ def largest_outline(mask: np.ndarray) -> np.ndarray:
 def whole_outline(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return the outline (K, 2) float64 of a mask, exactly along the edges of its pixels.
 
-    Pieces and holes are joined into one; pixels that touch at a corner are one piece. K is 0 of
+    Pieces and holes are joined into one; pixels that touch at a corner are one piece. K is 0 for
     an empty mask.
     """
     top, left, pixels = window_of_runs(runs, size)
-    # A border runs through centres: of twice as many pixels it has all corners of the edges.
+    # A border runs through centres: doubled pixels put all corners of the edges on it.
     twice = pixels.repeat(2, axis=0).repeat(2, axis=1).view(np.uint8)
     borders, _ = cv2.findContours(twice, cv2.RETR_CCOMP, cv2.CHAIN_APPROX_SIMPLE)
     pieces = []
@@ -174,11 +174,11 @@ def whole_outline(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
-    """Return the runs (N,) uint32 of all pixels in any of some outlines.
+    """Return the runs (N,) uint32 of all pixels inside any outline.
 
     Args:
-        outlines: each (K, 2) x and y in pixels; where one crosses itself, or lies over another
-            part of itself, that is outside again. Fewer than three points enclose nothing.
+        outlines: each (K, 2) x and y in pixels; where one crosses or covers
+            itself, that is outside again. Fewer than three points enclose nothing.
         size: (height, width) of the mask.
 
     Raises:
@@ -208,7 +208,7 @@ def to_text(runs: np.ndarray) -> str:
 
 
 def from_text(text: str) -> np.ndarray:
-    """Return the runs (N,) uint32 of their text form.
+    """Return the runs (N,) uint32 in a text form.
 
     Raises:
         ValueError: it is not valid; the message gives the reason.
@@ -241,7 +241,7 @@ def read_runs(segmentation: Mapping[str, Any]) -> tuple[np.ndarray, tuple[int, i
         segmentation: {"size": [height, width], "counts": runs}, as numbers or as text.
 
     Raises:
-        ValueError: runs that are damaged, or do not fill the size.
+        ValueError: the runs are damaged, or do not fill the size.
     """
     size = segmentation.get("size")
     sides = size if isinstance(size, list) and len(size) == 2 else [0]

@@ -45,9 +45,9 @@ def _outlines(samples: SampleTable, name: str, is_of_folders: bool) -> None:
     refuse_classes(name, is_of_folders)
     if samples.polygons_norm is None:
         raise DatasetError(
-            f"{name}: its labels are boxes, and masks need polygons, a line 'class x1 y1 x2 y2 "
-            "x3 y3 ...' for each object; label them, or take a detector, which train.py makes "
-            "with --task detect, or --cfg yolov5s.yaml"
+            f"{name}: its labels are boxes, but masks need polygons: a line 'class x1 y1 x2 y2 "
+            "x3 y3 ...' per object; add polygons, or train a detector with --task detect or --cfg "
+            "yolov5s.yaml"
         )
     num_objects = len(samples.class_index)
     if missing := num_objects - int(np.count_nonzero(samples.polygons_norm.num_points)):
@@ -58,9 +58,9 @@ def _outlines(samples: SampleTable, name: str, is_of_folders: bool) -> None:
 def _classes(samples: SampleTable, name: str, is_of_folders: bool) -> None:
     if not fill_images(samples):
         raise DatasetError(
-            f"{name}: its labels are of objects in parts of images, and a classifier needs one "
-            "class for each image: folders named for classes, as train/cat and val/cat; or "
-            "take a detector, which train.py makes with --task detect, or --cfg yolov5s.yaml"
+            f"{name}: its labels are objects in parts of images, but a classifier needs one class "
+            "per image: folders named for classes, such as train/cat and val/cat; or train a "
+            "detector with --task detect or --cfg yolov5s.yaml"
         )
 
 

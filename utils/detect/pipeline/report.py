@@ -19,10 +19,10 @@ from duet.utils.errors import UserError
 from duet.utils.progress import Progress
 from duet.utils.text import count, printable, say
 
-FEW = 20  # images that have a line each; more of them, and videos, have a bar
+FEW = 20  # up to so many images have a line each; more, and videos, have a bar
 SHOWN_CLASSES = 5
 OTHER_CLASSES = "other class", "other classes"
-ONE_OTHER = "1 other class"  # a name that is no longer is shown instead
+ONE_OTHER = "1 other class"  # a name that is no longer than this is shown instead
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
 WITHOUT = "leave it out, and the images are in the run's folder"
 
@@ -34,7 +34,7 @@ class Done(NamedTuple):
 
     source: Source
     result: ImageResult | None
-    problem: str = ""  # why the source gives no frame, or no more of them
+    problem: str = ""  # why the source has no frame, or no further ones
     input_size: tuple[int, int] | None = None  # (height, width) that the network took
 
 
@@ -42,13 +42,13 @@ class RunReport:
     """Prints the result of each frame, in the order of the sources; a context manager.
 
     Attributes:
-        num_frames: in which something was looked for.
-        num_broken: sources that were left out, or broke off.
+        num_frames: processed frames.
+        num_broken: sources that were skipped or broke off.
         sources: description of the sources.
     """
 
     def __init__(self, sources: Sequence[Source], argument: str) -> None:
-        """Begin a report; argument: --source, which several sources are shown by."""
+        """Begin a report; argument: the --source shown for several sources."""
         self.num_frames = self.num_broken = 0
         self._found: Counter[str] = Counter()  # objects by class, frames by class of tracked ones
         self._frames: Counter[str] = Counter()

@@ -29,7 +29,7 @@ from duet.utils.text import count
 log = logging.getLogger("plots")
 FAINT, THIN = "#D4D4D4", 0.6
 MAX_CLASSES = 100  # with names; above, classes are numbers
-MOST_CLASSES = 2000  # whose matrix is drawn: one of more would take too much memory
+MOST_CLASSES = 2000  # above, the matrix would take too much memory
 MAX_NUMBERED = 30  # largest number of classes for which cells show numbers
 LEAST_NUMBER = 0.005  # smaller fractions would be shown as 0.00
 DARK = 0.55  # cells above this have white numbers
