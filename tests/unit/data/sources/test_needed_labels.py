@@ -55,7 +55,7 @@ def test_labels_that_say_that_an_object_fills_its_image_are_detections():
     "boxes", [([PART],), ([FULL_BOX], [PART]), ([FULL_BOX], []), ([FULL_BOX, FULL_BOX],)]
 )
 def test_a_classifier_refuses_boxes_and_detection_takes_them(boxes):
-    with pytest.raises(DatasetError, match=r"pets: .*--task detect, or --cfg yolov5s.yaml"):
+    with pytest.raises(DatasetError, match=r"pets: .*--task detect or --cfg yolov5s.yaml"):
         check_labels("classify", samples(*boxes), "pets")
     check_labels("detect", samples(*boxes), "pets")
 
