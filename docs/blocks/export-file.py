@@ -1,5 +1,5 @@
 # Runs on torch and oneflow.
-# Shows lines with wrote, images [, output0, nodes, one of, accepted, refused, rows, scores are, box_xyxy.
+# Shows lines with wrote, images [, output0, nodes, one of, accepted, refused, box_xyxy.
 # Numbers differ from run to run.
 # --8<-- [start:write]
 import duet
@@ -50,30 +50,6 @@ for name in (path, "damaged.onnx"):
         "refused"
     )
 # --8<-- [end:damage]
-# --8<-- [start:nms]
-import onnxruntime
-from PIL import Image
-
-from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-
-picture = Image.open("datasets/shapes/images/val/00400.jpg").resize((64, 64))
-image = np.asarray(picture, np.float32).transpose(2, 0, 1)[None] / 255
-(rows,) = onnxruntime.InferenceSession(path).run(None, {"images": image})
-
-(path,) = duet.export(
-    WEIGHTS, imgsz=64, nms=True, conf_thres=0.001, topk_all=20
-).files
-(table,) = onnxruntime.InferenceSession(path).run(None, {"images": image})
-print("rows", rows.shape, "-> detections", table.shape)
-
-# The same by hand: NMS in NumPy, on the rows.
-settings = SuppressionSettings(
-    0.001, 0.45, max_detections=20, multi_label=False
-)
-found = non_max_suppression(rows[0], settings)
-scores = table[0, : len(found.scores), 4]
-print("scores are the same:", np.allclose(scores, found.scores, atol=1e-5))
-# --8<-- [end:nms]
 # --8<-- [start:serve]
 import json
 import subprocess

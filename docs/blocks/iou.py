@@ -7,7 +7,7 @@ from duet import backend
 
 backend.use()
 
-from duet.backend import autograd, fused, ops
+from duet.backend import autograd, ops
 from duet.models.heads.anchor.boxes import complete_iou
 
 
@@ -54,7 +54,7 @@ for name, box in predicted.items():
 
 
 # --8<-- [end:family]
-# --8<-- [start:gradient]
+# --8<-- [start:descent]
 def gradient(measure, box, target):
     """Gradient of 1 - measure by the predicted box."""
     pred = autograd.variable(np.array([box], np.float32))
@@ -62,18 +62,6 @@ def gradient(measure, box, target):
     return ops.to_numpy(found)[0]
 
 
-print("                    centre x  centre y   width  height")
-for name in ("apart", "other shape"):
-    for form, measure in (
-        ("plain", complete_iou),
-        ("fused", fused.complete_iou),
-    ):
-        x, y, width, height = gradient(measure, predicted[name], target)
-        print(
-            f"{name:12}{form:7}{x:+9.4f}{y:+10.4f}{width:+8.4f}{height:+8.4f}"
-        )
-# --8<-- [end:gradient]
-# --8<-- [start:descent]
 STEPS, RATE = 200, 0.25
 tall = tensor([5.4, 4.2, 1.6, 2.4])
 measures = {

@@ -143,7 +143,7 @@ for (name, ours), theirs in zip(
         print(f"{name:9}{theirs:11.4f}{ours:10.4f}")
         assert abs(ours - theirs) < 1e-9
 # --8<-- [end:pycocotools]
-# --8<-- [start:yolov5]
+
 from duet.utils.evaluation.legacy import LegacyEvaluator
 
 
@@ -154,21 +154,9 @@ def perfect(image):
     return Detections(truth.boxes_xyxy, scores, truth.class_index)
 
 
-print("mAP50                 COCO  YOLOv5")
-for name, detections in (
-    ("the example", detections_of),
-    ("perfect detections", perfect),
-):
-    row = []
-    for evaluator in (
-        DetectionEvaluator(["thing"]),
-        LegacyEvaluator(["thing"]),
-    ):
-        for image in range(len(objects)):
-            evaluator.add(image, detections(image), truth_of(image))
-        row.append(evaluator.result().map50)
-    print(f"{name:18}{row[0]:8.4f}{row[1]:8.4f}")
-# --8<-- [end:yolov5]
+legacy = LegacyEvaluator(["thing"])
+for image in range(len(objects)):
+    legacy.add(image, perfect(image), truth_of(image))
 
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.detect.config import DetectConfig
@@ -177,7 +165,7 @@ from duet.utils.evaluation.coco.matching import MAX_DETECTIONS_PER_CLASS
 values = {
     "ap50": f"{ap50:.4f}",
     "ap": f"{np.mean(by_threshold):.4f}",
-    "perfect": f"{row[1]:.3f}",
+    "perfect": f"{legacy.result().map50:.3f}",
     "val_conf": ValConfig.confidence_threshold,
     "detect_conf": DetectConfig.confidence_threshold,
     "most": MAX_DETECTIONS_PER_CLASS,

@@ -1,4 +1,3 @@
-# --8<-- [start:page]
 # Runs on torch and oneflow.
 from duet import backend
 
@@ -15,13 +14,6 @@ def updates_until_halfway(start):
         average = decay * average + (1 - decay) * 1.0
     return update - start
 
-
-for start in (0, 100, 1000, 10000):
-    print(
-        f"after {start:5} updates: decay {decay_after(start):.4f}, "
-        f"halfway within {updates_until_halfway(start)}"
-    )
-# --8<-- [end:page]
 
 values = {
     "late": f"{decay_after(100000):.4f}",

@@ -1,3 +1,0 @@
-# Runs without a framework.
-# Shows lines with problems, worth.
-duet check --data shapes --img 320
