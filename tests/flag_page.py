@@ -4,7 +4,7 @@
 
 writes them in both languages; docs/flag-words.yaml has what a flag means in Chinese, and
 docs/flag-pages.yaml what stands around the tables.
-`tests/unit/cli/test_public_flags.py` holds the pages against the flags.
+`tests/unit/cli/test_flags.py` holds the pages against the flags.
 """
 
 from __future__ import annotations

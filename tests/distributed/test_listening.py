@@ -1,18 +1,22 @@
-"""Ranks of one machine that train.py and val.py start use the loopback only."""
+"""Jobs of two ranks: they use the loopback only, and one that fails or stands still leaves none."""
 
 from __future__ import annotations
 
 import contextlib
 import ipaddress
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
+
 from duet import backend
-from tests.distributed.jobs import start_job
+from tests.distributed.jobs import FLAGS, start_job
 
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
 LOOPBACK = {"lo"}
@@ -98,3 +102,59 @@ def test_a_socket_on_all_interfaces_is_found():
     assert Listener("0.0.0.0", 1, outside).is_exposed and Listener("::", 1, outside).is_exposed
     assert not Listener("::ffff:127.0.0.1", 1, outside).is_exposed
     assert not Listener("::", 1, frozenset({"lo"})).is_exposed
+
+
+JOBS_AT_ONCE = 3
+IMPATIENT = (*FLAGS, "--timeout", "3")
+
+
+class Case(NamedTuple):
+    """A job, and what happens to it."""
+
+    how: str = "nothing"
+    rank: int = 0
+    phase: str = ""
+    flags: tuple[str, ...] = FLAGS
+
+    def run(self, folder: Path) -> tuple[int, str]:
+        plan = {"how": self.how, "rank": self.rank, "phase": self.phase, "seconds": 0.2}
+        job = start_job(folder, plan, self.flags, raw=True)
+        return job.end(folder / self.phase if self.phase else None)
+
+
+CASES = {
+    "defect": Case("raise", 1, "training"),
+    "mistake of all": Case(flags=(*FLAGS, "--batch", "5")),
+    "hang": Case("stand still", 1, "validation", IMPATIENT),
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory) -> Iterator[dict[str, Future[tuple[int, str]]]]:
+    """All jobs, a few at a time: they wait more than they compute."""
+    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+        yield {
+            name: pool.submit(case.run, tmp_path_factory.mktemp("job"))
+            for name, case in CASES.items()
+        }
+
+
+def test_an_exception_of_one_rank_is_seen_and_ends_the_job(running):
+    code, text = running["defect"].result()
+    assert code == 1, text
+    assert text.index("rank 1: Traceback") < text.index("RuntimeError: a defect")
+
+
+def test_what_all_ranks_find_wrong_is_reported_once(running):
+    code, text = running["mistake of all"].result()
+    assert code == 1
+    assert text.count("error: --batch-size 5 is the total over 2") == 1, text
+    assert "rank 1: error" not in text
+
+
+def test_a_rank_that_stands_still_is_named_and_shown(running):
+    code, text = running["hang"].result()
+    assert code == 1, text
+    still = r"rank 1 \(.*no progress for [34] s in validation, step 3 \(--timeout 3\)"
+    assert re.search(still, text), text
+    assert "in go_wrong" in text  # the stack

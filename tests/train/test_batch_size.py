@@ -1,13 +1,16 @@
-"""A run with --batch-size -1 measures once, and keeps the number."""
+"""Runs with --batch-size -1, and runs whose memory does not suffice for a batch."""
 
 import pytest
 
-from duet.models.training import batch_size
+from duet.models.detector import images_to_tensor
+from duet.models.training import batch_size, step
 from duet.models.training.batch_size import with_batch_size
-from duet.utils.errors import UserError
+from duet.utils.errors import LoaderError, UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.state.resume import load_state
+from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.yaml_files import read_yaml
+from tests.out_of_memory import run_out
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 
 IMAGES = 12  # of the small dataset
@@ -64,3 +67,39 @@ def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkey
     monkeypatch.setattr(batch_size, "free_memory", lambda: 2000)
     with pytest.raises(UserError, match="with 1 image .*smaller --img or model"):
         start([*flags, "--name", "none"])
+
+
+def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
+    tmp_path, monkeypatch, caplog
+):
+    flags = [*short_flags(tmp_path), "--save-steps", "1", "--name", "crowded"]
+    seen = []
+
+    def memory_for_two(images, *arguments):
+        seen.append(len(images))
+        return run_out() if len(seen) == 3 else images_to_tensor(images, *arguments)
+
+    monkeypatch.setattr(step, "images_to_tensor", memory_for_two)
+    with pytest.raises(UserError, match="out of memory with 4 images per pass") as error:
+        start(flags)
+    assert "--batch-size 4" in str(error.value) and "--micro-batch 2" in str(error.value)
+    start([*flags, "--resume", str(folder_of(flags, "crowded")), "--micro-batch", "2"])
+    assert seen == [4, 4, 4] + [2, 2] * 4
+    state = load_checkpoint(folder_of(flags, "crowded") / "weights" / "last.safetensors")
+    assert state.header.batch_number == 6
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("an illegal memory access"),
+        LoaderError("worker 0 died; if the machine ran out of memory, use fewer"),
+    ],
+)
+def test_other_errors_stay_what_they_are(tmp_path, monkeypatch, error):
+    def broken(*arguments):
+        raise error
+
+    monkeypatch.setattr(step, "images_to_tensor", broken)
+    with pytest.raises(type(error), match=str(error)):
+        start(short_flags(tmp_path))

@@ -1,19 +1,28 @@
 """Layout, precision and compilation change how fast a step runs, not what it computes."""
 
+import json
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from duet import backend
 from duet.backend import amp, autograd, dist, nn, ops
-from duet.models.detector import images_to_tensor
+from duet.models.detector import Detector, images_to_tensor
 from duet.models.evaluation.evaluate import in_precision
+from duet.models.graph import read_model_yaml
 from duet.models.training.execution import choose_precision
+from duet.models.training.outputs import write_work
+from duet.models.training.start import build_state
 from duet.models.training.state import settle
 from duet.models.training.step import train_step
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from duet.utils.report.stage_timer import StageTimer
+from duet.utils.state.job import Job, TrainData
+from duet.utils.state.run import Run
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
 
@@ -210,3 +219,38 @@ def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eage
     if problem is None:
         assert caplog.text.count("compiled Detector in") == 1
         assert "is not compiled" not in caplog.text
+
+
+@pytest.fixture
+def record(tmp_path):
+    """work.json of a run that ended before its first batch."""
+
+    def record(*flags):
+        cfg = write_small_model(tmp_path)
+        config = parse_train_flags(["--cfg", str(cfg), *flags])
+        hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+        model = Detector(read_model_yaml(cfg, 3))
+        model.initialize(seed=0)
+        state = build_state(config, hyp, model, batches=3, device="cpu")
+        job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
+        write_work(Run(job, tmp_path), state, {}, {})
+        return json.loads((tmp_path / "work.json").read_text())
+
+    return record
+
+
+@pytest.mark.parametrize("problem", ["", "no compiler"])
+def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
+    record, monkeypatch, problem
+):
+    assert record()["means"] == {
+        "compiled": False, "box_iou": "plain", "optimizer": "plain", "average": "plain",
+    }  # fmt: skip
+    compiler = SimpleNamespace(
+        compile_problem=lambda device: problem or None, compiled=lambda function, *shapes: function
+    )
+    monkeypatch.setattr("duet.models.training.execution.autograd", compiler)
+    asked = record("--compile", "--bbox_iou_optim", "--multi_tensor_optimizer")
+    assert asked["means"] == {
+        "compiled": not problem, "box_iou": "fast", "optimizer": "fast", "average": "fast",
+    }  # fmt: skip

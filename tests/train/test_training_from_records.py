@@ -1,11 +1,26 @@
-"""Datasets that are no label files train too: packed records, and a folder of Pascal VOC."""
+"""Training from packed records, from a folder of Pascal VOC, and from images that --split drew."""
 
+from __future__ import annotations
+
+import logging
 import shutil
 
+import pytest
+import yaml
+
+import val
+from duet.models.evaluation import validation
+from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.data.records import __main__ as records
+from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.processes.world import ALONE
+from duet.utils.state.job import describe_samples
+from duet.utils.state.resume import load_state
 from tests.equal_runs import rows
 from tests.shared_files import shared_path
-from tests.train.short_runs import short_flags, start
+from tests.small import write_small_dataset
+from tests.train.short_runs import StopAt, short_flags, start
 
 
 def test_an_epoch_from_records_has_the_losses_and_metrics_of_one_from_files(tmp_path, monkeypatch):
@@ -33,3 +48,46 @@ def test_an_epoch_trains_from_a_real_voc_folder(tmp_path):
     run = start([*short_flags(tmp_path), "--epochs", "1", "--data", str(root), "--name", "run"])
     (row,) = rows(run)
     assert float(row["train/box_loss"]) > 0 and float(row["val/cls_loss"]) > 0
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory):
+    """Of a run on 12 images of a dataset that has only images to train on."""
+    folder = tmp_path_factory.mktemp("drawn")
+    document = yaml.safe_load(write_small_dataset(folder).read_text())
+    data = folder / "shapes" / "whole.yaml"
+    data.write_text(yaml.safe_dump({"train": "images/train", "names": document["names"]}))
+    return [*short_flags(folder), "--epochs", "1", "--data", str(data), "--split", "0.6"]
+
+
+def drawn_lines(caplog):
+    return [text for text in caplog.messages if "by --split" in text]
+
+
+def test_val_and_a_resumed_run_have_the_images_of_the_run(
+    flags, tmp_path, caplog, capsys, monkeypatch
+):
+    caplog.set_level(logging.INFO)
+    run = [*flags, "--project", str(tmp_path)]
+    with pytest.raises(Suspended):
+        start(run, StopAt(1))
+    folder = tmp_path / "exp"
+    assert yaml.safe_load((folder / "opt.yaml").read_text())["train_part"] == 0.6
+    train_line, val_line = drawn_lines(caplog)
+    assert train_line.startswith("train: ") and val_line.startswith("val: ")
+
+    with pytest.raises(UserError, match=r"train_part is 0.5 instead of 0.6"):
+        start([*run, "--resume", "--split", "0.5"])
+    caplog.clear()
+    start([*run, "--resume"])  # its samples are compared with those of the run
+    assert drawn_lines(caplog) == [train_line, val_line]
+    (command,) = [line for line in capsys.readouterr().out.splitlines() if "val.py" in line]
+    assert "--split 0.6" in command
+
+    seen = []
+    monkeypatch.setattr(validation, "run_validation", lambda *x: seen.extend(x[2]))
+    weights = ["--weights", str(folder / "weights" / "last.safetensors")]
+    val.run(parse_val_flags(["--data", flags[-3], *weights, "--split", "0.6"]), ALONE)
+    assert drawn_lines(caplog)[-1] == val_line
+    assert val_line.startswith(f"val: {len(seen)} of 12 images")
+    assert describe_samples(seen) == load_state(weights[1]).header.progress["data"]["val"]

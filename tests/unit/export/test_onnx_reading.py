@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,9 @@ import pytest
 from onnx import TensorProto, helper
 
 from duet.utils.errors import UserError
-from duet.utils.export.onnx import OnnxRuntime, read_onnx
+from duet.utils.export.metadata import DETECTIONS, Metadata, metadata_of
+from duet.utils.export.onnx import OnnxRuntime, read_onnx, require_below_limit, write_onnx
+from duet.utils.yaml_files import parse_yaml
 from tests.onnx_files import (
     FOREIGN,
     MEAN,
@@ -22,6 +26,7 @@ from tests.onnx_files import (
     make_file,
     write_detector,
 )
+from tests.unit.export.doubling import write_doubling
 
 IMAGES = (1, 3, SIDE, SIDE)
 
@@ -149,3 +154,68 @@ def test_a_graph_of_no_known_task_is_refused(tmp_path):
     outputs = (1, 1, 7), (1, 1, 7)
     path = make_file(tmp_path / "a.onnx", nodes, initial, outputs=outputs, texts=FOREIGN)
     refused(path, "a model of the public YOLOv5 takes images .* and returns rows")
+
+
+def arrays_of(numbers: int) -> dict[str, np.ndarray]:
+    """Arrays of so many numbers, which take the memory of one."""
+    half = numbers // 2
+    number = np.zeros(1, np.float32)
+    return {"a": np.broadcast_to(number, half), "b": np.broadcast_to(number, numbers - half)}
+
+
+def test_weights_that_fill_an_onnx_file_are_refused(tmp_path: Path) -> None:
+    numbers = 2**31 // 4  # of float32 in the 2 GiB where protobuf ends
+    with pytest.raises(UserError, match="536,870,912 numbers; .* holds .*: use --half"):
+        require_below_limit(arrays_of(numbers), half=False)
+    require_below_limit(arrays_of(numbers), half=True)
+    with pytest.raises(UserError, match="export a smaller model"):
+        require_below_limit(arrays_of(2 * numbers), half=True)
+    with pytest.raises(UserError, match="export a smaller model"):
+        require_below_limit(arrays_of(2 * numbers), half=False)
+
+
+def test_a_file_says_what_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "file.onnx"
+    metadata = Metadata(("étoile", 'a "b"'), 32, (640, 480), output=DETECTIONS, precision="float16")
+    write_onnx(write_doubling(tmp_path / "graph.onnx"), path, metadata, None)
+    model = onnx.load(path)
+    assert (model.producer_name, model.producer_version) == ("Duet", "0")
+    texts = {entry.key: entry.value for entry in model.metadata_props}
+    assert ast.literal_eval(texts.pop("names")) == {0: "étoile", 1: 'a "b"'}
+    assert {name: json.loads(text) for name, text in texts.items() if name != "task"} == {
+        "batch": 1,
+        "imgsz": [640, 480],
+        "class_names": ["étoile", 'a "b"'],
+        "stride": 32,
+        "image_size": [640, 480],
+        "batch_size": 1,
+        "dynamic": False,
+        "image": "floats",
+        "output": "detections",
+        "precision": "float16",
+        "head": "Detect",
+        "suppression": {},
+        "producer": "Duet",
+    }
+
+
+@pytest.mark.parametrize(
+    ("output", "task"),
+    [("rows", "detect"), ("mask_rows", "segment"), ("masks", "segment"), ("logits", "classify")],
+)
+def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
+    """They take Python's literals; YAML gives the same values, so OpenVINO's folder has it."""
+    texts = Metadata(("a\\", 'it\'s "b"'), 64, (64, 128), 4, output=output).public_texts()
+    assert texts.pop("task") == task
+    found = {name: ast.literal_eval(text) for name, text in texts.items()}
+    assert found == {
+        "names": {0: "a\\", 1: "it's \"b\""}, "stride": 64, "imgsz": [64, 128], "batch": 4
+    }  # fmt: skip
+    assert {name: parse_yaml(text.encode()) for name, text in texts.items()} == found
+
+
+def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+    path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
+    write_onnx(write_doubling(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
+    texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
+    assert metadata_of(texts).class_names == names

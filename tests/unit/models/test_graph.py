@@ -1,4 +1,4 @@
-"""Model YAMLs: what is accepted, what is refused, and that nothing of them runs."""
+"""Model YAMLs: what is accepted or refused, that nothing of them runs; activations, image sizes."""
 
 import copy
 import json
@@ -9,14 +9,16 @@ import numpy as np
 import pytest
 import yaml
 
-from duet.backend import nn, ops
+from duet.backend import autograd, nn, ops
 from duet.models.blocks import registry
-from duet.models.detector import Detector
+from duet.models.blocks.conv import find_activation
+from duet.models.detector import Detector, require_image_size
 from duet.models.graph import parse_model, plan_layers, read_model_yaml
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError
 from duet.utils.json_files import parse_json
 from duet.utils.model_yamls import scale_depth, scale_width
+from duet.utils.project import PROJECT
 
 
 @pytest.fixture
@@ -252,3 +254,115 @@ def test_a_description_that_would_take_too_much_is_refused_before_it_takes_it(do
     tracemalloc.stop()
     assert len(str(caught.value)) < 600
     assert peak < 8_000_000  # measured below 4 MB: a copy of 50,000 nodes
+
+
+POINTS = np.concatenate([np.linspace(-8, 8, 65) + 1e-3, [-60.0, 60.0]])
+FORMULAS = {
+    None: lambda x: x / (1 + np.exp(-x)),
+    "nn.SiLU()": lambda x: x / (1 + np.exp(-x)),
+    "SiLU": lambda x: x / (1 + np.exp(-x)),
+    "nn.ReLU()": lambda x: np.maximum(x, 0),
+    "nn.LeakyReLU(0.1)": lambda x: np.where(x > 0, x, np.float32(0.1) * x),
+    "nn.LeakyReLU(negative_slope=0.5)": lambda x: np.where(x > 0, x, 0.5 * x),
+    "nn.LeakyReLU()": lambda x: np.where(x > 0, x, np.float32(0.01) * x),
+    "nn.Hardswish()": lambda x: x * np.clip(x + 3, 0, 6) / 6,
+    "nn.Mish()": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+}
+
+
+@pytest.mark.parametrize("name", FORMULAS)
+def test_values_and_gradients_follow_the_formula(name):
+    activation, formula = find_activation(name), FORMULAS[name]
+    x = autograd.variable(POINTS)
+    y = activation(x)
+    np.testing.assert_allclose(ops.to_numpy(y), formula(POINTS), rtol=1e-12, atol=1e-12)
+    (gradient,) = autograd.gradients(ops.sum(y), [x])
+    wanted = (formula(POINTS + 1e-6) - formula(POINTS - 1e-6)) / 2e-6
+    # The differences err by rounding / step, 60 * 1e-16 / 1e-6.
+    np.testing.assert_allclose(ops.to_numpy(gradient), wanted, atol=1e-8)
+
+
+def test_all_convolutions_of_a_model_use_its_activation_and_its_spec_says_so():
+    document = yaml.safe_load((PROJECT / "models" / "yolov5n.yaml").read_text())
+    images = ops.tensor(np.random.default_rng(0).random((1, 3, 64, 64)).astype(np.float32))
+    found = {}
+    for name in ("nn.SiLU()", "nn.LeakyReLU(1)", "nn.LeakyReLU(1.0)"):
+        spec = parse_model({**document, "act": name, "width_multiple": 0.125}, num_classes=1)
+        assert spec == parse_model(spec.document)
+        model = Detector(spec)
+        model.initialize(0)
+        with autograd.no_grad():
+            found[name] = ops.to_numpy(nn.frozen_copy(model)(images)[0])
+    assert not np.array_equal(found["nn.SiLU()"], found["nn.LeakyReLU(1)"])
+    np.testing.assert_array_equal(found["nn.LeakyReLU(1)"], found["nn.LeakyReLU(1.0)"])
+
+
+def test_attention_starts_from_weights_that_are_drawn():
+    model = Detector(read_model_yaml("yolov5s-transformer", num_classes=1))
+    model.initialize(3)
+    state = nn.state_arrays(model)
+    for name in ("linear.weight", "linear.bias", "tr.0.q.weight", "tr.0.ma.in_proj_weight",
+                 "tr.0.ma.in_proj_bias"):  # fmt: skip
+        drawn, bound = state[f"model.8.m.{name}"], 1 / np.sqrt(256)
+        assert np.abs(drawn).max() <= bound
+        # Uniform: the deviation is bound / sqrt(3), here from 256 draws or more.
+        assert drawn.std() == pytest.approx(bound / np.sqrt(3), rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("image_size", "message"),
+    [
+        (33, "--img 33 is not a multiple of the model's stride 32; use 64"),
+        (63, "--img 63 is not a multiple of the model's stride 32; use 64"),
+        (650, "--img 650 is not a multiple of the model's stride 32; use 672"),
+    ],
+)
+@pytest.mark.parametrize("trains", [True, False])
+def test_other_than_multiples_of_the_stride_are_refused(image_size, message, trains):
+    with pytest.raises(UserError, match=message):
+        require_image_size(image_size, 32, trains)
+    require_image_size(int(message.split()[-1]), 32, trains)
+
+
+@pytest.mark.parametrize("stride", [32, 64])
+def test_a_single_cell_is_too_few_to_train_on_and_enough_to_validate(stride):
+    with pytest.raises(UserError, match=f"--img {stride} .*BatchNorm.*; use {2 * stride}"):
+        require_image_size(stride, stride, trains=True)
+    require_image_size(stride, stride, trains=False)
+    require_image_size(2 * stride, stride, trains=True)
+
+
+def test_maps_that_cannot_fit_into_memory_are_refused(monkeypatch):
+    """YOLOv5n's first map is its largest: 16 channels, half as high and wide as the image."""
+    model = Detector(read_model_yaml("models/yolov5n.yaml", 3))
+    largest = 4 * 2 * 16 * 32 * 48  # bytes, of two images
+    for free, trains, refused in (
+        (largest, False, False),
+        (largest - 1, False, True),
+        (2 * largest, True, True),
+        (10 * largest, True, False),
+    ):
+        monkeypatch.setattr("duet.utils.memory.free_memory", lambda free=free: free)
+        if not refused:
+            model.require_memory((2, 3, 64, 96), trains)
+            continue
+        with pytest.raises(UserError, match="maps of 2 images of 96 x 64 px .* smaller --img"):
+            model.require_memory((2, 3, 64, 96), trains)
+
+
+def test_attention_that_cannot_fit_into_memory_is_refused(monkeypatch):
+    """C3TR at stride 2 has four heads, each with a number for each pair of its 24 x 32 cells."""
+    document = {
+        "nc": 1, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": 1,
+        "backbone": [[-1, 1, "Conv", [8, 3, 2]], [-1, 1, "C3TR", [8]]],
+        "head": [[-1, 1, "Detect", ["nc", "anchors"]]],
+    }  # fmt: skip
+    model = Detector(parse_model(document))
+    pairs = 4 * 2 * 4 * (24 * 32) ** 2  # bytes, of two images
+    for free, refused in ((pairs, False), (pairs - 1, True)):
+        monkeypatch.setattr("duet.utils.memory.free_memory", lambda free=free: free)
+        if refused:
+            with pytest.raises(UserError, match="smaller --img"):
+                model.require_memory((2, 3, 48, 64), trains=False)
+        else:
+            model.require_memory((2, 3, 48, 64), trains=False)

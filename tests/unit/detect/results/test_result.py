@@ -5,12 +5,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
+from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.detections import Detections
+from duet.utils.errors import UserError
+from tests.unit.detect.results.made import make_result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
 SCORES = [0.75, 0.5, 0.25]
@@ -80,3 +84,32 @@ def test_a_result_as_a_table():
     empty = result(found=0).to_pandas()
     assert list(empty.columns) == list(table.columns) and len(empty) == 0
     assert (empty.dtypes == table.dtypes).all()
+
+
+LOSSY = {".jpg": 3, ".jpeg": 3, ".webp": 6}  # grey values; measured 1, 1 and 3
+
+
+@pytest.mark.parametrize("suffix", [*LONGEST_SIDES, ".JPG"])
+def test_an_image_comes_back_in_its_colours(tmp_path, suffix):
+    image = np.zeros((20, 30, 3), np.uint8)
+    image[:] = (200, 120, 40)
+    save_image(tmp_path / f"a{suffix}", image)
+    found = cv2.imread(str(tmp_path / f"a{suffix}"))[:, :, ::-1].astype(int)
+    assert np.abs(found - image).max() <= LOSSY.get(suffix.lower(), 0)
+
+
+@pytest.mark.parametrize("name", ["a.gif", "a", "a.txt", "a.webp"])
+def test_a_name_that_says_no_fitting_kind_is_answered_with_those_that_do(tmp_path, name):
+    with pytest.raises(UserError, match=r"20000x1 px .*\.bmp, \.jpeg, \.jpg, \.png"):
+        save_image(tmp_path / name, np.zeros((1, 20_000, 3), np.uint8))
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_result_saves_its_labels(tmp_path):
+    result = make_result("a.jpg", (0, 10, 30, 30, 0.5, 1), (0, 0, 60, 40, 0.25, 0))
+    result.save_txt(tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").read_text() == "0 0.5 0.5 1 1\n1 0.25 0.5 0.5 0.5\n"
+    result.save_txt(str(tmp_path / "a.txt"), scores=True)
+    assert (tmp_path / "a.txt").read_text() == "0 0.5 0.5 1 1 0.25\n1 0.25 0.5 0.5 0.5 0.5\n"
+    make_result("a.jpg").save_txt(tmp_path / "a.txt")
+    assert (tmp_path / "a.txt").read_text() == ""

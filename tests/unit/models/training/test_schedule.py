@@ -1,12 +1,14 @@
-"""Learning rates, momentum and accumulation of every batch."""
+"""Learning rates, momentum and accumulation of every batch; what --optimizer refuses."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from duet.models.training.optimizer import Schedule
+from duet.backend import autograd, optim
+from duet.models.training.optimizer import Schedule, build_optimizer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 
 EPOCHS, BATCHES = 30, 19
@@ -75,3 +77,20 @@ def test_nbs_is_the_number_of_images_that_batches_are_accumulated_to(hyp):
     assert (schedule.accumulate, schedule.weight_decay) == (2, hyp.weight_decay)
     alone = dataclasses.replace(schedule, accumulates=False)
     assert (alone.accumulate, alone.weight_decay) == (1, hyp.weight_decay)
+
+
+HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
+
+
+def choose(name, hyp=HYP):
+    groups = [({"weight": autograd.variable(np.ones(2))}, 0.1)]
+    return build_optimizer(name, groups, hyp)
+
+
+@pytest.mark.parametrize("field", ["momentum", "warmup_momentum"])
+def test_a_momentum_of_one_cannot_be_beta1_of_adam(field):
+    hyp = dataclasses.replace(HYP, **{field: 1.0})
+    assert type(choose("SGD", hyp)) is optim.SGD
+    for name in ("Adam", "AdamW"):
+        with pytest.raises(UserError, match=f"^{field}: 1.0 in --hyp is used as beta1 of {name}"):
+            choose(name, hyp)

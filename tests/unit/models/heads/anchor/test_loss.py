@@ -1,4 +1,4 @@
-"""Complete IoU, the loss around it and the order of equal claims on a cell."""
+"""Complete IoU, the focal loss, the loss around them and the order of equal claims on a cell."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import last_claims
 from duet.models.heads.anchor.boxes import complete_iou
-from duet.models.heads.anchor.loss import DetectionLoss
+from duet.models.heads.anchor.loss import DetectionLoss, cross_entropy
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
 from tests.shared_files import shared_path
@@ -104,3 +104,19 @@ def test_objectness_of_each_level_has_its_weight(num_levels, balance):
     expected = gains.objectness * (np.log1p(np.exp(logits)) * balance).sum()
     found = loss(raw, NO_TARGETS).by_name["objectness"]
     assert float(ops.to_numpy(found)) == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("gamma", [1e-3, 0.5, 1.5, 10.0])
+def test_the_focal_loss_of_extreme_logits_is_finite_with_its_gradient(gamma):
+    logits = np.array([-1e4, -100, -20, 0, 20, 100, 1e4], np.float32)
+    for truth in (0.0, 0.4, 1.0):
+        x = autograd.variable(logits)
+        loss = cross_entropy(x, ops.tensor(np.full(7, truth, np.float32)), 1.0, gamma)
+        (gradient,) = autograd.gradients(loss, [x])
+        assert np.isfinite(ops.to_numpy(loss)) and np.isfinite(ops.to_numpy(gradient)).all()
+
+
+def test_gamma_zero_is_the_plain_cross_entropy():
+    x, truth = ops.tensor(np.array([0.5, -2.0])), ops.tensor(np.array([1.0, 0.2]))
+    found = float(ops.to_numpy(cross_entropy(x, truth, 2.0, 0.0)))
+    assert found == float(ops.to_numpy(ops.bce_with_logits(x, truth, 2.0)))

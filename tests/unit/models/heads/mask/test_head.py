@@ -1,5 +1,8 @@
 """The mask head: its layers from a YAML, its rows and prototypes, and what is found in an image."""
 
+import json
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import yaml
@@ -12,7 +15,11 @@ from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.runs import mask_of_runs
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.metric import MaskResult
+from duet.utils.report.results import result_columns
+from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.shared_files import shared_path
 from tests.small import TINY, TINY_SEGMENTER
 
 SQUARE = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))
@@ -114,3 +121,44 @@ def test_of_one_class_the_best_score_and_the_coefficients_stay():
     found = head.of_best_class(MaskRows(rows, prototypes))
     np.testing.assert_array_equal(found.rows, rows[:, [0, 1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13]])
     assert found.prototypes is prototypes
+
+
+WHOLE, OTHER = np.zeros((2, 40, 60), bool)
+WHOLE[10:30, 10:30] = True
+OTHER[5:15, 40:50] = True
+HALF = WHOLE & (np.arange(60) < 20)
+
+
+@pytest.fixture(scope="module")
+def result():
+    """Class 0: its box is right, its mask half of the object; class 2: nothing is found."""
+    found = segmentations([HALF], [0.9], [0], boxes_around([WHOLE]))
+    return evaluate_masks({0: (found, masked_truth([WHOLE, OTHER], [0, 2]))}, 3)
+
+
+def test_the_columns_are_those_of_the_public_results():
+    stored = json.loads(shared_path("golden/segment/info.json").read_text())
+    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.metric_names)
+    public = stored["results_csv_header"]
+    assert columns[: len(public)] == public
+    assert [f"best/{name}" for name in MaskHead.metric_names] == stored["best_keys"][1:]
+
+
+def test_figures_are_those_of_boxes_and_then_of_masks(result):
+    figures = MaskHead.metrics(result)
+    assert list(figures) == list(MaskHead.metric_names)
+    # Of two classes one is found: its box at all ten thresholds, its mask at the first of them.
+    assert list(figures.values()) == pytest.approx([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.05])
+
+
+def test_fitness_is_that_of_boxes_and_that_of_masks_together(result):
+    assert MaskHead.fitness(result) == pytest.approx(0.5 + 0.1 * 0.5 + 0.9 * 0.05)
+    with np.load(shared_path("golden/segment/mask_metric.npz")) as stored:
+        for row, fitness in zip(stored["fitness_in"], stored["fitness_out"], strict=True):
+            of = [SimpleNamespace(means=tuple(row[at : at + 4])) for at in (0, 4)]
+            assert MaskHead.fitness(MaskResult(*of)) == pytest.approx(fitness, abs=1e-9)
+
+
+def test_the_score_of_a_class_is_the_mean_of_both(result):
+    # A class without objects has the mean of the others: 0.5 of boxes, 0.05 of masks.
+    assert MaskHead.class_scores(result) == pytest.approx(((1 + 0.1) / 2, 0.55 / 2, 0))
