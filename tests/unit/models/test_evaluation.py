@@ -103,7 +103,7 @@ def test_an_error_while_suppressing_ends_validation_at_once(model, samples, erro
     with ValLoader(samples, 96, 2, 0, 32, False) as loader, pytest.raises(type(error)):
         evaluation.evaluate(model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink])
     assert max(sink.images) == failing
-    assert threading.active_count() == threads
+    assert threading.active_count() <= threads  # one of an earlier test may have ended
 
 
 def test_losses_are_the_means_of_the_batches(model, samples):
