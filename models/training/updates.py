@@ -36,7 +36,7 @@ def trial_problem(name: str, device: str) -> str:
     try:
         batched = _updated(getattr(multi_tensor, name), multi_tensor, device)
     except RuntimeError as error:  # a missing kernel
-        return str(error).strip().splitlines()[0]
+        return (str(error).strip() or type(error).__name__).splitlines()[0]
     for key, plain in _updated(getattr(optim, name), ops, device).items():
         difference = float(np.abs(batched[key] - plain).max())
         if not difference <= TOLERANCE:

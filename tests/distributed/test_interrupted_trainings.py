@@ -1,4 +1,4 @@
-"""The real train.py as two ranks that are suspended, killed or fail: how it ends and goes on.
+"""The real train.py as two ranks that are suspended, killed, fail or have different clocks.
 
 Each test goes on with one run, until the last lets it come to its end.
 """

@@ -1,4 +1,4 @@
-"""Jobs of two ranks: they use the loopback only, and one that fails or stands still leaves none."""
+"""Jobs of two ranks listen on the loopback only; one that fails or hangs leaves no process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files of export.py are weights: detect.py, val.py and `duet.load` find what the model does.
+"""Exported files as weights of detect.py, val.py and `duet.load`, for every task.
 
 The model is a tiny one, its ONNX files are written once for all tests.
 """

@@ -1,4 +1,4 @@
-"""Graphs compute what the model computes, in every form that flags can ask for."""
+"""Graphs compute what the model does, with every flag; NMS in the graph does what ours does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheel, in an environment of its own, beside modules of a user with the names of ours."""
+"""The wheel in an environment of its own, and in a notebook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tests.parity` in its fast form: that the backends agree, and that it would say if not.
+"""`python -m tests.parity` on equal and unequal backends; a run resumed by the other backend.
 
 A narrow model at 64 px; the training steps come from the same functions as in the long form.
 """

@@ -27,7 +27,7 @@ BUDGETS = {
     "utils/cli": 1051,
     "utils/comparison": 1400,
     "utils/data": 11596,
-    "utils/detect": 2471,
+    "utils/detect": 2473,
     "utils/evaluation": 1598,
     "utils/evolution": 456,
     "utils/export": 1847,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 354
-OTHERS = {"tests": 54952, "benchmarks": 2736}
+OTHERS = {"tests": 54988, "benchmarks": 2736}
 
 
 def room_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""How files import each other, and where and when frameworks may be imported."""
+"""Imports between files and of frameworks; names that docstrings and pages refer to exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Layout, precision and compilation change how fast a step runs, not what it computes."""
+"""Layout, precision and compilation change a step's speed only; work.json records its work."""
 
 import json
 import logging

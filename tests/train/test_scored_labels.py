@@ -1,4 +1,4 @@
-"""val.py as a command: label files, timings, and all objects taken for one class."""
+"""val.py as a command: label files that score as it does, timings, and --single-cls."""
 
 from __future__ import annotations
 

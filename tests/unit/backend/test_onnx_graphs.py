@@ -1,4 +1,4 @@
-"""Recorded tensors -> graphs: which nodes and constants there are, and what they are called."""
+"""Recorded tensors: nodes and constants of their graphs, and when their values are computed."""
 
 from __future__ import annotations
 

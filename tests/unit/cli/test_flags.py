@@ -1,4 +1,4 @@
-"""A flag declared as a field of a settings dataclass."""
+"""Flags as fields of a dataclass; every public flag works or is answered; the flag pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages include what is there, the same in both languages; so do the READMEs, which stay short."""
+"""Pages: their includes, both languages, the READMEs' length; serve.md and its examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ONNX files are read as data: what is damaged, of another kind or elsewhere is refused."""
+"""ONNX files: damaged or foreign ones are refused; the metadata and size of ours."""
 
 from __future__ import annotations
 

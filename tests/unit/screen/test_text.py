@@ -1,4 +1,4 @@
-"""What reaches a person: characters that show, one line each; a bar, and lines beside it."""
+"""Text on a screen: printable characters, single lines, progress bars, and --view-img's window."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction
 from pathlib import Path
@@ -27,7 +28,7 @@ class BrokenSourceError(Exception):
     """A source yields no frames, or no further ones; the message has the reason."""
 
 
-class Source:
+class Source(ABC):
     """One image file, video, camera or stream.
 
     `frames` of images may run in several threads at once; of any other source in one, once.
@@ -44,6 +45,7 @@ class Source:
     rate: Fraction | None = None
     num_frames: int | None = None
 
+    @abstractmethod
     def frames(self) -> Iterator[Frame]:
         """Yield its frames in order.
 
@@ -52,13 +54,13 @@ class Source:
                 have been yielded.
             UserError: a package is absent that it needs.
         """
-        raise NotImplementedError
 
     def close(self) -> None:
         """End `frames`, from any thread: no frame follows, and threads that wait for one wake up.
 
         Images need no end: they are read at once.
         """
+        return None
 
 
 def require_size(size: tuple[int, int], max_pixels: int) -> None:

@@ -1,4 +1,4 @@
-"""Polygons through a warp: cut where the output ends, and the boxes around what is left."""
+"""Polygons clipped by a warp's output, and copied to other places by copy-paste."""
 
 import cv2
 import numpy as np

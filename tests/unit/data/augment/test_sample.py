@@ -1,4 +1,4 @@
-"""Augmentation: the draws, and what each of them does to an image and its boxes."""
+"""Augmentation: the draws, their effect on image and boxes, and --albumentations."""
 
 import dataclasses
 import hashlib

@@ -1,4 +1,4 @@
-"""--fix writes labels that are right into a new folder, and touches nothing else."""
+"""--fix writes a corrected copy; class folders have no labels to correct, and their own check."""
 
 from __future__ import annotations
 

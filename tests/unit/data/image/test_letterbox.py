@@ -1,4 +1,4 @@
-"""Letterboxing against stored cases of the public implementation."""
+"""Letterboxing against stored public cases; tiles, crops and whole images as network input."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""Masks of prototypes at every size, against the stored public ones."""
+"""Masks from prototypes, and outlines rasterized for a loss, against the stored public ones."""
 
 import hashlib
 import json

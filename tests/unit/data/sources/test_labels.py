@@ -1,4 +1,4 @@
-"""Scanning a dataset: which samples are usable, and what is reported about the others."""
+"""Scanning a dataset: usable samples, reports on the others, and annotations as labels."""
 
 import re
 from pathlib import Path

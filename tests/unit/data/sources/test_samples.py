@@ -1,4 +1,4 @@
-"""A table of samples gives back the samples it was made of."""
+"""A table of samples, and the labels that each task needs of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live sources: the newest frame, new tries, and an end from any thread."""
+"""Cameras (with a stand-in) and streams: the newest frame, reconnecting, and closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames of video files: their pixels, times and turns, and what is said of damaged ones."""
+"""Videos: frames, times and rotation of read files, damaged files, and written ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A result in the hands of other programs: plain values, JSON, pandas."""
+"""Results for other programs: plain values, JSON, pandas, image files."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The folder of results: names, order, and what is left when something fails."""
+"""The folder of results: file names, order, and what a failure leaves."""
 
 import contextlib
 import csv

@@ -1,4 +1,4 @@
-"""`duet.load` and what it returns, as another program uses them."""
+"""`duet.load` and its results, with and without anchors."""
 
 import io
 import threading

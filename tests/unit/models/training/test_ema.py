@@ -5,10 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from duet.backend import multi_tensor, nn, ops, optim
+from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.models.training import updates
 from duet.models.training.ema import ModelEMA, decay_after
 
 
@@ -84,29 +83,3 @@ def test_a_lost_update_moves_nothing_and_is_counted_until_that_is_taken_back(mod
     assert average.updates == 0
     for name, array in nn.state_arrays(average.model).items():
         np.testing.assert_array_equal(array, started[name], err_msg=name)
-
-
-@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
-def test_batched_updates_agree_with_plain_ones(name):
-    assert updates.trial_problem(name, "cpu") == ""
-
-
-def test_a_missing_or_wrong_kernel_leaves_the_plain_path(monkeypatch, caplog):
-    def missing(*_):
-        raise RuntimeError("kernel not found\nfor this GPU")
-
-    def wrong(averages, values, decay, lost):
-        ops.ema_update_(averages, values, decay * 1.01, lost)
-
-    for kernel, reason in (
-        (missing, "kernel not found"),
-        (wrong, "EMA of tensor 0 differs by 0.0"),
-    ):
-        monkeypatch.setattr(multi_tensor, "ema_update_", kernel)
-        assert updates.trial_problem("SGD", "cpu").startswith(reason)
-    monkeypatch.setattr(multi_tensor, "SGD", lambda groups: optim.SGD([(groups[0][0], np.nan)]))
-    assert "differs by nan" in updates.trial_problem("SGD", "cpu")
-    monkeypatch.setattr(updates, "CPU", "another device")
-    with caplog.at_level("INFO", "train"):
-        assert not updates.choose_updates("SGD", "cpu")
-    assert "--multi_tensor_optimizer: using the plain path (" in caplog.text

@@ -1,4 +1,4 @@
-"""A batch in pieces gives the gradients and losses of the whole batch."""
+"""A batch in chunks has the whole batch's gradients and losses; flags for several processes."""
 
 import dataclasses
 import logging

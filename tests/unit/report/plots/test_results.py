@@ -1,4 +1,4 @@
-"""`plots/results.py`: a run's epochs; the trials of a search; a study."""
+"""Plots of a run's epochs and of a search's trials; fonts, colours and files of all plots."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""Classifiers against outputs, losses and gradients stored from the public YOLOv5's.
+"""Classifiers against stored public outputs, losses and gradients; dropout.
 
 Tolerance: 1e-5 of the largest value for float32 sums of a whole network in another order, doubled
 for gradients, which go through it twice; OneFlow's BatchNorm rounds more in training, 2e-4 was

@@ -1,0 +1,90 @@
+"""`evaluation/coco/confusion.py`: the public YOLOv5's counts, and cases by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from duet.utils.boxes import pairwise_iou
+from duet.utils.detections import Detections, GroundTruth
+from duet.utils.evaluation.coco.confusion import ConfusionCounter
+from tests.shared_files import shared_path
+
+HERE, THERE = [10, 10, 30, 30], [60, 60, 90, 90]
+
+
+def found(boxes, labels, scores=None):
+    boxes = np.array(boxes, np.float32).reshape(-1, 4)
+    scores = np.full(len(boxes), 0.9) if scores is None else np.array(scores)
+    return Detections(boxes, scores.astype(np.float32), np.array(labels, np.int64))
+
+
+def labelled(boxes, labels, is_crowd=None):
+    boxes = np.array(boxes, np.float64).reshape(-1, 4)
+    crowd = None if is_crowd is None else np.array(is_crowd)
+    return GroundTruth(np.array(labels, np.int64), boxes, crowd)
+
+
+def matrix_of(*images, num_classes=2):
+    counter = ConfusionCounter(num_classes)
+    for detections, truth in images:
+        counter.add(detections, truth)
+    return counter.result().matrix().tolist()
+
+
+def stored_images():
+    stored = np.load(shared_path("golden/metrics/metrics.npz"))
+    for number in range(8):
+        detections, labels = stored[f"pb{number}_det"], stored[f"pb{number}_lab"]
+        yield (
+            Detections(detections[:, :4], detections[:, 4], detections[:, 5].astype(np.int64)),
+            GroundTruth(labels[:, 0].astype(np.int64), labels[:, 1:]),
+        )
+
+
+def test_the_public_matrix_of_the_stored_images_is_met():
+    stored = np.load(shared_path("golden/metrics/metrics.npz"))["confusion_matrix_all"]
+    matrix = np.array(matrix_of(*stored_images(), num_classes=3))
+    # The stored matrix has three more objects, of an image without detections: its labels are not
+    # stored. The 94 objects that are, and all 173 detections above 0.25, are where they belong.
+    np.testing.assert_array_equal(stored - matrix, [[0] * 4, [0] * 4, [0] * 4, [1, 2, 0, 0]])
+    assert matrix[:, :3].sum() == 94 and matrix[:3].sum() == 170
+
+
+@pytest.mark.parametrize(("detections", "truth", "expected"), [
+    (found([], []), labelled([], []), [[0, 0, 0], [0, 0, 0], [0, 0, 0]]),
+    # The better overlap wins, whatever its score and class; the other one is a false alarm.
+    # One that loses its best object takes another that it overlaps enough.
+    (found([HERE], [0], [0.25]), labelled([HERE], [0]), [[0, 0, 0], [0, 0, 0], [1, 0, 0]]),
+    (found([HERE, THERE], [0, 0]), labelled([[0, 0, 40, 40]], [0], [True]),
+     [[0, 0, 1], [0, 0, 0], [0, 0, 0]]),  # in a crowd, and beside it
+    (found([HERE], [1]), labelled([HERE, [0, 0, 40, 40]], [0, 0], [False, True]),
+     [[0, 0, 0], [1, 0, 0], [0, 0, 0]]),
+], ids=["nothing", 
+        "at the confidence", "crowd",
+        "object in a crowd"])  # fmt: skip
+def test_an_image_counts_as_it_does_by_hand(detections, truth, expected):
+    assert matrix_of((detections, truth)) == expected
+
+
+def test_pairs_are_those_that_choosing_one_after_the_other_gives():
+    random = np.random.Generator(np.random.Philox(3))
+    for _ in range(50):
+        boxes = random.uniform(0, 12, (40, 2))
+        boxes = np.concatenate((boxes, boxes + random.uniform(8, 14, (40, 2))), axis=1)
+        labels = random.integers(0, 3, 40)
+        detections, truth = found(boxes[:25], labels[:25]), labelled(boxes[25:], labels[25:])
+        iou = pairwise_iou(detections.boxes_xyxy, truth.boxes_xyxy)
+        expected = np.zeros((4, 4), int)
+        rows, columns = set(range(25)), set(range(15))
+        pairs = sorted(itertools.product(rows, columns), key=lambda pair: -iou[pair])
+        for row, column in pairs:
+            if row in rows and column in columns and iou[row, column] > 0.45:
+                rows.remove(row)
+                columns.remove(column)
+                expected[labels[row], truth.class_index[column]] += 1
+        for row in rows:
+            expected[labels[row], 3] += 1
+        for column in columns:
+            expected[3, truth.class_index[column]] += 1
+        assert len(rows) < 20 and matrix_of((detections, truth), num_classes=3) == expected.tolist()
