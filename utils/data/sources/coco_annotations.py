@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -14,8 +15,9 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.coco_file import (
     BrokenInstancesError,
+    Instance,
     Instances,
-    Segments,
+    Segmentation,
     read_instances,
 )
 from duet.utils.data.sources.formats.format import AnnotatedFolder
@@ -34,14 +36,13 @@ class CocoAnnotations:
     objects: list[GroundTruth]  # per image, in pixels; without masks
     image_ids: list[int]
     category_ids: list[int]  # per class
-    segments: Segments | None = None  # if masks were requested
-    rows: Sequence[np.ndarray] = ()  # per image, its objects among the segments
+    segmentations: Sequence[Sequence[Segmentation]] | None = None  # per image, if requested
     sizes: Sequence[tuple[int, int]] = ()  # (height, width) of each image
 
     @property
     def num_segmentations(self) -> int:
         """Number of objects with a mask or an outline, if masks were requested."""
-        return sum(self.segments.count(rows) for rows in self.rows) if self.segments else 0
+        return sum(map(bool, chain.from_iterable(self.segmentations or ())))
 
     def ground_truth(self, image: int) -> GroundTruth:
         """Return the objects of an image, with masks if requested.
@@ -49,10 +50,10 @@ class CocoAnnotations:
         Masks are made at each call: those of a whole dataset would fill the memory.
         """
         objects = self.objects[image]
-        if self.segments is None:
+        if self.segmentations is None:
             return objects
-        pairs = zip(self.rows[image].tolist(), objects.boxes_xyxy, strict=True)
-        runs = [self.segments.runs_of(row, box, self.sizes[image]) for row, box in pairs]
+        pairs = zip(self.segmentations[image], objects.boxes_xyxy, strict=True)
+        runs = [segmentation.runs_over(self.sizes[image], box) for segmentation, box in pairs]
         masks = Ragged.of(runs, np.uint32)
         assert objects.area is not None
         area = np.where(np.isnan(objects.area), areas(masks), objects.area)
@@ -87,30 +88,28 @@ def read_coco_annotations(
             another size, an object of these images that is not valid in COCO's format.
     """
     try:
-        found = read_instances(path, segments=masks, of_crowds=True)
-        images = _images(found, samples)
+        found = read_instances(path)
+        places = _images(found, samples)
         class_of, category_ids = _classes(found, class_names)
-        rows_of = found.rows_of_images()
-        rows = [rows_of[image] for image in images]
-        objects = [_ground_truth(found, mine, class_of) for mine in rows]
-        image_ids = [found.image_ids[image] for image in images]
-        if found.segments is None:
+        of_images = [found.objects[place] for place in places]
+        objects = [_ground_truth(found, mine, class_of, masks) for mine in of_images]
+        image_ids = [found.images[place].id for place in places]
+        if not masks:
             return CocoAnnotations(objects, image_ids, category_ids)
-        for sample, mine in zip(samples, rows, strict=True):
-            _check_segments(found, found.segments, mine, sample)
+        segmentations = list(map(_segmentations, of_images, samples))
     except OSError as error:
         raise UserError(f"--annotations {path}: {error.strerror}") from error
     except BrokenInstancesError as error:
         raise UserError(f"--annotations {path}: {error}") from error
     sizes = [(sample.height, sample.width) for sample in samples]
-    return CocoAnnotations(objects, image_ids, category_ids, found.segments, rows, sizes)
+    return CocoAnnotations(objects, image_ids, category_ids, segmentations, sizes)
 
 
 def _images(found: Instances, samples: Sequence[Sample]) -> list[int]:
     """Return the index of each sample's image."""
     by_name = defaultdict(list)
-    for index, name in enumerate(found.file_names):
-        parts = PurePosixPath(name.replace("\\", "/")).parts
+    for index, listed in enumerate(found.images):
+        parts = PurePosixPath(listed.name.replace("\\", "/")).parts
         by_name[parts[-1] if parts else ""].append((index, parts))
     images = [_image(found, sample, by_name[sample.image_path.name]) for sample in samples]
     if len(set(images)) < len(images):
@@ -133,7 +132,7 @@ def _image(
             "the dataset; use unique names"
         )
     ((image, _),) = candidates
-    sizes = zip(found.sizes[image].tolist(), (sample.height, sample.width), strict=True)
+    sizes = zip(found.images[image].size, (sample.height, sample.width), strict=True)
     for key, (given, side) in zip(("height", "width"), sizes, strict=True):
         if given not in (0, side):
             raise BrokenInstancesError(
@@ -142,51 +141,62 @@ def _image(
     return image
 
 
-def _classes(found: Instances, class_names: Sequence[str]) -> tuple[np.ndarray, list[int]]:
-    """Return the class of each category, -1 for none, and the first category of each class."""
-    names = found.category_names
-    index_of = {name: index for index, name in enumerate(class_names)}
-    class_of = np.array([index_of.get(name, -1) for name in names], np.int64)
+def _classes(found: Instances, class_names: Sequence[str]) -> tuple[dict[int, int], list[int]]:
+    """Return the class of each category that has one, by id, and the first id of each class."""
     ids: dict[str, int] = {}
-    for identity, name in sorted(zip(found.category_ids, names, strict=True)):
-        ids.setdefault(name, identity)
+    for category in sorted(found.categories):
+        ids.setdefault(category.name, category.id)
     for name in class_names:
         if name not in ids:
             raise BrokenInstancesError(
                 f"no category is called {brief(name)}; its categories: {brief(list(ids))}"
             )
+    index_of = {name: index for index, name in enumerate(class_names)}
+    class_of = {
+        category.id: index_of[category.name]
+        for category in found.categories
+        if category.name in index_of
+    }
     return class_of, [ids[name] for name in class_names]
 
 
-def _ground_truth(found: Instances, rows: np.ndarray, class_of: np.ndarray) -> GroundTruth:
-    for row in rows.tolist():
-        if fault := found.faults.get(row) or found.area_faults.get(row):
-            raise BrokenInstancesError(fault)
-        if class_of[found.category[row]] < 0:
-            name = found.category_names[found.category[row]]
-            raise BrokenInstancesError(
-                f"{found.named(row)}: its category {brief(name)} is no class of the dataset"
-            )
-    boxes_xyxy, area = found.boxes_ltwh[rows], found.area[rows]
-    if found.segments is None:  # else that of the mask counts
-        area = np.where(np.isnan(area), boxes_xyxy[:, 2] * boxes_xyxy[:, 3], area)
-    boxes_xyxy[:, 2:] += boxes_xyxy[:, :2]
-    return GroundTruth(class_of[found.category[rows]], boxes_xyxy, found.is_crowd[rows], area)
+def _ground_truth(
+    found: Instances, objects: Sequence[Instance], class_of: Mapping[int, int], masks: bool
+) -> GroundTruth:
+    for one in objects:
+        if one.category_id not in class_of:
+            names = {category.id: category.name for category in found.categories}
+            name = brief(names.get(one.category_id, one.category_id))
+            raise one.unusable(f"its category {name} is no class of the dataset")
+    boxes = np.array([one.box_ltwh() for one in objects], np.float64).reshape(-1, 4)
+    area = np.array([one.area() for one in objects], np.float64)
+    if not masks:  # else that of the mask counts
+        area = np.where(np.isnan(area), boxes[:, 2] * boxes[:, 3], area)
+    boxes[:, 2:] += boxes[:, :2]
+    class_index = np.array([class_of[one.category_id] for one in objects], np.int64)
+    is_crowd = np.array([one.is_crowd() for one in objects], bool)
+    return GroundTruth(class_index, boxes, is_crowd, area)
 
 
-def _check_segments(found: Instances, segments: Segments, rows: np.ndarray, sample: Sample) -> None:
-    """Raise BrokenInstancesError for a mask of another size, or outlines that fill the memory."""
+def _segmentations(objects: Sequence[Instance], sample: Sample) -> list[Segmentation]:
+    """Return the segmentation of each object of an image.
+
+    Raises:
+        BrokenInstancesError: a mask of another size, or outlines that fill the memory.
+    """
     size = sample.height, sample.width
-    for row in rows[(segments.sizes[rows] != size).any(axis=1)].tolist():
-        height, width = segments.sizes[row].tolist()
-        if height:
-            raise BrokenInstancesError(
-                f"{found.named(row)}: its mask is {width}x{height} px, but the image "
-                f"{size[1]}x{size[0]} px as it is decoded"
+    found = [one.segmentation() for one in objects]
+    for one, segmentation in zip(objects, found, strict=True):
+        if segmentation.runs is not None and segmentation.size != size:
+            height, width = segmentation.size
+            raise one.unusable(
+                f"its mask is {width}x{height} px, but the image {size[1]}x{size[0]} px as it is "
+                "decoded"
             )
-    pieces = segments.pieces_of(rows.tolist())
+    pieces = [piece for segmentation in found for piece in segmentation.pieces]
     points = np.concatenate([np.zeros((0, 2)), *pieces])
     try:
         require_drawable(Polygons(points, starts_of(np.array(list(map(len, pieces))))), size)
     except BrokenLabelError as error:
         raise BrokenInstancesError(f"{brief(sample.image_path.name)}: {error}") from error
+    return found

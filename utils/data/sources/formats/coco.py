@@ -13,6 +13,7 @@ from pathlib import Path
 from duet.utils.data.sources.formats.coco_file import (
     SECTIONS,
     BrokenInstancesError,
+    Category,
     Instances,
     read_instances,
 )
@@ -127,30 +128,30 @@ def _place(folder: Path, parts: tuple[str, ...], skip: int) -> Path:
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the annotations of a folder; BrokenInstancesError when the file is broken."""
     instances = read_instances(folder.annotations)
-    paths = list(_paths_of(folder.images, instances.file_names))
+    paths = list(_paths_of(folder.images, [image.name for image in instances.images]))
     class_of = _class_names(instances, folder.annotations)
     notes.class_names = list(dict.fromkeys(class_of.values()))
-    if unknown := int((instances.image < 0).sum()):
-        notes.left_out["objects of unknown images"] = unknown
+    if instances.num_without_image:
+        notes.left_out["objects of unknown images"] = instances.num_without_image
     is_listed = listed_in(folder.image_list, folder.images)
-    assert instances.segments is not None
-    categories, is_crowd = instances.category.tolist(), instances.is_crowd.tolist()
-    boxes = instances.boxes_ltwh.copy()
-    boxes[:, 2:] += boxes[:, :2]
-    for index, rows in enumerate(instances.rows_of_images()):
-        if not is_listed(paths[index]):
+    for path, image, objects in zip(paths, instances.images, instances.objects, strict=True):
+        if not is_listed(path):
             continue
-        height, width = instances.sizes[index].tolist()
-        image = ImageLabels(paths[index], (height, width), brief(instances.file_names[index]))
-        for row, box in zip(rows.tolist(), boxes[rows].tolist(), strict=True):
-            if row in instances.faults:
-                image.refuse(instances.faults[row])
-            elif is_crowd[row]:
-                image.left_out.append("crowds")
-            else:
-                class_name = class_of[categories[row]]
-                image.add(class_name, box, instances.segments.outline(row))
-        yield image
+        labels = ImageLabels(path, image.size, brief(image.name))
+        for one in objects:
+            try:
+                if one.is_crowd():
+                    labels.left_out.append("crowds")
+                    continue
+                if one.category_id not in class_of:
+                    raise one.unusable(f"'categories' has no id {one.category_id}")
+                left, top, width, height = one.box_ltwh()
+                outline = one.segmentation().outline()
+                box = left, top, left + width, top + height
+                labels.add(class_of[one.category_id], box, outline)
+            except BrokenInstancesError as error:
+                labels.refuse(str(error))
+        yield labels
 
 
 def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:
@@ -165,24 +166,24 @@ def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:
 
 
 def _class_names(instances: Instances, file: Path) -> dict[int, str]:
-    """Return the class name of each category by its index, in the order of the ids."""
-    order = sorted(range(len(instances.category_ids)), key=instances.category_ids.__getitem__)
-    if _has_dummy(instances, order):
-        del order[0]
-    names = [instances.category_names[index] for index in order]
-    if repeated := [name for name, number in Counter(names).items() if number > 1]:
+    """Return the class name of each category by its id, in the order of the ids."""
+    categories = sorted(instances.categories)
+    if _has_dummy(instances, categories):
+        del categories[0]
+    counts = Counter(category.name for category in categories)
+    if repeated := [name for name, number in counts.items() if number > 1]:
         text = "%s: categories of one name are taken for one class: %s"
         log.warning(text, printable(str(file)), brief(repeated))
-    return dict(zip(order, names, strict=True))
+    return {category.id: category.name for category in categories}
 
 
-def _has_dummy(instances: Instances, order: Sequence[int]) -> bool:
+def _has_dummy(instances: Instances, categories: Sequence[Category]) -> bool:
     """Whether category 0 is Roboflow's dummy: the supercategory of all others."""
-    first, *others = order or [-1]
-    if not others or instances.category_ids[first] != 0 or (instances.category == first).any():
+    if len(categories) < 2 or categories[0].id != 0:
         return False
-    name = instances.category_names[first]
-    return all(instances.supercategories[other] == name for other in others)
+    first, *others = categories
+    is_used = any(one.category_id == 0 for objects in instances.objects for one in objects)
+    return not is_used and all(other.supercategory == first.name for other in others)
 
 
 COCO = Format(NAME, accepts, find, read)
