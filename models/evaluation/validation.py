@@ -29,7 +29,7 @@ from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from duet.utils.data.sources.label_lines import label_lines
+from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import only_classes

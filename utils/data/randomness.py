@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -23,21 +22,6 @@ def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
     not how its other distributions use them, and batches must agree between NumPy versions.
     """
     return _generator(seed, _SAMPLE_STREAM, epoch, index)
-
-
-def named_generator(generator: np.random.Generator, name: str) -> np.random.Generator:
-    """Return the generator of a kind of draw that was added later; only `.random()` is used.
-
-    Its stream is its own: other draws stay as they were, however many this kind makes.
-
-    Args:
-        generator: the sample's generator, in any state; not advanced.
-        name: name of the draw; each gives its own stream.
-    """
-    state = generator.bit_generator.state["state"]
-    (seed, stream), (_, _, index, epoch) = state["key"].tolist(), state["counter"].tolist()
-    digest = hashlib.blake2b(f"{stream} {name}".encode(), digest_size=8).digest()
-    return _generator(seed, int.from_bytes(digest, "big"), epoch, index)
 
 
 @lru_cache(maxsize=2)  # every batch of an epoch asks for the same order

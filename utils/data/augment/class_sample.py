@@ -43,7 +43,7 @@ def draw_class_augmentation(
 ) -> ClassAugmentation:
     """Draw everything random about sample `index`, in the same order for any `config`.
 
-    A new kind of draw uses `named_generator`, as in `draw_augmentation`.
+    A new kind of draw takes a stream of its own, as in `draw_augmentation`.
     """
     tries = generator.random((TRIES, DRAWS_A_TRY)).tolist()
     gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]

@@ -1,4 +1,4 @@
-"""The label file of an image: one line per object, normalised coordinates."""
+"""The label file of an image: one line per object, normalised coordinates; read and written."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.data.masks.runs import LONGEST_OUTLINE
+from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.data.masks.runs import LONGEST_OUTLINE, outline_of_runs
+from duet.utils.detections import Detections, Segmentations
 from duet.utils.polygons import Polygons, starts_of
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import count
 
 MAX_LABEL_BYTES = 1 << 22  # per image; parsed numbers take many times as much
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
-
+FEWEST_CORNERS = 3  # in an outline
 MOST_CROSSINGS = 5000  # total length of all outlines, in image sides
 
 
@@ -174,3 +176,54 @@ def box_of_polygon(coordinates: Sequence[float]) -> list[float]:
     xs, ys = coordinates[0::2], coordinates[1::2]
     left, top, right, bottom = min(xs), min(ys), max(xs), max(ys)
     return [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+
+
+def label_lines(
+    found: Detections | Segmentations,
+    image_size: tuple[int, int],
+    scores: bool = False,
+    track_ids: np.ndarray | None = None,
+) -> list[str]:
+    """Return the lines of a label file, as the public YOLOv5 writes them: lowest score first.
+
+    A line has the class, the place, then score and track id where asked for.
+
+    The place is centre and size of the box or, of an object with a mask, x and y of each corner of
+    its outline: the piece with the most points. A mask with fewer than three corners has those of
+    its box instead.
+
+    Args:
+        found: in pixels of the image; lines have fractions of its width and height.
+        image_size: (height, width), pixels.
+        track_ids: (K,) int64; None if nothing is tracked.
+    """
+    places = _outlines(found, image_size) if isinstance(found, Segmentations) else _boxes(found)
+    lines = []
+    for row in reversed(range(len(places))):
+        place = places[row] / (image_size[1], image_size[0])
+        numbers = [int(found.class_index[row]), *place.ravel().tolist()]
+        numbers += [float(found.scores[row])] if scores else []
+        numbers += [] if track_ids is None else [int(track_ids[row])]
+        lines.append(" ".join(map(_number, numbers)))
+    return lines
+
+
+def _boxes(found: Detections) -> np.ndarray:
+    """Return centre and size of each box, (K, 2, 2) float64 x and y in pixels."""
+    return xyxy_to_cxcywh(found.boxes_xyxy.astype(np.float64)).reshape(-1, 2, 2)
+
+
+def _outlines(found: Segmentations, image_size: tuple[int, int]) -> list[np.ndarray]:
+    """Return the corners of each object, (N, 2) float64 x and y in pixels."""
+    outlines = []
+    for runs, box in zip(found.masks.rows(), found.boxes_xyxy, strict=True):
+        corners = outline_of_runs(runs, image_size)
+        if len(corners) < FEWEST_CORNERS:
+            corners = box[[0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
+        outlines.append(corners.astype(np.float64))
+    return outlines
+
+
+def _number(value: float) -> str:
+    """Return a whole number in full, another with six significant digits."""
+    return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -13,7 +13,7 @@ import numpy as np
 from duet.utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
-from duet.utils.data.sources.label_lines import label_lines
+from duet.utils.data.sources.label_file import label_lines
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.image_result import ImageResult, as_utf8
 from duet.utils.detections import Classification, Detections, Segmentations

@@ -13,7 +13,6 @@ from duet.utils.data.randomness import (
     batch_generator,
     dropout_generator,
     epoch_order,
-    named_generator,
     order_generator,
     sample_generator,
 )
@@ -21,7 +20,7 @@ from duet.utils.strengths import STRENGTHS, AugmentConfig
 
 # All strengths at once; a probability of 0.5 makes half of the samples.
 CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms=0.5)
-# Of 64 samples each. Who adds a draw gives it a stream by `named_generator`, and its field a line.
+# Of 64 samples each. Who adds a draw gives it a stream of its own, and its field a line.
 BOXES = {
     "tiles": "269fb5ee8979",
     "mosaic_centre_xy": "74a6149a55fd",
@@ -104,20 +103,3 @@ def test_no_strength_changes_which_draws_are_made(draw):
         found = digests(draw(AugmentConfig(**{name: getattr(CONFIG, name)})))
         changed = {field for field in found if found[field] != nothing[field]}
         assert len(changed) <= 1 or name == "mosaic", (name, changed)
-
-
-def test_a_named_draw_has_a_stream_of_its_own_and_changes_no_other():
-    plain, tapped = sample_generator(1, 2, 3), sample_generator(1, 2, 3)
-    first = named_generator(tapped, "blur").random(4).tolist()
-    assert plain.random(100).tolist() == tapped.random(100).tolist()
-    assert named_generator(tapped, "blur").random(4).tolist() == first  # wherever that one stands
-    streams = [first, plain.random(4).tolist()]
-    streams += [
-        named_generator(sample_generator(*place), name).random(4).tolist()
-        for place, name in [
-            ((1, 2, 3), "fog"), ((0, 2, 3), "blur"), ((1, 0, 3), "blur"), ((1, 2, 0), "blur"),
-        ]
-    ]  # fmt: skip
-    streams.append(named_generator(order_generator(1, 2), "blur").random(4).tolist())
-    assert len({value for stream in streams for value in stream}) == 4 * len(streams)
-    assert first[:2] == [0.7205619231544887, 0.6618967899433532]  # stored

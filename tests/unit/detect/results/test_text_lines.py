@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from duet.models.evaluation.validation import LabelFiles
-from duet.utils.data.sources.label_lines import label_lines
+from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import Detections, GroundTruth
 from tests.shared_files import shared_path
