@@ -16,7 +16,7 @@ from duet.models.inference.predictors import network_input
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.loading.reading import read_ahead
-from duet.utils.data.masks.assemble import THRESHOLD, masks_at
+from duet.utils.data.masks.assemble import THRESHOLD, prototype_masks
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import draw_scene
 from duet.utils.data.sources.samples import Sample
@@ -241,7 +241,7 @@ class Comparison:
                 scale = np.array((width, height) * 2) / (size[::-1] * 2)
                 at = (ours.boxes_xyxy * scale).astype(np.float32)
                 coefficients = rows[place[pairs[:, 1]], self._columns :]
-                cells = masks_at(prototypes[0], coefficients, at, (height, width))
+                cells = prototype_masks(prototypes[0], coefficients, at)
                 seen = masks[0][used][pairs[:, 0]] > THRESHOLD
                 both, either = both + int((seen & cells).sum()), either + int((seen | cells).sum())
         if either and self._note(MASKS_APART, np.array(1 - both / either)) > self._tolerance.masks:

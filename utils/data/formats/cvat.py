@@ -91,7 +91,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
             path, trouble = images.find(_names_of(element, folder.subset is None))
             if is_listed(path):
                 called = f"image {brief(element.get('id'))}, {brief(element.get('name'))}"
-                labels = ImageLabels(path, called=called, trouble=trouble)
+                labels = ImageLabels(path, called=called, broken=trouble)
                 if not trouble:
                     _add_shapes(labels, element)
                 yield labels

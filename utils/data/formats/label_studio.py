@@ -83,9 +83,10 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         path, trouble = _file_of(task.image, images)
         if not is_listed(path):
             continue
-        trouble = trouble and f"{task.called}: {trouble}"
-        image = ImageLabels(path, NORMALISED, task.called, trouble)
-        if not trouble:
+        image = ImageLabels(path, NORMALISED, task.called)
+        if trouble:
+            image.refuse(f"{task.called}: {trouble}")
+        else:
             _add_regions(image, task.regions)
         yield image
 

@@ -70,9 +70,9 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     paths = list(files.values())
     for index in sorted(rows.known):
         candidates, (num_crowds, broken) = paths[index], rows.known[index]
-        image = ImageLabels(candidates[0], NORMALISED, broken=broken)
         if len(candidates) > 1:
-            image.trouble = ambiguous(candidates)
+            broken = ambiguous(candidates)
+        image = ImageLabels(candidates[0], NORMALISED, broken=broken)
         image.left_out = ["crowds"] * num_crowds
         own = order[bounds[index] : bounds[index + 1]]
         for number, box in zip(label[own].tolist(), boxes[own].tolist(), strict=True):

@@ -6,9 +6,6 @@ half. Source: YOLACT, Bolya et al. 2019, arXiv:1904.02689. Axis: M prototypes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import cv2
 import numpy as np
 
 from duet.utils.data.image.letterbox import Letterbox
@@ -19,52 +16,40 @@ THRESHOLD = 0.5
 _BLOCK = 1 << 18  # pixels that are enlarged at a time: they stay in the processor's cache
 
 
-def native_windows(
+def native_runs(
     prototypes: np.ndarray, coefficients: np.ndarray, boxes_xyxy: np.ndarray, letterbox: Letterbox
-) -> Iterator[Window]:
-    """Yield the masks of an image in its own pixels, one at a time, as far as their boxes go.
+) -> Ragged:
+    """Return the masks of an image in its own pixels, as K rows of run lengths, uint32.
 
     Args:
         prototypes: (M, h, w) float32, over the network's input.
         coefficients: (K, M) float32.
-        boxes_xyxy: (K, 4), pixels of the image.
+        boxes_xyxy: (K, 4), pixels of the image; no mask goes beyond its box.
         letterbox: where the image lies in the input.
     """
     size = letterbox.original_size
     enlarged = _Enlarged(_of_image(prototypes, letterbox), size)
-    for row, (rows, columns) in zip(coefficients, _inside(boxes_xyxy, size), strict=True):
-        yield Window(rows.start, columns.start, enlarged.mask(row, rows, columns))
+    windows = (
+        Window(rows.start, columns.start, enlarged.mask(row, rows, columns))
+        for row, (rows, columns) in zip(coefficients, _inside(boxes_xyxy, size), strict=True)
+    )
+    return runs_of_windows(windows, size)
 
 
-def native_runs(
-    prototypes: np.ndarray, coefficients: np.ndarray, boxes_xyxy: np.ndarray, letterbox: Letterbox
-) -> Ragged:
-    """Return the masks of `native_windows` as K rows of run lengths, uint32."""
-    windows = native_windows(prototypes, coefficients, boxes_xyxy, letterbox)
-    return runs_of_windows(windows, letterbox.original_size)
-
-
-def masks_at(
-    prototypes: np.ndarray, coefficients: np.ndarray, boxes: np.ndarray, size: tuple[int, int]
+def prototype_masks(
+    prototypes: np.ndarray, coefficients: np.ndarray, boxes_xyxy: np.ndarray
 ) -> np.ndarray:
-    """Return the masks of an input at any size, (K, h, w) bool.
-
-    The box cuts the prototypes and not what they are enlarged to: its border is as soft as theirs.
+    """Return the masks at the size of the prototypes, (K, h, w) bool.
 
     Args:
-        prototypes: (M, H, W) float32.
+        prototypes: (M, h, w) float32.
         coefficients: (K, M) float32.
-        boxes: (K, 4) xyxy, pixels of `size`.
-        size: (h, w) of the masks; with that of the prototypes nothing is enlarged.
+        boxes_xyxy: (K, 4), pixels of the prototypes.
     """
-    masks = np.zeros((len(boxes), *size), bool)
-    height, width = prototypes.shape[1:]
-    scale = np.array((width / size[1], height / size[0]) * 2, boxes.dtype)
-    windows = _inside(boxes * scale, (height, width))
+    masks = np.zeros((len(boxes_xyxy), *prototypes.shape[1:]), bool)
+    windows = _inside(boxes_xyxy, prototypes.shape[1:])
     for mask, row, (rows, columns) in zip(masks, coefficients, windows, strict=True):
-        low = np.zeros((height, width), np.float32)
-        low[rows, columns] = _scores(prototypes[:, rows, columns], row)
-        mask[:] = cv2.resize(low, size[::-1], interpolation=cv2.INTER_LINEAR) > THRESHOLD
+        mask[rows, columns] = _scores(prototypes[:, rows, columns], row) > THRESHOLD
     return masks
 
 

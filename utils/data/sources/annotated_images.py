@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,14 +17,6 @@ from duet.utils.polygons import Polygons
 from duet.utils.text import count
 
 OVERSHOOT = 0.01  # fraction of the side; coordinates up to this far outside are clipped
-
-
-class AnnotatedObjects(NamedTuple):
-    """The objects of an image, normalised; they may lie outside it, and have no area."""
-
-    class_index: np.ndarray  # (M,) int64, of the dataset's classes
-    boxes_xyxy_norm: np.ndarray  # (M, 4) float64
-    polygons_norm: Polygons | None  # float64, of the M objects; None when all are boxes
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +59,14 @@ class AnnotatedImage(ImageSource):
             require_drawable(polygons.moved(size[::-1]), size)
         return _labels(class_index, boxes, polygons)
 
-    def read_objects(self, size: tuple[int, int]) -> AnnotatedObjects:
+    def read_objects(self, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, Polygons | None]:
         """Return the objects of an image of that size as they were labelled; nothing is removed.
+
+        They may lie outside the image, and have no area.
+
+        Returns:
+            (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, float64,
+            both normalised; None for polygons if all are boxes.
 
         Raises:
             BrokenLabelError: the annotation is of an image of another shape, or the reader of the
@@ -82,7 +79,7 @@ class AnnotatedImage(ImageSource):
         if polygons is not None:
             polygons = Polygons(polygons.points_xy / side_wh, polygons.starts)
         boxes = boxes_xyxy / np.tile(side_wh, 2)
-        return AnnotatedObjects(self.class_of[class_index], boxes, polygons)
+        return self.class_of[class_index], boxes, polygons
 
     def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
         """Return the (height, width) to which the coordinates are relative."""

@@ -79,16 +79,6 @@ class _ScanArrays(NamedTuple):
         """Join the results of several lists of images, at least one, in order."""
         return _ScanArrays(*map(np.concatenate, zip(*parts, strict=True)))
 
-    @property
-    def polygons(self) -> Polygons:
-        """The polygons of the T objects."""
-        return Polygons(self.points_norm, starts_of(self.num_points))
-
-    @property
-    def problem_texts(self) -> Texts:
-        """The problem of each image, mostly ""."""
-        return Texts(self.problems, starts_of(self.problem_bytes))
-
 
 def scan_samples(
     images: Sequence[Path | ImageSource],
@@ -164,7 +154,8 @@ def require_same_images(images: Sequence[Path | ImageSource], world: World) -> N
 
 def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
-    problems = list(found.problem_texts.select(np.flatnonzero(found.problem_bytes)))
+    texts = Texts(found.problems, starts_of(found.problem_bytes))
+    problems = list(texts.select(np.flatnonzero(found.problem_bytes)))
     usable = np.flatnonzero(found.sizes[:, 0])
     if not len(usable):
         lines = list(map(printable, problems[:_SHOWN_PROBLEMS]))
@@ -173,6 +164,7 @@ def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanRep
         text = f"of {count(len(images), 'image')} none is usable:"
         raise DatasetError("\n".join([text, *lines]))
     sources = [image_of(images[index]) for index in usable.tolist()]
+    polygons = Polygons(found.points_norm, starts_of(found.num_points))
     samples = SampleTable(
         Texts.of(str(source.path) for source in sources),
         Places.of(source.place for source in sources),
@@ -180,7 +172,7 @@ def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanRep
         starts_of(found.num_objects[usable]),
         found.class_index,  # an image that is left out has none
         found.boxes_cxcywh_norm,
-        found.polygons if len(found.points_norm) else None,
+        polygons if len(found.points_norm) else None,
     )
     return ScanReport(samples, problems)
 

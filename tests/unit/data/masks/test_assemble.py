@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from duet.utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_side
-from duet.utils.data.masks.assemble import masks_at, native_runs, native_windows
+from duet.utils.data.masks.assemble import native_runs, prototype_masks
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from duet.utils.polygons import Polygons, without_outlines
@@ -57,20 +57,13 @@ def assert_same_masks(found, wanted, scores) -> None:
     assert (abs(scores[differs] - 0.5) < 1e-6).all(), np.argwhere(differs)[:10]
 
 
-def test_masks_of_the_input_are_the_public_ones(stored):
-    size = tuple(stored["input_hw"].tolist())
-    prototypes, coefficients = prototypes_of(stored), stored["coef"]
-    found = masks_at(prototypes, coefficients, stored["boxes"], size)
-    assert found.dtype == bool
-    assert_same_masks(found, expected(stored, "up"), scores_at(prototypes, coefficients, size))
-
-
 def test_masks_at_the_size_of_the_prototypes_are_the_public_ones(stored):
     prototypes = prototypes_of(stored)
     size = prototypes.shape[1:]
     scale = np.array(size[::-1] * 2, np.float32) / np.tile(stored["input_hw"][::-1], 2)
     boxes = stored["boxes"] * scale.astype(np.float32)
-    found = masks_at(prototypes, stored["coef"], boxes, size)
+    found = prototype_masks(prototypes, stored["coef"], boxes)
+    assert found.dtype == bool
     scores = scores_at(prototypes, stored["coef"], size)
     assert_same_masks(found, expected(stored, "low"), scores)
 
@@ -112,20 +105,17 @@ def test_a_window_has_the_pixels_of_the_whole_mask_enlarged(image_size):
     boxes = np.concatenate((corners.min(axis=1), corners.max(axis=1)), axis=1)
     boxes[0] = 0, 0, width, height
     y, x = np.mgrid[:height, :width]
-    windows = native_windows(prototypes, coefficients, boxes, letterbox)
     found = whole_masks(prototypes, coefficients, boxes, letterbox)
-    for row, box, mask, window in zip(coefficients, boxes, found, windows, strict=True):
+    for row, box, mask in zip(coefficients, boxes, found, strict=True):
         (large,) = scores_at(over_image(prototypes, letterbox), row[None], image_size)
         inside = (x >= box[0]) & (x < box[2]) & (y >= box[1]) & (y < box[3])
         assert_same_masks(mask, (large > 0.5) & inside, large)
-        np.testing.assert_array_equal(mask.sum(), window.pixels.sum())
-        assert window.pixels.size <= (box[2] - box[0] + 1) * (box[3] - box[1] + 1)
 
 
 def test_no_object_gives_no_mask():
     prototypes = np.zeros((8, 16, 16), np.float32)
     nothing = np.zeros((0, 8), np.float32), np.zeros((0, 4), np.float32)
-    assert masks_at(prototypes, *nothing, (32, 48)).shape == (0, 32, 48)
+    assert prototype_masks(prototypes, *nothing).shape == (0, 16, 16)
     runs = native_runs(prototypes, *nothing, fit_letterbox((10, 20), (64, 64)))
     assert runs.num_rows == 0 and runs.values.dtype == np.uint32
 

@@ -292,7 +292,7 @@ def test_the_first_fault_of_an_image_is_kept_and_what_is_left_out_is_counted():
 def test_images_of_one_file_are_all_refused_and_named():
     images = [
         *(ImageLabels(Path(f"{name}.jpg"), called=f"task {i}") for i, name in enumerate("aba")),
-        ImageLabels(Path("b.jpg"), trouble="it may be b.jpg"),
+        ImageLabels(Path("b.jpg"), broken="it may be b.jpg"),
         ImageLabels(Path("a.jpg"), broken="no size"),
     ]
     found = collect(images, FileNotes())

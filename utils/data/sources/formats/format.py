@@ -47,10 +47,9 @@ class ImageLabels:
     path: Path
     size: tuple[int, int] = UNKNOWN  # (height, width) of the image on which it was labelled
     called: str = "an image of the annotations"  # name in messages
-    trouble: str = ""  # why the file is ambiguous; `path` is then one of the candidates
     objects: list[tuple[str, Box, np.ndarray]] = field(default_factory=list)  # class, xyxy, outline
     left_out: list[str] = field(default_factory=list)  # kinds of objects that are not trained on
-    broken: str = ""  # the first reason why it cannot be used
+    broken: str = ""  # the first reason why it cannot be used, such as several files of its name
 
     def add(self, class_name: str, box_xyxy: Box, outline_xy: np.ndarray = NO_OUTLINE) -> None:
         """Add an object; its outline (K, 2) has no point if it has only a box."""
@@ -102,16 +101,10 @@ class Annotations:
     starts: np.ndarray  # (N + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
     class_index: np.ndarray  # (T,) int64, into class_names
     boxes_xyxy: np.ndarray  # (T, 4) float64
-    points_xy: np.ndarray  # (P, 2) float64, of the objects' outlines
-    point_starts: np.ndarray  # (T + 1,) int64, likewise; no points: the object has only a box
+    polygons: Polygons  # float64, of the T objects; one without points has only a box
 
     def __len__(self) -> int:
         return len(self.paths)
-
-    @property
-    def polygons(self) -> Polygons:
-        """The outlines of the T objects."""
-        return Polygons(self.points_xy, self.point_starts)
 
     def objects(self, image: int) -> tuple[np.ndarray, np.ndarray, Polygons | None]:
         """Return the objects of an image: classes, boxes, and outlines if any has one."""
@@ -132,7 +125,7 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
     for index, image in enumerate(images):
         paths.append(str(image.path))
         sizes.append(image.size)
-        broken.append(image.trouble or image.broken)
+        broken.append(image.broken)
         counts.append(len(image.objects))
         for class_name, box, outline in image.objects:
             class_index.append(numbers.setdefault(class_name, len(numbers)))
@@ -140,12 +133,12 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
             points.frombytes(np.asarray(outline, np.float64).tobytes())
             num_points.append(len(outline))
         notes.left_out.update(image.left_out)
-        if not image.trouble:
+        if not image.broken:
             of_file[paths[-1]].append((index, image.called))
     for group in filter(lambda found: len(found) > 1, of_file.values()):
         (_, first), (_, second), *_ = group
         for index, _ in group:  # whose labels are right is not known
-            broken[index] = broken[index] or (
+            broken[index] = (
                 f"{first} and {second} are both this file; remove one, or put the files into "
                 "folders as the labelling tool has them"
             )
@@ -161,8 +154,7 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
         starts_of(np.array(counts)),
         class_of[np.array(class_index, np.int64)],
         np.frombuffer(boxes, np.float64).reshape(-1, 4),
-        np.frombuffer(points, np.float64).reshape(-1, 2),
-        starts_of(np.array(num_points)),
+        Polygons(np.frombuffer(points, np.float64).reshape(-1, 2), starts_of(np.array(num_points))),
     )
 
 
