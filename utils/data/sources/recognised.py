@@ -48,36 +48,22 @@ log = logging.getLogger("data")
 def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     """Return the dataset in a folder, or of an annotation file; None if none is recognised.
 
-    Its class names are empty if its annotations have them. Of several ways to read a folder the
-    first is used and logged: a dataset YAML, the formats in their order, folders named in a list of
-    classes, YOLO label files, and finally any folders as classes.
+    Its class names are empty if its annotations have them.
 
     Raises:
         DatasetError: something is recognised and cannot be used, or lacks a split.
     """
-    ways: list[_Way] = []
     try:
-        for way in _ways(path):
-            ways.append(way)
-        if not ways and path.is_dir() and (classes := find_class_folders(path)):
-            ways.append((OF_CLASSES, partial(_of_splits, path, classes, ())))
-    except DatasetError:
-        if not ways:  # otherwise it concerns a format that is not used
-            raise
+        way = _way_to_read(path)
     except OSError as error:  # a folder that may not be read
         raise DatasetError(f"--data {path}: {error.strerror}: {brief(error.filename)}") from error
-    if not ways:
+    if way is None:
         if path.is_file() and path.suffix.lower() in ANNOTATION_SUFFIXES:
             format_of(path)  # an error
         return None
-    (taken, read), *more = ways
-    dataset = read(splits)
-    # But for those that its YAML leads to.
-    used = {entry.format for entry in dataset.entries if isinstance(entry, AnnotatedFolder)}
-    if others := ", ".join(name for name, _ in more if name not in used):
-        text = "--data %s: is read as %s; there is also: %s, which a dataset YAML can name"
-        log.info(text, printable(str(path)), printable(taken), printable(others))
-    return dataset
+    name, read = way
+    log.info("--data %s: is read as %s", printable(str(path)), printable(name))
+    return read(splits)
 
 
 def unrecognised_text(folder: Path) -> str:
@@ -92,21 +78,28 @@ def unrecognised_text(folder: Path) -> str:
     )
 
 
-def _ways(path: Path) -> Iterator[_Way]:
+def _way_to_read(path: Path) -> _Way | None:
+    """Return the first way to read a path, of a folder's several ones.
+
+    A dataset YAML, the formats in their order, folders named in a list of classes, YOLO label
+    files, and finally any folders as classes.
+    """
     is_folder = path.is_dir()
     if is_folder and (yaml := _yaml_in(path)):
-        yield f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml)
+        return f"the dataset YAML {yaml.name}", partial(read_dataset_yaml, yaml)
     if is_folder or path.suffix.lower() in ANNOTATION_SUFFIXES:
         for kind in formats():
             if found := kind.find(path):
-                yield kind.name, partial(_of_splits, path, found, ())
-    # The names beside a dataset YAML are its own.
-    if is_folder and not yaml and (yolo := _find_yolo(path)):
-        places, class_names = yolo
-        classes = find_class_folders(path)
-        if classes and folder_names(chain.from_iterable(classes.values())) <= {*class_names}:
-            yield OF_CLASSES, partial(_of_splits, path, classes, class_names)
-        yield "YOLO label files", partial(_of_splits, path, places, class_names)
+                return kind.name, partial(_of_splits, path, found, ())
+    if not is_folder:
+        return None
+    classes, yolo = find_class_folders(path), _find_yolo(path)
+    if yolo is None:
+        return (OF_CLASSES, partial(_of_splits, path, classes, ())) if classes else None
+    places, class_names = yolo
+    if classes and folder_names(chain.from_iterable(classes.values())) <= {*class_names}:
+        return OF_CLASSES, partial(_of_splits, path, classes, class_names)
+    return "YOLO label files", partial(_of_splits, path, places, class_names)
 
 
 def _yaml_in(folder: Path) -> Path | None:

@@ -89,7 +89,7 @@ def test_an_undivided_folder_is_drawn_from(tmp_path, place, caplog):
     caplog.set_level(logging.INFO)
     names = [f"{place}{letter}.jpg" for letter in "abcdef"]
     write(tmp_path, **images(*names), **{"classes.txt": "cat"})
-    assert names_in(tmp_path, train_part=0.5) == {"train": names} and not caplog.messages
+    assert names_in(tmp_path, train_part=0.5) == {"train": names} and len(caplog.messages) == 1
     assert names_in(tmp_path, splits=["val"]) == {"train": names}
     assert load_dataset(tmp_path).train_part == 0.8
     assert "has no splits; one is drawn: 80 % for training" in caplog.messages[-1]
@@ -166,12 +166,12 @@ def test_of_two_formats_one_is_taken_and_reported(tmp_path, caplog):
     spec = load_dataset(tmp_path, splits=())
     assert [entry.format for entry in spec.train] == ["CVAT for images 1.1"]
     (line,) = caplog.messages
-    assert "is read as CVAT for images 1.1; there is also: Label Studio JSON, which" in line
+    assert line.endswith("is read as CVAT for images 1.1")
     caplog.clear()
     write(tmp_path, **SPLIT, **{"data.yaml": dataset_yaml(), "classes.txt": "a"})
     assert load_dataset(tmp_path).class_names == ("a",)
     (line,) = caplog.messages
-    assert "the dataset YAML data.yaml; there is also: CVAT for images 1.1, Label" in line
+    assert line.endswith("is read as the dataset YAML data.yaml")
 
 
 def test_what_belongs_to_no_split_is_reported(tmp_path, caplog):
@@ -193,7 +193,7 @@ def test_what_annotations_have_beside_boxes_is_counted_and_reported(tmp_path, ca
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT.replace("</image>", f"{more}</image>")})
     images_of(load_dataset(tmp_path, splits=()), "train")
-    (line,) = caplog.messages
+    *_, line = caplog.messages
     assert line.startswith("train: left out of ")
     assert line.endswith("annotations.xml: points (1), tags of images (2)")
 
