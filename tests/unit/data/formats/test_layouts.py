@@ -33,7 +33,7 @@ from tests.unit.data.formats.annotation_files import (
 )
 
 VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
-BOX = voc([voc_box(20, 10, 60, 40)], "none.png")
+BOX = voc([voc_box(20, 10, 60, 40)], "none.jpg")
 SHAPE = labelme([labelme_shape("rectangle", [[1, 2], [9, 9]])], "none.png")
 CSV_TEXT = f"ImageID,,LabelName,,XMin,XMax,YMin,YMax,,,IsGroupOf\n{csv_row((0.1, 0.1, 0.3, 0.4))}"
 NAMES = "LabelName,DisplayName\ndog,Dog\n"
@@ -236,6 +236,7 @@ def test_an_image_of_a_file_has_its_name_or_else_the_one_in_the_file(tmp_path):
     ("images", "files", "labelled", "listed"),
     [
         (("cam2/1.jpg", "cam2/2.jpg"), ("cam1/1", "cam2/2"), {"cam2/2.jpg"}, [False, True]),
+        (("1.jpg", "cam2/1.jpg"), ("cam1/1",), set(), [False, True]),
         (("one/a.jpg", "two/a.jpg", "one/b.jpg"), ("a", "b"), {"one/b.jpg"}, [False, True]),
         (("a.jpg", "in/b.jpg", "cam/c.jpg"), ("in/a", "b", "x/cam/c"), {"in/b.jpg", "cam/c.jpg"},
          [False]),

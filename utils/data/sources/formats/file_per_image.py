@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.format import (
@@ -19,11 +19,10 @@ from duet.utils.data.sources.formats.format import (
 from duet.utils.data.sources.formats.names import (
     FileNames,
     base_name,
-    read_names,
+    listed_images,
     split_folders,
     split_in,
     split_of,
-    without_image_suffix,
 )
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.progress import Progress
@@ -106,7 +105,7 @@ class FilePerImage:
         return {"": [AnnotatedFolder(self.name, root, images)]} if is_one else {}
 
     def read(self, folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
-        """Read the annotation files of a folder, or of the images in its list.
+        """Read the annotation files of a folder, or of the images in its list, in its order.
 
         The image of a file is that of the same name; else the one that the file names, in the same
         folder or in the only one that has it. An image without a file is a background, unless it
@@ -116,60 +115,56 @@ class FilePerImage:
             DatasetError: the list cannot be read.
         """
         images = FileNames(folder.images)
-        files = FileNames(folder.annotations, (self.suffix,))
-        named: Mapping[str, Path | None] = files.by_stem
         if folder.image_list is not None:
-            names = read_names(folder.image_list, images)
-            named = {name: _file_of(name, files, images) for name in names}
-        found: dict[str, Parsed] = {}
-        for name, parsed in zip(named, self._parse_all(list(named.values())), strict=True):
-            if parsed is not None:
-                found[name] = parsed
-            elif images.has(name):  # otherwise not an annotation, such as a package.json
-                reason = f"{base_name(str(named[name]))} is not in the format {self.name}"
-                found[name] = "", ImageLabels(Path(), broken=reason)
-        places = _places({name: image for name, (image, _) in found.items()}, images)
-        read = []
-        for name, (_, labels) in found.items():
-            labels.path = places[name]
-            read.append(labels)
-        if folder.image_list is None:
-            # The folder may also contain images of other splits.
-            is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
-            if not (folder.is_shared or is_of_split):
-                read += map(ImageLabels, {*images.paths} - {*places.values()})
-            read.sort(key=lambda labels: labels.path.parts)  # the order of images with label files
-        yield from read
+            order = {path: i for i, path in enumerate(listed_images(folder.image_list, images))}
+            read = [x for x in self._read(folder, images, order) if x.path in order]
+            read += map(ImageLabels, order.keys() - {labels.path for labels in read})
+            yield from sorted(read, key=lambda labels: order[labels.path])
+            return
+        read = list(self._read(folder, images, images.paths))
+        # The folder may also contain images of other splits.
+        is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
+        if not (folder.is_shared or is_of_split):
+            read += map(ImageLabels, {*images.paths} - {labels.path for labels in read})
+        # The order of images with label files.
+        yield from sorted(read, key=lambda labels: labels.path.parts)
 
-    def _parse_all(self, files: Sequence[Path | None]) -> Iterator[Parsed | None]:
-        """Yield the content of each file; no objects for a missing file."""
+    def _read(
+        self, folder: AnnotatedFolder, images: FileNames, wanted: Iterable[Path]
+    ) -> Iterator[ImageLabels]:
+        """Read the annotation files of a folder, but not those of images that are not wanted."""
+        files = FileNames(folder.annotations, (self.suffix,)).by_stem
+        own = {name: images.fitting(name) for name in files}
+        taken, wanted = {*chain.from_iterable(own.values())}, {*wanted}
+        names = [name for name in files if not own[name] or not wanted.isdisjoint(own[name])]
+        parsed = self._parse_all([files[name] for name in names])
+        for name, found in zip(names, parsed, strict=True):
+            if found is None and not own[name]:
+                continue  # not an annotation, such as a package.json
+            reason = f"{files[name].name} is not in the format {self.name}"
+            named, labels = found or ("", ImageLabels(Path(), broken=reason))
+            labels.path = _image_of(name, own[name], named, taken, images)
+            labels.called = name + self.suffix
+            yield labels
+
+    def _parse_all(self, files: Sequence[Path]) -> Iterator[Parsed | None]:
+        """Yield the content of each file."""
         with Progress(len(files), "reading the annotations", "files") as shown:
 
-            def parse(file: Path | None) -> Parsed | None:
+            def parse(file: Path) -> Parsed | None:
                 shown.update()
                 try:
-                    return ("", ImageLabels(Path())) if file is None else self.parse(file)
+                    return self.parse(file)
                 except OSError as error:
                     reason = error.strerror
                 except ValueError as error:
                     reason = str(error)
-                return "", ImageLabels(Path(), broken=f"{base_name(str(file))}: {reason}")
+                return "", ImageLabels(Path(), broken=f"{file.name}: {reason}")
 
             # Threads overlap waits for a slow disk. More would not help: parsing takes one core and
             # several times the size of a file in memory.
             with ThreadPoolExecutor(_THREADS) as pool:
                 yield from pool.map(parse, files)
-
-
-def _file_of(name: str, files: FileNames, images: FileNames) -> Path | None:
-    """Return the annotation file of an image, unless it fits another image better."""
-    stem = without_image_suffix(name)
-    near = None if (file := files.at(stem)) else files.near(stem)
-    if near is None:
-        return file
-    own = os.path.splitext(near.relative_to(files.folder).as_posix())[0]
-    image, other = (images.at(each) or images.near(each) for each in (name, own))
-    return near if image and other and image.with_suffix("") == other.with_suffix("") else None
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:
@@ -178,34 +173,23 @@ def _child(folder: Path, names: Sequence[str]) -> Path | None:
     return min(found, key=lambda path: (names.index(path.name.lower()), path.name), default=None)
 
 
-def _places(named: Mapping[str, str], images: FileNames) -> Mapping[str, Path]:
-    """Return the path of the image of each annotation, existing or expected; all differ.
+def _image_of(
+    name: str, own: Sequence[Path], named: str, taken: Collection[Path], images: FileNames
+) -> Path:
+    """Return the path of the image of an annotation file, existing or expected.
 
     Args:
-        named: the image named in each annotation file, by name of the file.
+        name: of the annotation file, in its folder and without suffix.
+        own: images of this name.
+        named: the image that the file names.
+        taken: images of the names of all annotation files.
     """
-
-    def suffix(name: str) -> str:
-        found = os.path.splitext(named[name])[1]
-        return found if found.lower() in IMAGE_SUFFIXES else ""
-
-    def named_image(name: str) -> Path | None:
-        beside = os.path.join(os.path.dirname(name), base_name(named[name]))
-        return images.at(beside) or images.near(beside)
-
-    ways: tuple[Callable[[str], Path | None], ...] = (
-        lambda name: images.at(name, suffix(name)),
-        lambda name: images.near(name, suffix(name)),
-        named_image,
-    )
-    places: dict[str, Path] = {}
-    taken: set[Path] = set()
-    for way in ways:
-        for name in named:
-            if name not in places and (path := way(name)) and path not in taken:
-                places[name] = path
-                taken.add(path)
-    for name in named.keys() - places.keys():  # the expected path, to report it as missing
-        stem = without_image_suffix(base_name(name))
-        places[name] = images.folder / (stem + (suffix(name) or ".jpg"))
-    return places
+    if len(own) > 1:
+        own = [path for path in own if path.name == base_name(named)]
+    elif not own and named:
+        beside = os.path.join(os.path.dirname(name), base_name(named))
+        own = [path for path in images.fitting(beside) if path not in taken]
+    if len(own) == 1:
+        return own[0]
+    suffix = os.path.splitext(named)[1]
+    return images.folder / (name + (suffix if suffix.lower() in IMAGE_SUFFIXES else ".jpg"))

@@ -122,31 +122,16 @@ class FileNames:
         self.folder = folder
         self.paths: list[Path] = []  # sorted
         self.by_stem: dict[str, Path] = {}  # keys: paths in the folder without suffix, sorted
-        self._by_path: dict[str, Path] = {}  # likewise, with suffix
         self._by_base: defaultdict[str, list[Path]] = defaultdict(list)
         self._folders_of: dict[Path, tuple[str, ...]] = {}
         for inner in sorted(_files(folder, suffixes), key=lambda name: name.split("/")):
             path = folder / inner
             self.paths.append(path)
-            self._by_path[inner] = path
             self.by_stem.setdefault(os.path.splitext(inner)[0], path)
             self._folders_of[path] = parts_of(inner)[:-1]
             for name in {path.name, path.stem, alias(path.name)}:
                 self._by_base[name].append(path)
         self._folders = set(self._folders_of.values())
-
-    def at(self, name: str, suffix: str = "") -> Path | None:
-        """Return the file of a name in its folder, `suffix` behind it if there are several."""
-        return self._by_path.get(name + suffix) or self._by_path.get(name) or self.by_stem.get(name)
-
-    def near(self, name: str, suffix: str = "") -> Path | None:
-        """Return the only file of a name, in whichever folder; None if there are several."""
-        found = self._fitting(name + suffix) or self._fitting(name)
-        return found[0] if len(found) == 1 else None
-
-    def has(self, name: str) -> bool:
-        """Return whether a name is that of a file."""
-        return bool(self.at(name) or self.near(name))
 
     def find(self, names: Iterable[str]) -> tuple[Path, str]:
         """Return the file of an image, and ""; or a file of its name, and what is wrong.
@@ -157,14 +142,14 @@ class FileNames:
         """
         trouble: tuple[Path, str] | None = None
         for name in names:
-            files = self._fitting(name)
+            files = self.fitting(name)
             if len(files) == 1:
                 return files[0], ""
             if files:
                 trouble = trouble or (files[0], ambiguous(files))
         return trouble or (self.folder.joinpath(*parts_of(name)), "")
 
-    def _fitting(self, name: str) -> Sequence[Path]:
+    def fitting(self, name: str) -> Sequence[Path]:
         """Return the files of a name whose folders have most in common with its own."""
         *folders, base = parts_of(name) or ("",)
         files = self._by_base.get(base, [])
@@ -225,17 +210,23 @@ def ambiguous(files: Sequence[Path]) -> str:
     )
 
 
-def read_names(path: Path, images: FileNames) -> list[str]:
-    """Return the names of a list of images, with or without suffix; not the column behind them.
+def listed_images(image_list: Path, images: FileNames) -> list[Path]:
+    """Return the images of a list of names, with or without suffix; not the column behind them.
 
     Raises:
-        DatasetError: the list cannot be read.
+        DatasetError: the list cannot be read, or a line may be several images.
     """
     try:
-        lines = read_text(path, MAX_LIST_BYTES).removeprefix("\ufeff").split("\n")
+        lines = read_text(image_list, MAX_LIST_BYTES).removeprefix("\ufeff").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{path}: a list of images is needed: {error!s:.300}") from error
-    return [_name_in(line.strip(), images) for line in lines if line.strip()]
+        raise DatasetError(f"{image_list}: a list of images is needed: {error!s:.300}") from error
+    listed = []
+    for name in (_name_in(line.strip(), images) for line in lines if line.strip()):
+        path, trouble = images.find([name])
+        if trouble:
+            raise DatasetError(f"{image_list}: {brief(name)}: {trouble}")
+        listed.append(path)
+    return listed
 
 
 def _name_in(line: str, images: FileNames) -> str:
@@ -245,22 +236,16 @@ def _name_in(line: str, images: FileNames) -> str:
     if name[0] == name[-1] == '"' and len(name) > 2:  # CVAT's, of a name with blanks
         name = name[1:-1]
     known = (line, name, without_image_suffix(name))
-    return next(filter(images.has, known), name)
+    return next(filter(images.fitting, known), name)
 
 
 def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
     """Return a function: is an image of a folder in the list? All are if there is no list.
 
     Raises:
-        DatasetError: the list cannot be read, or a line may be several images.
+        DatasetError: as `listed_images`.
     """
     if image_list is None:
         return lambda path: True
-    images = FileNames(folder)
-    listed: set[Path] = set()
-    for name in read_names(image_list, images):
-        path, trouble = images.find([name])
-        if trouble:
-            raise DatasetError(f"{image_list}: {brief(name)}: {trouble}")
-        listed.add(path)
+    listed = set(listed_images(image_list, FileNames(folder)))
     return lambda path: path in listed or path.parent / path.stem in listed
