@@ -22,6 +22,7 @@ from duet.utils.data.sources.formats.file_per_image import FilePerImage, Parsed
 from duet.utils.data.sources.formats.format import (
     LARGEST,
     UNKNOWN,
+    Format,
     ImageLabels,
     box_around,
     read_head,
@@ -160,4 +161,5 @@ def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
     return (origin_xy + outline, True) if len(outline) else _box(origin_xy, origin_xy)
 
 
-LABELME = FilePerImage("LabelMe", ".json", is_labelme, parse).as_format()
+_FILES = FilePerImage("LabelMe", ".json", is_labelme, parse)
+LABELME = Format(_FILES.name, _FILES.accepts, _FILES.find, _FILES.read)

@@ -12,7 +12,6 @@ from duet.utils.data.sources.formats.format import (
     FileNotes,
     Format,
     collect,
-    unreadable,
 )
 from duet.utils.data.sources.formats.voc import VOC
 from duet.utils.errors import DatasetError
@@ -59,4 +58,5 @@ def read_annotations(folder: AnnotatedFolder) -> Annotations:
     except DatasetError:
         raise
     except (OSError, ValueError) as error:
-        raise unreadable(folder.annotations, error) from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DatasetError(f"{folder.annotations}: {reason}") from error

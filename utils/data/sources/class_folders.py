@@ -15,7 +15,7 @@ import numpy as np
 
 from duet.utils.array_cache import state_of_files
 from duet.utils.data.sources.formats.names import split_folders, split_of
-from duet.utils.data.sources.image_files import search_images, sorted_images
+from duet.utils.data.sources.image_files import search_files, sorted_images
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from duet.utils.data.sources.samples import SampleTable
@@ -107,7 +107,7 @@ def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, 
     empty: set[str] = set()
     for entry in entries:
         for name, folder in _folders_in(entry.folder):
-            (names if any(search_images(folder)) else empty).add(name)
+            (names if any(search_files(folder)) else empty).add(name)
     if left_out := sorted(empty - names):
         log.warning("%s: folders without an image are not classes: %s", dataset, brief(left_out))
     if len(names) < FEWEST_CLASSES:
@@ -152,19 +152,6 @@ def fill_images(samples: SampleTable) -> bool:
     return len(samples) > 0 and bool((samples.num_objects == 1).all() and (boxes == FULL_BOX).all())
 
 
-def refuse_classes(dataset: str, is_of_folders: bool) -> None:
-    """Raise DatasetError for a dataset of class folders, where objects have to be found.
-
-    Labels of objects that fill their image are accepted.
-    """
-    if is_of_folders:
-        raise DatasetError(
-            f"{dataset}: its images are in folders named for their classes, and where an object "
-            "lies is not labelled; take a classifier, which train.py makes with --task classify, "
-            "or --cfg yolov5s-cls.yaml"
-        )
-
-
 def similar_names(class_names: Sequence[str]) -> list[tuple[str, ...]]:
     """Return groups of names that differ only in case, blanks, "-", "_" or the form of letters."""
     groups: dict[str, list[str]] = {}
@@ -185,7 +172,7 @@ def _classes_in(folder: Path) -> set[str]:
         return set()
     if any(name.lower() in _OF_BOXES for name in inner):
         return set()
-    first = {name: next(search_images(path), "") for name, path in inner.items()}
+    first = {name: next(search_files(path), "") for name, path in inner.items()}
     if any(os.path.exists(label_file_of(image)) for image in first.values() if image):
         return set()
     names = {name for name, image in first.items() if image}
@@ -194,11 +181,8 @@ def _classes_in(folder: Path) -> set[str]:
 
 def _images_beside(folder: Path) -> list[str]:
     """Return the names of the visible images directly in a folder."""
-    with os.scandir(folder) as entries:
-        shown = [entry for entry in entries if not entry.name.startswith(".")]
-        suffixes = [os.path.splitext(entry.name)[1].lower() for entry in shown]
-        pairs = zip(shown, suffixes, strict=True)
-        return [x.name for x, suffix in pairs if suffix in IMAGE_SUFFIXES and x.is_file()]
+    shown = (name for name in os.listdir(folder) if not name.startswith("."))
+    return [name for name in shown if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES]
 
 
 def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:

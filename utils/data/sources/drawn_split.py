@@ -122,15 +122,13 @@ def read_fingerprints(
         rows = np.concatenate([np.zeros((0, 2), np.uint64), *parts])
         return {"rows": np.concatenate(world.all_gather(rows.view(np.int64)))}
 
+    def is_old(kept: Arrays) -> bool:
+        unknown = np.flatnonzero(kept["rows"][:, 1] == UNKNOWN).tolist()
+        return any(read_fingerprint(sources[index]).look != UNKNOWN for index in unknown)
+
     folders = {os.path.abspath(image.path.parent) for image in sources}
-    kept = Memory.of("fingerprints", *sorted(folders)).recall(
-        sources,
-        state,
-        lambda kept: np.flatnonzero(kept["rows"][:, 1] == UNKNOWN),
-        lambda image: read_fingerprint(image).look != UNKNOWN,
-        read_all,
-        world,
-    )
+    memory = Memory.of("fingerprints", *sorted(folders))
+    kept = memory.recall(sources, state, is_old, read_all, world)
     return [Fingerprint(*row) for row in kept["rows"].view(np.uint64).tolist()]
 
 

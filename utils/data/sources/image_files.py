@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from duet.utils.data.sources.image_source import ImageSource, record_kinds
@@ -33,7 +33,7 @@ def _images_of(entry: Path) -> Sequence[Path | ImageSource]:
     if entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
         return [entry]
     if record_files := _record_files(entry):
-        if image := next(search_images(entry), None):
+        if image := next(search_files(entry), None):
             raise DatasetError(
                 f"{entry} holds record files and also images, {image} among them; move one of the "
                 "two away, or name the record files one by one"
@@ -48,7 +48,7 @@ def _images_of(entry: Path) -> Sequence[Path | ImageSource]:
 
 def has_images(entry: Path) -> bool:
     """Return whether an entry is a file, or a folder with an image or a record file."""
-    return entry.is_file() or any(search_images(entry)) or bool(_record_files(entry))
+    return entry.is_file() or any(search_files(entry)) or bool(_record_files(entry))
 
 
 def no_images_text(entry: Path) -> str:
@@ -73,18 +73,21 @@ def _record_files(entry: Path) -> list[Path]:
 def sorted_images(folder: Path) -> list[Path]:
     """Return the images in a folder, in the order of their paths part by part."""
     # Strings: comparing Paths takes ten times as long.
-    found = sorted(search_images(folder), key=lambda path: path.replace("/", "\0"))
+    found = sorted(search_files(folder), key=lambda path: path.replace("/", "\0"))
     return list(map(Path, found))
 
 
-def search_images(folder: Path) -> Iterator[str]:
-    """Yield the images in a folder and the folders in it, in no order; not in linked folders."""
+def search_files(folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES) -> Iterator[str]:
+    """Yield the images in a folder and the folders in it, in no order; not in linked folders.
+
+    suffixes: of other files to search for.
+    """
     waiting = [str(folder)]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    if os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES:
+                    if os.path.splitext(entry.name)[1].lower() in suffixes:
                         yield entry.path
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)

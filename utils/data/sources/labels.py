@@ -117,15 +117,15 @@ def scan_samples(
         gathered = (world.all_gather(array) for array in mine)
         return _ScanArrays.join(zip(*gathered, strict=True))._asdict()
 
-    found = _ScanArrays(**(scan_all() if memory is None else memory.recall(
-        images,
-        lambda image, now_ns: image_of(image).state(now_ns),
-        lambda kept: np.flatnonzero(kept["sizes"][:, 0] == 0),
-        lambda image: scan_one(image)[1] is not None,
-        scan_all,
-        world,
-    )))  # fmt: skip
-    report = _report(images, found)
+    def state(image: Path | ImageSource, now_ns: int) -> bytes | None:
+        return image_of(image).state(now_ns)
+
+    def is_old(kept: Arrays) -> bool:
+        left_out = np.flatnonzero(kept["sizes"][:, 0] == 0).tolist()
+        return any(scan_one(images[index])[1] is not None for index in left_out)
+
+    kept = None if memory is None else memory.recall(images, state, is_old, scan_all, world)
+    report = _report(images, _ScanArrays(**(kept or scan_all())))
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
         raise DatasetError(

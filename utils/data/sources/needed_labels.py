@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from duet.utils.data.sources.class_folders import fill_images, refuse_classes
+from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError
 from duet.utils.text import count
@@ -38,11 +38,17 @@ def check_labels_to_score(
 
 
 def _boxes(samples: SampleTable, name: str, is_of_folders: bool) -> None:
-    refuse_classes(name, is_of_folders)
+    """Refuse folders of classes, but not labels of objects that fill their image."""
+    if is_of_folders:
+        raise DatasetError(
+            f"{name}: its images are in folders named for their classes, and where an object lies "
+            "is not labelled; take a classifier, which train.py makes with --task classify, or "
+            "--cfg yolov5s-cls.yaml"
+        )
 
 
 def _outlines(samples: SampleTable, name: str, is_of_folders: bool) -> None:
-    refuse_classes(name, is_of_folders)
+    _boxes(samples, name, is_of_folders)
     if samples.polygons_norm is None:
         raise DatasetError(
             f"{name}: its labels are boxes, but masks need polygons: a line 'class x1 y1 x2 y2 "

@@ -47,8 +47,7 @@ class Memory(NamedTuple):
         self,
         images: Sequence[_Item],
         state: Callable[[_Item, int], bytes | None],
-        left_out: Callable[[Arrays], np.ndarray],
-        is_there: Callable[[_Item], bool],
+        is_old: Callable[[Arrays], bool],
         scan: Callable[[], Arrays],
         world: World,
     ) -> Arrays:
@@ -61,13 +60,13 @@ class Memory(NamedTuple):
             images: the same on all ranks.
             state: returns an image's state, given the current time in ns; None if a later change
                 could go unnoticed.
-            left_out: returns the indices of images that a scan could not use.
-            is_there: returns whether such an image is usable now; a disk error may have passed.
+            is_old: returns whether an image that a cached scan could not use is usable now; a disk
+                error may have passed.
             scan: reads the images, each rank a shard.
         """
         version = _version() + _state_of_all(images, state, world)
         kept = read_arrays(self.kind, self.name, version) if len(images) >= FEWEST_IMAGES else None
-        if kept is not None and any(is_there(images[i]) for i in left_out(kept).tolist()):
+        if kept is not None and is_old(kept):
             kept = None
         is_kept = world.all_gather(np.array([kept is not None], np.int64))
         if kept is not None and np.concatenate(is_kept).all():

@@ -12,7 +12,6 @@ from pathlib import Path
 from duet.utils.data.sources.formats.format import (
     AnnotatedFolder,
     FileNotes,
-    Format,
     ImageLabels,
     Splits,
 )
@@ -32,7 +31,7 @@ IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
 ANNOTATION_FOLDERS = (
     "annotations", "annotation", "annots", "annot", "xmls", "xml", "jsons", "json", "labels", "ann"
 )  # fmt: skip
-_LOOKED_INTO = 100  # files, to recognise the format of a folder
+_LOOKED_INTO = 1000  # files, to recognise the format of a folder
 _THREADS = 4
 
 # The image name in a file, possibly with another machine's folders, and the image's labels.
@@ -50,22 +49,11 @@ class FilePerImage:
     parse: Callable[[Path], Parsed | None]
     """Read a file; None if it is not in the format, OSError or ValueError if it is broken."""
 
-    def as_format(self, find: Callable[[Path], Splits] | None = None) -> Format:
-        """Return the entry of `annotations.py`, with another way to find splits if given."""
-        return Format(self.name, self.accepts, find or self.find, self.read)
-
     def accepts(self, path: Path) -> bool:
         """Return whether a folder, or one in it, holds annotation files of the format."""
-        return path.is_dir() and self._holds(path, path)
+        return path.is_dir() and self._is_any(FileNames(path, (self.suffix,)).paths)
 
-    def _holds(self, folder: Path, images: Path) -> bool:
-        return self._is_any(FileNames(folder, (self.suffix,)).paths, images)
-
-    def _is_any(self, files: Sequence[Path], images: Path) -> bool:
-        """Return whether one of the files is of the format; those with an image come first."""
-        if len(files) > _LOOKED_INTO:
-            named = {path.stem for path in FileNames(images).paths}
-            files = sorted(files, key=lambda path: path.stem not in named)
+    def _is_any(self, files: Sequence[Path]) -> bool:
         return any(map(self.is_one, islice(files, _LOOKED_INTO)))
 
     def find(self, path: Path) -> Splits:
@@ -88,12 +76,12 @@ class FilePerImage:
     def _in_own_folder(self, root: Path) -> Splits:
         images = _child(root, IMAGE_FOLDERS) or root
         annotations = _child(root, ANNOTATION_FOLDERS)
-        if annotations is None or not self._holds(annotations, images):
+        if annotations is None or not self.accepts(annotations):
             return {}
         splits: dict[str, list[AnnotatedFolder]] = {}
         for folder in split_folders(annotations):
             of_split = images / folder.name if (images / folder.name).is_dir() else images
-            if self._holds(folder, of_split):
+            if self.accepts(folder):
                 part = AnnotatedFolder(self.name, folder, of_split)
                 splits.setdefault(split_of(folder.name), []).append(part)
         return splits or {"": [AnnotatedFolder(self.name, annotations, images)]}
@@ -101,8 +89,7 @@ class FilePerImage:
     def _beside_images(self, root: Path) -> Splits:
         images = _child(root, IMAGE_FOLDERS) or root
         files = sorted(path for path in root.iterdir() if path.name.endswith(self.suffix))
-        is_one = self._is_any(files, images)
-        return {"": [AnnotatedFolder(self.name, root, images)]} if is_one else {}
+        return {"": [AnnotatedFolder(self.name, root, images)]} if self._is_any(files) else {}
 
     def read(self, folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         """Read the annotation files of a folder, or of the images in its list, in its order.
@@ -117,9 +104,15 @@ class FilePerImage:
         images = FileNames(folder.images)
         if folder.image_list is not None:
             order = {path: i for i, path in enumerate(listed_images(folder.image_list, images))}
-            read = [x for x in self._read(folder, images, order) if x.path in order]
-            read += map(ImageLabels, order.keys() - {labels.path for labels in read})
-            yield from sorted(read, key=lambda labels: order[labels.path])
+
+            def place(labels: ImageLabels) -> int:  # an absent image is listed without its suffix
+                path = labels.path
+                return order.get(path, order.get(path.with_suffix(""), -1))
+
+            read = [labels for labels in self._read(folder, images, order) if place(labels) >= 0]
+            places = set(map(place, read))
+            read += (ImageLabels(path) for path, i in order.items() if i not in places)
+            yield from sorted(read, key=place)
             return
         read = list(self._read(folder, images, images.paths))
         # The folder may also contain images of other splits.

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.utils.errors import DatasetError, brief
+from duet.utils.errors import brief
 from duet.utils.polygons import Polygons, starts_of
 from duet.utils.regular_files import open_regular
 from duet.utils.xml_files import Element
@@ -162,12 +162,6 @@ def box_around(outline_xy: np.ndarray) -> Box:
     """Return the smallest box (xyxy) around an outline (K, 2)."""
     (left, top), (right, bottom) = outline_xy.min(0).tolist(), outline_xy.max(0).tolist()
     return left, top, right, bottom
-
-
-def unreadable(path: Path, error: OSError | ValueError) -> DatasetError:
-    """Return the error for a file that cannot be read, or is not in its format."""
-    reason = error.strerror if isinstance(error, OSError) else error
-    return DatasetError(f"{path}: {reason}")
 
 
 def read_head(path: Path, num_bytes: int) -> bytes:

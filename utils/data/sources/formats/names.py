@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
+from duet.utils.data.sources.image_files import search_files
 from duet.utils.errors import DatasetError, brief
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.regular_files import read_text
@@ -100,7 +101,7 @@ def _images_near(file: Path, split: str, nearby: Collection[str]) -> Path:
         for root in roots
     ]
     places = [*own, *(root / "images" for root in roots), *roots]
-    return next(filter(has_image, places), roots[-1])
+    return next((place for place in places if any(search_files(place))), roots[-1])
 
 
 class FileNames:
@@ -177,18 +178,11 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
     """Yield the paths of files in a folder, in no order; not "._a.xml", a Mac's."""
-    for place, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inner = os.path.relpath(place, folder)
-        prefix = "" if inner == "." else inner.replace(os.sep, "/") + "/"
-        for name in names:
-            if os.path.splitext(name)[1].lower() in suffixes and not name.startswith("._"):
-                yield prefix + name
-
-
-def has_image(folder: Path) -> bool:
-    """Return whether an image lies in a folder, or in the folders in it."""
-    return next(_files(folder, IMAGE_SUFFIXES), None) is not None
+    start = len(os.path.join(folder, ""))
+    for path in search_files(folder, suffixes):
+        *folders, name = path[start:].split("/")
+        if not (name.startswith("._") or any(inner.startswith(".") for inner in folders)):
+            yield path[start:]
 
 
 def base_name(name: str) -> str:

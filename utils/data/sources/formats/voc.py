@@ -18,6 +18,7 @@ from duet.utils.data.sources.formats.format import (
     NO_OUTLINE,
     UNKNOWN,
     AnnotatedFolder,
+    Format,
     ImageLabels,
     Splits,
     read_head,
@@ -158,4 +159,4 @@ def _outline(element: Element) -> np.ndarray:
 
 
 _FILES = FilePerImage("Pascal VOC", ".xml", is_voc, parse)
-VOC = _FILES.as_format(find)
+VOC = Format(_FILES.name, _FILES.accepts, find, _FILES.read)
