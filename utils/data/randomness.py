@@ -3,66 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
 
-# The second key word keeps the streams of different purposes apart.
-_SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM = range(3)
-_BATCH_STREAM = 4
-_DROPOUT_STREAM = 15
-_ANCHOR_STREAM = 16
-_TRANSFORM_STREAM = 17
+
+class Stream(IntEnum):
+    """What is drawn; the draws of one stream never depend on those of another."""
+
+    SAMPLE = 0
+    ORDER = 1
+    DRAWN_ORDER = 2  # of an epoch whose samples are drawn
+    BATCH = 4  # index: the number of the batch in the whole training
+    DROPOUT = 15  # likewise
+    ANCHORS = 16
+    TRANSFORMS = 17  # of a sample, by a seed that was drawn for it
 
 
-def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """Return the generator of one sample in one epoch, at O(1) cost; all three are from 0 up.
+def generator_of(stream: Stream, seed: int, epoch: int = 0, index: int = 0) -> np.random.Generator:
+    """Return the generator of a stream at a place, at O(1) cost; all numbers are from 0 up.
 
     Only its `.random()` is used in this package: NumPy promises the bits of Philox for ever, but
     not how its other distributions use them, and batches must agree between NumPy versions.
     """
-    return _generator(seed, _SAMPLE_STREAM, epoch, index)
+    # (index, epoch) are the high words of a 256-bit counter: each pair has 2**128 blocks of draws.
+    counter = np.array([0, 0, index, epoch], np.uint64)
+    key = np.array([seed, stream], np.uint64)
+    return np.random.Generator(np.random.Philox(counter=counter, key=key))
+
+
+def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
+    """Return the generator of one sample in one epoch."""
+    return generator_of(Stream.SAMPLE, seed, epoch, index)
 
 
 @lru_cache(maxsize=2)  # every batch of an epoch asks for the same order
 def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
     """Return the shuffled sample indices of an epoch, (num_samples,) int64, read-only."""
-    keys = _generator(seed, _ORDER_STREAM, epoch, 0).random(num_samples)
+    keys = generator_of(Stream.ORDER, seed, epoch).random(num_samples)
     order = np.argsort(keys, kind="stable")
     order.setflags(write=False)
     return order
-
-
-def order_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Return the generator of an epoch whose samples are drawn; only `.random()` is used."""
-    return _generator(seed, _DRAWN_ORDER_STREAM, epoch, 0)
-
-
-def batch_generator(seed: int, batch_number: int) -> np.random.Generator:
-    """Return the generator of a batch of the whole training; only `.random()` is used."""
-    return _generator(seed, _BATCH_STREAM, 0, batch_number)
-
-
-def dropout_generator(seed: int, batch_number: int) -> np.random.Generator:
-    """Return the generator of what a batch leaves out; only `.random()` is used."""
-    return _generator(seed, _DROPOUT_STREAM, 0, batch_number)
-
-
-def transform_generator(seed: int) -> np.random.Generator:
-    """Return the generator of a sample's transforms, by a drawn seed; only `.random()` is used."""
-    return _generator(seed, _TRANSFORM_STREAM, 0, 0)
-
-
-def anchor_generator(seed: int) -> np.random.Generator:
-    """Return the generator with which anchors are fitted."""
-    return _generator(seed, _ANCHOR_STREAM, 0, 0)
-
-
-def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Generator:
-    # (index, epoch) are the high words of a 256-bit counter: each pair has 2**128 blocks of draws.
-    counter = np.array([0, 0, index, epoch], np.uint64)
-    key = np.array([seed, stream], np.uint64)
-    return np.random.Generator(np.random.Philox(counter=counter, key=key))
 
 
 def nearly_normal(draws: Sequence[float]) -> float:

@@ -8,14 +8,7 @@ import pytest
 
 from duet.utils.data.augment.class_sample import draw_class_augmentation
 from duet.utils.data.augment.sample import draw_augmentation
-from duet.utils.data.randomness import (
-    anchor_generator,
-    batch_generator,
-    dropout_generator,
-    epoch_order,
-    order_generator,
-    sample_generator,
-)
+from duet.utils.data.randomness import Stream, epoch_order, generator_of, sample_generator
 from duet.utils.strengths import STRENGTHS, AugmentConfig
 
 # All strengths at once; a probability of 0.5 makes half of the samples.
@@ -86,10 +79,10 @@ def test_the_draws_of_an_image_of_a_class_are_the_stored_ones():
 
 def test_the_draws_of_batches_and_epochs_are_the_stored_ones():
     generators = {
-        "drawn order": order_generator(1, 2),
-        "batch": batch_generator(1, 2),
-        "dropout": dropout_generator(1, 2),
-        "anchors": anchor_generator(1),
+        "drawn order": generator_of(Stream.DRAWN_ORDER, 1, 2),
+        "batch": generator_of(Stream.BATCH, 1, index=2),
+        "dropout": generator_of(Stream.DROPOUT, 1, index=2),
+        "anchors": generator_of(Stream.ANCHORS, 1),
     }
     found = {name: digest(one.random(64).tolist()) for name, one in generators.items()}
     assert {**found, "order": digest(epoch_order(1, 2, 64).tolist())} == OTHERS
