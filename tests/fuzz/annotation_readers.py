@@ -12,8 +12,7 @@ import cv2
 import numpy as np
 
 from duet.utils.data.formats.labelme import LABELME
-from duet.utils.data.sources.annotated_images import annotated_images
-from duet.utils.data.sources.annotations import formats, read_annotations
+from duet.utils.data.sources.annotations import annotated_images, formats, read_annotations
 from duet.utils.data.sources.formats.format import AnnotatedFolder, FileNotes, Format, collect
 from duet.utils.data.sources.formats.names import listed_in
 from duet.utils.data.sources.formats.voc import VOC

@@ -19,8 +19,7 @@ from duet.utils.comparison.settings import FILE as COMPARISON
 from duet.utils.comparison.settings import load_comparison, parse_flags
 from duet.utils.data.check.inspection import read_rows
 from duet.utils.data.masks.runs import iou
-from duet.utils.data.sources.annotated_images import annotated_images
-from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.data.sources.annotations import annotated_images, read_annotations
 from duet.utils.data.sources.coco_annotations import read_coco_annotations
 from duet.utils.data.sources.dataset_yaml import read_dataset_yaml
 from duet.utils.data.sources.formats.coco import COCO as COCO_FORMAT

@@ -21,9 +21,8 @@ from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerpri
 from duet.utils.data.image.header import BrokenImageError, check_size, read_header
 from duet.utils.data.image.orientation import UPRIGHT
 from duet.utils.data.loading.reading import read_image_bytes
-from duet.utils.data.sources.annotated_images import OVERSHOOT, AnnotatedImage
+from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
 from duet.utils.data.sources.class_folders import ClassImage
-from duet.utils.data.sources.drawn_split import MOST_DECODED
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
@@ -31,6 +30,7 @@ from duet.utils.data.sources.label_file import (
     box_of_polygon,
     lines_of,
 )
+from duet.utils.data.sources.splits import MOST_DECODED
 from duet.utils.errors import DatasetError, brief
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
 from duet.utils.regular_files import open_regular

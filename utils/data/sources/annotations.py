@@ -1,12 +1,19 @@
-"""The table of label formats, and reading annotations in any of them."""
+"""The table of label formats, annotations in any of them, and the images that they label."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import numpy as np
+
+from duet.utils.array_cache import state_of_files
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.format import (
+    NORMALISED,
+    UNKNOWN,
     AnnotatedFolder,
     Annotations,
     FileNotes,
@@ -14,9 +21,14 @@ from duet.utils.data.sources.formats.format import (
     collect,
 )
 from duet.utils.data.sources.formats.voc import VOC
-from duet.utils.errors import DatasetError
+from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
+from duet.utils.errors import DatasetError, brief
 from duet.utils.optional import load_wings
+from duet.utils.polygons import Polygons
+from duet.utils.text import count
 
+OVERSHOOT = 0.01  # fraction of the side; coordinates up to this far outside are clipped
 WINGS = ("duet.utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
 
 
@@ -60,3 +72,142 @@ def read_annotations(folder: AnnotatedFolder) -> Annotations:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DatasetError(f"{folder.annotations}: {reason}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatedImage(ImageSource):
+    """An image whose objects an annotation file names."""
+
+    annotations: Annotations
+    index: int
+    class_of: np.ndarray  # int64, the dataset's class of each class of the annotations
+    file: Path  # the annotation file, for messages
+
+    @property
+    def labels_at(self) -> str:
+        return f"{self.file}: {self.path.name}"
+
+    def state(self, now_ns: int) -> bytes | None:
+        """Return size and times of the image file, and all its annotations."""
+        file = state_of_files((str(self.path),), now_ns)
+        if file is None:
+            return None
+        class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
+        outlines = () if polygons is None else (polygons.starts, polygons.points_xy)
+        own = self.annotations.sizes[self.index], self.class_of[class_index], boxes_xyxy, *outlines
+        reason = self.annotations.broken[self.index]
+        text = f"{self.labels_at}\0{len(boxes_xyxy)} {reason}\0".encode("utf-8", "surrogatepass")
+        return b"".join([file, text, *(array.tobytes() for array in own)])
+
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        """Return the objects; those without an area, and repeated ones, are removed.
+
+        Raises:
+            BrokenLabelError: the annotation is of an image of another shape, a box reaches far
+                out of the image, or the reader of the format found fault.
+        """
+        class_index, boxes, polygons = self.read_objects(size)
+        boxes = _clipped(boxes)
+        if polygons is not None:
+            points = _clipped(polygons.points_xy)
+            polygons = Polygons(points.astype(np.float32), polygons.starts)
+            require_drawable(polygons.moved(size[::-1]), size)
+        return _labels(class_index, boxes, polygons)
+
+    def read_objects(self, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, Polygons | None]:
+        """Return the objects of an image of that size as they were labelled; nothing is removed.
+
+        They may lie outside the image, and have no area.
+
+        Returns:
+            (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, float64,
+            both normalised; None for polygons if all are boxes.
+
+        Raises:
+            BrokenLabelError: the annotation is of an image of another shape, or the reader of the
+                format found fault.
+        """
+        if reason := self.annotations.broken[self.index]:
+            raise BrokenLabelError(reason)
+        class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
+        side_wh = np.array(self._annotated_size(size)[::-1])
+        if polygons is not None:
+            polygons = Polygons(polygons.points_xy / side_wh, polygons.starts)
+        boxes = boxes_xyxy / np.tile(side_wh, 2)
+        return self.class_of[class_index], boxes, polygons
+
+    def _annotated_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the (height, width) to which the coordinates are relative."""
+        height, width = annotated = tuple(self.annotations.sizes[self.index].tolist())
+        if annotated in (NORMALISED, UNKNOWN):
+            return NORMALISED if annotated == NORMALISED else size
+        if not _same_shape(annotated, size):
+            raise BrokenLabelError(
+                f"it was labelled as an image of {width}x{height} px, and has {size[1]}x{size[0]}; "
+                "find the image that was labelled, or label it as a browser shows it"
+            )
+        return annotated
+
+
+def _same_shape(annotated: tuple[int, int], size: tuple[int, int]) -> bool:
+    """Return whether one may be a resized copy of the other: equal aspect up to rounding."""
+    return abs(annotated[0] * size[1] - annotated[1] * size[0]) <= max(*annotated, *size)
+
+
+def _clipped(coordinates_norm: np.ndarray) -> np.ndarray:
+    """Return normalised coordinates within the image, (..., 2) or (..., 4)."""
+    far = ~((coordinates_norm >= -OVERSHOOT) & (coordinates_norm <= 1 + OVERSHOOT))  # NaN too
+    if far.any():
+        value = coordinates_norm[far][0]
+        raise BrokenLabelError(
+            f"an object lies outside the image, at {value:.3g} of its side; "
+            "correct it, or label this file again if it was exchanged"
+        )
+    return coordinates_norm.clip(0, 1)
+
+
+def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons | None) -> Labels:
+    """Return labels of normalised boxes; those without an area and repeated ones are removed."""
+    sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]
+    centres = (boxes_xyxy[:, :2] + boxes_xyxy[:, 2:]) / 2
+    table = np.column_stack([class_index, centres, sizes])
+    has_area = (sizes > 0).all(axis=1)
+    _, first = np.unique(table, axis=0, return_index=True)
+    is_first = np.isin(np.arange(len(table)), first)
+    kept = np.flatnonzero(has_area & is_first)
+    removed = {
+        count(int((~has_area).sum()), "object") + " without an area": not has_area.all(),
+        count(int((~is_first & has_area).sum()), "repeated object"): not is_first[has_area].all(),
+    }
+    chosen = None if polygons is None else polygons.select(kept).range(0, len(kept))
+    return Labels(
+        class_index[kept],
+        table[kept, 1:].astype(np.float32),
+        chosen,
+        ", ".join(text for text, found in removed.items() if found),
+    )
+
+
+def annotated_images(
+    annotations: Annotations, class_names: Sequence[str], file: Path
+) -> list[AnnotatedImage]:
+    """Return the images of annotations, with their objects' classes those of a dataset.
+
+    Args:
+        class_names: class names of the dataset.
+        file: the annotation file or folder, for messages.
+
+    Raises:
+        DatasetError: the dataset lacks a class of the annotations.
+    """
+    index_of = {name: index for index, name in enumerate(class_names)}
+    if absent := sorted(set(annotations.class_names) - set(index_of)):
+        raise DatasetError(
+            f"{file}: has objects of class {brief(absent[0])}, and the dataset's names are "
+            f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
+        )
+    class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
+    return [
+        AnnotatedImage(Path(path), annotations, index, class_of, file)
+        for index, path in enumerate(annotations.paths)
+    ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import codecs
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
+from duet.utils.data.sources.formats.names import search_files
 from duet.utils.data.sources.image_source import ImageSource, record_kinds
 from duet.utils.errors import DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES
@@ -75,24 +76,6 @@ def sorted_images(folder: Path) -> list[Path]:
     # Strings: comparing Paths takes ten times as long.
     found = sorted(search_files(folder), key=lambda path: path.replace("/", "\0"))
     return list(map(Path, found))
-
-
-def search_files(folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES) -> Iterator[str]:
-    """Yield the images in a folder and the folders in it, in no order; not in linked folders.
-
-    suffixes: of other files to search for.
-    """
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if os.path.splitext(entry.name)[1].lower() in suffixes:
-                        yield entry.path
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
-            continue
 
 
 def _read_list(path: Path) -> list[Path]:

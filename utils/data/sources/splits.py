@@ -1,36 +1,54 @@
-"""The samples of a split: each rank reads a shard, and all ranks get all samples."""
+"""The samples of a split: each rank reads a shard, and all ranks get all samples.
+
+Where a dataset has no split, --split draws one: the side of an image depends only on the name of
+its file, but near-duplicates are kept on one side: that of the image whose name has the lowest
+rank, a second hash. A new image in a group of n decides the side of the group with probability
+1 / (n + 1), otherwise it joins them; no other group moves. Fingerprints are cached between runs.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import logging
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from duet.utils.data.sources.annotated_images import annotated_images
-from duet.utils.data.sources.annotations import read_annotations
+from duet.utils.array_cache import Arrays, state_of_files
+from duet.utils.data.image.decoding import read_as
+from duet.utils.data.image.fingerprint import (
+    NO_FINGERPRINT,
+    UNKNOWN,
+    Fingerprint,
+    fingerprint_of,
+    join_equal,
+    near_duplicates,
+)
+from duet.utils.data.image.header import BrokenImageError
+from duet.utils.data.loading.reading import read_image_bytes
+from duet.utils.data.sources.annotations import annotated_images, read_annotations
 from duet.utils.data.sources.class_folders import ClassFolders, class_images
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
-from duet.utils.data.sources.drawn_split import (
-    draw_training,
-    group_copies,
-    place_of,
-    read_fingerprints,
-)
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.image_source import ImageSource, image_of
-from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.labels import require_same_images, scan_samples
 from duet.utils.data.sources.samples import SampleTable
-from duet.utils.data.sources.scan_memory import Memory
+from duet.utils.data.sources.scan_memory import Memory, scan
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count, printable
 
+WORK = "looking for near-duplicates"
+MOST_DECODED = 50_000_000  # per image: 150 MB in each thread
+_MOST_THREADS = 8
+_COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
+_UNIT = 2**48
 LABEL_CLASSES = 2**31  # number of classes in label files whose classes are ignored
 
 log = logging.getLogger("data")
@@ -117,6 +135,108 @@ def _drawn_part(
         alike = f"; {num_alike:,} stay with another that looks alike" if num_alike else ""
         log.info("%s: %d of %s, by --split %g%s", split, len(drawn), total, train_part, alike)
     return drawn
+
+
+def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -> np.ndarray:
+    """Return which images are for training, (N,) bool: about `train_part` of all groups.
+
+    Args:
+        names: file names of the images, without folders.
+        groups: as of `group_copies`.
+
+    Raises:
+        DatasetError: one side would be empty.
+    """
+    hashes = np.array([_hashes_of(name) for name in names], np.int64).reshape(-1, 2)
+    places, ranks = hashes.T
+    # Sorted by group, and in it by rank: the first of each group speaks for it.
+    order = np.lexsort((ranks, groups))
+    numbers, first, group_of = np.unique(groups[order], return_index=True, return_inverse=True)
+    speaks = places[order][first] < train_part * _UNIT
+    is_train = np.empty(len(names), bool)
+    is_train[order] = speaks[group_of]
+    if is_train.all() or not is_train.any():
+        side = "validation" if is_train.any() else "training"
+        raise DatasetError(
+            f"--split {train_part:g} leaves no image for {side}: {count(len(names), 'image')}, "
+            f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
+            "name a folder of images for validation in a dataset YAML"
+        )
+    return is_train
+
+
+def group_copies(names: Sequence[str], fingerprints: Sequence[Fingerprint]) -> np.ndarray:
+    """Return a number for each image, (N,) int64: near-duplicates and augmented copies have one."""
+    origins = [_original_of(name) for name in names]
+    copied = {origin for name, origin in zip(names, origins, strict=True) if _COPY in name}
+    keys = [_hashes_of(name)[0] + 1 if origin in copied else UNKNOWN
+            for name, origin in zip(names, origins, strict=True)]  # fmt: skip
+    return join_equal(near_duplicates(fingerprints), np.array(keys, np.uint64))
+
+
+def _original_of(name: str) -> str:
+    """Return what a file and its augmented copies by Roboflow have in common."""
+    before, _, after = name.partition(_COPY)
+    return (before if before and after else name).replace(".", "_")
+
+
+def _hashes_of(name: str) -> tuple[int, int]:
+    """Return the place and the rank of an image, of 48 bits each; copies have those of it."""
+    # Not those of `place_of`: --fraction takes a part of either side.
+    digest = hashlib.sha256(b"split\0" + os.fsencode(_original_of(name))).digest()
+    return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
+
+
+def place_of(name: str) -> float:
+    """Return the place of a file's name among all names, from 0 to below 1."""
+    digest = hashlib.sha256(os.fsencode(name)).digest()
+    return int.from_bytes(digest[:6], "big") / _UNIT
+
+
+def read_fingerprints(
+    images: Sequence[Path | ImageSource], world: World = ALONE
+) -> list[Fingerprint]:
+    """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
+
+    What was read is kept in the user's cache folder until a file changes.
+
+    Raises:
+        DatasetError: the ranks have different images.
+    """
+    require_same_images(images, world)
+    sources = list(map(image_of, images))
+
+    def state(image: ImageSource, now_ns: int) -> bytes | None:
+        place = image.place
+        file = state_of_files((str(image.path if place is None else place.path),), now_ns)
+        return None if file is None else file + repr(place and place[1:]).encode()
+
+    def read_all() -> Arrays:
+        mine = world.process.shard(sources)
+        parts = scan(WORK, mine, read_fingerprint, lambda x: np.array(x, np.uint64), _MOST_THREADS)
+        rows = np.concatenate([np.zeros((0, 2), np.uint64), *parts])
+        return {"rows": np.concatenate(world.all_gather(rows.view(np.int64)))}
+
+    def is_old(kept: Arrays) -> bool:
+        unknown = np.flatnonzero(kept["rows"][:, 1] == UNKNOWN).tolist()
+        return any(read_fingerprint(sources[index]).look != UNKNOWN for index in unknown)
+
+    folders = {os.path.abspath(image.path.parent) for image in sources}
+    memory = Memory.of("fingerprints", *sorted(folders))
+    kept = memory.recall(sources, state, is_old, read_all, world)
+    return [Fingerprint(*row) for row in kept["rows"].view(np.uint64).tolist()]
+
+
+def read_fingerprint(image: ImageSource) -> Fingerprint:
+    """Return the fingerprint of an image; none if its file cannot be read."""
+    return read_as(image.path, partial(_fingerprint, image))
+
+
+def _fingerprint(image: ImageSource) -> Fingerprint:
+    try:
+        return fingerprint_of(read_image_bytes(image.path, image.place), MOST_DECODED)
+    except (BrokenImageError, DatasetError):  # the scan of the labels names it
+        return NO_FINGERPRINT
 
 
 def choose_part(

@@ -16,7 +16,7 @@ from duet.utils.data.check.report import (
     small_text,
     summary_lines,
 )
-from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from duet.utils.data.sources.image_source import ImageFile

@@ -14,7 +14,7 @@ from PIL import Image
 
 from duet.utils.data.formats import labelme as labelme_format
 from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
-from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import UNKNOWN
 from duet.utils.data.sources.label_file import parse_labels
 from duet.utils.errors import DatasetError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from duet.utils.data.loading.reading import decode, objects_of
-from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import (
     Annotations,
     FileNotes,

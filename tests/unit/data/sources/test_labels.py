@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.data.sources.annotated_images import annotated_images
+from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
     UNKNOWN,

@@ -13,13 +13,12 @@ import pytest
 
 from duet.utils import array_cache
 from duet.utils.data.image import header
-from duet.utils.data.sources import drawn_split, image_source, label_file, scan_memory
+from duet.utils.data.sources import image_source, label_file, scan_memory, splits
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.drawn_split import read_fingerprints
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.scan_memory import Memory
-from duet.utils.data.sources.splits import load_split
+from duet.utils.data.sources.splits import load_split, read_fingerprints
 from duet.utils.errors import DatasetError
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.unit.data.sources.equal_samples import assert_same_samples
@@ -268,13 +267,13 @@ def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, mon
 @pytest.fixture
 def fingerprinted(monkeypatch):
     """The names of the images whose fingerprint is read."""
-    names, read_fingerprint = [], drawn_split.read_fingerprint
+    names, read_fingerprint = [], splits.read_fingerprint
 
     def counting(image):
         names.append(image.path.name)
         return read_fingerprint(image)
 
-    monkeypatch.setattr(drawn_split, "read_fingerprint", counting)
+    monkeypatch.setattr(splits, "read_fingerprint", counting)
     return names
 
 

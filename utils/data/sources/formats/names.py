@@ -1,4 +1,4 @@
-"""Finding images by their names in annotations and lists, and folders named for splits."""
+"""Finding images in folders and by their names in annotations, and folders named for splits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
-from duet.utils.data.sources.image_files import search_files
 from duet.utils.errors import DatasetError, brief
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.regular_files import read_text
@@ -174,6 +173,24 @@ class FileNames:
 def parts_of(name: str) -> tuple[str, ...]:
     """Return the folders and the name in a name, of Windows too; nothing leads out of a folder."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
+
+
+def search_files(folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES) -> Iterator[str]:
+    """Yield the images in a folder and the folders in it, in no order; not in linked folders.
+
+    suffixes: of other files to search for.
+    """
+    waiting = [str(folder)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if os.path.splitext(entry.name)[1].lower() in suffixes:
+                        yield entry.path
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
+            continue
 
 
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
