@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import unquote
 
 import numpy as np
@@ -52,14 +52,6 @@ _UPLOADS = re.compile(r"^(.*/)?data/upload/(\d+/)?", re.DOTALL)  # Label Studio'
 _NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
 
 
-class _Task(NamedTuple):
-    """An image with its best annotation."""
-
-    called: str  # name in messages
-    image: str  # its location in Label Studio
-    regions: list[dict[str, Any]]
-
-
 def accepts(path: Path) -> bool:
     """Return whether a JSON file begins as a list of tasks does."""
     head = read_head(path, _HEAD_BYTES)
@@ -79,15 +71,15 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """
     images = FileNames(folder.images, alias=as_uploaded)
     is_listed = listed_in(folder.image_list, folder.images)
-    for task in _labelled(_document(folder.annotations), notes):
-        path, trouble = _file_of(task.image, images)
+    for called, source, regions in _labelled(_document(folder.annotations), notes):
+        path, trouble = _file_of(source, images)
         if not is_listed(path):
             continue
-        image = ImageLabels(path, NORMALISED, task.called)
+        image = ImageLabels(path, NORMALISED, called)
         if trouble:
-            image.refuse(f"{task.called}: {trouble}")
+            image.refuse(f"{called}: {trouble}")
         else:
-            _add_regions(image, task.regions)
+            _add_regions(image, regions)
         yield image
 
 
@@ -101,8 +93,10 @@ def _document(path: Path) -> list[dict[str, Any]]:
     return document
 
 
-def _labelled(document: list[dict[str, Any]], notes: FileNotes) -> Iterator[_Task]:
-    """Yield each task with its best annotation; skip tasks without one."""
+def _labelled(
+    document: list[dict[str, Any]], notes: FileNotes
+) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    """Yield of each task its name in messages, its image and the regions of its best annotation."""
     for position, item in enumerate(document):
         called = f"task {brief(item.get('id', position))}"
         if not isinstance(item.get("data"), dict):
@@ -121,8 +115,7 @@ def _labelled(document: list[dict[str, Any]], notes: FileNotes) -> Iterator[_Tas
             notes.left_out["tasks that nobody has labelled"] += 1
             continue
         _, regions = max(reversed(valid), key=lambda found: found[0])  # the last of equals
-        image = _image_of(item["data"])
-        yield _Task(called, image, [one for one in regions if isinstance(one, dict)])
+        yield called, _image_of(item["data"]), [one for one in regions if isinstance(one, dict)]
 
 
 def _when(item: dict[str, Any]) -> str:

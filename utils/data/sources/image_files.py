@@ -78,20 +78,27 @@ def sorted_images(folder: Path) -> list[Path]:
     return list(map(Path, found))
 
 
+def start_of(file: Path, name: str) -> tuple[Path, str]:
+    """Return the folder where a name in a file starts, and what is left out at its beginning.
+
+    A relative name starts at the file or, as Darknet's do, at the folder that `data` lies in, even
+    if CVAT has written the file into another; or at the current folder.
+    """
+    beside = file.parent, ""
+    starts = (beside, (file.parent.parent, ""), (file.parent, "data/"), (Path(), ""))
+    found = (way for way in starts if os.path.exists(way[0] / name.removeprefix(way[1])))
+    return next(found, beside)
+
+
 def _read_list(path: Path) -> list[Path]:
     """Return the images on the lines of a list, which need not be UTF-8 if there is such a file."""
-    # Where a relative line may start: at the list, and as Darknet's lists do at the folder that
-    # `data` lies in, even if CVAT has written the list into another; or at the current folder.
-    beside = path.parent, ""
-    starts = (beside, (path.parent.parent, ""), (path.parent, "data/"), (Path(), ""))
     images: list[Path] = []
     try:
         lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
         for line in filter(None, map(bytes.strip, lines)):
             name = os.fsdecode(line)
             if not images:  # the first line gives the start of all paths
-                found = (way for way in starts if (way[0] / name.removeprefix(way[1])).exists())
-                folder, prefix = next(found, beside)
+                folder, prefix = start_of(path, name)
             images.append(folder / name.removeprefix(prefix))
             if not images[-1].exists():
                 line.decode()

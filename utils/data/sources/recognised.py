@@ -7,7 +7,6 @@ Label Studio's YOLO export and of Darknet (pjreddie.com/darknet/yolo).
 from __future__ import annotations
 
 import logging
-import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from duet.utils.data.sources.class_folders import ClassFolders, find_class_folde
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
-from duet.utils.data.sources.image_files import has_images
+from duet.utils.data.sources.image_files import has_images, start_of
 from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.regular_files import read_text
 from duet.utils.text import printable
@@ -189,15 +188,11 @@ def _of_darknet(file: Path) -> _Yolo:
 
 
 def _place_of(file: Path, value: str) -> Path:
-    """Return a path that Darknet's settings name: relative to them, or to the folder above.
-
-    CVAT writes "data/train.txt" for a file beside them.
-    """
+    """Return a path that Darknet's settings name."""
     if len(value) > MAX_PATH_LENGTH:
         raise DatasetError(f"{file}: {brief(value)} is not a path; correct the line")
-    folder = file.parent
-    places = [folder / value, folder.parent / value, folder / value.removeprefix("data/")]
-    return next((place for place in places if os.path.exists(place)), places[0])
+    folder, prefix = start_of(file, value)
+    return folder / value.removeprefix(prefix)
 
 
 def _class_files(folder: Path) -> Iterator[Path]:
