@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from duet.utils.data.image.letterbox import Letterbox
-from duet.utils.data.masks.runs import Window, runs_of_windows
+from duet.utils.data.masks.runs import Window, runs_of_window
 from duet.utils.ragged import Ragged
 
 THRESHOLD = 0.5
@@ -29,11 +29,11 @@ def native_runs(
     """
     size = letterbox.original_size
     enlarged = _Enlarged(_of_image(prototypes, letterbox), size)
-    windows = (
-        Window(rows.start, columns.start, enlarged.mask(row, rows, columns))
-        for row, (rows, columns) in zip(coefficients, _inside(boxes_xyxy, size), strict=True)
-    )
-    return runs_of_windows(windows, size)
+    runs = []
+    for row, (rows, columns) in zip(coefficients, _inside(boxes_xyxy, size), strict=True):
+        window = Window(rows.start, columns.start, enlarged.mask(row, rows, columns))
+        runs.append(runs_of_window(window, size))
+    return Ragged.of(runs, np.uint32)
 
 
 def prototype_masks(

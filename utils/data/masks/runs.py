@@ -7,7 +7,7 @@ numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import cv2
@@ -38,18 +38,11 @@ class Window(NamedTuple):
 
 def runs_of_mask(mask: np.ndarray) -> np.ndarray:
     """Return the runs (N,) uint32 of a mask (H, W) bool."""
-    return runs_of_windows([Window(0, 0, mask)], mask.shape).values
+    return runs_of_window(Window(0, 0, mask), mask.shape)
 
 
-def runs_of_windows(windows: Iterable[Window], size: tuple[int, ...]) -> Ragged:
-    """Return the runs of masks given as windows, K rows of uint32.
-
-    size: (height, width) of the masks.
-    """
-    return Ragged.of([_runs_of_window(window, size) for window in windows], np.uint32)
-
-
-def _runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
+def runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
+    """Return the runs (N,) uint32 of a mask of (height, width) that is given as a window."""
     top, left, pixels = window
     if not pixels.size:
         return _runs_between(np.zeros(0, np.int64), size[0] * size[1])
@@ -136,23 +129,21 @@ def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
 
 
 def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return `largest_outline` of a mask of this size, (N, 2) float32 x and y in its pixels."""
-    top, left, pixels = window_of_runs(runs, size)
-    return largest_outline(pixels) + np.array((left, top), np.float32)
-
-
-def largest_outline(mask: np.ndarray) -> np.ndarray:
     """Return the outer border of the piece with the most points, (N, 2) float32 x and y.
 
     Corners are pixels of the piece; straight parts between them are left out, and holes
     ignored. N is 0 for an empty mask.
 
-    mask: (H, W) bool.
+    Args:
+        runs: (N,) of a mask of this size.
+        size: (height, width).
     """
-    pixels = np.ascontiguousarray(mask, np.uint8)
-    borders, _ = cv2.findContours(pixels, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+    top, left, pixels = window_of_runs(runs, size)
+    whole = np.ascontiguousarray(pixels, np.uint8)
+    borders, _ = cv2.findContours(whole, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
     pieces = [border.reshape(-1, 2).astype(np.float32) for border in borders]
-    return max(pieces, key=len, default=np.zeros((0, 2), np.float32))
+    largest = max(pieces, key=len, default=np.zeros((0, 2), np.float32))
+    return largest + np.array((left, top), np.float32)
 
 
 def whole_outline(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:

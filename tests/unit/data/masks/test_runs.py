@@ -11,12 +11,11 @@ from duet.utils.data.masks.runs import (
     areas,
     from_text,
     iou,
-    largest_outline,
     mask_of_runs,
     outline_of_runs,
     runs_of_mask,
     runs_of_polygons,
-    runs_of_windows,
+    runs_of_window,
     to_text,
     window_of_runs,
 )
@@ -119,7 +118,7 @@ def test_windows_are_coded_as_the_masks_around_them():
         top, left = random.integers(0, np.array(size) - shape + 1).tolist()
         pixels = random.random(shape) < (0.5, 1, 0, 0.9)[number % 4]
         windows.append(Window(top, left, pixels))
-    found = runs_of_windows(windows, size)
+    found = Ragged.of([runs_of_window(window, size) for window in windows], np.uint32)
     assert found.values.dtype == np.uint32
     assert areas(found).tolist() == [window.pixels.sum() for window in windows]
     for (top, left, pixels), runs in zip(windows, found.rows(), strict=True):
@@ -201,7 +200,10 @@ def test_a_window_holds_all_of_the_object_and_no_empty_side():
         whole[top : top + height, left : left + width] = pixels
         np.testing.assert_array_equal(whole, mask)
         assert width == (np.ptp(np.flatnonzero(mask.any(axis=0))) + 1 if mask.any() else 0)
-        np.testing.assert_array_equal(outline_of_runs(runs, mask.shape), largest_outline(mask))
+
+
+def largest_outline(mask: np.ndarray) -> np.ndarray:
+    return outline_of_runs(runs_of_mask(mask), mask.shape)
 
 
 def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
