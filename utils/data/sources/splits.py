@@ -28,7 +28,6 @@ from duet.utils.data.image.fingerprint import (
     join_equal,
     near_duplicates,
 )
-from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.sources.annotations import annotated_images, read_annotations
 from duet.utils.data.sources.class_folders import ClassFolders, class_images
@@ -229,14 +228,11 @@ def read_fingerprints(
 
 def read_fingerprint(image: ImageSource) -> Fingerprint:
     """Return the fingerprint of an image; none if its file cannot be read."""
-    return read_as(image.path, partial(_fingerprint, image))
-
-
-def _fingerprint(image: ImageSource) -> Fingerprint:
     try:
-        return fingerprint_of(read_image_bytes(image.path, image.place), MOST_DECODED)
-    except (BrokenImageError, DatasetError):  # the scan of the labels names it
+        content = read_image_bytes(image.path, image.place)
+    except DatasetError:  # the scan of the labels names it
         return NO_FINGERPRINT
+    return read_as(image.path, partial(fingerprint_of, content, MOST_DECODED))
 
 
 def choose_part(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -23,8 +22,8 @@ from duet.utils.data.sources.formats.names import (
     split_in,
     split_of,
 )
+from duet.utils.data.sources.scan_memory import scan
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.progress import Progress
 
 # Lower case, most likely first.
 IMAGE_FOLDERS = ("jpegimages", "images", "imgs", "img")
@@ -32,6 +31,8 @@ ANNOTATION_FOLDERS = (
     "annotations", "annotation", "annots", "annot", "xmls", "xml", "jsons", "json", "labels", "ann"
 )  # fmt: skip
 _LOOKED_INTO = 1000  # files, to recognise the format of a folder
+# They overlap waits for a slow disk. More would not help: parsing takes one core and several times
+# the size of a file in memory.
 _THREADS = 4
 
 # The image name in a file, possibly with another machine's folders, and the image's labels.
@@ -103,7 +104,8 @@ class FilePerImage:
         """
         images = FileNames(folder.images)
         if folder.image_list is not None:
-            order = {path: i for i, path in enumerate(listed_images(folder.image_list, images))}
+            listed = dict.fromkeys(listed_images(folder.image_list, images))
+            order = {path: number for number, path in enumerate(listed)}
 
             def place(labels: ImageLabels) -> int:  # an absent image is listed without its suffix
                 path = labels.path
@@ -111,7 +113,7 @@ class FilePerImage:
 
             read = [labels for labels in self._read(folder, images, order) if place(labels) >= 0]
             places = set(map(place, read))
-            read += (ImageLabels(path) for path, i in order.items() if i not in places)
+            read += (ImageLabels(path) for path in listed if order[path] not in places)
             yield from sorted(read, key=place)
             return
         read = list(self._read(folder, images, images.paths))
@@ -130,8 +132,9 @@ class FilePerImage:
         own = {name: images.fitting(name) for name in files}
         taken, wanted = {*chain.from_iterable(own.values())}, {*wanted}
         names = [name for name in files if not own[name] or not wanted.isdisjoint(own[name])]
-        parsed = self._parse_all([files[name] for name in names])
-        for name, found in zip(names, parsed, strict=True):
+        chosen = [files[name] for name in names]
+        parts = scan("reading the annotations", chosen, self._parse, list, _THREADS)
+        for name, found in zip(names, chain.from_iterable(parts), strict=True):
             if found is None and not own[name]:
                 continue  # not an annotation, such as a package.json
             reason = f"{files[name].name} is not in the format {self.name}"
@@ -140,24 +143,14 @@ class FilePerImage:
             labels.called = name + self.suffix
             yield labels
 
-    def _parse_all(self, files: Sequence[Path]) -> Iterator[Parsed | None]:
-        """Yield the content of each file."""
-        with Progress(len(files), "reading the annotations", "files") as shown:
-
-            def parse(file: Path) -> Parsed | None:
-                shown.update()
-                try:
-                    return self.parse(file)
-                except OSError as error:
-                    reason = error.strerror
-                except ValueError as error:
-                    reason = str(error)
-                return "", ImageLabels(Path(), broken=f"{file.name}: {reason}")
-
-            # Threads overlap waits for a slow disk. More would not help: parsing takes one core and
-            # several times the size of a file in memory.
-            with ThreadPoolExecutor(_THREADS) as pool:
-                yield from pool.map(parse, files)
+    def _parse(self, file: Path) -> Parsed | None:
+        try:
+            return self.parse(file)
+        except OSError as error:
+            reason = error.strerror
+        except ValueError as error:
+            reason = str(error)
+        return "", ImageLabels(Path(), broken=f"{file.name}: {reason}")
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:
