@@ -142,7 +142,7 @@ def _mask_annotations(
 ) -> CocoAnnotations:
     found = read_coco_annotations(path, samples, class_names, masks=True)
     num_objects = sum(len(objects.class_index) for objects in found.objects)
-    if num_objects and not found.num_segmentations:
+    if num_objects and not any(map(any, found.segmentations or ())):
         raise UserError(
             f"--annotations {path}: none of its {count(num_objects, 'object')} has a "
             "segmentation, which masks require; use a file with segmentations, or omit the flag"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -38,11 +37,6 @@ class CocoAnnotations:
     category_ids: list[int]  # per class
     segmentations: Sequence[Sequence[Segmentation]] | None = None  # per image, if requested
     sizes: Sequence[tuple[int, int]] = ()  # (height, width) of each image
-
-    @property
-    def num_segmentations(self) -> int:
-        """Number of objects with a mask or an outline, if masks were requested."""
-        return sum(map(bool, chain.from_iterable(self.segmentations or ())))
 
     def ground_truth(self, image: int) -> GroundTruth:
         """Return the objects of an image, with masks if requested.

@@ -207,12 +207,6 @@ def base_name(name: str) -> str:
     return name.replace("\\", "/").rpartition("/")[2]
 
 
-def without_image_suffix(name: str) -> str:
-    """Return a name without the suffix of an image; "v1.2" has none."""
-    stem, suffix = os.path.splitext(name)
-    return stem if suffix.lower() in IMAGE_SUFFIXES else name
-
-
 def ambiguous(files: Sequence[Path]) -> str:
     """Return why it is not known which of several files an image is."""
     return (
@@ -246,7 +240,8 @@ def _name_in(line: str, images: FileNames) -> str:
     name = first if last and last[0] in _FLAGS else line
     if name[0] == name[-1] == '"' and len(name) > 2:  # CVAT's, of a name with blanks
         name = name[1:-1]
-    known = (line, name, without_image_suffix(name))
+    stem, suffix = os.path.splitext(name)
+    known = (line, name, stem if suffix.lower() in IMAGE_SUFFIXES else name)  # not of "v1.2"
     return next(filter(images.fitting, known), name)
 
 
