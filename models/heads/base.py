@@ -32,14 +32,12 @@ class LossSettings(NamedTuple):
         image_size: long side of the images, pixels.
         fused: use the fused operations of the backend.
         label_smoothing: smoothing of class targets, 0 to 1.
-        autobalance: weight the parts of the loss by their magnitude.
     """
 
     gains: LossGains
     image_size: int
     fused: bool = False
     label_smoothing: float = 0.0
-    autobalance: bool = False
 
 
 class LossTerms(NamedTuple):
@@ -107,7 +105,7 @@ def batch_parts(
 
 
 class Loss(Protocol):
-    """The loss of a batch, with defaults for losses without state or fast paths."""
+    """The loss of a batch."""
 
     @property
     def means(self) -> Mapping[str, str]:
@@ -130,19 +128,6 @@ class Loss(Protocol):
             compile_: `autograd.compiled`, taking a function and the number of shapes. Only 0-d
                 results outlive the pass.
         """
-
-    def end_batch(self) -> None:
-        """Update the state after a training batch; called on every rank."""
-        return None
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the learned state by name; `restore` takes it as lists of numbers."""
-        return {}
-
-    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Restore a `state()`; ValueError for that of a different loss."""
-        if state:
-            raise ValueError(f"loss state that this head does not have: {', '.join(state)}")
 
 
 class PassImages(NamedTuple):

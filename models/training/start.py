@@ -187,11 +187,7 @@ def build_state(
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn, config.half_gradients)
     settings = LossSettings(
-        hyp.loss_gains(),
-        config.image_size,
-        config.bbox_iou_optim,
-        config.label_smoothing,
-        config.autobalance,
+        hyp.loss_gains(), config.image_size, config.bbox_iou_optim, config.label_smoothing
     )
     loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
@@ -219,7 +215,6 @@ def build_state(
         seed=config.seed,
         multi_scale=multi_scale,
         micro_batch=config.micro_batch,
-        learnt=loss.state(),
     )
 
 

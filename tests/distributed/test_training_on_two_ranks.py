@@ -93,12 +93,6 @@ def test_half_gradients_change_the_updates_by_what_bfloat16_rounds(folder: Path)
     assert 1e-4 < error < HALF_TOLERANCE
 
 
-def test_two_ranks_have_the_same_balance_of_levels_and_it_follows_the_losses(folder: Path) -> None:
-    balance, other = (read(folder, "loss of other kinds", rank)["balance"] for rank in range(2))
-    np.testing.assert_array_equal(other, balance)
-    assert balance[1] == 1 and (balance[[0, 2]] != [4.0, 0.4]).all()
-
-
 def updates_of(case: str) -> int:
     """How many updates the six batches of a case are; each batch of a classifier is one."""
     return {"accumulating": 3, "not finite": 4, "classifier": 6}.get(case, 5)

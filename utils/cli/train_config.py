@@ -87,8 +87,6 @@ class RecipeConfig(RunConfig):
     dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P",
         check=within(0, 1, below=True),
         help="dropout probability before the last layer of a classifier")  # fmt: skip
-    autobalance: bool = flag("recipe", "--autobalance", default=False,
-        help="balance the objectness losses of the levels by their size")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
         help="keep the anchors of --cfg or --weights, even if they fit the labels "
         "badly")  # fmt: skip

@@ -14,7 +14,6 @@ import numpy as np
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from duet.models.heads.anchor.balance import LevelBalance, reference_level
 from duet.models.heads.anchor.boxes import (
     BOX_CHANNELS,
     complete_iou,
@@ -133,13 +132,11 @@ class CellHead(Head):
         levels = len(self.strides)
         gains = settings.gains.scaled(levels, self.num_classes, settings.image_size)
         box_iou = fused.complete_iou if settings.fused else complete_iou
-        reference = reference_level(self.strides) if settings.autobalance else None
         return self.loss_type(
             ops.to_numpy(self.anchors),
             self.num_classes,
             gains,
             box_iou,
-            LevelBalance(levels, reference),
             settings.label_smoothing,
         )
 

@@ -255,6 +255,16 @@ def test_settings_of_a_later_version_or_of_another_kind_are_refused(tmp_path, na
         point(tmp_path, str(path))
 
 
+@pytest.mark.parametrize("name", ["autobalance"])
+def test_a_setting_that_is_gone_is_ignored_if_it_was_off_and_else_refused(tmp_path, name):
+    settings = state().header.settings
+    off = write_header(tmp_path / "off", settings={**settings, name: False})
+    assert point(tmp_path, str(off)).header.settings.keys() == settings.keys()
+    on = write_header(tmp_path / "on", settings={**settings, name: True})
+    with pytest.raises(UserError, match=f"unknown or different in this version: {name}; resume"):
+        point(tmp_path, str(on))
+
+
 def test_hyper_parameters_of_another_version_are_refused(tmp_path):
     stored = state().header.hyperparameters
     for changed, name in (({**stored, "lr9": 0.1}, "lr9"), (without(stored, "lr0"), "lr0")):
