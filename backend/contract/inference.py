@@ -361,7 +361,6 @@ class Device(Protocol):
 
 CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
-    "half_gradients": "gradients sent from process to process as bfloat16",
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
     "torchscript": "models written to, and run from, TorchScript files",
 }

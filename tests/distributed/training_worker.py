@@ -74,8 +74,6 @@ FILES = {
     "masks": ("outlines/shapes.yaml", "tiny-seg.yaml"),
     "classifier": ("colours", "tiny-cls.yaml"),
 }
-HALF_GRADIENTS = "half gradients"
-FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
 OWN_STATISTICS = {"own statistics", "pieces on one rank"}
 SPOILED = 1  # in this batch the case "not finite" spoils the last image, on its rank only
 Arrays = dict[str, np.ndarray]
@@ -91,7 +89,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
 
     data, cfg = (str(folder / name) for name in FILES.get(case, DETECTOR_FILES))
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", device]
-    config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *FLAGS[case]])
+    config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *CASES[case]])
     hyp = read_hyperparameters(config.hyp, config.override)
     if case == "accumulating":
         hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped

@@ -178,8 +178,6 @@ class TrainConfig(RecipeConfig):
         "0: all")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
         help="compute BatchNorm statistics over all ranks instead of each rank")  # fmt: skip
-    half_gradients: bool = flag("several processes", "--half-gradients", default=False,
-        help="exchange gradients between ranks as bfloat16: half the bytes")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
         help="continue a run: the newest unfinished one in --project, or a run's folder or state "

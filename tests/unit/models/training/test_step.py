@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 
-from duet.backend import device, nn, ops
+from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training import start
@@ -15,7 +15,6 @@ from duet.models.training.step import train_step
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.batch import Batch, Targets
-from duet.utils.errors import UserError
 from duet.utils.report.stage_timer import StageTimer
 from tests.small import write_tiny_model
 
@@ -100,9 +99,9 @@ def test_pieces_are_as_few_and_as_equal_as_they_can_be():
         np.testing.assert_array_equal(np.concatenate(joined), batch.targets.image_index)
 
 
-def norm_of(sync_bn=False, half_gradients=False):
+def norm_of(sync_bn=False):
     """A BatchNorm layer in training, as `parallelize` leaves it in this process."""
-    return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn, half_gradients)
+    return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn)
 
 
 def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
@@ -111,16 +110,6 @@ def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
     assert caplog.messages == []
     norm_of(sync_bn=True)
     assert caplog.messages == ["--sync-bn has no effect in a single process"]
-
-
-def test_half_gradients_of_one_process_are_named_or_refused(caplog):
-    caplog.set_level(logging.INFO, "train")
-    if not device.supports("half_gradients"):
-        with pytest.raises(UserError, match="does not support bfloat16 gradients; leave it"):
-            norm_of(half_gradients=True)
-        return
-    norm_of(half_gradients=True)
-    assert caplog.messages == ["--half-gradients has no effect in a single process"]
 
 
 def test_sync_bn_in_one_process_keeps_the_plain_layers():
