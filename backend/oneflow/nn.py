@@ -18,6 +18,7 @@ from duet.backend.oneflow.device import present
 
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential
+MaxPool2d = oneflow.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
 float_tensors = modules.float_tensors
@@ -25,22 +26,7 @@ set_trainable = modules.set_trainable
 
 
 class Conv2d(oneflow.nn.Conv2d):
-    """`oneflow.nn.Conv2d` with the contract's arguments; 1x1 as a matrix product."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, groups=groups, bias=bias
-        )
-        self._pointwise = (kernel_size, stride, padding, groups) == (1, 1, 0, 1)
+    """`oneflow.nn.Conv2d`, on a CPU with 1x1 as a matrix product."""
 
     def forward(self, x: Tensor) -> Tensor:
         # OneFlow aborts the process for mixed dtypes and for empty matrix products.
@@ -48,7 +34,8 @@ class Conv2d(oneflow.nn.Conv2d):
         if x.is_cuda or x.numel() == 0:
             return super().forward(x)
         # On a CPU the matrix product is more than twice as fast as OneFlow's convolution.
-        pointwise = self._pointwise
+        arguments = self.kernel_size, self.stride, self.padding, self.groups
+        pointwise = arguments == ((1, 1), (1, 1), (0, 0), 1)
         y = self._as_matrix_product(x) if pointwise else self._conv_forward(x, self.weight, None)
         if self.bias is None:
             return y
@@ -96,13 +83,6 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         self.running_var.add_((variance - self.running_var) * self.momentum)
         self.num_batches_tracked.add_(1)
         return y
-
-
-class MaxPool2d(oneflow.nn.MaxPool2d):
-    """`oneflow.nn.MaxPool2d` with the contract's arguments."""
-
-    def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
 
 
 def state_arrays(module: Module) -> dict[str, np.ndarray]:

@@ -28,29 +28,13 @@ TORCHSCRIPT_TEXT = "metadata.json"
 
 ModuleList = torch.nn.ModuleList
 Sequential = torch.nn.Sequential
+Conv2d = torch.nn.Conv2d
+MaxPool2d = torch.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 synchronize_batch_norm = modules.synchronize_batch_norm
-
-
-class Conv2d(torch.nn.Conv2d):
-    """`torch.nn.Conv2d` with the contract's arguments."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, groups=groups, bias=bias
-        )
 
 
 class BatchNorm2d(torch.nn.BatchNorm2d):
@@ -120,13 +104,6 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 def has_kernels_over_ranks(x: Tensor) -> bool:
     """Return whether PyTorch's SyncBatchNorm kernels, which are for GPUs, support a map."""
     return x.is_cuda and this_process().world_size > 1
-
-
-class MaxPool2d(torch.nn.MaxPool2d):
-    """`torch.nn.MaxPool2d` with the contract's arguments."""
-
-    def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
 
 
 def state_arrays(module: Module) -> dict[str, np.ndarray]:
