@@ -127,8 +127,4 @@ class SumOverRanks(oneflow.autograd.Function):
         sum_(total)
         return total
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone()
-        sum_(total)
-        return total
+    backward = forward

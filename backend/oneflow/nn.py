@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,8 @@ Sequential = oneflow.nn.Sequential
 MaxPool2d = oneflow.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
+state_arrays = modules.state_arrays
+load_state_arrays = modules.load_state_arrays
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 
@@ -78,19 +80,11 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         return y
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
-        y, mean, variance = modules.normalize(x, self, ops, dist.SumOverRanks.apply)
+        y, mean, variance = modules.normalize(x, self, dist.SumOverRanks.apply)
         self.running_mean.add_((mean - self.running_mean) * self.momentum)
         self.running_var.add_((variance - self.running_var) * self.momentum)
         self.num_batches_tracked.add_(1)
         return y
-
-
-def state_arrays(module: Module) -> dict[str, np.ndarray]:
-    return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
-
-
-def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
-    modules.load_state_arrays(module, arrays, ops)
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:

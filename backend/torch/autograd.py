@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -25,16 +24,12 @@ log = logging.getLogger("backend")
 _left_out = 0  # compiled functions without a CUDA graph that were already reported
 
 
+variable = modules.variable
 value_and_backward = modules.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:
     return torch.no_grad()
-
-
-def variable(array: np.ndarray, device: str = "cpu") -> Tensor:
-    checks.known_dtype(array.dtype.name, checks.FLOAT_DTYPES)
-    return ops.tensor(array, device).requires_grad_()
 
 
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

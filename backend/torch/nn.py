@@ -6,7 +6,7 @@ import copy
 import io
 import mmap
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -32,6 +32,8 @@ Conv2d = torch.nn.Conv2d
 MaxPool2d = torch.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
+state_arrays = modules.state_arrays
+load_state_arrays = modules.load_state_arrays
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 synchronize_batch_norm = modules.synchronize_batch_norm
@@ -84,7 +86,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         if has_kernels_over_ranks(x):
             return self._normalize_by_kernels(x)
         full = x.to(self.weight.dtype)  # half precision would not hold the sums
-        y, mean, variance = modules.normalize(full, self, ops, dist.SumOverRanks.apply)
+        y, mean, variance = modules.normalize(full, self, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
         self.count_batch()
@@ -104,14 +106,6 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 def has_kernels_over_ranks(x: Tensor) -> bool:
     """Return whether PyTorch's SyncBatchNorm kernels, which are for GPUs, support a map."""
     return x.is_cuda and this_process().world_size > 1
-
-
-def state_arrays(module: Module) -> dict[str, np.ndarray]:
-    return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
-
-
-def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
-    modules.load_state_arrays(module, arrays, ops)
 
 
 def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
