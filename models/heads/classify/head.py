@@ -48,30 +48,16 @@ class HeadConv(Conv):
     eps, momentum = 1e-5, 0.1
 
 
-class Dropout:
-    """Dropout for training: multiply (B, N) by 0, or else by 1 / (1 - probability).
+def dropout_factors(probability: float, images: PassImages) -> np.ndarray:
+    """Return factors (B, 1280) for training: 0, or else 1 / (1 - probability).
 
-    Draws are made on the host as a function of the seed, batch number and an image's position in
-    the batch: the same on both backends, any number of ranks, in pieces and after any resume.
+    Draws are a function of the seed, batch number and an image's position in the batch: the same
+    on both backends, any number of ranks, in pieces and after any resume.
     Source: Srivastava et al. 2014.
-
-    size: N.
     """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.factors: Tensor | None = None  # for the images of the current pass
-
-    def draw(self, probability: float, images: PassImages, like: Tensor) -> None:
-        """Draw factors for the next pass; like: a tensor with its device and dtype."""
-        generator = dropout_generator(images.seed, images.batch_number)
-        drawn = generator.random((images.batch_size, self.size))[images.places]
-        factors = (drawn >= probability) / (1 - probability)
-        self.factors = ops.tensor(factors.astype(ops.dtype_of(like)), ops.device_of(like))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Apply dropout; the identity before the first draw."""
-        return x if self.factors is None else x * self.factors
+    generator = dropout_generator(images.seed, images.batch_number)
+    drawn = generator.random((images.batch_size, HIDDEN_CHANNELS))[images.places]
+    return np.asarray((drawn >= probability) / (1 - probability))
 
 
 class ClassificationLoss(Loss):
@@ -155,7 +141,7 @@ class ClassifyHead(Head):
         self.nothing_found = Classification(np.zeros((0, num_classes), np.float32))
         self.conv = HeadConv(in_channels, HIDDEN_CHANNELS)
         self.linear = Linear(HIDDEN_CHANNELS, num_classes)
-        self._dropout = Dropout(HIDDEN_CHANNELS)
+        self._factors: Tensor | None = None  # of dropout, for the images of the current pass
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
@@ -176,13 +162,15 @@ class ClassifyHead(Head):
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, in, H, W) to logits ((B, C),)."""
         means = ops.mean(ops.mean(self.conv(maps[0]), 3), 2)
-        if self.training:
-            means = self._dropout(means)
+        if self.training and self._factors is not None:
+            means = means * self._factors
         return (self.linear(means),)
 
     def draw(self, images: PassImages) -> None:
         if self.dropout:
-            self._dropout.draw(self.dropout, images, like=self.linear.weight)
+            weight = self.linear.weight
+            factors = dropout_factors(self.dropout, images).astype(ops.dtype_of(weight))
+            self._factors = ops.tensor(factors, ops.device_of(weight))
 
     def make_loss(self, settings: LossSettings) -> ClassificationLoss:
         return ClassificationLoss(settings.label_smoothing)
