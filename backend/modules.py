@@ -7,8 +7,10 @@ Their modules have the same methods. Each backend's `nn`, `autograd` and `optim`
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -143,6 +145,13 @@ def normalize(x: Any, norm: Any, sum_over_ranks: Callable[[Any], Any]) -> tuple[
     factor = (variance + norm.eps) ** -0.5 * norm.weight
     y = centred * factor.reshape(1, channels, 1, 1) + norm.bias.reshape(1, channels, 1, 1)
     return y, mean.detach(), (variance * count / (count - 1.0)).detach()
+
+
+@contextmanager
+def warnings_ignored() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 class AdamConstants(NamedTuple):

@@ -6,9 +6,8 @@ import functools
 import logging
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -53,7 +52,7 @@ def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def compile_problem(device: str) -> str | None:
     x = torch.ones(8, device=device, requires_grad=True)
     try:
-        with _own_warnings_ignored():
+        with modules.warnings_ignored():  # the compiler itself uses deprecated functions
             torch.compile(lambda x: (torch.sigmoid(x) * x).sum())(x).backward()
     except Exception as error:  # the compiler is missing or broken
         return _first_line(error)
@@ -132,7 +131,7 @@ def _for_shapes(
         seen.add(shapes)
         start = time.perf_counter()
         try:
-            with _own_warnings_ignored():
+            with modules.warnings_ignored():
                 result = optimized(*inputs)
         except Exception as error:  # if the function itself fails, the next line raises again
             result = function(*inputs)
@@ -143,14 +142,6 @@ def _for_shapes(
         return result
 
     return run
-
-
-@contextmanager
-def _own_warnings_ignored() -> Iterator[None]:
-    """Ignore warnings about deprecated functions that PyTorch's compiler itself uses."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import mmap
-import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -148,7 +147,8 @@ def frozen_copy(module: Module) -> Module:
 
 def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     file = io.BytesIO()
-    with _without_warnings(), torch.no_grad():
+    # They are about constants in a trace, and the deprecation of TorchScript.
+    with modules.warnings_ignored(), torch.no_grad():
         traced = torch.jit.freeze(torch.jit.trace(module, example, check_trace=False))
         torch.jit.save(traced, file, _extra_files={TORCHSCRIPT_TEXT: text.encode()})
     return file.getvalue()
@@ -156,18 +156,10 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
 
 def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
     try:
-        with _without_warnings():
+        with modules.warnings_ignored():
             return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))
     except RuntimeError as error:
         raise ValueError(f"PyTorch cannot read the file as TorchScript: {error}") from error
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Hide the deprecation of TorchScript, and warnings about constants in a trace."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _memory(like: Tensor, count: int) -> Tensor:

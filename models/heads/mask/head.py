@@ -6,6 +6,7 @@ Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -101,22 +102,17 @@ class MaskHead(CellHead):
         """
         if len(request.args) != 4 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors, num_masks, prototype_channels]")
-        num_classes, _, num_masks, channels = request.args
+        num_masks, channels = request.args[2:]
         _require_count("num_masks", num_masks, MOST_PROTOTYPES)
         _require_count("prototype_channels", channels, MAX_CHANNELS)
         if request.in_strides[0] % 2:
             raise UserError(f"its first source has stride {request.in_strides[0]}; it must be even")
         channels = request.scale_width(channels)
-        levels = cls.plan_levels(request, num_masks)
+        plan = cls.plan_levels(request, num_masks, (num_masks, channels))
         costs = Protonet.costs(request.in_strides[0], request.in_channels[0], channels, num_masks)
-        sources = request.in_channels, request.in_strides
-
-        def make() -> MaskHead:
-            return cls(num_classes, levels.anchors, num_masks, channels, *sources)
-
         # Prototypes have four values per cell of the first map.
-        outputs, stride = levels.outputs + 4 * num_masks, min(request.in_strides)
-        return LayerPlan(make, outputs, stride, (*levels.costs, *costs), levels.buffered)
+        outputs = plan.out_channels + 4 * num_masks
+        return replace(plan, out_channels=outputs, costs=(*plan.costs, *costs))
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + M), and prototypes
