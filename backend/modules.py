@@ -7,6 +7,7 @@ Their modules have the same methods. Each backend's `nn`, `autograd` and `optim`
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -152,6 +153,33 @@ def warnings_ignored() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+class OfMemory:
+    """A function of the memory of EMA and values, called again only for other tensors or once
+    tensors have moved: finding their addresses takes about as long as an update.
+    """
+
+    moved = 0  # how often the tensors of a module have been moved
+
+    def __init__(self, function: Callable[[Sequence[Any], Sequence[Any]], Any]) -> None:
+        self._function, self._moved = function, -1
+        self._seen: tuple[Sequence[Any], Sequence[Any]] = ((), ())
+        self._result: Any = None
+
+    def __call__(self, averages: Sequence[Any], values: Sequence[Any]) -> Any:
+        known = all(map(_are_same, self._seen, (averages, values)))
+        if self._moved != OfMemory.moved or not known:
+            # Tuples are immutable, and tuple() of a tuple makes no copy.
+            self._seen, self._moved = (tuple(averages), tuple(values)), OfMemory.moved
+            self._result = self._function(averages, values)
+        return self._result
+
+
+def _are_same(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
+    if tensors is others:
+        return True
+    return len(tensors) == len(others) and all(map(operator.is_, tensors, others))
 
 
 class AdamConstants(NamedTuple):

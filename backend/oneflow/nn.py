@@ -13,7 +13,7 @@ from oneflow import Tensor
 from oneflow.nn import Module
 
 from duet.backend import checks, modules
-from duet.backend.oneflow import dist, multi_tensor, ops
+from duet.backend.oneflow import dist, ops
 from duet.backend.oneflow.device import present
 
 ModuleList = oneflow.nn.ModuleList
@@ -97,7 +97,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
-    multi_tensor.Memory.placed += 1
+    modules.OfMemory.moved += 1
     return module.to(present(device), ops.dtype_named(dtype))
 
 

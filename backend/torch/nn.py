@@ -18,7 +18,7 @@ from torch.nn.modules import _functions
 
 from duet.backend import checks, modules
 from duet.backend.processes import this_process
-from duet.backend.torch import dist, multi_tensor, ops
+from duet.backend.torch import dist, ops
 from duet.backend.torch.device import present
 
 ALIGNMENT = 16  # elements: 64 bytes of float32
@@ -117,7 +117,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
-    multi_tensor.Spans.moved += 1
+    modules.OfMemory.moved += 1
     return module.to(present(device), ops.dtype_named(dtype))
 
 
@@ -133,11 +133,11 @@ def pack(module: Module) -> None:
         strides = torch.empty_like(x, device="meta").stride()  # without gaps
         x.data = packed.as_strided(x.shape, strides, start).copy_(x.detach())
         start += x.numel()
-    multi_tensor.Spans.moved += 1
+    modules.OfMemory.moved += 1
 
 
 def lay_channels_last(module: Module) -> None:
-    multi_tensor.Spans.moved += 1
+    modules.OfMemory.moved += 1
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
