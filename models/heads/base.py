@@ -6,6 +6,7 @@ resuming use these names.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,8 +105,16 @@ def batch_parts(
     return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
+# Shapes of a compiled loss. Heads with boxes have one per batch size and `padded_size`, such as
+# 1,024 and 4,096 rows per level for full batches and for the smaller last one.
+MOST_SHAPES = 4
+
+
 class Loss(Protocol):
-    """The loss of a batch."""
+    """The loss of a batch; a class whose `on_device` can be compiled calls `_compiled` if set."""
+
+    on_device: Callable[..., Any]
+    _compiled: Callable[..., Any] | None = None
 
     @property
     def means(self) -> Mapping[str, str]:
@@ -122,12 +131,15 @@ class Loss(Protocol):
         """
 
     def compiled(self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> Loss:
-        """Return the loss with its device part compiled; values differ only by rounding.
+        """Return a copy with `on_device` compiled; values differ only by rounding.
 
         Args:
             compile_: `autograd.compiled`, taking a function and the number of shapes. Only 0-d
                 results outlive the pass.
         """
+        loss = copy.copy(self)
+        loss._compiled = compile_(self.on_device, MOST_SHAPES)
+        return loss
 
 
 class PassImages(NamedTuple):

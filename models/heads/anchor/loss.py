@@ -5,10 +5,9 @@ Source: the public YOLOv5 recipe with its published hyper-parameters.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,14 +31,8 @@ LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
 # Logit whose binary cross-entropy against 0, and its gradient, is 0 in any float dtype.
 CERTAINLY_NOT = -1e4
-# Shapes of a compiled loss: one per batch size and `assign.padded_size`, such as 1,024 and 4,096
-# rows per level for full batches and for the smaller last one.
-MOST_SHAPES = 4
 FOCAL_ALPHA = 0.25  # weight of positives, as in the paper; 1 - alpha for negatives
 FOCAL_EPS = 1e-12  # added to the error: powers below 1 have no gradient at 0
-
-# Terms, then per level the extra values of its positives.
-CostOnDevice = tuple[LossTerms, list[Tensor]]
 
 
 def loss_dtype(raw: Tensor) -> str:
@@ -78,20 +71,11 @@ class DetectionLoss(Loss):
         self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
         self.box_iou, self.label_smoothing = box_iou, label_smoothing
         self._balance = LEVEL_BALANCE.get(len(anchors), LEVEL_BALANCE_OTHER)
-        self._compiled_cost: Callable[..., CostOnDevice] | None = None
         self._one_hots: dict[tuple[str, str], Tensor] = {}
 
     @property
     def means(self) -> Mapping[str, str]:
         return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
-
-    def compiled(
-        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
-    ) -> DetectionLoss:
-        """Return a copy whose device part is compiled; see `base.py::Loss`."""
-        loss = copy.copy(self)
-        loss._compiled_cost = compile_(self._cost, MOST_SHAPES)
-        return loss
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -113,19 +97,19 @@ class DetectionLoss(Loss):
         grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
         # Without images there are no cells for padding rows.
-        cost = self._compiled_cost if shapes[0][0] else None
-        positives = join_assignments(assignments, shapes, self.num_classes, cost is not None)
+        compiled = self._compiled if shapes[0][0] else None
+        positives = join_assignments(assignments, shapes, self.num_classes, compiled is not None)
         dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
-        terms, added = (cost or self._cost)(
+        terms, added = (compiled or self.on_device)(
             tuple(raw),
             positives.sizes,
             ops.tensor(positives.indices, device),
             ops.tensor(positives.numbers.astype(dtype), device),
             self._one_hot(dtype, device),
             parts,
-            cost is not None,
+            compiled is not None,
         )
         added = [rows[:number] for rows, number in zip(added, counts[1:], strict=False)]
         return DetectionCost(terms, assignments, added, parts)
@@ -139,7 +123,7 @@ class DetectionLoss(Loss):
         found = assign_targets(whole.targets, self.anchors, grids, self.gains.max_side_ratio)
         return [whole.num_images, *(len(level.row) for level in found)]
 
-    def _cost(
+    def on_device(
         self,
         raw: Sequence[Tensor],
         sizes: Sequence[int],
@@ -148,8 +132,12 @@ class DetectionLoss(Loss):
         one_hot: Tensor,
         parts: BatchParts | None,
         padded: bool,
-    ) -> CostOnDevice:
-        """Compute the terms from raw maps and `Positives`, without reading from the device."""
+    ) -> tuple[LossTerms, list[Tensor]]:
+        """Compute the terms from raw maps and `Positives`, without reading from the device.
+
+        Returns:
+            The terms, and per level the extra values of its positives.
+        """
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # In (B, H, W, A) order, channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]

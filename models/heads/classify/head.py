@@ -5,9 +5,7 @@ Source: the published description and stored outputs of the public YOLOv5 v6.2 h
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,7 +37,6 @@ from duet.utils.evaluation.accuracy import (
 from duet.utils.tasks.table import CLASSIFICATION
 
 HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0
-MOST_SHAPES = 2  # shapes of a compiled loss: full batches, and the smaller last one
 
 
 class HeadConv(Conv):
@@ -72,14 +69,6 @@ class ClassificationLoss(Loss):
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self.label_smoothing = label_smoothing
-        self._cost: Callable[..., LossTerms] = _cost
-
-    def compiled(
-        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
-    ) -> ClassificationLoss:
-        loss = copy.copy(self)
-        loss._cost = compile_(_cost, MOST_SHAPES)
-        return loss
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -98,9 +87,11 @@ class ClassificationLoss(Loss):
         all_pieces = own if whole is None else [whole.num_images]
         wanted = self._wanted(targets, *logits.shape).astype(dtype)
         parts = batch_parts(own, all_pieces, whole, dtype, device)
-        cost = self._cost if own[0] else _cost  # do not compile for an empty batch
+        compiled = self._compiled if own[0] else None  # not for an empty batch
         part = None if parts is None else parts.images
-        return cost(logits, ops.tensor(wanted, device), part, float(this_process().world_size))
+        inputs = logits, ops.tensor(wanted, device), part, float(this_process().world_size)
+        terms: LossTerms = (compiled or self.on_device)(*inputs)
+        return terms
 
     def _wanted(self, targets: Targets, num_images: int, num_classes: int) -> np.ndarray:
         """Return the target probability of each class, (B, C) float64."""
@@ -110,16 +101,16 @@ class ClassificationLoss(Loss):
         wanted[targets.image_index, targets.class_index] += 1 - self.label_smoothing
         return wanted
 
+    @staticmethod
+    def on_device(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> LossTerms:
+        """Return the mean over the batch that these logits (B, C) are part of, and the total.
 
-def _cost(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> LossTerms:
-    """Return the mean over the batch that these logits (B, C) are part of, and the total.
-
-    ranks: number of ranks over which gradients are averaged.
-    """
-    mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(logits.shape[0], 1))
-    if part is not None:
-        mean = mean * part
-    return LossTerms({"classification": mean}, mean * ranks)
+        ranks: number of ranks over which gradients are averaged.
+        """
+        mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(logits.shape[0], 1))
+        if part is not None:
+            mean = mean * part
+        return LossTerms({"classification": mean}, mean * ranks)
 
 
 @register("Classify")
