@@ -38,11 +38,6 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
-def no_torchscript() -> ValueError:
-    """Return the error for a backend without TorchScript."""
-    return ValueError("only PyTorch has TorchScript; accepted: the backend torch")
-
-
 def thread_number(number: int) -> None:
     if number < 1:
         raise ValueError(f"number of threads {number}; accepted: 1 or more")

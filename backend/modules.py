@@ -20,6 +20,7 @@ from duet.backend import checks, ops
 from duet.backend.contract import Stage
 
 GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
+ONLY_PYTORCH = "only PyTorch has TorchScript; accepted: the backend torch"
 BETA2 = 0.999
 EPSILON = 1e-8
 MOMENTS = ("first_moment", "second_moment")  # per parameter: `conv.weight.first_moment`
@@ -57,6 +58,10 @@ def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
         value.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(value))))
 
 
+def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
+    module.register_buffer(name, ops.tensor(array))
+
+
 def set_trainable(parameters: Iterable[Any], trainable: bool) -> None:
     for parameter in parameters:
         parameter.requires_grad = trainable
@@ -68,6 +73,14 @@ def synchronize_batch_norm(module: Any) -> None:
     for part in module.modules():
         if hasattr(part, "over_ranks"):  # a BatchNorm layer
             part.over_ranks = True
+
+
+def to_torchscript(module: Any, example: Any, text: str) -> bytes:
+    raise ValueError(ONLY_PYTORCH)
+
+
+def from_torchscript(content: bytes) -> Callable[[Any], Any]:
+    raise ValueError(ONLY_PYTORCH)
 
 
 def variable(array: np.ndarray, device: str = "cpu") -> Any:

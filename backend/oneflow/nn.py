@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,9 @@ named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
 state_arrays = modules.state_arrays
 load_state_arrays = modules.load_state_arrays
+register_buffer = modules.register_buffer
+to_torchscript = modules.to_torchscript
+from_torchscript = modules.from_torchscript
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 
@@ -87,10 +89,6 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         return y
 
 
-def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
-    module.register_buffer(name, ops.tensor(array))
-
-
 def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
     module.register_parameter(name, oneflow.nn.Parameter(ops.tensor(array)))
 
@@ -131,11 +129,3 @@ def frozen_copy(module: Module) -> Module:
         warnings.filterwarnings("ignore", "The module hooks will not be remained")
         copied = copy.deepcopy(module)
     return copied.eval().requires_grad_(False)
-
-
-def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
-    raise checks.no_torchscript()
-
-
-def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
-    raise checks.no_torchscript()

@@ -33,6 +33,7 @@ named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
 state_arrays = modules.state_arrays
 load_state_arrays = modules.load_state_arrays
+register_buffer = modules.register_buffer
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 synchronize_batch_norm = modules.synchronize_batch_norm
@@ -105,10 +106,6 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
 def has_kernels_over_ranks(x: Tensor) -> bool:
     """Return whether PyTorch's SyncBatchNorm kernels, which are for GPUs, support a map."""
     return x.is_cuda and this_process().world_size > 1
-
-
-def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
-    module.register_buffer(name, ops.tensor(array))
 
 
 def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
