@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -86,24 +87,16 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
             joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
             oneflow.comm.all_reduce(joined)
             joined = joined / float(this_process().world_size)
-            start = 0
-            for gradient in bucket:
-                end = start + gradient.numel()
-                gradient.copy_(joined[start:end].reshape(gradient.shape))
-                start = end
+            means = joined.split([gradient.numel() for gradient in bucket])
+            for gradient, mean in zip(bucket, means, strict=True):
+                gradient.copy_(mean.reshape(gradient.shape))
 
 
 def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Group consecutive gradients of one dtype into buckets of about BUCKET elements."""
-    bucket: list[Tensor] = []
-    for gradient in gradients:
-        full = sum(x.numel() for x in bucket) + gradient.numel() > BUCKET
-        if bucket and (full or bucket[0].dtype != gradient.dtype):
-            yield bucket
-            bucket = []
-        bucket.append(gradient)
-    if bucket:
-        yield bucket
+    """Group consecutive gradients, which have one dtype, into buckets of about BUCKET elements."""
+    ends = accumulate(gradient.numel() for gradient in gradients)
+    for _, bucket in groupby(zip(ends, gradients, strict=True), lambda pair: pair[0] // BUCKET):
+        yield [gradient for _, gradient in bucket]
 
 
 class Together(oneflow.autograd.Function):
