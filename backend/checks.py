@@ -38,11 +38,6 @@ def known_capability(name: str, known: Iterable[str]) -> None:
         raise ValueError(f"unknown capability {name!r}; known: {', '.join(known)}")
 
 
-def no_torchscript() -> ValueError:
-    """Return the error for a backend without TorchScript."""
-    return ValueError("only PyTorch has TorchScript; accepted: the backend torch")
-
-
 def thread_number(number: int) -> None:
     if number < 1:
         raise ValueError(f"number of threads {number}; accepted: 1 or more")
@@ -192,15 +187,15 @@ def module_state(shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.nd
         raise ValueError(f"arrays do not fit the module: {'; '.join(problems[:5])}{more}")
 
 
-def of_parameters(
-    what: str, shapes: Mapping[str, Sequence[int]], arrays: Mapping[str, np.ndarray]
+def optimizer_state(
+    shapes: Mapping[str, tuple[int, ...]], arrays: Mapping[str, np.ndarray]
 ) -> None:
     """Require that every array has a known name and the matching shape; names may be absent."""
     for name, array in arrays.items():
         if name not in shapes:
-            raise ValueError(f"{what} {name!r} belongs to no parameter of this model")
-        if array.shape != tuple(shapes[name]):
-            raise ValueError(f"{what} {name!r} is {array.shape}, not {tuple(shapes[name])}")
+            raise ValueError(f"optimizer state {name!r} belongs to no parameter of this model")
+        if array.shape != shapes[name]:
+            raise ValueError(f"optimizer state {name!r} is {array.shape}, not {shapes[name]}")
 
 
 def equal_counts(count: int, wanted: int, what: str) -> None:

@@ -20,6 +20,11 @@ NAME = re.compile(r"cpu|(cuda:)?\d+")
 CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # man 5 proc: resets the peak to the current resident size
 PEAK = "VmHWM:"
+# Messages of PyTorch and OneFlow on a CPU, oneDNN (under a memory limit), CUDA, cuDNN and cuBLAS.
+NO_MEMORY = (
+    "can't allocate memory", "allocate failed", "could not create a primitive", "out of memory",
+    "_STATUS_ALLOC_FAILED",
+)  # fmt: skip
 
 
 def check_device(name: str, backend: str = "") -> None:
@@ -107,6 +112,13 @@ def _listed(name: str, usable: Sequence[str]) -> list[str]:
     if CPU in wanted or not set(wanted) <= set(usable):
         raise BackendError(f"--device {name!r} is not available; available: {', '.join(usable)}")
     return wanted
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether a framework's error means that the device or host is out of memory."""
+    if isinstance(error, MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
 
 
 def peak_during(run: Callable[[], object]) -> int:

@@ -1,21 +1,26 @@
-"""Code shared by PyTorch and OneFlow for modules, ranks and Adam; imports neither.
+"""Code shared by PyTorch and OneFlow for modules, ranks and optimizers; imports neither.
 
-Their modules have the same methods. Each backend's `nn` and `autograd` use these functions;
-`contract.NN` and `contract.Autograd` document them.
+Their modules have the same methods. Each backend's `nn`, `autograd` and `optim` use this code;
+`backend/contract` documents the functions without a docstring.
 """
 
 from __future__ import annotations
 
 import math
+import operator
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.backend import checks
+from duet.backend import checks, ops
 from duet.backend.contract import Stage
 
 GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
+ONLY_PYTORCH = "only PyTorch has TorchScript; accepted: the backend torch"
 BETA2 = 0.999
 EPSILON = 1e-8
 MOMENTS = ("first_moment", "second_moment")  # per parameter: `conv.weight.first_moment`
@@ -42,12 +47,19 @@ def float_tensors(module: Any) -> Callable[[], Sequence[Any]]:
     return lambda: tuple(kept[name] for kept, name in found)
 
 
-def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray], ops: Any) -> None:
-    """Load arrays with the framework's `contract.Ops`."""
+def state_arrays(module: Any) -> dict[str, np.ndarray]:
+    return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
+
+
+def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
     state = state_tensors(module)
     checks.module_state({name: value.shape for name, value in state.items()}, arrays)
     for name, value in state.items():
         value.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(value))))
+
+
+def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
+    module.register_buffer(name, ops.tensor(array))
 
 
 def set_trainable(parameters: Iterable[Any], trainable: bool) -> None:
@@ -61,6 +73,20 @@ def synchronize_batch_norm(module: Any) -> None:
     for part in module.modules():
         if hasattr(part, "over_ranks"):  # a BatchNorm layer
             part.over_ranks = True
+
+
+def to_torchscript(module: Any, example: Any, text: str) -> bytes:
+    raise ValueError(ONLY_PYTORCH)
+
+
+def from_torchscript(content: bytes) -> Callable[[Any], Any]:
+    raise ValueError(ONLY_PYTORCH)
+
+
+def variable(array: np.ndarray, device: str = "cpu") -> Any:
+    checks.known_dtype(array.dtype.name, checks.FLOAT_DTYPES)
+    leaf: Any = ops.tensor(array, device)
+    return leaf.requires_grad_()
 
 
 def value_and_backward(
@@ -104,9 +130,7 @@ def all_gather(
     return [rows[:length] for rows, length in zip(gather_equal(padded), lengths, strict=True)]
 
 
-def normalize(
-    x: Any, norm: Any, ops: Any, sum_over_ranks: Callable[[Any], Any]
-) -> tuple[Any, Any, Any]:
+def normalize(x: Any, norm: Any, sum_over_ranks: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
     """Normalize with the mean and variance over all ranks' images.
 
     Mean and variance take two exchanges. E[x²] - E[x]² would need one, but loses precision.
@@ -114,7 +138,6 @@ def normalize(
     Args:
         x: this rank's maps, (B, C, H, W); B may be 0.
         norm: the BatchNorm module, for weight, bias and eps.
-        ops: the framework's `contract.Ops`.
         sum_over_ranks: differentiable; its gradient sums the ranks' gradients.
 
     Returns:
@@ -136,6 +159,40 @@ def normalize(
     factor = (variance + norm.eps) ** -0.5 * norm.weight
     y = centred * factor.reshape(1, channels, 1, 1) + norm.bias.reshape(1, channels, 1, 1)
     return y, mean.detach(), (variance * count / (count - 1.0)).detach()
+
+
+@contextmanager
+def warnings_ignored() -> Iterator[None]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+class OfMemory:
+    """A function of the memory of EMA and values, called again only for other tensors or once
+    tensors have moved: finding their addresses takes about as long as an update.
+    """
+
+    moved = 0  # how often the tensors of a module have been moved
+
+    def __init__(self, function: Callable[[Sequence[Any], Sequence[Any]], Any]) -> None:
+        self._function, self._moved = function, -1
+        self._seen: tuple[Sequence[Any], Sequence[Any]] = ((), ())
+        self._result: Any = None
+
+    def __call__(self, averages: Sequence[Any], values: Sequence[Any]) -> Any:
+        known = all(map(_are_same, self._seen, (averages, values)))
+        if self._moved != OfMemory.moved or not known:
+            # Tuples are immutable, and tuple() of a tuple makes no copy.
+            self._seen, self._moved = (tuple(averages), tuple(values)), OfMemory.moved
+            self._result = self._function(averages, values)
+        return self._result
+
+
+def _are_same(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
+    if tensors is others:
+        return True
+    return len(tensors) == len(others) and all(map(operator.is_, tensors, others))
 
 
 class AdamConstants(NamedTuple):
@@ -165,12 +222,42 @@ def adam_constants(learning_rate: float, momentum: float, update: int) -> AdamCo
     return AdamConstants(checks.as_float32(rate), checks.as_float32(epsilon), beta1, beta2)
 
 
-def count_updates(arrays: Mapping[str, np.ndarray]) -> int:
-    """Return the number of updates recorded in Adam's state arrays; 0 for no arrays.
+class NamedState(ABC):
+    """Base of the optimizers: state arrays named `PARAMETER.KIND`, and Adam's count of updates."""
 
-    Raises:
-        ValueError: no counter in the arrays, such as those of another optimizer.
-    """
-    if arrays and UPDATES not in arrays:
-        raise ValueError(f"optimizer state {UPDATES!r} is missing: this is not Adam's state")
-    return int(arrays.get(UPDATES, np.array(0)))
+    kinds: Sequence[str]
+    parameters: Mapping[str, Any]
+    updates: int | None = None  # None: not counted
+
+    def uncount_step(self) -> None:
+        if self.updates is not None:
+            self.updates -= 1
+
+    def state_arrays(self) -> dict[str, np.ndarray]:
+        if self.updates is None:
+            return self.kept_arrays()
+        if self.updates == 0:
+            return {}  # after a skipped first step the moments are zero
+        return {**self.kept_arrays(), UPDATES: np.array(self.updates)}
+
+    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        shapes: dict[str, tuple[int, ...]] = {
+            f"{name}.{kind}": tuple(x.shape)
+            for name, x in self.parameters.items()
+            for kind in self.kinds
+        }
+        counts = self.updates is not None
+        if counts and arrays and UPDATES not in arrays:
+            raise ValueError(f"optimizer state {UPDATES!r} is missing: this is not Adam's state")
+        checks.optimizer_state({**shapes, UPDATES: ()} if counts else shapes, arrays)
+        self.keep_arrays(arrays)
+        if counts:
+            self.updates = int(arrays.get(UPDATES, 0))
+
+    @abstractmethod
+    def kept_arrays(self) -> dict[str, np.ndarray]:
+        """Return copies of the state tensors by name."""
+
+    @abstractmethod
+    def keep_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Replace the state tensors; those without an array are dropped."""

@@ -102,6 +102,6 @@ def _fold(part: Conv) -> None:
             "weight": (weight * factor[:, None, None, None]).astype(np.float32),
             "bias": (norm["bias"] - norm["running_mean"] * factor).astype(np.float32),
         }
-    convolution = nn.Conv2d(*part.arguments, bias=True)
+    convolution = nn.Conv2d(*part.arguments, groups=part.groups, bias=True)
     nn.load_state_arrays(convolution, folded)
     part.conv, part.bn = convolution, nn.Sequential()

@@ -32,7 +32,6 @@ BACKENDS = {
     "amp": "OneFlow has no half precision: `auto` is float32, `bf16` and `fp16` an error",
     "layout": "OneFlow has contiguous only: `channels-last` is an error",
     "compile": "OneFlow runs the plain step, and a line says so",
-    "half_gradients": "An error with OneFlow",
 }
 
 

@@ -52,17 +52,11 @@ class Dist(Protocol):
             ValueError: a 0-d array, or a dtype other than float32, float64, int64 and uint8.
         """
 
-    def data_parallel(self, module: Any, half_gradients: bool = False) -> Any:
+    def data_parallel(self, module: Any) -> Any:
         """Return the module for training on several ranks: same call, same parameters.
 
         Gradients accumulate over backward passes; `averaging` marks the pass after which they are
         averaged over the ranks.
-
-        Args:
-            half_gradients: exchange gradients as bfloat16, half the bytes.
-
-        Raises:
-            ValueError: half_gradients where `Device.supports("half_gradients")` is False.
         """
 
     def averaging(

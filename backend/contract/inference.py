@@ -230,17 +230,25 @@ class NN(Protocol):
         def __iter__(self) -> Any: ...
         def __getitem__(self, index: int) -> Any: ...
 
-    @staticmethod
-    def Conv2d(
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> Any:
+    class Conv2d(Module):
         """Map (B, in, H, W) to (B, out, H', W'); weight (out, in / groups, k, k), x's dtype."""
+
+        def __init__(
+            self,
+            in_channels: int,
+            out_channels: int,
+            kernel_size: int,
+            stride: int = 1,
+            padding: int = 0,
+            *,
+            groups: int = 1,
+            bias: bool = True,
+        ) -> None: ...
+
+    class MaxPool2d(Module):
+        """Take the largest value of each window; padding counts as minus infinity."""
+
+        def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None: ...
 
     @staticmethod
     def BatchNorm2d(num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
@@ -253,10 +261,6 @@ class NN(Protocol):
             ValueError: called in training mode with one value per channel, which has no variance,
                 or on an inference-only backend.
         """
-
-    @staticmethod
-    def MaxPool2d(kernel_size: int, stride: int, padding: int = 0) -> Any:
-        """Take the largest value of each window; padding counts as minus infinity."""
 
     @staticmethod
     def state_arrays(module: Any) -> dict[str, np.ndarray]:
@@ -361,7 +365,6 @@ class Device(Protocol):
 
 CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
-    "half_gradients": "gradients sent from process to process as bfloat16",
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
     "torchscript": "models written to, and run from, TorchScript files",
 }

@@ -19,16 +19,12 @@ from duet.backend.oneflow import ops
 NO_COMPILER = "OneFlow 0.9 compiles a training step only with its optimizer (nn.Graph)"
 
 
+variable = modules.variable
 value_and_backward = modules.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:
     return oneflow.no_grad()
-
-
-def variable(array: np.ndarray, device: str = "cpu") -> Tensor:
-    checks.known_dtype(array.dtype.name, checks.FLOAT_DTYPES)
-    return ops.tensor(array, device).requires_grad_()
 
 
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:

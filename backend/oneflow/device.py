@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 import oneflow
 
-from duet.backend import checks
+from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
 from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
@@ -17,7 +17,7 @@ from duet.backend.devices import own_device, peak_during, present_device, tf32_i
 # The 0.9.0 wheel has machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8
 FIRST_MAJOR_WITH_TF32 = 8
-NO_MEMORY = ("out of memory", "allocate failed", "_STATUS_ALLOC_FAILED")
+is_out_of_memory = devices.is_out_of_memory
 
 
 def resolve(name: str) -> str:
@@ -73,12 +73,6 @@ def mark(device: str) -> float:
 
 def seconds_between(start: float, end: float) -> float:
     return end - start
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
 
 
 def describe(device: str) -> str:

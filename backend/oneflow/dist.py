@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import accumulate, groupby
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,6 @@ from duet.backend.select import BackendError
 
 FAREWELL_SECONDS = 1.0
 BUCKET = 2**22  # elements sent together: 16 MiB of float32
-NO_HALF_GRADIENTS = "OneFlow 0.9 cannot sum half-precision gradients over processes"
 
 
 def start(device: str, timeout_s: float) -> None:
@@ -67,9 +67,7 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     return [ops.to_numpy(x) for x in found]
 
 
-def data_parallel(module: oneflow.nn.Module, half_gradients: bool = False) -> oneflow.nn.Module:
-    if half_gradients:
-        raise ValueError(NO_HALF_GRADIENTS)
+def data_parallel(module: oneflow.nn.Module) -> oneflow.nn.Module:
     return module
 
 
@@ -89,24 +87,16 @@ def _averaging_after(module: oneflow.nn.Module, stage: Stage) -> Iterator[None]:
             joined = oneflow.cat([gradient.reshape(-1) for gradient in bucket])
             oneflow.comm.all_reduce(joined)
             joined = joined / float(this_process().world_size)
-            start = 0
-            for gradient in bucket:
-                end = start + gradient.numel()
-                gradient.copy_(joined[start:end].reshape(gradient.shape))
-                start = end
+            means = joined.split([gradient.numel() for gradient in bucket])
+            for gradient, mean in zip(bucket, means, strict=True):
+                gradient.copy_(mean.reshape(gradient.shape))
 
 
 def _buckets(gradients: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Group consecutive gradients of one dtype into buckets of about BUCKET elements."""
-    bucket: list[Tensor] = []
-    for gradient in gradients:
-        full = sum(x.numel() for x in bucket) + gradient.numel() > BUCKET
-        if bucket and (full or bucket[0].dtype != gradient.dtype):
-            yield bucket
-            bucket = []
-        bucket.append(gradient)
-    if bucket:
-        yield bucket
+    """Group consecutive gradients, which have one dtype, into buckets of about BUCKET elements."""
+    ends = accumulate(gradient.numel() for gradient in gradients)
+    for _, bucket in groupby(zip(ends, gradients, strict=True), lambda pair: pair[0] // BUCKET):
+        yield [gradient for _, gradient in bucket]
 
 
 class Together(oneflow.autograd.Function):
@@ -130,8 +120,4 @@ class SumOverRanks(oneflow.autograd.Function):
         sum_(total)
         return total
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone()
-        sum_(total)
-        return total
+    backward = forward

@@ -7,7 +7,6 @@ kernels, which take less time than looking up the memory of each gradient.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -15,37 +14,17 @@ import oneflow
 from oneflow import Tensor
 
 from duet.backend import checks
+from duet.backend.modules import OfMemory
 from duet.backend.oneflow import ops, optim
 from duet.backend.oneflow.device import synchronize
 
 PIECE = 16384  # elements; three arrays of this size fit in the CPU cache
 
 
-class Memory:
-    """NumPy views of contiguous CPU tensors.
-
-    Creating them takes longer than most updates. They are recreated only for other tensors, or
-    after a model was placed, which reallocates its tensors.
-    """
-
-    placed = 0  # how often a model was placed
-
-    def __init__(self) -> None:
-        self._placed = 0
-        self._tensors: list[Tensor] = []
-        self._arrays: list[np.ndarray] = []
-
-    def of(self, tensors: Sequence[Tensor]) -> list[np.ndarray]:
-        """Return arrays sharing the tensors' memory, after all queued work is done."""
-        synchronize(checks.CPU)
-        same = len(self._tensors) == len(tensors) and all(map(operator.is_, self._tensors, tensors))
-        if self._placed != Memory.placed or not same:
-            self._arrays = [x.detach().numpy() for x in tensors]
-            self._tensors, self._placed = list(tensors), Memory.placed
-        return self._arrays
-
-
-_ema_memory = Memory()
+@OfMemory
+def _arrays(averages: Sequence[Tensor], values: Sequence[Tensor]) -> list[list[np.ndarray]]:
+    """Return NumPy views of CPU tensors; creating them takes longer than most updates."""
+    return [[x.detach().numpy() for x in tensors] for tensors in (averages, values)]
 
 
 class Fused(optim.NamedState):
@@ -84,8 +63,8 @@ def ema_update_(
         return
     tensors = [*averages, *values]
     if not any(x.is_cuda for x in tensors):
-        arrays = _ema_memory.of(tensors)
-        for average, value in zip(arrays[: len(averages)], arrays[len(averages) :], strict=True):
+        synchronize(checks.CPU)  # all queued work must be done
+        for average, value in zip(*_arrays(averages, values), strict=True):
             _move_towards(average, value, 1.0 - decay)
     elif _fit_kernels(tensors):
         _ema_on_cuda(averages, values, decay)

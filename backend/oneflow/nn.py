@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,25 @@ from oneflow import Tensor
 from oneflow.nn import Module
 
 from duet.backend import checks, modules
-from duet.backend.oneflow import dist, multi_tensor, ops
+from duet.backend.oneflow import dist, ops
 from duet.backend.oneflow.device import present
 
 ModuleList = oneflow.nn.ModuleList
 Sequential = oneflow.nn.Sequential
+MaxPool2d = oneflow.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
+state_arrays = modules.state_arrays
+load_state_arrays = modules.load_state_arrays
+register_buffer = modules.register_buffer
+to_torchscript = modules.to_torchscript
+from_torchscript = modules.from_torchscript
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 
 
 class Conv2d(oneflow.nn.Conv2d):
-    """`oneflow.nn.Conv2d` with the contract's arguments; 1x1 as a matrix product."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, groups=groups, bias=bias
-        )
-        self._pointwise = (kernel_size, stride, padding, groups) == (1, 1, 0, 1)
+    """`oneflow.nn.Conv2d`, on a CPU with 1x1 as a matrix product."""
 
     def forward(self, x: Tensor) -> Tensor:
         # OneFlow aborts the process for mixed dtypes and for empty matrix products.
@@ -48,7 +38,8 @@ class Conv2d(oneflow.nn.Conv2d):
         if x.is_cuda or x.numel() == 0:
             return super().forward(x)
         # On a CPU the matrix product is more than twice as fast as OneFlow's convolution.
-        pointwise = self._pointwise
+        arguments = self.kernel_size, self.stride, self.padding, self.groups
+        pointwise = arguments == ((1, 1), (1, 1), (0, 0), 1)
         y = self._as_matrix_product(x) if pointwise else self._conv_forward(x, self.weight, None)
         if self.bias is None:
             return y
@@ -91,30 +82,11 @@ class BatchNorm2d(oneflow.nn.BatchNorm2d):
         return y
 
     def _normalize_over_ranks(self, x: Tensor) -> Tensor:
-        y, mean, variance = modules.normalize(x, self, ops, dist.SumOverRanks.apply)
+        y, mean, variance = modules.normalize(x, self, dist.SumOverRanks.apply)
         self.running_mean.add_((mean - self.running_mean) * self.momentum)
         self.running_var.add_((variance - self.running_var) * self.momentum)
         self.num_batches_tracked.add_(1)
         return y
-
-
-class MaxPool2d(oneflow.nn.MaxPool2d):
-    """`oneflow.nn.MaxPool2d` with the contract's arguments."""
-
-    def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
-
-
-def state_arrays(module: Module) -> dict[str, np.ndarray]:
-    return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
-
-
-def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
-    modules.load_state_arrays(module, arrays, ops)
-
-
-def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
-    module.register_buffer(name, ops.tensor(array))
 
 
 def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
@@ -123,7 +95,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
-    multi_tensor.Memory.placed += 1
+    modules.OfMemory.moved += 1
     return module.to(present(device), ops.dtype_named(dtype))
 
 
@@ -157,11 +129,3 @@ def frozen_copy(module: Module) -> Module:
         warnings.filterwarnings("ignore", "The module hooks will not be remained")
         copied = copy.deepcopy(module)
     return copied.eval().requires_grad_(False)
-
-
-def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
-    raise checks.no_torchscript()
-
-
-def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
-    raise checks.no_torchscript()

@@ -8,15 +8,15 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from duet.backend import checks
-from duet.backend.modules import MOMENTS, UPDATES, adam_constants, count_updates
+from duet.backend import checks, modules
+from duet.backend.modules import MOMENTS, adam_constants
 from duet.backend.oneflow import ops
 
 
-class NamedState:
-    """OneFlow optimizer over named parameters with state named `PARAMETER.KIND`."""
+class NamedState(modules.NamedState):
+    """OneFlow optimizer over named parameters."""
 
-    KINDS: dict[str, str]  # OneFlow's name to ours
+    their_kinds: Sequence[str]  # OneFlow's names of `kinds`
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class NamedState:
         optimizer: type[oneflow.optim.Optimizer],
         **options: bool,
     ) -> None:
-        self._parameters = {name: x for group, _ in groups for name, x in group.items()}
+        self.parameters = {name: x for group, _ in groups for name, x in group.items()}
         self._optimizer = optimizer(
             [{"params": list(group.values()), "weight_decay": decay} for group, decay in groups],
             **options,
@@ -34,42 +34,31 @@ class NamedState:
         # Not None, which leaves old sums in OneFlow's buckets under data parallelism.
         self._optimizer.zero_grad(set_to_none=False)
 
-    def uncount_step(self) -> None:
-        """Do nothing: this optimizer does not count steps."""
-
     def _update(self) -> None:
         """Make one step with the settings in the optimizer's parameter groups."""
         self._optimizer.step()
 
-    def state_arrays(self) -> dict[str, np.ndarray]:
+    def kept_arrays(self) -> dict[str, np.ndarray]:
         return {
             f"{name}.{kind}": ops.to_numpy(state)
-            for their_name, kind in self.KINDS.items()
-            for name, parameter in self._parameters.items()
-            if (state := self._optimizer._state[parameter].get(their_name)) is not None
+            for their_kind, kind in zip(self.their_kinds, self.kinds, strict=True)
+            for name, parameter in self.parameters.items()
+            if (state := self._optimizer._state[parameter].get(their_kind)) is not None
         }
 
-    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        checks.of_parameters("optimizer state", self._state_shapes(), arrays)
-        for name, parameter in self._parameters.items():
+    def keep_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
+        for name, parameter in self.parameters.items():
             self._optimizer._state[parameter].clear()
-            for their_name, kind in self.KINDS.items():
+            for their_kind, kind in zip(self.their_kinds, self.kinds, strict=True):
                 if (array := arrays.get(f"{name}.{kind}")) is not None:
                     state = ops.tensor(array, ops.device_of(parameter)).to(parameter.dtype)
-                    self._optimizer._state[parameter][their_name] = state
-
-    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {
-            f"{name}.{kind}": tuple(x.shape)
-            for name, x in self._parameters.items()
-            for kind in self.KINDS.values()
-        }
+                    self._optimizer._state[parameter][their_kind] = state
 
 
 class SGD(NamedState):
     """`oneflow.optim.SGD` with Nesterov momentum and named state."""
 
-    KINDS = {"momentum_buf": "momentum"}
+    kinds, their_kinds = ("momentum",), ("momentum_buf",)
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
         super().__init__(groups, oneflow.optim.SGD)
@@ -92,7 +81,8 @@ class SGD(NamedState):
 class Adam(NamedState):
     """`oneflow.optim.Adam` with named state; beta1 is the step's momentum."""
 
-    KINDS = dict(zip(("exp_avg", "exp_avg_sq"), MOMENTS, strict=True))
+    kinds, their_kinds = MOMENTS, ("exp_avg", "exp_avg_sq")
+    updates: int = 0
     DECOUPLED = False  # apply decay to the weights instead of the gradient
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
@@ -101,14 +91,13 @@ class Adam(NamedState):
         kept = [(group, 0.0 if self.DECOUPLED else decay) for group, decay in groups]
         super().__init__(kept, oneflow.optim.Adam, do_bias_correction=False)
         self._groups = [(list(group.values()), decay) for group, decay in groups]
-        self._updates = 0
 
     def step(
         self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
     ) -> None:
         checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
-        constants = [adam_constants(rate, momentum, self._updates + 1) for rate in learning_rates]
-        self._updates += 1
+        constants = [adam_constants(rate, momentum, self.updates + 1) for rate in learning_rates]
+        self.updates += 1
         if ops.is_one(lost):
             return
         if self.DECOUPLED:
@@ -119,9 +108,6 @@ class Adam(NamedState):
             group["betas"] = (found.beta1, found.beta2)
         self._update()
 
-    def uncount_step(self) -> None:
-        self._updates -= 1
-
     def _shrink(self, learning_rates: Sequence[float]) -> None:
         with oneflow.no_grad():
             for (parameters, decay), learning_rate in zip(
@@ -131,19 +117,6 @@ class Adam(NamedState):
                 for x in parameters:
                     if x.grad is not None:
                         x.mul_(factor)
-
-    def state_arrays(self) -> dict[str, np.ndarray]:
-        if not self._updates:
-            return {}  # after a skipped first step the moments are zero
-        return {**super().state_arrays(), UPDATES: np.array(self._updates)}
-
-    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        updates = count_updates(arrays)
-        super().load_state_arrays(arrays)
-        self._updates = updates
-
-    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {**super()._state_shapes(), UPDATES: ()}
 
 
 class AdamW(Adam):

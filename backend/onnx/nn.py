@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from duet.backend import checks
+from duet.backend import checks, modules
 from duet.backend.onnx import ops
 from duet.backend.onnx.device import resolve
 from duet.backend.onnx.recording import FLOAT_DTYPES, Tensor, apply, compute_together, constant
+
+to_torchscript = modules.to_torchscript
+from_torchscript = modules.from_torchscript
 
 
 class Module:
@@ -77,6 +80,7 @@ class Conv2d(Module):
         kernel_size: int,
         stride: int = 1,
         padding: int = 0,
+        *,
         groups: int = 1,
         bias: bool = True,
     ) -> None:
@@ -184,11 +188,3 @@ def place(module: Module, device: str, dtype: str) -> Module:
 
 def frozen_copy(module: Module) -> Module:
     return copy.deepcopy(module).eval()
-
-
-def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
-    raise checks.no_torchscript()
-
-
-def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
-    raise checks.no_torchscript()

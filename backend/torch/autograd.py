@@ -6,12 +6,10 @@ import functools
 import logging
 import sys
 import time
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -25,16 +23,12 @@ log = logging.getLogger("backend")
 _left_out = 0  # compiled functions without a CUDA graph that were already reported
 
 
+variable = modules.variable
 value_and_backward = modules.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:
     return torch.no_grad()
-
-
-def variable(array: np.ndarray, device: str = "cpu") -> Tensor:
-    checks.known_dtype(array.dtype.name, checks.FLOAT_DTYPES)
-    return ops.tensor(array, device).requires_grad_()
 
 
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -58,7 +52,7 @@ def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def compile_problem(device: str) -> str | None:
     x = torch.ones(8, device=device, requires_grad=True)
     try:
-        with _own_warnings_ignored():
+        with modules.warnings_ignored():  # the compiler itself uses deprecated functions
             torch.compile(lambda x: (torch.sigmoid(x) * x).sum())(x).backward()
     except Exception as error:  # the compiler is missing or broken
         return _first_line(error)
@@ -137,7 +131,7 @@ def _for_shapes(
         seen.add(shapes)
         start = time.perf_counter()
         try:
-            with _own_warnings_ignored():
+            with modules.warnings_ignored():
                 result = optimized(*inputs)
         except Exception as error:  # if the function itself fails, the next line raises again
             result = function(*inputs)
@@ -148,14 +142,6 @@ def _for_shapes(
         return result
 
     return run
-
-
-@contextmanager
-def _own_warnings_ignored() -> Iterator[None]:
-    """Ignore warnings about deprecated functions that PyTorch's compiler itself uses."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def clip_gradients(parameters: Iterable[Tensor], max_norm: float) -> Tensor:

@@ -10,17 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from duet.backend import checks
+from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
 from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
 
 FIRST_MAJOR_WITH_TF32 = 8
-# Messages of PyTorch on a CPU, of oneDNN (seen under a memory limit), of CUDA, cuDNN and cuBLAS.
-NO_MEMORY = (
-    "can't allocate memory", "could not create a primitive", "out of memory",
-    "_STATUS_ALLOC_FAILED",
-)  # fmt: skip
+is_out_of_memory = devices.is_out_of_memory
 
 
 def resolve(name: str) -> str:
@@ -70,12 +66,6 @@ def seconds_between(start: Any, end: Any) -> float:
         return end - start
     end.synchronize()
     return start.elapsed_time(end) / 1000
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
 
 
 def describe(device: str) -> str:

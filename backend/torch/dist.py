@@ -80,7 +80,7 @@ def _gather_equal(array: np.ndarray) -> list[np.ndarray]:
     return [ops.to_numpy(x) for x in found]
 
 
-def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torch.nn.Module:
+def data_parallel(module: torch.nn.Module) -> torch.nn.Module:
     trained = any(parameter.requires_grad for parameter in module.parameters())
     if this_process().world_size == 1 or not trained:
         return module
@@ -90,18 +90,7 @@ def data_parallel(module: torch.nn.Module, half_gradients: bool = False) -> torc
     parallel = DistributedDataParallel(module)
     # Not passed as an argument: 2.13 renamed it and warns about the old name.
     parallel.broadcast_buffers = False
-    if half_gradients:
-        parallel.register_comm_hook(None, _average_in_half)
     return parallel
-
-
-# Not annotated: PyTorch compares annotations with its own types, and these would be strings.
-def _average_in_half(_, bucket):
-    """Average like PyTorch's `bf16_compress_hook`, which does not support CPUs."""
-    half = bucket.buffer().to(torch.bfloat16).div_(this_process().world_size)
-    work = distributed.all_reduce(half, async_op=True)
-    assert work is not None
-    return work.get_future().then(lambda sums: bucket.buffer().copy_(sums.value()[0]))
 
 
 def averaging(
@@ -121,8 +110,4 @@ class SumOverRanks(torch.autograd.Function):
         sum_(total)
         return total
 
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        total = gradient.clone()
-        sum_(total)
-        return total
+    backward = forward

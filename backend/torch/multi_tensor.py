@@ -7,7 +7,6 @@ memory on a CPU. EMA and values packed alike by `nn.pack` are updated as one ten
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -15,38 +14,9 @@ import torch
 from torch import Tensor
 
 from duet.backend import checks
+from duet.backend.modules import OfMemory
 from duet.backend.torch import optim
 from duet.backend.torch.optim import memory_order
-
-
-class Spans:
-    """Flat tensors over EMA and values, if each fills one block of memory with the same layout.
-
-    Reading every tensor's address takes half as long as the update. It is repeated only for other
-    tensors, or after a module was placed or packed, which moves its tensors.
-    """
-
-    moved = 0  # how often a module was placed or packed
-
-    def __init__(self) -> None:
-        self._moved = 0
-        self._averages: Sequence[Tensor] = ()
-        self._values: Sequence[Tensor] = ()
-        self._pair: tuple[Tensor, Tensor] | None = None
-
-    def of(
-        self, averages: Sequence[Tensor], values: Sequence[Tensor]
-    ) -> tuple[Tensor, Tensor] | None:
-        """Return flat views of averages and values; None if there is no common layout."""
-        known = _same(self._averages, averages) and _same(self._values, values)
-        if self._moved != Spans.moved or not known:
-            # Tuples are immutable, and tuple() of a tuple makes no copy.
-            self._averages, self._values = tuple(averages), tuple(values)
-            self._moved, self._pair = Spans.moved, _spans(averages, values)
-        return self._pair
-
-
-_ema_spans = Spans()
 
 
 class SGD(optim.SGD):
@@ -85,7 +55,7 @@ def ema_update_(
     checks.equal_counts(len(values), len(averages), "values")
     if not averages:
         return
-    spans = _ema_spans.of(averages, values)
+    spans = _spans(averages, values)
     weight = _unless_lost(1.0 - decay, 0.0, lost, averages[0])
     with torch.no_grad():
         if spans:
@@ -110,7 +80,11 @@ def describe(optimizer: str, device: str) -> str:
     return f"PyTorch's fused {optimizer}, and the EMA in one block of memory, on {where}"
 
 
+@OfMemory
 def _spans(averages: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[Tensor, Tensor] | None:
+    """Return flat tensors over averages and values, if each fills one block of memory with the same
+    layout, else None.
+    """
     average, value = _span(averages), _span(values)
     if average is None or value is None or not _are_alike(average, value):
         return None
@@ -137,9 +111,3 @@ def _span(tensors: Sequence[Tensor]) -> Tensor | None:
 def _are_alike(x: Tensor, y: Tensor) -> bool:
     same = x.dtype == y.dtype and x.device == y.device and x.shape == y.shape
     return same and memory_order(x) == memory_order(y)
-
-
-def _same(tensors: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
-    if tensors is others:
-        return True
-    return len(tensors) == len(others) and all(map(operator.is_, tensors, others))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import mmap
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from torch.nn.modules import _functions
 
 from duet.backend import checks, modules
 from duet.backend.processes import this_process
-from duet.backend.torch import dist, multi_tensor, ops
+from duet.backend.torch import dist, ops
 from duet.backend.torch.device import present
 
 ALIGNMENT = 16  # elements: 64 bytes of float32
@@ -28,29 +27,16 @@ TORCHSCRIPT_TEXT = "metadata.json"
 
 ModuleList = torch.nn.ModuleList
 Sequential = torch.nn.Sequential
+Conv2d = torch.nn.Conv2d
+MaxPool2d = torch.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
+state_arrays = modules.state_arrays
+load_state_arrays = modules.load_state_arrays
+register_buffer = modules.register_buffer
 float_tensors = modules.float_tensors
 set_trainable = modules.set_trainable
 synchronize_batch_norm = modules.synchronize_batch_norm
-
-
-class Conv2d(torch.nn.Conv2d):
-    """`torch.nn.Conv2d` with the contract's arguments."""
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int,
-        stride: int = 1,
-        padding: int = 0,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, padding, groups=groups, bias=bias
-        )
 
 
 class BatchNorm2d(torch.nn.BatchNorm2d):
@@ -100,7 +86,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         if has_kernels_over_ranks(x):
             return self._normalize_by_kernels(x)
         full = x.to(self.weight.dtype)  # half precision would not hold the sums
-        y, mean, variance = modules.normalize(full, self, ops, dist.SumOverRanks.apply)
+        y, mean, variance = modules.normalize(full, self, dist.SumOverRanks.apply)
         self.running_mean.lerp_(mean, self.momentum)
         self.running_var.lerp_(variance, self.momentum)
         self.count_batch()
@@ -122,32 +108,13 @@ def has_kernels_over_ranks(x: Tensor) -> bool:
     return x.is_cuda and this_process().world_size > 1
 
 
-class MaxPool2d(torch.nn.MaxPool2d):
-    """`torch.nn.MaxPool2d` with the contract's arguments."""
-
-    def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None:
-        super().__init__(kernel_size, stride, padding)
-
-
-def state_arrays(module: Module) -> dict[str, np.ndarray]:
-    return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
-
-
-def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
-    modules.load_state_arrays(module, arrays, ops)
-
-
-def register_buffer(module: Module, name: str, array: np.ndarray) -> None:
-    module.register_buffer(name, ops.tensor(array))
-
-
 def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
     module.register_parameter(name, torch.nn.Parameter(ops.tensor(array)))
 
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
-    multi_tensor.Spans.moved += 1
+    modules.OfMemory.moved += 1
     return module.to(present(device), ops.dtype_named(dtype))
 
 
@@ -163,11 +130,11 @@ def pack(module: Module) -> None:
         strides = torch.empty_like(x, device="meta").stride()  # without gaps
         x.data = packed.as_strided(x.shape, strides, start).copy_(x.detach())
         start += x.numel()
-    multi_tensor.Spans.moved += 1
+    modules.OfMemory.moved += 1
 
 
 def lay_channels_last(module: Module) -> None:
-    multi_tensor.Spans.moved += 1
+    modules.OfMemory.moved += 1
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
@@ -177,7 +144,8 @@ def frozen_copy(module: Module) -> Module:
 
 def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     file = io.BytesIO()
-    with _without_warnings(), torch.no_grad():
+    # They are about constants in a trace, and the deprecation of TorchScript.
+    with modules.warnings_ignored(), torch.no_grad():
         traced = torch.jit.freeze(torch.jit.trace(module, example, check_trace=False))
         torch.jit.save(traced, file, _extra_files={TORCHSCRIPT_TEXT: text.encode()})
     return file.getvalue()
@@ -185,18 +153,10 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
 
 def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
     try:
-        with _without_warnings():
+        with modules.warnings_ignored():
             return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))
     except RuntimeError as error:
         raise ValueError(f"PyTorch cannot read the file as TorchScript: {error}") from error
-
-
-@contextmanager
-def _without_warnings() -> Iterator[None]:
-    """Hide the deprecation of TorchScript, and warnings about constants in a trace."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _memory(like: Tensor, count: int) -> Tensor:

@@ -15,48 +15,43 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from duet.backend import checks
-from duet.backend.modules import MOMENTS, UPDATES, AdamConstants, adam_constants, count_updates
+from duet.backend import checks, modules
+from duet.backend.modules import MOMENTS, AdamConstants, adam_constants
 from duet.backend.torch import ops
 
 
-class NamedState:
-    """Groups of named parameters, with state tensors named `PARAMETER.KIND`."""
+class NamedState(modules.NamedState):
+    """Groups of named parameters, with their state tensors by kind."""
 
-    KINDS: tuple[str, ...]
     # True: kernels that read `lost` on the device and need all tensors of a parameter in the same
     # memory order. None: PyTorch's choice.
     FUSED: bool | None = None
 
     def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
         self._groups = [(dict(group), checks.as_float32(decay)) for group, decay in groups]
-        self._parameters = {name: x for group, _ in self._groups for name, x in group.items()}
-        self._state: dict[str, dict[str, Tensor]] = {kind: {} for kind in self.KINDS}
+        self.parameters = {name: x for group, _ in self._groups for name, x in group.items()}
+        self._state: dict[str, dict[str, Tensor]] = {kind: {} for kind in self.kinds}
 
     def zero_grad(self) -> None:
         # None makes the next backward pass assign gradients instead of adding to zeros.
-        for x in self._parameters.values():
+        for x in self.parameters.values():
             x.grad = None
 
-    def uncount_step(self) -> None:
-        """Do nothing: this optimizer does not count steps."""
-
-    def state_arrays(self) -> dict[str, np.ndarray]:
+    def kept_arrays(self) -> dict[str, np.ndarray]:
         return {
             f"{name}.{kind}": ops.to_numpy(state)
             for kind, states in self._state.items()
             for name, state in states.items()
         }
 
-    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        checks.of_parameters("optimizer state", self._state_shapes(), arrays)
+    def keep_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._state = {
             kind: {
                 name: torch.empty_like(x).copy_(ops.tensor(arrays[f"{name}.{kind}"]))
-                for name, x in self._parameters.items()
+                for name, x in self.parameters.items()
                 if f"{name}.{kind}" in arrays
             }
-            for kind in self.KINDS
+            for kind in self.kinds
         }
 
     def _is_left_out(self, lost: Tensor | None) -> bool:
@@ -76,18 +71,11 @@ class NamedState:
     def _ordered(self, x: Tensor, y: Tensor) -> Tensor:
         return ordered_like(x, y) if self.FUSED else y
 
-    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {
-            f"{name}.{kind}": tuple(x.shape)
-            for name, x in self._parameters.items()
-            for kind in self.KINDS
-        }
-
 
 class SGD(NamedState):
     """PyTorch's SGD with Nesterov momentum and named state."""
 
-    KINDS = ("momentum",)
+    kinds = ("momentum",)
 
     def step(
         self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
@@ -135,19 +123,16 @@ class SGD(NamedState):
 class Adam(NamedState):
     """PyTorch's Adam with named state; beta1 is the step's momentum."""
 
-    KINDS = MOMENTS
+    kinds = MOMENTS
+    updates: int = 0
     DECOUPLED = False  # apply decay to the weights instead of the gradient
-
-    def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        super().__init__(groups)
-        self._updates = 0
 
     def step(
         self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
     ) -> None:
         checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
-        constants = [adam_constants(rate, momentum, self._updates + 1) for rate in learning_rates]
-        self._updates += 1
+        constants = [adam_constants(rate, momentum, self.updates + 1) for rate in learning_rates]
+        self.updates += 1
         if self._is_left_out(lost):
             return
         with torch.no_grad():
@@ -158,9 +143,6 @@ class Adam(NamedState):
                 if self.DECOUPLED:
                     self._shrink(trained, 1 - checks.as_float32(learning_rate) * decay, lost)
                 self._step_group(trained, 0.0 if self.DECOUPLED else decay, group_constants, lost)
-
-    def uncount_step(self) -> None:
-        self._updates -= 1
 
     def _step_group(
         self,
@@ -196,19 +178,6 @@ class Adam(NamedState):
     def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
         # On the CPU, so that PyTorch reads it without waiting for the device.
         return torch.tensor(math.inf)
-
-    def state_arrays(self) -> dict[str, np.ndarray]:
-        if not self._updates:
-            return {}  # after a skipped first step the moments are zero
-        return {**super().state_arrays(), UPDATES: np.array(self._updates)}
-
-    def load_state_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        updates = count_updates(arrays)
-        super().load_state_arrays(arrays)
-        self._updates = updates
-
-    def _state_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {**super()._state_shapes(), UPDATES: ()}
 
 
 class AdamW(Adam):

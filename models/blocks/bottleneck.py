@@ -40,13 +40,7 @@ class Bottleneck(nn.Module):
         return x + y if self.shortcut else y
 
     @staticmethod
-    def cost(
-        in_channels: int,
-        out_channels: int,
-        hidden: int,
-        shortcut: bool = True,
-        first_kernel: int = 1,
-    ) -> Cost:
+    def cost(in_channels: int, out_channels: int, hidden: int, first_kernel: int = 1) -> Cost:
         first = Conv.cost(in_channels, hidden, first_kernel)
         return first + Conv.cost(hidden, out_channels, 3)
 
@@ -62,12 +56,12 @@ class Bottlenecks:
     def plan(request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, shortcut]."""
         out_channels, shortcut = channels_and_shortcut(request)
-        following = (out_channels, out_channels, out_channels // 2, shortcut)
+        following = (out_channels, out_channels, out_channels // 2)
         rows = [(request.in_channels[0], *following[1:])] + [following] * (request.repeats - 1)
         cost = Bottleneck.cost(*rows[0]) + Bottleneck.cost(*following) * (len(rows) - 1)
 
         def make() -> Any:
-            made = [Bottleneck(*row) for row in rows]
+            made = [Bottleneck(*row, shortcut) for row in rows]
             return made[0] if len(made) == 1 else nn.Sequential(*made)
 
         stride = request.in_strides[0]
@@ -182,7 +176,7 @@ class C2f(nn.Module):
         around = Conv.cost(in_channels, 2 * hidden) + Conv.cost(
             (2 + repeats) * hidden, out_channels
         )
-        return around + Bottleneck.cost(hidden, hidden, hidden, shortcut, 3) * repeats
+        return around + Bottleneck.cost(hidden, hidden, hidden, 3) * repeats
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:

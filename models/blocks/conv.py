@@ -78,7 +78,7 @@ class Conv(nn.Module):
     """Convolution without bias, BatchNorm, activation; padded to keep the size at stride 1.
 
     Attributes:
-        arguments: arguments of the convolution except bias.
+        arguments, groups: arguments of the convolution except bias.
         activation: SiLU until `detector.py` sets the model's; None for none.
         eps, momentum: BatchNorm parameters.
     """
@@ -99,8 +99,9 @@ class Conv(nn.Module):
     ) -> None:
         super().__init__()
         padding = kernel_size // 2 if padding is None else padding
-        self.arguments = (in_channels, out_channels, kernel_size, stride, padding, groups)
-        self.conv = nn.Conv2d(*self.arguments, bias=False)
+        self.arguments = (in_channels, out_channels, kernel_size, stride, padding)
+        self.groups = groups
+        self.conv = nn.Conv2d(*self.arguments, groups=groups, bias=False)
         self.bn = nn.BatchNorm2d(out_channels, self.eps, self.momentum)
         self.activation = ops.silu if activates else None
 

@@ -12,7 +12,11 @@ from duet.utils.errors import UserError, brief
 
 MAX_CHANNELS = 65_536  # per layer output; yolov5x has 1,280
 MAX_ARGUMENT = 32  # kernel sizes, strides, paddings
-LARGEST = {"channels": MAX_CHANNELS, "groups": MAX_CHANNELS}  # other args: MAX_ARGUMENT
+# Of other args: MAX_ARGUMENT. The public models have 32 masks.
+LARGEST = {
+    **dict.fromkeys(("channels", "groups", "prototype_channels"), MAX_CHANNELS),
+    "num_masks": 1024,
+}
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ resuming use these names.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,14 +33,12 @@ class LossSettings(NamedTuple):
         image_size: long side of the images, pixels.
         fused: use the fused operations of the backend.
         label_smoothing: smoothing of class targets, 0 to 1.
-        autobalance: weight the parts of the loss by their magnitude.
     """
 
     gains: LossGains
     image_size: int
     fused: bool = False
     label_smoothing: float = 0.0
-    autobalance: bool = False
 
 
 class LossTerms(NamedTuple):
@@ -106,8 +105,16 @@ def batch_parts(
     return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
+# Shapes of a compiled loss. Heads with boxes have one per batch size and `padded_size`, such as
+# 1,024 and 4,096 rows per level for full batches and for the smaller last one.
+MOST_SHAPES = 4
+
+
 class Loss(Protocol):
-    """The loss of a batch, with defaults for losses without state or fast paths."""
+    """The loss of a batch; a class whose `on_device` can be compiled calls `_compiled` if set."""
+
+    on_device: Callable[..., Any]
+    _compiled: Callable[..., Any] | None = None
 
     @property
     def means(self) -> Mapping[str, str]:
@@ -124,25 +131,15 @@ class Loss(Protocol):
         """
 
     def compiled(self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]) -> Loss:
-        """Return the loss with its device part compiled; values differ only by rounding.
+        """Return a copy with `on_device` compiled; values differ only by rounding.
 
         Args:
             compile_: `autograd.compiled`, taking a function and the number of shapes. Only 0-d
                 results outlive the pass.
         """
-
-    def end_batch(self) -> None:
-        """Update the state after a training batch; called on every rank."""
-        return None
-
-    def state(self) -> dict[str, Tensor]:
-        """Return the learned state by name; `restore` takes it as lists of numbers."""
-        return {}
-
-    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        """Restore a `state()`; ValueError for that of a different loss."""
-        if state:
-            raise ValueError(f"loss state that this head does not have: {', '.join(state)}")
+        loss = copy.copy(self)
+        loss._compiled = compile_(self.on_device, MOST_SHAPES)
+        return loss
 
 
 class PassImages(NamedTuple):

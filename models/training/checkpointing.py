@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from duet import backend
-from duet.backend import nn, ops
+from duet.backend import nn
 from duet.backend.processes import this_process
 from duet.models.detector import Detector
 from duet.models.stored import stored_spec
@@ -51,7 +51,6 @@ def capture(run: Run, state: TrainState, is_best: bool = False) -> Checkpoint:
             "scores_before_epoch": {str(at): list(x) for at, x in state.class_scores.items()},
             "loss_names": list(state.watch.loss_names),
             "watch": state.watch.state(),
-            "loss": {name: ops.to_numpy(x).tolist() for name, x in state.learnt.items()},
             "seconds": state.timer.state(),
             "work": run.work.state(),
             "columns": run.results.columns,
@@ -102,8 +101,6 @@ def _restore_progress(run: Run, state: TrainState, progress: Mapping[str, Any]) 
     if names != list(state.watch.loss_names):
         raise ValueError(f"the state has the losses {', '.join(names)}")
     state.class_scores = {int(at): tuple(x) for at, x in progress["scores_before_epoch"].items()}
-    state.loss.restore(progress["loss"])
-    state.learnt = state.loss.state()
     state.watch.restore(progress["watch"])
     state.best_epoch = progress["best_epoch"]
     state.loss_scale.finite_updates = progress["finite_updates"]

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from duet import backend
-from duet.backend import dist, nn, use
+from duet.backend import dist, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -38,7 +38,6 @@ from duet.models.training.step_watch import LossScale, StepWatch
 from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.errors import UserError
 from duet.utils.memory import keep_freed_images, keep_freed_memory
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
@@ -185,13 +184,9 @@ def build_state(
     model.head.dropout = config.dropout
     together = config.multi_tensor_optimizer and choose_updates(config.optimizer, device)
     ema = ModelEMA(model, together, hyp.ema_share)
-    parallel = parallelize(model, config.sync_bn, config.half_gradients)
+    parallel = parallelize(model, config.sync_bn)
     settings = LossSettings(
-        hyp.loss_gains(),
-        config.image_size,
-        config.bbox_iou_optim,
-        config.label_smoothing,
-        config.autobalance,
+        hyp.loss_gains(), config.image_size, config.bbox_iou_optim, config.label_smoothing
     )
     loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
@@ -219,28 +214,18 @@ def build_state(
         seed=config.seed,
         multi_scale=multi_scale,
         micro_batch=config.micro_batch,
-        learnt=loss.state(),
     )
 
 
-def parallelize(model: Any, sync_bn: bool, half_gradients: bool) -> Any:
+def parallelize(model: Any, sync_bn: bool) -> Any:
     """Wrap the model for data parallelism; --sync-bn synchronizes its BatchNorm layers.
 
     In a single process it is returned unchanged.
-
-    Raises:
-        UserError: the backend does not support --half-gradients.
     """
-    if half_gradients and not backend.device.supports("half_gradients"):
-        raise UserError(
-            f"--half-gradients: the {use()} backend does not support bfloat16 gradients; leave it "
-            "out, or train with --backend torch"
-        )
     if this_process().world_size > 1:
         if sync_bn:
             nn.synchronize_batch_norm(model)
-        return dist.data_parallel(model, half_gradients)
-    for flag, asked in (("--sync-bn", sync_bn), ("--half-gradients", half_gradients)):
-        if asked:
-            log.info("%s has no effect in a single process", flag)
+        return dist.data_parallel(model)
+    if sync_bn:
+        log.info("--sync-bn has no effect in a single process")
     return model

@@ -54,7 +54,6 @@ class TrainState:
     best_epoch: int = 0  # number of the best epoch, from 1; the latest if several are equal
     # For --image-weights: class scores (C,) before each epoch, since that of the last update.
     class_scores: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
-    learnt: Mapping[str, Any] = field(default_factory=dict)  # loss state at the last update
 
 
 def settle(state: TrainState) -> None:

@@ -31,7 +31,7 @@ def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
     terms = add_gradients(state, batch, ends_update, stage)
     if ends_update:
         update_weights(state, settings, stage)
-        state.last_update, state.learnt = state.batch_number, state.loss.state()
+        state.last_update = state.batch_number
     state.batch_number += 1
     return terms
 
@@ -59,7 +59,6 @@ def add_gradients(state: TrainState, batch: Batch, ends_update: bool, stage: Sta
             )
         whole.done += num_images
     terms = reduce(_plus, found)
-    state.loss.end_batch()
     epoch, index = divmod(state.batch_number, state.schedule.batches_per_epoch)
     state.watch.add(BatchName(epoch + 1, index + 1, batch.global_indices), terms)
     return terms

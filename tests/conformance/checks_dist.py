@@ -182,18 +182,6 @@ def gradients_are_averaged_and_statistics_stay_each_ranks_own(b: Backend) -> Non
         assert_equal(b.nn.state_arrays(module)[name], array, tolerance=1e-12)
 
 
-@judges("dist.data_parallel")
-def half_gradients_are_those_of_bfloat16_or_refused(b: Backend) -> None:
-    module, arrays = network(b), of_pass()
-    if not b.device.supports("half_gradients"):
-        assert_refused("half-precision", b.dist.data_parallel, module, True)
-        return
-    wanted = means(gradients_of_each_rank(b, *arrays))
-    run_pass(b, b.dist.data_parallel(module, half_gradients=True), arrays)
-    # bfloat16 keeps 8 bits: each summand and each sum errs by 1/256 of the largest at most.
-    assert_gradients(b, module, wanted, tolerance=3 / 256)
-
-
 @judges("dist.averaging")
 def averages_once_what_was_accumulated(b: Backend) -> None:
     module, passes = network(b), [of_pass(number) for number in range(3)]

@@ -96,9 +96,8 @@ def convolution_and_its_gradients(b: Backend) -> None:
         weight = uniform((out_channels, in_channels // groups, kernel_size, kernel_size), seed=1)
         bias = uniform((out_channels,), seed=2)
         for with_bias in (True, False):
-            layer = b.nn.Conv2d(
-                in_channels, out_channels, kernel_size, stride, padding, groups, with_bias
-            )
+            sizes = in_channels, out_channels, kernel_size, stride, padding
+            layer = b.nn.Conv2d(*sizes, groups=groups, bias=with_bias)
             given = {"weight": weight, "bias": bias} if with_bias else {"weight": weight}
 
             def reference(x, w, c=0.0 * bias, s=stride, p=padding, g=groups):

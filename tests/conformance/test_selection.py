@@ -295,12 +295,12 @@ def test_what_is_missing_or_differs_is_listed(monkeypatch: pytest.MonkeyPatch) -
     )
     monkeypatch.delattr(ops, "where")
     monkeypatch.setattr(ops, "sum", lambda x, axis=None, keepdim=False: x)
-    monkeypatch.setattr(nn, "MaxPool2d", lambda kernel_size, stride, padding=1: None)
+    monkeypatch.setattr(nn, "pack", lambda model: None)
     monkeypatch.delattr(optim.SGD, "step")
     assert completeness.missing(name) == [
         "ops.where is missing",
         "ops.sum takes (x, axis=None, keepdim=False), not (x, dim=None, keepdim=False)",
-        "nn.MaxPool2d takes (kernel_size, stride, padding=1), not (kernel_size, stride, padding=0)",
+        "nn.pack takes (model), not (module)",
         "optim.SGD.step is missing",
         "multi_tensor.SGD.step is missing",  # which is derived from it
     ]

@@ -169,7 +169,7 @@ def test_on_one_rank_the_rest_of_the_run_differs_by_rounding(runs, whole):
 def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(tmp_path: Path) -> None:
     data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     flags = ["--data", data, "--cfg", cfg, "--epochs", 9, "--project", tmp_path, "--noplots"]
-    flags += ["--noval", "--nosave", "--autobalance", "--time", "1e-9"]
+    flags += ["--noval", "--nosave", "--time", "1e-9"]
     code, text = start_training(tmp_path, *flags).end()
     assert code == EXIT_DONE, text
     assert (
@@ -182,4 +182,4 @@ def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(tmp_path
     assert row["metrics/recall"] != "" and float(row["val/box_loss"]) > 0
     assert json.loads((folder / "work.json").read_text())["work"]["epochs"] == 1
     progress = load_checkpoint(folder / "weights" / "last.safetensors").header.progress
-    assert progress["world_size"] == 2 and progress["loss"]["balance"][0] != 4
+    assert progress["world_size"] == 2

@@ -19,7 +19,7 @@ from duet import backend
 
 backend.use()  # before the models, whose classes derive from the framework's
 
-from duet.backend import nn, ops
+from duet.backend import nn
 from duet.backend.processes import this_process
 from duet.models.evaluation import evaluate as evaluation
 from duet.models.graph import read_model_yaml
@@ -60,18 +60,11 @@ CASES = {
     "accumulating": ["--sync-bn", "--batch", "32", "--bbox_iou_optim"],
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
     "not finite": ["--sync-bn"],
-    "pieces on one rank": ["--autobalance"],
+    "pieces on one rank": [],
     "anchor-free": ["--sync-bn", "--bbox_iou_optim"],
     "masks": ["--sync-bn"],
     "classifier": ["--sync-bn", "--dropout", "0.3", "--label-smoothing", "0.1"],
-    "loss of other kinds": [
-        "--sync-bn",
-        "--autobalance",
-        "--label-smoothing",
-        "0.1",
-        "--override",
-        "fl_gamma=1.5",
-    ],
+    "loss of other kinds": ["--sync-bn", "--label-smoothing", "0.1", "--override", "fl_gamma=1.5"],
 }
 DETECTOR_FILES = ("shapes/shapes.yaml", "narrow.yaml")
 SMALLEST_DETECTOR_FILES = ("shapes/shapes.yaml", "tiny.yaml")
@@ -81,8 +74,6 @@ FILES = {
     "masks": ("outlines/shapes.yaml", "tiny-seg.yaml"),
     "classifier": ("colours", "tiny-cls.yaml"),
 }
-HALF_GRADIENTS = "half gradients"
-FLAGS = {**CASES, HALF_GRADIENTS: ["--sync-bn", "--half-gradients"]}
 OWN_STATISTICS = {"own statistics", "pieces on one rank"}
 SPOILED = 1  # in this batch the case "not finite" spoils the last image, on its rank only
 Arrays = dict[str, np.ndarray]
@@ -98,7 +89,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
 
     data, cfg = (str(folder / name) for name in FILES.get(case, DETECTOR_FILES))
     flags = ["--data", data, "--cfg", cfg, "--img", "64", "--batch", str(BATCH), "--device", device]
-    config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *FLAGS[case]])
+    config = parse_train_flags([*flags, "--epochs", str(EPOCHS), "--workers", "0", *CASES[case]])
     hyp = read_hyperparameters(config.hyp, config.override)
     if case == "accumulating":
         hyp = replace(hyp, warmup_epochs=0.0, box=10 * hyp.box)  # gradients are clipped
@@ -137,7 +128,6 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
         **{f"optimizer/{name}": x for name, x in state.optimizer.state_arrays().items()},
         "losses": np.array(losses),
         "updates": np.array(state.ema.updates),
-        **{name: ops.to_numpy(x) for name, x in state.loss.state().items()},
     }
     if case == "sync-bn":
         learnt["validation"] = validation_losses(state, samples, world, dataset.class_names, device)

@@ -170,7 +170,7 @@ def test_parameter_groups_are_the_public_ones(detector):
     assert actual == [row[:3] for row in groups["groups_n_numel_wd_lr"]]
 
 
-# Label smoothing, focal loss, weights of positives and autobalance. Tolerances are those above.
+# Label smoothing, focal loss and weights of positives. Tolerances are those above.
 VARIANTS = {
     "smooth": {"label_smoothing": 0.1},
     "focal": {"fl_gamma": 1.5},
@@ -189,8 +189,8 @@ FORMS = {
 }
 
 
-def loss_variant(model, fused=False, label_smoothing=0.0, autobalance=False, **hyp):
-    options = {"fused": fused, "label_smoothing": label_smoothing, "autobalance": autobalance}
+def loss_variant(model, fused=False, label_smoothing=0.0, **hyp):
+    options = {"fused": fused, "label_smoothing": label_smoothing}
     return model.head.make_loss(loss_settings(640, options, **hyp))
 
 
@@ -212,18 +212,3 @@ def test_values_and_gradients_are_the_stored_ones(detector, variant, form, fused
     for level, gradient in enumerate(autograd.gradients(terms.total, raw)):
         wanted = expected[f"{variant}_gp{level}"]
         assert largest_error(ops.to_numpy(gradient), wanted) < 2e-6
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_autobalance_has_the_stored_losses_and_weights_call_by_call(detector, form):
-    expected = stored("loss_variants")
-    loss = loss_variant(detector, autobalance=True)
-    step_loss = FORMS[form](loss)
-    for call in range(3):
-        terms = step_loss([ops.tensor(level) for level in maps()], stored_targets("random"))
-        loss.end_batch()
-        items = list(arrays_of(terms).values())[:3]
-        np.testing.assert_allclose(items, expected[f"autobalance{call}_items"], rtol=2e-6)
-        # A step of 1e-3 at most, of losses that differ by 1e-6.
-        balance = ops.to_numpy(loss.state()["balance"])
-        np.testing.assert_allclose(balance, expected[f"autobalance{call}_balance"], rtol=1e-8)

@@ -27,7 +27,7 @@ from tests.small import write_small_model
 from tests.train.short_runs import small_training
 
 FLAGS = {"bfloat16": "bf16", "float16": "fp16"}
-OTHER_LOSS = "--label-smoothing", "0.1", "--autobalance"
+OTHER_LOSS = "--label-smoothing", "0.1"
 CHANNELS_LAST = backend.device.supports("channels_last")
 
 

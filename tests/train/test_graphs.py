@@ -41,7 +41,7 @@ from tests.train.graph_memory import compile_steps, run_in_graph_memory
 
 ON_TORCH = pytest.mark.skipif(backend.use() != "torch", reason="OneFlow compiles no step")
 LOST = 4  # batch, and so the update that it is in
-IN_PIECES = "--micro-batch", "2", "--autobalance"
+IN_PIECES = "--micro-batch", "2"
 
 
 class Inputs(NamedTuple):
@@ -112,7 +112,6 @@ def trained(inputs, flags):
         "gradient": {  # of the last batch, half an update
             name: ops.to_numpy(x.grad) for name, x in nn.named_parameters(state.model)
         },
-        "level weights": {n: ops.to_numpy(x) for n, x in state.loss.state().items()},
         "losses": {"read": watch["first_losses"], "mean": watch["sums"]},
         "updates": {"lost": watch["skipped"]},
         "total": {f"of batch {i}": ops.to_numpy(x.total) for i, x in enumerate(returned)},

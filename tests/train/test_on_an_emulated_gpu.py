@@ -106,7 +106,7 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     data = write_small_dataset(tmp_path)
     next(data.parent.glob("images/train/*")).unlink()  # 11 are left: the last batch has one image
     detectors = Trainings(tmp_path, data, write_tiny_model(tmp_path))
-    flags = (*FAST, "--amp", "bf16", "--sync-bn", "--half-gradients", "--workers", 1)
+    flags = (*FAST, "--amp", "bf16", "--sync-bn", "--workers", 1)
     late, text = detectors.train("late", *flags, gpu="0,1")
     at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1")
     assert "starting 2 processes, one per device" in text

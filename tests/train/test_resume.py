@@ -35,7 +35,7 @@ def flags(tmp_path_factory):
     return [
         "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "2", "--workers", "0",
         "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder), "--image-weights",
-        "--noplots", "--autobalance",
+        "--noplots",
     ]  # fmt: skip
 
 

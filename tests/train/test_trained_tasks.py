@@ -111,8 +111,7 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(inputs, name, tmp_
 @pytest.mark.parametrize(
     ("name", "recipe"),
     [
-        ("segment",
-         "--multi_tensor_optimizer --micro-batch 1 --multi-scale --autobalance --single-cls"),
+        ("segment", "--multi_tensor_optimizer --micro-batch 1 --multi-scale --single-cls"),
         ("segment",
          "--no-overlap --mask-ratio 2 --freeze 2 --label-smoothing 0.1 --bbox_iou_optim"),
         ("detect-anchor-free",
@@ -154,7 +153,6 @@ def test_a_compiled_loss_trains_alike(inputs, tmp_path):
     ("name", "flag", "message"),
     [
         ("detect-anchor-free", "--noautoanchor", "anchor-free models have no anchors; leave it"),
-        ("detect-anchor-free", "--autobalance", "no objectness loss to balance; leave it out"),
         (
             "detect-anchor-free",
             "--label-smoothing=0.1",

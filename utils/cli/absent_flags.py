@@ -37,6 +37,8 @@ TRAINING = {
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
     "--bind-numa": _NUMA,
+    "--autobalance": "leave it out; the levels keep YOLOv5's fixed weights",
+    "--half-gradients": "leave it out; a larger --batch-size exchanges gradients less often",
     "--quad": "leave it out, or double --img and take a quarter of --batch-size",
     "--repeat-factor": "--image-weights shows images of badly detected classes more often",
     "--mosaic-window": "--cache ram or --cache disk, which decodes each image once",

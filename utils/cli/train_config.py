@@ -87,8 +87,6 @@ class RecipeConfig(RunConfig):
     dropout: float = flag("recipe", "--dropout", default=0.0, metavar="P",
         check=within(0, 1, below=True),
         help="dropout probability before the last layer of a classifier")  # fmt: skip
-    autobalance: bool = flag("recipe", "--autobalance", default=False,
-        help="balance the objectness losses of the levels by their size")  # fmt: skip
     no_auto_anchor: bool = flag("recipe", "--noautoanchor", default=False,
         help="keep the anchors of --cfg or --weights, even if they fit the labels "
         "badly")  # fmt: skip
@@ -180,8 +178,6 @@ class TrainConfig(RecipeConfig):
         "0: all")  # fmt: skip
     sync_bn: bool = flag("several processes", "--sync-bn", default=False,
         help="compute BatchNorm statistics over all ranks instead of each rank")  # fmt: skip
-    half_gradients: bool = flag("several processes", "--half-gradients", default=False,
-        help="exchange gradients between ranks as bfloat16: half the bytes")  # fmt: skip
     resume: str = flag("interruption", "--resume", default="", nargs="?", const=NEWEST,
         metavar="R",
         help="continue a run: the newest unfinished one in --project, or a run's folder or state "

@@ -24,6 +24,7 @@ _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
 EARLIER = {  # written only by earlier versions
     "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
     "class_scores": Default([float], []),  # from the last validation
+    "loss": Default({str: [float]}, {}),  # the loss's learned state; losses have none
 }
 PROGRESS = {
     **EARLIER,
@@ -40,8 +41,6 @@ PROGRESS = {
         "sums": [float],
         "window": Default([dict], []),  # written by earlier versions
     },
-    # The loss's learned state at the last update, such as the balance of levels.
-    "loss": Default({str: [float]}, {}),
     "seconds": {"total": float, str: float},  # per stage
     "work": {"batches": int, "sha1": str},
     "columns": Default([str], _COLUMNS),  # names for `results`

@@ -42,7 +42,11 @@ FREE = PROCESS_SETTINGS | {
     "loggers",
 }  # fmt: skip
 GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
-UNUSED = {"quad": False, "repeat_factor": 0.0, "mosaic_window": 0, "albumentations": ""}  # likewise
+# Settings of earlier versions that are ignored at these values and refused at others.
+UNUSED = {
+    "quad": False, "repeat_factor": 0.0, "mosaic_window": 0, "albumentations": "",
+    "autobalance": False, "half_gradients": False,
+}  # fmt: skip
 # Behaviour before a flag existed, where it differs from the flag's default.
 BEFORE = {"patience": 0, "amp": "off"}
 

@@ -96,7 +96,6 @@ ANCHOR_FREE = Task(
     model="models/yolov5su.yaml",
     fitness={"mAP_0.5:0.95": 1.0},
     refused={
-        "autobalance": "anchor-free models have no objectness loss to balance",
         "no_auto_anchor": "anchor-free models have no anchors",
         "label_smoothing": "anchor-free models train class scores on box quality instead",
     },
@@ -126,7 +125,6 @@ CLASSIFICATION = Task(
     refused={
         "rect": SQUARE,
         "bbox_iou_optim": "the classification loss has no boxes",
-        "autobalance": "the classification loss has no levels",
         "no_auto_anchor": "classifiers have no anchors",
         "close_mosaic": NO_MOSAICS,
         "single_class": "a classifier with one class has nothing to distinguish",

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from duet.models.heads.anchor.balance import LevelBalance, reference_level
 from duet.models.heads.anchor.boxes import (
     BOX_CHANNELS,
     complete_iou,
@@ -33,15 +32,6 @@ PRIOR_CLASS_SCORE = 0.6  # total over all classes, for the initial class bias
 MAX_LEVELS = 5  # strides 8 to 128
 MAX_NUMBERS = 64  # per level, two per anchor
 MAX_SIDE = 100_000  # pixels
-
-
-class LevelsPlan(NamedTuple):
-    """The convolutions of all levels before construction."""
-
-    anchors: tuple[tuple[float, ...], ...]  # as `CellHead` takes them
-    outputs: int  # channels per level
-    costs: tuple[tuple[int, Cost], ...]  # with the stride of the computation
-    buffered: int  # elements of the anchors
 
 
 class CellHead(Head):
@@ -86,8 +76,13 @@ class CellHead(Head):
         return {"anchors": check_anchors(document["anchors"])}
 
     @classmethod
-    def plan_levels(cls, request: LayerRequest, num_added: int = 0) -> LevelsPlan:
-        """Plan from the first YAML args, nc and anchors."""
+    def plan_levels(
+        cls, request: LayerRequest, num_added: int = 0, arguments: Sequence[Any] = ()
+    ) -> LayerPlan:
+        """Plan the convolutions of all levels from the first YAML args, nc and anchors.
+
+        arguments: the head's own, which its constructor takes after nc and anchors.
+        """
         num_classes, anchors = request.args[:2]
         if isinstance(anchors, int):
             anchors = unfitted_anchors(anchors, len(request.in_channels))
@@ -101,7 +96,15 @@ class CellHead(Head):
             (stride, Cost(outputs * channels, biases=outputs))
             for channels, stride in zip(request.in_channels, request.in_strides, strict=True)
         )
-        return LevelsPlan(anchors, outputs, costs, sum(map(len, anchors)))
+        kind: Any = cls
+        sources = request.in_channels, request.in_strides
+        return LayerPlan(
+            lambda: kind(num_classes, anchors, *arguments, *sources),
+            outputs,
+            min(request.in_strides),
+            costs,
+            buffered=sum(map(len, anchors)),
+        )
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + added)."""
@@ -133,13 +136,11 @@ class CellHead(Head):
         levels = len(self.strides)
         gains = settings.gains.scaled(levels, self.num_classes, settings.image_size)
         box_iou = fused.complete_iou if settings.fused else complete_iou
-        reference = reference_level(self.strides) if settings.autobalance else None
         return self.loss_type(
             ops.to_numpy(self.anchors),
             self.num_classes,
             gains,
             box_iou,
-            LevelBalance(levels, reference),
             settings.label_smoothing,
         )
 
@@ -204,13 +205,7 @@ class AnchorHead(CellHead, BoxHead):
         """Plan from YAML args [nc, anchors]."""
         if len(request.args) != 2 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors]")
-        levels = cls.plan_levels(request)
-
-        def make() -> AnchorHead:
-            return cls(request.args[0], levels.anchors, request.in_channels, request.in_strides)
-
-        stride = min(request.in_strides)
-        return LayerPlan(make, levels.outputs, stride, levels.costs, levels.buffered)
+        return cls.plan_levels(request)
 
 
 def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...] | int:

@@ -5,17 +5,15 @@ Source: the public YOLOv5 recipe with its published hyper-parameters.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from duet.backend import fused, ops
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment, assign_targets, join_assignments
-from duet.models.heads.anchor.balance import LevelBalance
 from duet.models.heads.anchor.boxes import (
     BOX_CHANNELS,
     BoxIou,
@@ -27,17 +25,14 @@ from duet.models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batc
 from duet.utils.data.loading.batch import Targets
 from duet.utils.strengths import LossGains
 
+# Factors of the levels' objectness losses, finest level first: finer levels have more cells and a
+# smaller fraction of positives.
+LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
+LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
 # Logit whose binary cross-entropy against 0, and its gradient, is 0 in any float dtype.
 CERTAINLY_NOT = -1e4
-# Shapes of a compiled loss: one per batch size and `assign.padded_size`, such as 1,024 and 4,096
-# rows per level for full batches and for the smaller last one.
-MOST_SHAPES = 4
 FOCAL_ALPHA = 0.25  # weight of positives, as in the paper; 1 - alpha for negatives
 FOCAL_EPS = 1e-12  # added to the error: powers below 1 have no gradient at 0
-
-
-# Terms, then per level its objectness loss and the extra values of its positives.
-CostOnDevice = tuple[LossTerms, list[Tensor], list[Tensor]]
 
 
 def loss_dtype(raw: Tensor) -> str:
@@ -62,7 +57,6 @@ class DetectionLoss(Loss):
         num_classes: number of classes.
         gains: weights of the terms, scaled for the head.
         box_iou: IoU function of the box loss.
-        balance: level weights; default: the public recipe's.
         label_smoothing: epsilon from 0 to 1; class targets become 1 - epsilon / 2 and epsilon / 2.
     """
 
@@ -72,26 +66,16 @@ class DetectionLoss(Loss):
         num_classes: int,
         gains: LossGains,
         box_iou: BoxIou = complete_iou,
-        balance: LevelBalance | None = None,
         label_smoothing: float = 0.0,
     ) -> None:
         self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
         self.box_iou, self.label_smoothing = box_iou, label_smoothing
-        self.balance = balance or LevelBalance(len(anchors))  # shared with the compiled copy
-        self._compiled_cost: Callable[..., CostOnDevice] | None = None
+        self._balance = LEVEL_BALANCE.get(len(anchors), LEVEL_BALANCE_OTHER)
         self._one_hots: dict[tuple[str, str], Tensor] = {}
 
     @property
     def means(self) -> Mapping[str, str]:
         return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
-
-    def compiled(
-        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
-    ) -> DetectionLoss:
-        """Return a copy whose device part is compiled; see `base.py::Loss`."""
-        loss = copy.copy(self)
-        loss._compiled_cost = compile_(self._cost, MOST_SHAPES)
-        return loss
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -113,22 +97,20 @@ class DetectionLoss(Loss):
         grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
         # Without images there are no cells for padding rows.
-        cost = self._compiled_cost if shapes[0][0] else None
-        positives = join_assignments(assignments, shapes, self.num_classes, cost is not None)
+        compiled = self._compiled if shapes[0][0] else None
+        positives = join_assignments(assignments, shapes, self.num_classes, compiled is not None)
         dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
-        terms, objectness, added = (cost or self._cost)(
+        terms, added = (compiled or self.on_device)(
             tuple(raw),
             positives.sizes,
             ops.tensor(positives.indices, device),
             ops.tensor(positives.numbers.astype(dtype), device),
             self._one_hot(dtype, device),
-            self.balance.weights(dtype, device),
             parts,
-            cost is not None,
+            compiled is not None,
         )
-        self.balance.see(objectness, adds=whole is not None and whole.done > 0)
         added = [rows[:number] for rows, number in zip(added, counts[1:], strict=False)]
         return DetectionCost(terms, assignments, added, parts)
 
@@ -141,27 +123,21 @@ class DetectionLoss(Loss):
         found = assign_targets(whole.targets, self.anchors, grids, self.gains.max_side_ratio)
         return [whole.num_images, *(len(level.row) for level in found)]
 
-    def end_batch(self) -> None:
-        self.balance.follow()
-
-    def state(self) -> dict[str, Tensor]:
-        return self.balance.state()
-
-    def restore(self, state: Mapping[str, Sequence[float]]) -> None:
-        self.balance.restore(state)
-
-    def _cost(
+    def on_device(
         self,
         raw: Sequence[Tensor],
         sizes: Sequence[int],
         indices: Tensor,
         numbers: Tensor,
         one_hot: Tensor,
-        balance: Sequence[float] | Tensor,
         parts: BatchParts | None,
         padded: bool,
-    ) -> CostOnDevice:
-        """Compute the terms from raw maps and `Positives`, without reading from the device."""
+    ) -> tuple[LossTerms, list[Tensor]]:
+        """Compute the terms from raw maps and `Positives`, without reading from the device.
+
+        Returns:
+            The terms, and per level the extra values of its positives.
+        """
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # In (B, H, W, A) order, channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
@@ -178,13 +154,12 @@ class DetectionLoss(Loss):
         box = objectness = classification = ops.zeros(
             (), ops.dtype_of(numbers), ops.device_of(numbers)
         )
-        levels: list[Tensor] = []
         for index, ((_, logits), span) in enumerate(zip(taken, spans, strict=True)):
             part = None if parts is None else parts.positives[index]
             logits = logits if padded else grid_order(logits, raw[index].shape)
             mean = self._objectness(logits, indices[1, span], iou[span])
-            levels.append(part_of(mean, None if parts is None else parts.images))
-            objectness = objectness + levels[-1] * balance[index]
+            mean = part_of(mean, None if parts is None else parts.images)
+            objectness = objectness + mean * self._balance[index]
             if sizes[index] == 0:
                 continue
             weights = numbers[span, 6] if padded else None
@@ -196,7 +171,7 @@ class DetectionLoss(Loss):
         terms = self._weighted(box, objectness, classification, raw[0].shape[0], parts)
         end = BOX_CHANNELS + 1 + self.num_classes
         added = [rows[:, end:] for rows in predicted] if raw[0].shape[4] > end else []
-        return terms, [level.detach() for level in levels], added
+        return terms, added
 
     def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
         """Return the IoU (K,) of predicted boxes (K, 4) and their targets, in cells."""

@@ -5,9 +5,7 @@ Source: the published description and stored outputs of the public YOLOv5 v6.2 h
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -39,7 +37,6 @@ from duet.utils.evaluation.accuracy import (
 from duet.utils.tasks.table import CLASSIFICATION
 
 HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0
-MOST_SHAPES = 2  # shapes of a compiled loss: full batches, and the smaller last one
 
 
 class HeadConv(Conv):
@@ -48,30 +45,16 @@ class HeadConv(Conv):
     eps, momentum = 1e-5, 0.1
 
 
-class Dropout:
-    """Dropout for training: multiply (B, N) by 0, or else by 1 / (1 - probability).
+def dropout_factors(probability: float, images: PassImages) -> np.ndarray:
+    """Return factors (B, 1280) for training: 0, or else 1 / (1 - probability).
 
-    Draws are made on the host as a function of the seed, batch number and an image's position in
-    the batch: the same on both backends, any number of ranks, in pieces and after any resume.
+    Draws are a function of the seed, batch number and an image's position in the batch: the same
+    on both backends, any number of ranks, in pieces and after any resume.
     Source: Srivastava et al. 2014.
-
-    size: N.
     """
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.factors: Tensor | None = None  # for the images of the current pass
-
-    def draw(self, probability: float, images: PassImages, like: Tensor) -> None:
-        """Draw factors for the next pass; like: a tensor with its device and dtype."""
-        generator = generator_of(Stream.DROPOUT, images.seed, index=images.batch_number)
-        drawn = generator.random((images.batch_size, self.size))[images.places]
-        factors = (drawn >= probability) / (1 - probability)
-        self.factors = ops.tensor(factors.astype(ops.dtype_of(like)), ops.device_of(like))
-
-    def __call__(self, x: Tensor) -> Tensor:
-        """Apply dropout; the identity before the first draw."""
-        return x if self.factors is None else x * self.factors
+    generator = generator_of(Stream.DROPOUT, images.seed, index=images.batch_number)
+    drawn = generator.random((images.batch_size, HIDDEN_CHANNELS))[images.places]
+    return np.asarray((drawn >= probability) / (1 - probability))
 
 
 class ClassificationLoss(Loss):
@@ -86,14 +69,6 @@ class ClassificationLoss(Loss):
 
     def __init__(self, label_smoothing: float = 0.0) -> None:
         self.label_smoothing = label_smoothing
-        self._cost: Callable[..., LossTerms] = _cost
-
-    def compiled(
-        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
-    ) -> ClassificationLoss:
-        loss = copy.copy(self)
-        loss._cost = compile_(_cost, MOST_SHAPES)
-        return loss
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -112,9 +87,11 @@ class ClassificationLoss(Loss):
         all_pieces = own if whole is None else [whole.num_images]
         wanted = self._wanted(targets, *logits.shape).astype(dtype)
         parts = batch_parts(own, all_pieces, whole, dtype, device)
-        cost = self._cost if own[0] else _cost  # do not compile for an empty batch
+        compiled = self._compiled if own[0] else None  # not for an empty batch
         part = None if parts is None else parts.images
-        return cost(logits, ops.tensor(wanted, device), part, float(this_process().world_size))
+        inputs = logits, ops.tensor(wanted, device), part, float(this_process().world_size)
+        terms: LossTerms = (compiled or self.on_device)(*inputs)
+        return terms
 
     def _wanted(self, targets: Targets, num_images: int, num_classes: int) -> np.ndarray:
         """Return the target probability of each class, (B, C) float64."""
@@ -124,16 +101,16 @@ class ClassificationLoss(Loss):
         wanted[targets.image_index, targets.class_index] += 1 - self.label_smoothing
         return wanted
 
+    @staticmethod
+    def on_device(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> LossTerms:
+        """Return the mean over the batch that these logits (B, C) are part of, and the total.
 
-def _cost(logits: Tensor, wanted: Tensor, part: Tensor | None, ranks: float) -> LossTerms:
-    """Return the mean over the batch that these logits (B, C) are part of, and the total.
-
-    ranks: number of ranks over which gradients are averaged.
-    """
-    mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(logits.shape[0], 1))
-    if part is not None:
-        mean = mean * part
-    return LossTerms({"classification": mean}, mean * ranks)
+        ranks: number of ranks over which gradients are averaged.
+        """
+        mean = ops.sum(ops.log_softmax(logits) * wanted) * (-1.0 / max(logits.shape[0], 1))
+        if part is not None:
+            mean = mean * part
+        return LossTerms({"classification": mean}, mean * ranks)
 
 
 @register("Classify")
@@ -155,7 +132,7 @@ class ClassifyHead(Head):
         self.nothing_found = Classification(np.zeros((0, num_classes), np.float32))
         self.conv = HeadConv(in_channels, HIDDEN_CHANNELS)
         self.linear = Linear(HIDDEN_CHANNELS, num_classes)
-        self._dropout = Dropout(HIDDEN_CHANNELS)
+        self._factors: Tensor | None = None  # of dropout, for the images of the current pass
 
     @classmethod
     def plan(cls, request: LayerRequest) -> LayerPlan:
@@ -176,13 +153,15 @@ class ClassifyHead(Head):
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, in, H, W) to logits ((B, C),)."""
         means = ops.mean(ops.mean(self.conv(maps[0]), 3), 2)
-        if self.training:
-            means = self._dropout(means)
+        if self.training and self._factors is not None:
+            means = means * self._factors
         return (self.linear(means),)
 
     def draw(self, images: PassImages) -> None:
         if self.dropout:
-            self._dropout.draw(self.dropout, images, like=self.linear.weight)
+            weight = self.linear.weight
+            factors = dropout_factors(self.dropout, images).astype(ops.dtype_of(weight))
+            self._factors = ops.tensor(factors, ops.device_of(weight))
 
     def make_loss(self, settings: LossSettings) -> ClassificationLoss:
         return ClassificationLoss(settings.label_smoothing)

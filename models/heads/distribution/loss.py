@@ -7,8 +7,7 @@ losses of the public YOLOv8.
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +17,7 @@ from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 from duet.models.heads.anchor.assign import padded_size
 from duet.models.heads.anchor.boxes import BoxIou, complete_iou
-from duet.models.heads.anchor.loss import MOST_SHAPES, loss_dtype
+from duet.models.heads.anchor.loss import loss_dtype
 from duet.models.heads.base import Loss, LossTerms, WholeBatch
 from duet.models.heads.distribution.assign import Assigned, assign_cells
 from duet.models.heads.distribution.candidates import Candidates, find_candidates
@@ -78,23 +77,11 @@ class DistributionLoss(Loss):
     ) -> None:
         self.strides, self.num_classes, self.gains = tuple(strides), num_classes, gains
         self.box_iou = box_iou
-        self._compiled_sums: Callable[..., tuple[Tensor, ...]] | None = None
         self._cells: dict[Any, Cells] = {}
 
     @property
     def means(self) -> Mapping[str, str]:
         return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
-
-    def compiled(
-        self, compile_: Callable[[Callable[..., Any], int], Callable[..., Any]]
-    ) -> DistributionLoss:
-        """Return a copy with the part after the assignment compiled; see `base.py::Loss`.
-
-        The assignment is not compiled: its shapes depend on the objects.
-        """
-        loss = copy.copy(self)
-        loss._compiled_sums = compile_(self._sums, MOST_SHAPES)
-        return loss
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -107,7 +94,7 @@ class DistributionLoss(Loss):
             whole: the batch that this is a piece of; None if it is the whole batch.
         """
         dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
-        compiled = self._compiled_sums if images else None
+        compiled = self._compiled if images else None
         rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
         rows = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
         with autograd.no_grad():
@@ -116,7 +103,7 @@ class DistributionLoss(Loss):
             found = find_candidates(targets, grids, self.strides, dtype)
             assigned = self.assign(found, rows.detach(), cells)
             positives = self._positives(found, assigned, cells, compiled is not None)
-        sums = (compiled or self._sums)(rows, positives)
+        sums = (compiled or self.on_device)(rows, positives)
         return self._weighted(sums, ops.sum(positives.scores), images, whole)
 
     def assign(self, found: Candidates, rows: Tensor, cells: Cells) -> Assigned:
@@ -150,8 +137,11 @@ class DistributionLoss(Loss):
         boxes = boxes / ops.take_rows(cells.strides, cell)
         return Positives(cell, place, boxes, ops.take_rows(cells.centres, cell), scores)
 
-    def _sums(self, rows: Tensor, positives: Positives) -> tuple[Tensor, ...]:
-        """Return the sums of box, classification and distribution loss, 0-d each."""
+    def on_device(self, rows: Tensor, positives: Positives) -> tuple[Tensor, ...]:
+        """Return the sums of box, classification and distribution loss, 0-d each.
+
+        The assignment comes before: its shapes depend on the objects.
+        """
         scores = positives.scores
         dtype, device = ops.dtype_of(scores), ops.device_of(scores)
         classification = self._classification(rows[:, EDGE_LOGITS:], positives)

@@ -6,6 +6,7 @@ Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -13,19 +14,17 @@ import numpy as np
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv
-from duet.models.blocks.registry import MAX_CHANNELS, Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
 from duet.models.heads.anchor.head import CellHead
 from duet.models.heads.mask.loss import SegmentationLoss
 from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
 from duet.utils.data.masks.assemble import native_runs
 from duet.utils.detections import Detections, Segmentations, SuppressionSettings
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import MaskEvaluator, MaskResult, coco_masks
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.ragged import Ragged
 from duet.utils.tasks.table import SEGMENTATION
-
-MOST_PROTOTYPES = 1024  # per image; the public models have 32
 
 
 class MaskRows(NamedTuple):
@@ -101,22 +100,16 @@ class MaskHead(CellHead):
         """
         if len(request.args) != 4 or not isinstance(request.args[1], (tuple, int)):
             raise UserError("accepted args: [nc, anchors, num_masks, prototype_channels]")
-        num_classes, _, num_masks, channels = request.args
-        _require_count("num_masks", num_masks, MOST_PROTOTYPES)
-        _require_count("prototype_channels", channels, MAX_CHANNELS)
+        args = request.counts(request.args[2:], num_masks=None, prototype_channels=None)
+        num_masks, channels = args.values()
         if request.in_strides[0] % 2:
             raise UserError(f"its first source has stride {request.in_strides[0]}; it must be even")
         channels = request.scale_width(channels)
-        levels = cls.plan_levels(request, num_masks)
+        plan = cls.plan_levels(request, num_masks, (num_masks, channels))
         costs = Protonet.costs(request.in_strides[0], request.in_channels[0], channels, num_masks)
-        sources = request.in_channels, request.in_strides
-
-        def make() -> MaskHead:
-            return cls(num_classes, levels.anchors, num_masks, channels, *sources)
-
         # Prototypes have four values per cell of the first map.
-        outputs, stride = levels.outputs + 4 * num_masks, min(request.in_strides)
-        return LayerPlan(make, outputs, stride, (*levels.costs, *costs), levels.buffered)
+        outputs = plan.out_channels + 4 * num_masks
+        return replace(plan, out_channels=outputs, costs=(*plan.costs, *costs))
 
     def forward(self, *maps: Tensor) -> tuple[Tensor, ...]:
         """Map (B, C_i, H_i, W_i) each to raw maps (B, A, H_i, W_i, 5 + C + M), and prototypes
@@ -178,8 +171,3 @@ class MaskHead(CellHead):
         """Return mAP50-95 per class, averaged over boxes and masks; without objects, the mean."""
         of_both = [np.where(np.isnan(of.ap), of.map, of.ap) for of in (result.boxes, result.masks)]
         return tuple(np.mean(of_both, axis=0).tolist())
-
-
-def _require_count(name: str, value: object, most: int) -> None:
-    if type(value) is not int or not 1 <= value <= most:
-        raise UserError(f"{name} is {brief(value)}; accepted: whole numbers from 1 to {most}")

@@ -9,7 +9,8 @@ Source: the public YOLOv5 recipe, checked against its stored results.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,8 @@ from duet.models.heads.base import LossTerms, WholeBatch
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.loading.batch import TargetMasks, Targets
 
-# Values per piece on a GPU: masks times cells of their window, unless a single object has more.
-MOST_NUMBERS = 2**22
+MOST_NUMBERS = 2**22  # values per piece: positives times cells of their window
+Window = tuple[int, int, int, int]  # top, left, bottom, right of cells; the last two exclusive
 
 
 class SegmentationLoss(DetectionLoss):
@@ -48,8 +49,9 @@ class SegmentationLoss(DetectionLoss):
         prototypes = ops.cast(prototypes, loss_dtype(prototypes))
         boxes = self.cost_of_boxes(levels, targets, whole)
         images, _, height, width = prototypes.shape
-        pieces = pieces_of(boxes.assignments, targets, (height, width), ops.device_of(prototypes))
-        cost = cost_of_masks(ops.cat(boxes.added), prototypes, pieces) / max(images, 1)
+        positives = mask_positives(boxes.assignments, targets, (height, width))
+        pieces = pieces_of(positives, targets, (height, width), ops.device_of(prototypes))
+        cost = cost_of_masks(ops.cat(boxes.added), prototypes, positives, pieces) / max(images, 1)
         mask = part_of(cost, boxes.parts and boxes.parts.images) * self.gains.box
         total = boxes.terms.total + mask * (boxes.parts.total if boxes.parts else images)
         losses = {**boxes.terms.by_name, "mask": mask}
@@ -57,7 +59,28 @@ class SegmentationLoss(DetectionLoss):
         return LossTerms({name: losses[name] for name in names}, total)
 
 
-def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -> Tensor:
+class MaskPositives(NamedTuple):
+    """The K positives whose boxes contain a cell of the prototypes, ordered by image and object."""
+
+    order: np.ndarray  # (K,) int64, index into the positives of all levels
+    target: np.ndarray  # (K,) int64, index of the object in the batch
+    weights: np.ndarray  # (K,) float64, per cell in the object's box
+    windows: np.ndarray  # (T, 4) int64, of all objects
+
+
+class Piece(NamedTuple):
+    """K positives of O objects in one image, and a window around their boxes."""
+
+    image: int
+    rows: slice  # of `MaskPositives`
+    window: Window
+    which: np.ndarray  # (K,) int64, index of the object in the piece
+    truth: np.ndarray  # (2, O, cells) uint8: 1 inside the object, and inside its box
+
+
+def cost_of_masks(
+    coefficients: Tensor, prototypes: Tensor, positives: MaskPositives, pieces: Iterable[Piece]
+) -> Tensor:
     """Return the weighted sum of cross-entropies over all cells of all masks, 0-d.
 
     With logits z = coefficients @ prototypes, truth y and weights w, the gradient w.r.t. z is
@@ -68,145 +91,56 @@ def cost_of_masks(coefficients: Tensor, prototypes: Tensor, masks: MaskPieces) -
         coefficients: (P, M) for the positives of all levels.
         prototypes: (B, M, h, w).
     """
-    taken = ops.take_rows(coefficients, ops.tensor(masks.order, ops.device_of(prototypes)))
+    dtype, device = ops.dtype_of(prototypes), ops.device_of(prototypes)
+    taken = ops.take_rows(coefficients, ops.tensor(positives.order, device))
+    weights = ops.tensor(positives.weights.astype(dtype), device)
     has_gradient = taken.requires_grad or prototypes.requires_grad
-    cost = _Cost(taken.detach(), prototypes.detach(), masks, has_gradient)
-    for piece in masks.pieces:
-        cost.add(piece)
-    value = ops.sum(ops.cat(cost.by_mask) * cost.weights)
+    fixed, weighted = taken.detach(), taken.detach() * weights.reshape(-1, 1)
+    by_mask = [ops.zeros((0,), dtype, device)]  # unweighted costs (K,) of each piece's masks
+    by_row = [ops.zeros((0, fixed.shape[1]), dtype, device)]  # their gradients (K, M)
+    by_prototype = ops.zeros(prototypes.shape if has_gradient else (0,), dtype, device)
+    for piece in pieces:
+        top, left, bottom, right = piece.window
+        place = piece.image, slice(None), slice(top, bottom), slice(left, right)
+        basis = prototypes.detach()[place]
+        shape = basis.shape
+        basis = basis.reshape(shape[0], shape[1] * shape[2])
+        logits = ops.matmul(fixed[piece.rows], basis)
+        which, truth = ops.tensor(piece.which, device), ops.tensor(piece.truth, device)
+        is_there, is_box = (ops.take_rows(ops.cast(truth[i], dtype), which) for i in range(2))
+        by_mask.append(ops.sum(ops.bce_terms(logits, is_there) * is_box, 1))
+        if has_gradient:
+            slope = (ops.sigmoid(logits) - is_there) * is_box
+            by_row.append(ops.matmul(slope, basis.permute(1, 0)))
+            by_basis = ops.matmul(weighted[piece.rows].permute(1, 0), slope)
+            ops.add_at_(by_prototype, place, by_basis.reshape(*shape))
+    value = ops.sum(ops.cat(by_mask) * weights)
     if not has_gradient:
         return value
     # Even without masks: all ranks must average gradients of the same parameters.
-    by_row = ops.cat(cost.by_row) * cost.weights.reshape(-1, 1)
-    linear = ops.sum(taken * by_row) + ops.sum(prototypes * cost.by_prototype)
+    linear = ops.sum(taken * (ops.cat(by_row) * weights.reshape(-1, 1)))
+    linear = linear + ops.sum(prototypes * by_prototype)
     return value + (linear - linear.detach())
 
 
-class _Cost:
-    """Accumulated cost of the pieces.
+def mask_positives(
+    assignments: Sequence[Assignment], targets: Targets, size: tuple[int, int]
+) -> MaskPositives:
+    """Return the positives of all levels that have a mask.
 
-    Attributes:
-        by_mask: unweighted costs (K,) of each piece's masks.
-        by_row: their gradients (K, M) w.r.t. the coefficients.
-        by_prototype: gradient (B, M, h, w) of the weighted sum w.r.t. the prototypes.
-    """
-
-    def __init__(
-        self, coefficients: Tensor, prototypes: Tensor, masks: MaskPieces, has_gradient: bool
-    ) -> None:
-        self._dtype, device = ops.dtype_of(prototypes), ops.device_of(prototypes)
-        self.weights = ops.tensor(masks.weights.astype(self._dtype), device)
-        self._coefficients, self._prototypes = coefficients, prototypes
-        self._weighted = coefficients * self.weights.reshape(-1, 1)
-        self._which, self._cells = ops.tensor(masks.which, device), ops.tensor(masks.cells, device)
-        self._cells_before = 0
-        self.by_mask = [ops.zeros((0,), self._dtype, device)]
-        self.by_row = [ops.zeros((0, coefficients.shape[1]), self._dtype, device)]
-        shape = prototypes.shape if has_gradient else (0,)
-        self.by_prototype = ops.zeros(shape, self._dtype, device)
-        self._has_gradient = has_gradient
-
-    def add(self, piece: Piece) -> None:
-        top, left, bottom, right = piece.window
-        place = piece.image, slice(None), slice(top, bottom), slice(left, right)
-        basis = self._prototypes[place]
-        shape = basis.shape
-        basis = basis.reshape(shape[0], piece.window.cells)
-        logits = ops.matmul(self._coefficients[piece.rows], basis)
-        is_there, is_box = self._next_cells(piece)
-        self.by_mask.append(ops.sum(ops.bce_terms(logits, is_there) * is_box, 1))
-        if self._has_gradient:
-            slope = (ops.sigmoid(logits) - is_there) * is_box
-            self.by_row.append(ops.matmul(slope, basis.permute(1, 0)))
-            by_basis = ops.matmul(self._weighted[piece.rows].permute(1, 0), slope)
-            ops.add_at_(self.by_prototype, place, by_basis.reshape(*shape))
-
-    def _next_cells(self, piece: Piece) -> tuple[Tensor, Tensor]:
-        """Return (K, cells) twice: 1 inside the piece's objects, and inside their boxes."""
-        objects, cells = len(piece.objects), piece.window.cells
-        start, self._cells_before = self._cells_before, self._cells_before + objects * cells
-        of_objects = ops.cast(self._cells[:, start : self._cells_before], self._dtype)
-        which = self._which[piece.rows]
-        is_there, is_box = (
-            ops.take_rows(of_objects[index].reshape(objects, cells), which) for index in range(2)
-        )
-        return is_there, is_box
-
-
-class Window(NamedTuple):
-    """A rectangle of cells in a map; bottom and right are exclusive."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
-
-    @property
-    def cells(self) -> int:
-        return (self.bottom - self.top) * (self.right - self.left)
-
-    def slices(self, top: int = 0, left: int = 0) -> tuple[slice, slice]:
-        """Return its rows and columns in a map that starts at (top, left)."""
-        rows = slice(self.top - top, self.bottom - top)
-        return rows, slice(self.left - left, self.right - left)
-
-    def around(self, other: Window) -> Window:
-        """Return the smallest window containing both."""
-        top, left = map(min, self[:2], other[:2])
-        return Window(top, left, *map(max, self[2:], other[2:]))
-
-
-class Piece(NamedTuple):
-    """Positives of O objects in one image."""
-
-    image: int
-    rows: slice
-    objects: tuple[int, ...]  # target indices
-    window: Window  # covering all their boxes
-
-    @property
-    def numbers(self) -> int:
-        return (self.rows.stop - self.rows.start) * self.window.cells
-
-
-class MaskPieces(NamedTuple):
-    """The K positives whose boxes contain a cell, in pieces."""
-
-    pieces: Sequence[Piece]
-    order: np.ndarray  # (K,) int64, index into the positives of all levels
-    which: np.ndarray  # (K,) int64, index into the piece's objects
-    weights: np.ndarray  # (K,) float64, per cell in the object's box
-    # (2, N) uint8: O * cells values per piece, 1 inside the object, and inside its box.
-    cells: np.ndarray
-
-
-def pieces_of(
-    assignments: Sequence[Assignment], targets: Targets, size: tuple[int, int], device: str
-) -> MaskPieces:
-    """Return all positives, ordered by piece.
-
-    A positive's weight is 1 / (positives of its image and level) / (area of its box). On a CPU each
-    object is a piece, to save the cells of joint windows outside boxes; a GPU computes many objects
-    in the time of one.
+    A positive's weight is 1 / (positives of its image and level) / (area of its box).
 
     Args:
-        targets: with masks in maps of any size; masks may be missing without positives.
         size: (height, width) of the prototypes.
     """
     target = np.concatenate([level.target_index for level in assignments])
-    if not len(target):
-        return MaskPieces((), target, target, np.zeros(0), np.zeros((2, 0), np.uint8))
-    assert targets.masks is not None, "objects without masks"
     windows = box_windows(targets.boxes_cxcywh_norm, size)
-    image = targets.image_index[target]
-    order = np.lexsort((target, windows[target, 0], image))
+    order = np.lexsort((target, windows[target, 0], targets.image_index[target]))
     order = order[np.all(windows[:, 2:] > windows[:, :2], axis=1)[target[order]]]
     areas = targets.boxes_cxcywh_norm[:, 2:].astype(np.float64).prod(axis=1) * np.prod(size)
-    weights = np.concatenate([1 / _in_its_image(level) for level in assignments]) / areas[target]
-    target = target[order]
-    pieces = _join(image[order], target, windows, 0 if device == CPU else MOST_NUMBERS)
-    cells = _cells(pieces, windows, resized(targets.masks, size))
-    return MaskPieces(pieces, order, _which(pieces, target), weights[order], cells)
+    in_its_image = [np.bincount(level.image_index)[level.image_index] for level in assignments]
+    weights = 1 / np.concatenate(in_its_image)[order] / areas[target[order]]
+    return MaskPositives(order, target[order], weights, windows)
 
 
 def box_windows(boxes_cxcywh_norm: np.ndarray, size: tuple[int, int]) -> np.ndarray:
@@ -217,6 +151,55 @@ def box_windows(boxes_cxcywh_norm: np.ndarray, size: tuple[int, int]) -> np.ndar
     return edges[:, [1, 0, 3, 2]].astype(np.int64)
 
 
+def pieces_of(
+    positives: MaskPositives, targets: Targets, size: tuple[int, int], device: str
+) -> Iterator[Piece]:
+    """Yield pieces of at most `MOST_NUMBERS` values, or of one positive.
+
+    On a CPU each object is a piece, to save the cells of joint windows outside boxes; a GPU
+    computes all objects of an image in the time of one.
+
+    Args:
+        targets: with masks in maps of any size; masks may be missing without positives.
+        size: (height, width) of the prototypes.
+    """
+    target = positives.target
+    if not len(target):
+        return
+    assert targets.masks is not None, "objects without masks"
+    masks, image = resized(targets.masks, size), targets.image_index[target]
+    is_first = np.diff(target, prepend=-1) != 0  # of its object
+    objects, number = target[is_first], np.cumsum(is_first) - 1
+    ends = np.flatnonzero(np.diff(target if device == CPU else image)) + 1
+    for first, end in pairwise((0, *ends.tolist(), len(target))):
+        own = positives.windows[target[first:end]]
+        (top, left), (bottom, right) = own[:, :2].min(0).tolist(), own[:, 2:].max(0).tolist()
+        most = max(MOST_NUMBERS // ((bottom - top) * (right - left)), 1)
+        for start in range(first, end, most):
+            rows, window = slice(start, min(start + most, end)), (top, left, bottom, right)
+            which = number[rows] - number[start]
+            shown = objects[number[start] : number[rows.stop - 1] + 1]
+            truth = truth_of(shown, positives.windows, masks, window)
+            yield Piece(int(image[first]), rows, window, which, truth)
+
+
+def truth_of(
+    objects: np.ndarray, windows: np.ndarray, masks: TargetMasks, around: Window
+) -> np.ndarray:
+    """Return `Piece.truth` of objects, given the window around their own."""
+    first_row, first_column, last_row, last_column = around
+    size = last_row - first_row, last_column - first_column
+    truth = np.zeros((2, len(objects), *size), np.uint8)
+    for place, index in enumerate(objects):
+        top, left, bottom, right = windows[index].tolist()
+        values = masks.maps[masks.map_index[index], top:bottom, left:right]
+        rows = slice(top - first_row, bottom - first_row)
+        columns = slice(left - first_column, right - first_column)
+        truth[0, place, rows, columns] = values == masks.value[index]
+        truth[1, place, rows, columns] = 1
+    return truth.reshape(2, len(objects), -1)
+
+
 def resized(masks: TargetMasks, size: tuple[int, int]) -> TargetMasks:
     """Resize masks; each cell takes the value at its top left."""
     height, width = masks.maps.shape[1:]
@@ -225,59 +208,3 @@ def resized(masks: TargetMasks, size: tuple[int, int]) -> TargetMasks:
     rows = np.arange(size[0]) * height // size[0]
     maps = masks.maps[:, rows[:, None], np.arange(size[1]) * width // size[1]]
     return masks._replace(maps=maps)
-
-
-def _in_its_image(level: Assignment) -> np.ndarray:
-    """Return, per positive, the number of positives in its image at the level, (P,)."""
-    return np.bincount(level.image_index)[level.image_index]
-
-
-def _join(
-    image: np.ndarray, target: np.ndarray, windows: np.ndarray, most_numbers: int
-) -> list[Piece]:
-    """Join objects of an image into pieces; their positives are contiguous."""
-    pieces: list[Piece] = []
-    starts = np.flatnonzero(np.diff(target, prepend=-1)).tolist()
-    ends = (np.flatnonzero(np.diff(target, append=-1)) + 1).tolist()
-    for start, end in zip(starts, ends, strict=True):
-        own = int(target[start])
-        piece = Piece(int(image[start]), slice(start, end), (own,), Window(*windows[own].tolist()))
-        joined = _joined(pieces[-1], piece) if pieces else piece
-        if pieces and joined.image == piece.image and joined.numbers <= most_numbers:
-            pieces[-1] = joined
-        else:
-            pieces.append(piece)
-    return pieces
-
-
-def _joined(piece: Piece, other: Piece) -> Piece:
-    return Piece(
-        piece.image,
-        slice(piece.rows.start, other.rows.stop),
-        piece.objects + other.objects,
-        piece.window.around(other.window),
-    )
-
-
-def _which(pieces: Sequence[Piece], target: np.ndarray) -> np.ndarray:
-    """Return each positive's object index within its piece, (K,) int64."""
-    which = np.zeros_like(target)
-    for piece in pieces:
-        which[piece.rows] = np.cumsum(np.diff(target[piece.rows], prepend=piece.objects[0]) != 0)
-    return which
-
-
-def _cells(pieces: Sequence[Piece], windows: np.ndarray, masks: TargetMasks) -> np.ndarray:
-    """Return `MaskPieces.cells`."""
-    parts = [np.zeros((2, 0), np.uint8)]
-    for piece in pieces:
-        top, left, bottom, right = piece.window
-        part = np.zeros((2, len(piece.objects), bottom - top, right - left), np.uint8)
-        for place, index in enumerate(piece.objects):
-            own = Window(*windows[index].tolist())
-            values = masks.maps[masks.map_index[index]][own.slices()]
-            rows, columns = own.slices(top, left)
-            inside = part[:, place, rows, columns]
-            inside[0], inside[1] = values == masks.value[index], 1
-        parts.append(part.reshape(2, -1))
-    return np.concatenate(parts, axis=1)

@@ -333,13 +333,13 @@ def gather_that_aliases(b: Backend, right: Any) -> Any:
 
 
 def data_parallel_of_a_copy(b: Backend, right: Any) -> Any:
-    def data_parallel(module: Any, half_gradients: bool = False) -> Any:
+    def data_parallel(module: Any) -> Any:
         copied = b.nn.frozen_copy(module)
         parameters = dict(b.nn.named_parameters(copied))
         b.nn.set_trainable(parameters.values(), True)
         for name, parameter in b.nn.named_parameters(module):
             parameter.grad = b.ops.zeros(parameters[name].shape, "float64")
-        return right(copied.train(), half_gradients)
+        return right(copied.train())
 
     return data_parallel
 

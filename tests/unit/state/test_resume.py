@@ -255,6 +255,16 @@ def test_settings_of_a_later_version_or_of_another_kind_are_refused(tmp_path, na
         point(tmp_path, str(path))
 
 
+@pytest.mark.parametrize("name", ["autobalance", "half_gradients"])
+def test_a_setting_that_is_gone_is_ignored_if_it_was_off_and_else_refused(tmp_path, name):
+    settings = state().header.settings
+    off = write_header(tmp_path / "off", settings={**settings, name: False})
+    assert point(tmp_path, str(off)).header.settings.keys() == settings.keys()
+    on = write_header(tmp_path / "on", settings={**settings, name: True})
+    with pytest.raises(UserError, match=f"unknown or different in this version: {name}; resume"):
+        point(tmp_path, str(on))
+
+
 def test_hyper_parameters_of_another_version_are_refused(tmp_path):
     stored = state().header.hyperparameters
     for changed, name in (({**stored, "lr9": 0.1}, "lr9"), (without(stored, "lr0"), "lr0")):
@@ -264,7 +274,7 @@ def test_hyper_parameters_of_another_version_are_refused(tmp_path):
 
 
 def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_flag(tmp_path):
-    settings = without(state().header.settings, "amp", "save_steps", "half_gradients")
+    settings = without(state().header.settings, "amp", "save_steps", "multi_scale")
     settings["time_limit"] = 5.0  # later versions keep it out of the state
     write_header(tmp_path / "exp", settings=settings)
     header = point(tmp_path, "auto").header
@@ -276,7 +286,7 @@ def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_
         "loggers": [],
     }
     config, _ = resumed_config(*read_train_flags(["--resume", "--amp", "off"]), header)
-    assert (config.amp, config.save_steps, config.half_gradients) == ("off", 0, False)
+    assert (config.amp, config.save_steps, config.multi_scale) == ("off", 0, False)
     assert (config.epochs, config.freeze) == (3, ("2",))  # those that it has are its own
     with pytest.raises(UserError, match="amp is bf16 instead of off"):
         resumed_config(*read_train_flags(["--resume", "--amp", "bf16"]), header)

@@ -6,7 +6,7 @@ import logging
 import numpy as np
 import pytest
 
-from duet.backend import device, nn, ops
+from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training import start
@@ -15,7 +15,6 @@ from duet.models.training.step import train_step
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.batch import Batch, Targets
-from duet.utils.errors import UserError
 from duet.utils.report.stage_timer import StageTimer
 from tests.small import write_tiny_model
 
@@ -56,11 +55,9 @@ def run_steps(state, batches=2):
     return gradients, terms
 
 
-@pytest.mark.parametrize(("size", "autobalance"), [(1, True), (3, False)])
-def test_gradients_and_losses_of_pieces_add_up_to_those_of_the_batch(tmp_path, size, autobalance):
-    whole, cut = (
-        make_state(tmp_path, autobalance=autobalance, micro_batch=number) for number in (0, size)
-    )
+@pytest.mark.parametrize("size", [1, 3])
+def test_gradients_and_losses_of_pieces_add_up_to_those_of_the_batch(tmp_path, size):
+    whole, cut = (make_state(tmp_path, micro_batch=number) for number in (0, size))
     found, wanted = run_steps(cut), run_steps(whole)
     for name, gradient in wanted[0].items():
         # Sums of some thousand float64 numbers in another order.
@@ -69,10 +66,6 @@ def test_gradients_and_losses_of_pieces_add_up_to_those_of_the_batch(tmp_path, s
         )
     for left, right in zip(found[1], wanted[1], strict=True):
         assert left == pytest.approx(right, rel=1e-12)
-    balance, expected = cut.loss.state(), whole.loss.state()
-    assert balance.keys() == expected.keys()
-    for name, weights in expected.items():
-        np.testing.assert_allclose(ops.to_numpy(balance[name]), ops.to_numpy(weights), rtol=1e-12)
 
 
 def test_a_batch_without_objects_or_images_is_computed_too(tmp_path):
@@ -106,9 +99,9 @@ def test_pieces_are_as_few_and_as_equal_as_they_can_be():
         np.testing.assert_array_equal(np.concatenate(joined), batch.targets.image_index)
 
 
-def norm_of(sync_bn=False, half_gradients=False):
+def norm_of(sync_bn=False):
     """A BatchNorm layer in training, as `parallelize` leaves it in this process."""
-    return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn, half_gradients)
+    return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn)
 
 
 def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
@@ -117,16 +110,6 @@ def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
     assert caplog.messages == []
     norm_of(sync_bn=True)
     assert caplog.messages == ["--sync-bn has no effect in a single process"]
-
-
-def test_half_gradients_of_one_process_are_named_or_refused(caplog):
-    caplog.set_level(logging.INFO, "train")
-    if not device.supports("half_gradients"):
-        with pytest.raises(UserError, match="does not support bfloat16 gradients; leave it"):
-            norm_of(half_gradients=True)
-        return
-    norm_of(half_gradients=True)
-    assert caplog.messages == ["--half-gradients has no effect in a single process"]
 
 
 def test_sync_bn_in_one_process_keeps_the_plain_layers():

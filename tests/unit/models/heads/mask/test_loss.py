@@ -7,7 +7,7 @@ from duet.backend import autograd, ops
 from duet.models.heads.anchor.assign import assign_targets
 from duet.models.heads.anchor.head import anchors_in_cells
 from duet.models.heads.base import WholeBatch
-from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, pieces_of
+from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, mask_positives, pieces_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from tests.golden_models import stored
@@ -160,14 +160,15 @@ def test_objects_that_are_computed_together_cost_what_they_cost_alone():
     coefficients = np.random.default_rng(2).normal(
         size=(sum(len(level.row) for level in assignments), prototypes.shape[1])
     )
+    positives = mask_positives(assignments, targets, prototypes.shape[2:])
     results = []
     for device in ("cpu", "cuda:0"):
-        pieces = pieces_of(assignments, targets, prototypes.shape[2:], device)
+        pieces = list(pieces_of(positives, targets, prototypes.shape[2:], device))
         inputs = [autograd.variable(coefficients), autograd.variable(prototypes)]
-        value = cost_of_masks(*inputs, pieces)
+        value = cost_of_masks(*inputs, positives, pieces)
         gradients = autograd.gradients(value, inputs)
         results.append([ops.to_numpy(x) for x in (value, *gradients)])
-        assert len(pieces.pieces) == (12 if device == "cpu" else 3)  # on a GPU one for each image
+        assert len(pieces) == (12 if device == "cpu" else 3)  # on a GPU one for each image
     for found, wanted in zip(*results, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12)
 
