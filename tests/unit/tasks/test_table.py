@@ -115,7 +115,7 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
 
 def test_hyperparameters_without_effect_are_reported_where_somebody_set_them():
     words = ["mosaic=1", "translate=0.1", "dfl=2", "scale=0.4", "box=0.1", "fl_gamma=1.5",
-             "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
+             "anchors=3", "cls=0", "lr0=0.1", "hsv_h=0.1"]  # fmt: skip
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
     assert without_effect(DETECTION, hyp) == ["dfl"]
     assert without_effect(CLASSIFICATION, hyp) == [
