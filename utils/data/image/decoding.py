@@ -155,28 +155,15 @@ def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return mixed
 
 
-_note: Callable[[Path | None], None] = lambda path: None  # noqa: E731  # replaced in a worker
-
-
-def note_each(note: Callable[[Path | None], None]) -> None:
-    """Call `note` from now on with each image that this process reads, and with None after it."""
-    global _note
-    _note = note
-
-
 def read_as(path: Path, read: Callable[[], Any]) -> Any:
-    """Return `read()`; if the process dies meanwhile, the image is named as the cause.
+    """Return `read()`; if the process crashes meanwhile, its stack names the image.
 
     It runs in a frame that bears the image's name: faulthandler prints the frames of a process
     that crashes, and of a frame nothing but its name.
     """
-    _note(path)
-    try:
-        # Angle brackets keep tracebacks from reading the image as source code.
-        code = _call.__code__.replace(co_filename=f"<image {path}>")
-        return FunctionType(code, {})(read)
-    finally:
-        _note(None)
+    # Angle brackets keep tracebacks from reading the image as source code.
+    code = _call.__code__.replace(co_filename=f"<image {path}>")
+    return FunctionType(code, {})(read)
 
 
 def _call(read: Callable[[], Any]) -> Any:

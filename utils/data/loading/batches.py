@@ -204,6 +204,9 @@ class ValBatches:
             return self.items.fit(LabelledImage(image, *objects_of(sample)), placement)
 
 
+Batches = TrainBatches | ValBatches
+
+
 def _cached(cache: ImageCache | None, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
     """Return the image of a sample from a cache that holds it, else make it."""
     return make() if cache is None or not cache.holds(index) else cache.get(index, make)

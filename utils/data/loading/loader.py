@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
+from duet.utils.data.loading.batches import Batches, TrainBatches, TrainRecipe, ValBatches
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
@@ -31,14 +31,14 @@ class _Loader:
         world: the ranks, each of which gets a shard of every batch.
     """
 
-    def __init__(self, source: TrainBatches | ValBatches, workers: int, world: World):
+    def __init__(self, source: Batches, workers: int, world: World):
         assert workers >= 0
         self.world = world
         self._workers = workers
         self._new_array: NewArray = new_bytes
         self._use(source)
 
-    def _use(self, source: TrainBatches | ValBatches) -> None:
+    def _use(self, source: Batches) -> None:
         """Take the batches from this source from now on."""
         shapes = (source.shape(batch_index) for batch_index in range(len(source)))
         self.largest_shape = max(shapes, key=math.prod)
