@@ -29,7 +29,6 @@ from duet.utils.errors import DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.text import count, printable
 
-BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")
 DROPPED = ("zero_area", "repeated_object", "unknown_class")
 LEFT_OUT = "left_out.txt"
 
@@ -73,10 +72,6 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
         entries = {split: f"images/{split}" for split in check.splits if copy.write(split)}
         if not entries:
             raise DatasetError("--fix: no usable images are left; see findings.csv")
-        for found in check.of_kind("same_images"):  # their images are those of another split
-            same = [x for x in entries if getattr(dataset, x) == getattr(dataset, found.split)]
-            if same:
-                entries[found.split] = entries[same[0]]
         (new / name).write_text(dataset_yaml_text(entries, dataset.class_names), encoding="utf-8")
         (new / LEFT_OUT).write_text("".join(copy.left_out), encoding="utf-8")
     changes = [f"{number:,} {what}" for what, number in sorted(copy.changes.items())]
@@ -102,7 +97,7 @@ class _Copy:
         self.num_images = 0
         self.changes: Counter[str] = Counter()
         self.left_out: list[str] = []
-        self._broken = {x.image: x for kind in BROKEN for x in check.of_kind(kind)}
+        self._broken = {found.image: found for found in check.of_kind("unusable_image")}
 
     def write(self, split: str) -> int:
         """Write the usable images of a split; return how many."""

@@ -82,7 +82,10 @@ def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp
     words = "--data", data, "--img", 64, "--max-pixels", 1200, "--fix", tmp_path / "fixed"
     assert run(monkeypatch, *words, "--out", tmp_path / "out") == 1
     found = (tmp_path / "out/findings.csv").read_text()
-    assert "41x30 px are 1,230, over the limit of 1,200" in found and found.count("image_size") == 1
+    assert (
+        "41x30 px are 1,230, over the limit of 1,200" in found
+        and found.count("unusable_image") == 1
+    )
     reported_text = capsys.readouterr().out
     assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in reported_text
     links = sorted(path.name for path in (tmp_path / "fixed/images").rglob("*.png"))
