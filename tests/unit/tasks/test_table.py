@@ -13,7 +13,7 @@ from duet.models.graph import parse_model, plan_layers
 from duet.models.training.start import CLASS_ROWS
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags
-from duet.utils.data.image.decoding import SourceImage
+from duet.utils.data.image.decoding import Objects, SourceImage
 from duet.utils.data.image.view import VIEWS
 from duet.utils.data.loading.items import ITEMS, items_of
 from duet.utils.data.masks.runs import runs_of_mask
@@ -160,7 +160,8 @@ SIZE, SAMPLES = 64, 6
 FRAME = np.array([[4.0, 8.0, 20.0, 30.0]])
 OUTLINE = Polygons(FRAME[0, [0, 1, 2, 1, 2, 3]].reshape(-1, 2), starts_of(np.array([3])))
 PIXELS = noise(SIZE, SIZE)
-SOURCE = SourceImage((SIZE, SIZE), np.zeros(1, np.int64), FRAME, OUTLINE, 1, lambda: PIXELS)
+OBJECTS = Objects(np.zeros(1, np.int64), FRAME, OUTLINE)
+SOURCE = SourceImage((SIZE, SIZE), OBJECTS, 1, lambda: PIXELS)
 PLAIN = AugmentConfig(mosaic=1)  # copies and mixtures are of mosaics
 
 

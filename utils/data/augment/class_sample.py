@@ -73,7 +73,7 @@ def augment_class(
     region = random_region(draw, source.decoded_size, output_size)
     image = crop(image, region, output_size)
     nothing = np.zeros(0, np.int64), np.zeros((0, 4))
-    return fill(finish(draw, LabelledImage(image, *nothing)).image, source.class_index)
+    return fill(finish(draw, LabelledImage(image, *nothing)).image, source.objects.class_index)
 
 
 def fill(image: np.ndarray, class_index: np.ndarray) -> LabelledImage:

@@ -71,8 +71,8 @@ def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
         item = transform(item, draw.transforms, draw.transforms_seed)
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
-        item = flip_up_down(item)
-    return flip_left_right(item) if draw.flip_left_right else item
+        item = flip(item, 1)
+    return flip(item, 0) if draw.flip_left_right else item
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
@@ -88,18 +88,8 @@ def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarr
     return cv2.cvtColor(cv2.LUT(cv2.cvtColor(image, cv2.COLOR_BGR2HSV), table), cv2.COLOR_HSV2BGR)
 
 
-def flip_left_right(item: LabelledImage) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons at the vertical axis."""
-    return _flip(item, 0)
-
-
-def flip_up_down(item: LabelledImage) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons at the horizontal axis."""
-    return _flip(item, 1)
-
-
-def _flip(item: LabelledImage, axis: int) -> LabelledImage:
-    """Mirror x, axis 0, or y, axis 1."""
+def flip(item: LabelledImage, axis: int) -> LabelledImage:
+    """Mirror an image, its boxes and its polygons: x for axis 0, y for axis 1."""
     side = item.size[1 - axis]
     boxes = item.boxes_xyxy.copy()
     boxes[:, [axis, axis + 2]] = side - item.boxes_xyxy[:, [axis + 2, axis]]
@@ -281,7 +271,8 @@ def _draw_with_copies(
     copies = mirror(objects, chosen, canvas.side)
     assert copies.polygons is not None
     seen = warp_polygons(copies.polygons, matrix, output_size)
-    origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
+    counts = [len(source.objects.class_index) for source in sources]
+    origin = np.repeat(np.arange(len(sources)), counts)
     copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
     tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
     # The first pixel of a canvas becomes the last.

@@ -182,14 +182,20 @@ class Objects(NamedTuple):
         polygons = None if self.polygons is None else self.polygons.select(rows)
         return Objects(self.class_index[rows], self.boxes_xyxy[rows], polygons)
 
+    def placed(self, place: Letterbox) -> Objects:
+        """Return the objects where their image lies in an input or on a canvas, not clipped."""
+        polygons = self.polygons
+        if polygons is not None:
+            polygons = polygons.moved(place.scale[::-1], place.padding[::-1])
+        return Objects(self.class_index, place.to_input(self.boxes_xyxy), polygons)
 
-def join_objects(first: Objects, second: Objects) -> Objects:
-    """Return the objects of both, those of the first before those of the second."""
-    parts = [(part.polygons, len(part.class_index)) for part in (first, second)]
+
+def join_objects(*parts: Objects) -> Objects:
+    """Return the objects of all parts in their order."""
     return Objects(
-        np.concatenate((first.class_index, second.class_index)),
-        np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
-        join_polygons(parts),
+        np.concatenate([part.class_index for part in parts]),
+        np.concatenate([part.boxes_xyxy for part in parts]),
+        join_polygons([(part.polygons, len(part.class_index)) for part in parts]),
     )
 
 
@@ -216,9 +222,7 @@ class SourceImage(NamedTuple):
     """An image that is decoded when it is asked for, with its boxes in its own pixels."""
 
     size: tuple[int, int]  # (height, width) of the file
-    class_index: np.ndarray  # (M,) int64
-    boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
-    polygons: Polygons | None  # float64, in pixels of the file, of the M objects, if any has one
+    objects: Objects  # in pixels of the file
     reduction: int  # 1, 2, 4 or 8: file side / decoded side
     decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
 
@@ -230,7 +234,4 @@ class SourceImage(NamedTuple):
 
 def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
     """Letterbox an image and move its boxes and polygons with it."""
-    image, polygons = letterbox(item.image, placement), item.polygons
-    if polygons is not None:
-        polygons = polygons.moved(placement.scale[::-1], placement.padding[::-1])
-    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy), polygons)
+    return LabelledImage(letterbox(item.image, placement), *item.objects.placed(placement))

@@ -130,7 +130,7 @@ class TrainBatches:
         size = sample.height, sample.width
         reduction = self.recipe.items.reduction(size, self.recipe.image_size)
         read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
-        return SourceImage(size, *objects_of(sample), reduction, read)
+        return SourceImage(size, objects_of(sample), reduction, read)
 
 
 @dataclass(frozen=True)
