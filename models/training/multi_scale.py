@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from duet.backend import ops
 from duet.backend.contract import Tensor
-from duet.utils.data.randomness import batch_generator
+from duet.utils.data.randomness import Stream, stream_generator
 from duet.utils.errors import UserError
 
 SMALLEST_GRID = 32  # as in the public recipe, even for models with a smaller stride
@@ -53,7 +53,7 @@ class MultiScale:
     def draw(self, batch_number: int) -> int:
         """Return the size for a batch, numbered from 0 over all epochs."""
         first, end = self._bounds()
-        draw = batch_generator(self.seed, batch_number).random()
+        draw = stream_generator(self.seed, Stream.BATCH, index=batch_number).random()
         return self._on_grid(first + int(draw * (end - first)))
 
     def shape(self, size_hw: tuple[int, int], long_side: int) -> tuple[int, int]:

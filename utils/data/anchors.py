@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.data.randomness import anchor_generator, nearly_normal
+from duet.utils.data.randomness import Stream, nearly_normal, stream_generator
 from duet.utils.data.sources.samples import Sample, table_of
 
 TINY = 1e-9  # pixels; anchors that were never fitted are 0 wide
@@ -97,7 +97,7 @@ def fit_anchors(sizes_wh: np.ndarray, number: int, threshold: float, seed: int) 
         number: number of anchors, at least 1.
         threshold: the hyper-parameter anchor_t, above 1.
     """
-    generator = anchor_generator(seed)
+    generator = stream_generator(seed, Stream.ANCHORS)
     sizes = _chosen(sizes_wh, generator)
     start = _k_means(sizes, number, threshold, generator)
     anchors = np.round(_evolve(sizes, start, threshold, generator), DIGITS)

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
+from enum import IntEnum
 from functools import lru_cache
 
 import numpy as np
 
-# The second key word keeps the streams of different purposes apart.
-_SAMPLE_STREAM, _ORDER_STREAM, _DRAWN_ORDER_STREAM = range(3)
-_BATCH_STREAM = 4
-_DROPOUT_STREAM = 15
-_ANCHOR_STREAM = 16
-_TRANSFORM_STREAM = 17
+
+class Stream(IntEnum):
+    """Purposes of random numbers: the second key word, which keeps their streams apart."""
+
+    SAMPLE = 0
+    ORDER = 1
+    DRAWN_ORDER = 2
+    BATCH = 4
+    DROPOUT = 15
+    ANCHORS = 16
+    TRANSFORMS = 17
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
@@ -22,59 +27,22 @@ def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
     Only its `.random()` is used in this package: NumPy promises the bits of Philox for ever, but
     not how its other distributions use them, and batches must agree between NumPy versions.
     """
-    return _generator(seed, _SAMPLE_STREAM, epoch, index)
-
-
-def named_generator(generator: np.random.Generator, name: str) -> np.random.Generator:
-    """Return the generator of a kind of draw that was added later; only `.random()` is used.
-
-    Its stream is its own: other draws stay as they were, however many this kind makes.
-
-    Args:
-        generator: the sample's generator, in any state; not advanced.
-        name: name of the draw; each gives its own stream.
-    """
-    state = generator.bit_generator.state["state"]
-    (seed, stream), (_, _, index, epoch) = state["key"].tolist(), state["counter"].tolist()
-    digest = hashlib.blake2b(f"{stream} {name}".encode(), digest_size=8).digest()
-    return _generator(seed, int.from_bytes(digest, "big"), epoch, index)
+    return stream_generator(seed, Stream.SAMPLE, epoch, index)
 
 
 @lru_cache(maxsize=2)  # every batch of an epoch asks for the same order
 def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
     """Return the shuffled sample indices of an epoch, (num_samples,) int64, read-only."""
-    keys = _generator(seed, _ORDER_STREAM, epoch, 0).random(num_samples)
+    keys = stream_generator(seed, Stream.ORDER, epoch).random(num_samples)
     order = np.argsort(keys, kind="stable")
     order.setflags(write=False)
     return order
 
 
-def order_generator(seed: int, epoch: int) -> np.random.Generator:
-    """Return the generator of an epoch whose samples are drawn; only `.random()` is used."""
-    return _generator(seed, _DRAWN_ORDER_STREAM, epoch, 0)
-
-
-def batch_generator(seed: int, batch_number: int) -> np.random.Generator:
-    """Return the generator of a batch of the whole training; only `.random()` is used."""
-    return _generator(seed, _BATCH_STREAM, 0, batch_number)
-
-
-def dropout_generator(seed: int, batch_number: int) -> np.random.Generator:
-    """Return the generator of what a batch leaves out; only `.random()` is used."""
-    return _generator(seed, _DROPOUT_STREAM, 0, batch_number)
-
-
-def transform_generator(seed: int) -> np.random.Generator:
-    """Return the generator of a sample's transforms, by a drawn seed; only `.random()` is used."""
-    return _generator(seed, _TRANSFORM_STREAM, 0, 0)
-
-
-def anchor_generator(seed: int) -> np.random.Generator:
-    """Return the generator with which anchors are fitted."""
-    return _generator(seed, _ANCHOR_STREAM, 0, 0)
-
-
-def _generator(seed: int, stream: int, epoch: int, index: int) -> np.random.Generator:
+def stream_generator(
+    seed: int, stream: Stream, epoch: int = 0, index: int = 0
+) -> np.random.Generator:
+    """Return the generator of another purpose; only `.random()` is used."""
     # (index, epoch) are the high words of a 256-bit counter: each pair has 2**128 blocks of draws.
     counter = np.array([0, 0, index, epoch], np.uint64)
     key = np.array([seed, stream], np.uint64)

@@ -29,7 +29,7 @@ from duet.models.heads.base import (
 )
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
-from duet.utils.data.randomness import dropout_generator
+from duet.utils.data.randomness import Stream, stream_generator
 from duet.utils.detections import Classification, SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.evaluation.accuracy import (
@@ -64,7 +64,7 @@ class Dropout:
 
     def draw(self, probability: float, images: PassImages, like: Tensor) -> None:
         """Draw factors for the next pass; like: a tensor with its device and dtype."""
-        generator = dropout_generator(images.seed, images.batch_number)
+        generator = stream_generator(images.seed, Stream.DROPOUT, index=images.batch_number)
         drawn = generator.random((images.batch_size, self.size))[images.places]
         factors = (drawn >= probability) / (1 - probability)
         self.factors = ops.tensor(factors.astype(ops.dtype_of(like)), ops.device_of(like))

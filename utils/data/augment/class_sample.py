@@ -41,10 +41,7 @@ class ClassAugmentation(Finish):
 def draw_class_augmentation(
     config: AugmentConfig, generator: np.random.Generator, index: int
 ) -> ClassAugmentation:
-    """Draw everything random about sample `index`, in the same order for any `config`.
-
-    A new kind of draw uses `named_generator`, as in `draw_augmentation`.
-    """
+    """Draw everything random about sample `index`, as `draw_augmentation` does."""
     tries = generator.random((TRIES, DRAWS_A_TRY)).tolist()
     gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]
     flip_up_down, flip_left_right = generator.random(2) < [config.flipud, config.fliplr]

@@ -131,8 +131,8 @@ def draw_augmentation(
 ) -> Augmentation:
     """Make the draws of sample `index`: the same ones in the same order for any `config`.
 
-    New kinds of draws use `named_generator(generator, "their name")`, so that all others stay the
-    same and older runs resume identically.
+    New kinds of draws need a stream of their own, so that all others stay the same and older runs
+    resume identically.
     """
 
     def between(low: float, high: float) -> float:

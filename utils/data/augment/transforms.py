@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from duet.utils.data.image.decoding import LabelledImage
-from duet.utils.data.randomness import transform_generator
+from duet.utils.data.randomness import Stream, stream_generator
 
 SIDES = 3, 5, 7  # pixels, of the window of both blurs
 CLIP_LIMITS = 1.0, 4.0
@@ -25,7 +25,7 @@ def transform(item: LabelledImage, probability: float, seed: int) -> LabelledIma
         seed: from 0 to below 2**32.
     """
     image = item.image
-    draws = transform_generator(seed).random((len(FILTERS), 2)).tolist()
+    draws = stream_generator(seed, Stream.TRANSFORMS).random((len(FILTERS), 2)).tolist()
     for apply, (chance, draw) in zip(FILTERS.values(), draws, strict=True):
         if chance < probability:
             image = apply(image, draw)

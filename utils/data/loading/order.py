@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from duet.utils.data.image.letterbox import fit_long_side
-from duet.utils.data.randomness import epoch_order, order_generator
+from duet.utils.data.randomness import Stream, epoch_order, stream_generator
 from duet.utils.data.sources.samples import SampleTable
 
 
@@ -74,7 +74,8 @@ def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     if not weights.any():
         weights = np.ones(len(weights))
     ends = np.cumsum(weights)
-    points = order_generator(seed, epoch.number).random(len(weights)) * ends[-1]
+    generator = stream_generator(seed, Stream.DRAWN_ORDER, epoch.number)
+    points = generator.random(len(weights)) * ends[-1]
     last = int(np.flatnonzero(weights)[-1])  # a product may round up to the end
     return np.searchsorted(ends, points, side="right").clip(max=last)
 

@@ -8,20 +8,12 @@ import pytest
 
 from duet.utils.data.augment.class_sample import draw_class_augmentation
 from duet.utils.data.augment.sample import draw_augmentation
-from duet.utils.data.randomness import (
-    anchor_generator,
-    batch_generator,
-    dropout_generator,
-    epoch_order,
-    named_generator,
-    order_generator,
-    sample_generator,
-)
+from duet.utils.data.randomness import Stream, epoch_order, sample_generator, stream_generator
 from duet.utils.strengths import STRENGTHS, AugmentConfig
 
 # All strengths at once; a probability of 0.5 makes half of the samples.
 CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms=0.5)
-# Of 64 samples each. Who adds a draw gives it a stream by `named_generator`, and its field a line.
+# Of 64 samples each. Who adds a draw gives it a stream of its own, and its field a line.
 BOXES = {
     "tiles": "269fb5ee8979",
     "mosaic_centre_xy": "74a6149a55fd",
@@ -85,10 +77,10 @@ def test_the_draws_of_an_image_of_a_class_are_the_stored_ones():
 
 def test_the_draws_of_batches_and_epochs_are_the_stored_ones():
     generators = {
-        "drawn order": order_generator(1, 2),
-        "batch": batch_generator(1, 2),
-        "dropout": dropout_generator(1, 2),
-        "anchors": anchor_generator(1),
+        "drawn order": stream_generator(1, Stream.DRAWN_ORDER, 2),
+        "batch": stream_generator(1, Stream.BATCH, index=2),
+        "dropout": stream_generator(1, Stream.DROPOUT, index=2),
+        "anchors": stream_generator(1, Stream.ANCHORS),
     }
     found = {name: digest(one.random(64).tolist()) for name, one in generators.items()}
     assert {**found, "order": digest(epoch_order(1, 2, 64).tolist())} == OTHERS
@@ -102,20 +94,3 @@ def test_no_strength_changes_which_draws_are_made(draw):
         found = digests(draw(AugmentConfig(**{name: getattr(CONFIG, name)})))
         changed = {field for field in found if found[field] != nothing[field]}
         assert len(changed) <= 1 or name == "mosaic", (name, changed)
-
-
-def test_a_named_draw_has_a_stream_of_its_own_and_changes_no_other():
-    plain, tapped = sample_generator(1, 2, 3), sample_generator(1, 2, 3)
-    first = named_generator(tapped, "blur").random(4).tolist()
-    assert plain.random(100).tolist() == tapped.random(100).tolist()
-    assert named_generator(tapped, "blur").random(4).tolist() == first  # wherever that one stands
-    streams = [first, plain.random(4).tolist()]
-    streams += [
-        named_generator(sample_generator(*place), name).random(4).tolist()
-        for place, name in [
-            ((1, 2, 3), "fog"), ((0, 2, 3), "blur"), ((1, 0, 3), "blur"), ((1, 2, 0), "blur"),
-        ]
-    ]  # fmt: skip
-    streams.append(named_generator(order_generator(1, 2), "blur").random(4).tolist())
-    assert len({value for stream in streams for value in stream}) == 4 * len(streams)
-    assert first[:2] == [0.7205619231544887, 0.6618967899433532]  # stored

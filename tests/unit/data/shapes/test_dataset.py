@@ -93,7 +93,9 @@ def test_processes_that_draw_at_once_end_with_one_set(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(DatasetError, match=f"{tmp_path}/file/shapes: cannot be written: File exists"):
+    with pytest.raises(
+        DatasetError, match=f"{tmp_path}/file/shapes: cannot be written: File exists"
+    ):
         draw_dataset(tmp_path / "file" / "shapes", SMALL)
 
 
