@@ -159,7 +159,7 @@ class ValBatches:
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        indices = self._indices(batch_index)  # all ranks: their images have one size
+        indices = self.indices(Epoch(0), batch_index)  # all ranks: their images have one size
         height = width = math.ceil(self.image_size / self.stride) * self.stride
         if self.rectangular:
             sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
@@ -169,7 +169,7 @@ class ValBatches:
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
-        global_indices = self._indices(batch_index)
+        global_indices = self.indices(epoch, batch_index)
         indices = self.shard(global_indices)
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
@@ -177,10 +177,7 @@ class ValBatches:
         return Batch(images, targets, indices, letterboxes, global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the sample indices of a whole batch, over all ranks, int64."""
-        return self._indices(batch_index)
-
-    def _indices(self, batch_index: int) -> np.ndarray:
+        """Return the sample indices of a whole batch, over all ranks, int64; in any epoch."""
         return self._order[batch_index * self.batch_size :][: self.batch_size]
 
     @cached_property

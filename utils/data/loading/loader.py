@@ -35,7 +35,7 @@ class _Loader:
         assert workers >= 0
         self.world = world
         self._workers = workers
-        self._new_array: NewArray = new_bytes
+        self._new_array = new_bytes
         self._use(source)
 
     def _use(self, source: Batches) -> None:

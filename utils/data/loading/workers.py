@@ -17,6 +17,7 @@ import signal
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
@@ -36,13 +37,9 @@ from duet.utils.text import STDERR
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
 _ALIGNMENT = 64  # bytes
-NewArray = Callable[[tuple[int, ...]], np.ndarray]
+NewArray = Callable[[tuple[int, ...]], np.ndarray]  # makes a uint8 array of a shape
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
-
-
-def new_bytes(shape: tuple[int, ...]) -> np.ndarray:
-    """Return an uninitialised uint8 array."""
-    return np.empty(shape, np.uint8)
+new_bytes: NewArray = partial(np.empty, dtype=np.uint8)
 
 
 class SharedSlots(NamedTuple):

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
@@ -36,20 +36,12 @@ _VERSION = 1  # version of the drawing code; sets of different versions are neve
 _CLASSES_VERSION = 1  # likewise, of the set for classification
 _JPEG_QUALITY = 92
 HUES = {"cold": (80, 130), "warm": (-20, 30)}  # OpenCV hues, 0 to 180: green to blue, red to yellow
-
-
-class ShapeClass(NamedTuple):
-    """A class: a shape in warm or cold colours. A model needs both to recognise it."""
-
-    colour: str  # key of HUES
-    shape: str  # key of OUTLINES
-
-    @property
-    def name(self) -> str:
-        return f"{self.colour} {self.shape}"
-
-
-CLASSES = [ShapeClass(colour, shape) for colour in HUES for shape in sorted(OUTLINES)]
+# A class is a shape in warm or cold colours, by its name. A model needs both to recognise it.
+CLASSES = {
+    f"{colour} {shape}": (OUTLINES[shape], hue)
+    for colour, hue in HUES.items()
+    for shape in sorted(OUTLINES)
+}
 
 
 @dataclass(frozen=True)
@@ -165,9 +157,9 @@ def draw_class_dataset(folder: Path, config: ShapesConfig = _CLASS_DEFAULTS) -> 
 def _draw_class(config: ShapesConfig, folder: Path, index: int, split: str) -> None:
     generator = sample_generator(config.seed, 1, index)  # epoch 0 are the images of detection
     size = _random_size(generator, config.image_side)
-    drawn = CLASSES[index % len(CLASSES)]
-    image = draw_one_shape(generator, size, OUTLINES[drawn.shape], HUES[drawn.colour])
-    _write_jpeg(folder / split / drawn.name / f"{index:05d}.jpg", image)
+    name = list(CLASSES)[index % len(CLASSES)]
+    image = draw_one_shape(generator, size, *CLASSES[name])
+    _write_jpeg(folder / split / name / f"{index:05d}.jpg", image)
 
 
 def _write_jpeg(path: Path, image: np.ndarray) -> None:
