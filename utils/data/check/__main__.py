@@ -54,9 +54,9 @@ def run(arguments: Sequence[str] | None = None) -> Check:
         ) from error
     check = check_dataset(dataset, flags.max_pixels)
     with atomic_text_file(folder / "check.html") as file:
-        file.write(check_page(check, flags.img, bool(flags.fix)))
+        file.write(check_page(check, flags.img))
     write_findings(folder / "findings.csv", check.findings)
-    say(*summary_lines(check, flags.img, bool(flags.fix)))
+    say(*summary_lines(check, flags.img))
     say("", f"page: {folder / 'check.html'}, all findings: {folder / 'findings.csv'}")
     if flags.fix:
         limit = "" if flags.max_pixels == MAX_PIXELS else f" --max-pixels {flags.max_pixels}"

@@ -40,12 +40,7 @@ class Kind(NamedTuple):
 
     is_problem: bool  # a fault to correct; otherwise a note
     title: str
-    advice: str  # effect on training, and the next step
-    fix: str = ""  # what --fix does about it
-
-    def advice_to(self, is_fixing: bool) -> str:
-        """Return the advice; --fix is named where it helps and was not given."""
-        return f"{self.advice}; --fix {self.fix}" if self.fix and not is_fixing else self.advice
+    advice: str  # effect on training, the next step, and what --fix does about it
 
 
 class Finding(NamedTuple):
@@ -76,12 +71,12 @@ _PROBLEMS = {
     "other_shape": ("Annotations of an image of another shape",
         "Find the image that was labelled, or label this one again"),
     "unknown_class": ("Objects of an unknown class",
-        "Correct the class or the dataset's names", "drops the object"),
+        "Correct the class or the dataset's names; --fix drops the object"),
     "out_of_range": ("Boxes far outside the image",
-        "A coordinate may be in pixels: correct the export", "clips what overlaps the image"),
+        "A coordinate may be in pixels: correct the export; --fix clips what overlaps the image"),
     "zero_area": ("Objects without an area",
-        "In a label file one costs the whole image: delete them", "drops them"),
-    "repeated_object": ("Objects that are labelled twice", "Delete the second", "drops it"),
+        "In a label file one costs the whole image: delete them; --fix drops them"),
+    "repeated_object": ("Objects that are labelled twice", "Delete the second; --fix drops it"),
     "lost_labels": ("Label files without an image",
         "Find the image, or correct one of the two names"),
     "similar_names": ("Class names that are nearly equal",
@@ -91,7 +86,7 @@ _PROBLEMS = {
 }  # fmt: skip
 _NOTES = {
     "overshoot": ("Boxes that reach over the edge by a little",
-        "They are clipped; a label file with a coordinate above 1.0001 costs its image",
+        "They are clipped; a label file with a coordinate above 1.0001 costs its image; --fix "
         "corrects it"),
     "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
     "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),

@@ -82,7 +82,7 @@ def recipe_text(check: Check) -> str:
     return f"{count(number, 'image')} for training: try --hyp small"
 
 
-def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Iterator[str]:
+def summary_lines(check: Check, image_size: int) -> Iterator[str]:
     """Yield the summary; texts of files in it are not yet printable."""
     yield from _lines_of(split_table(check))
     yield ""
@@ -102,7 +102,7 @@ def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Ite
             yield from (f"         {line(check, finding)}" for finding in findings[:EXAMPLES])
             if len(findings) > EXAMPLES:
                 yield f"         ... and {len(findings) - EXAMPLES:,} more"
-            yield f"         -> {KINDS[kind].advice_to(is_fixing)}"
+            yield f"         -> {KINDS[kind].advice}"
 
 
 def found_kinds(check: Check, is_problem: bool) -> dict[str, list[Finding]]:
@@ -137,17 +137,17 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
             writer.writerow(map(csv_cell, row))
 
 
-def check_page(check: Check, image_size: int, is_fixing: bool = False) -> str:
+def check_page(check: Check, image_size: int) -> str:
     """Return check.html."""
     blocks = [table(*split_table(check)), paragraph(small_text(check, image_size))]
     for title, is_problem in (("Problems", True), ("Worth knowing", False)):
-        kinds = [_kind(check, is_fixing, *item) for item in found_kinds(check, is_problem).items()]
+        kinds = [_kind(check, *item) for item in found_kinds(check, is_problem).items()]
         blocks.append(section(title, *(kinds or [paragraph("None was found.")])))
     blocks.append(section("Classes", table(*class_table(check))))
     return html_page(f"Check of {check.dataset.name}", blocks)
 
 
-def _kind(check: Check, is_fixing: bool, kind: str, found: Sequence[Finding]) -> Html:
+def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
     shown = found[: PAIRS if found[0].other >= 0 else CROPS]
     crops = []
     for one in shown:
@@ -161,7 +161,7 @@ def _kind(check: Check, is_fixing: bool, kind: str, found: Sequence[Finding]) ->
     more = f"The first {LISTED}; findings.csv has all." if len(found) > LISTED else ""
     return section(
         f"{KINDS[kind].title}: {len(found):,}",
-        paragraph(KINDS[kind].advice_to(is_fixing)),
+        paragraph(KINDS[kind].advice),
         crop_grid(crops),
         Html("") if is_all_shown else bullets(line(check, x) for x in found[:LISTED]),
         paragraph(more),
