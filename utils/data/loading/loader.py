@@ -121,7 +121,7 @@ class TrainLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
     ):
-        if recipe.order.rectangular:
+        if recipe.rectangular:
             augment = dataclasses.replace(recipe.augment, mosaic=0.0)
             recipe = dataclasses.replace(recipe, augment=augment)
         source = TrainBatches(table_of(samples), recipe, world.process.shard)
@@ -130,7 +130,7 @@ class TrainLoader(_Loader):
 
     def align(self, stride: int) -> None:
         """Make the sides of rectangular batches multiples of a model's stride, before an epoch."""
-        if self._source.recipe.order.rectangular and stride > self._source.stride:
+        if self._source.recipe.rectangular and stride > self._source.stride:
             self.close()
             self._use(dataclasses.replace(self._source, stride=stride))
 
