@@ -39,11 +39,6 @@ class Check:
         return [finding for finding in self.findings if finding.kind == kind]
 
     @property
-    def has_boxes(self) -> bool:
-        """Whether labels are boxes; otherwise images lie in class folders."""
-        return not all(isinstance(image.source, ClassImage) for image in self.images)
-
-    @property
     def has_problems(self) -> bool:
         """Whether anything must be corrected, or training leaves out an image."""
         left_out = any(not image.is_used for image in self.images)

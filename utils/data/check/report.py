@@ -42,7 +42,7 @@ def split_table(check: Check) -> Table:
         left_out = len(images) - len(num_objects)
         cells = len(images), left_out, num_objects.count(0), sum(num_objects)
         rows.append([split, *(f"{cell:,}" for cell in cells)])
-    columns = len(heading) if check.has_boxes else 3
+    columns = 3 if check.dataset.is_of_folders else len(heading)
     return heading[:columns], [row[:columns] for row in rows]
 
 
@@ -54,7 +54,7 @@ def class_table(check: Check) -> Table:
     columns = [[f"{number} {name[:LONGEST_NAME]}" for number, name in enumerate(names)]]
     for split in check.splits:
         for what, images in (("images", shown), ("objects", check.images)):
-            if what == "images" or check.has_boxes:
+            if what == "images" or not check.dataset.is_of_folders:
                 heading.append(f"{what} in {split}")
                 columns.append([f"{n:,}" for n in count_objects(images, split, len(names))])
     return heading, list(map(list, zip(*columns, strict=True)))
@@ -68,7 +68,7 @@ def small_text(check: Check, image_size: int) -> str:
             sides_wh = np.array(image.size[::-1]) * (image_size / max(image.size))
             shorter.append((image.boxes_cxcywh_norm[:, 2:] * sides_wh).min(axis=1, initial=np.inf))
     sides = np.concatenate(shorter)
-    if not check.has_boxes or not len(sides):
+    if check.dataset.is_of_folders or not len(sides):
         return ""
     parts = (f"{100 * np.mean(sides < side):.1f} % below {side} px" for side in SMALL_SIDES)
     return f"Shorter side of the objects at --img {image_size}: {', '.join(parts)}"
@@ -77,7 +77,7 @@ def small_text(check: Check, image_size: int) -> str:
 def recipe_text(check: Check) -> str:
     """Return which recipe suits so few training images; "" for many images, or without boxes."""
     number = sum(image.split == "train" and image.is_used for image in check.images)
-    if not check.has_boxes or not 0 < number <= FEW_IMAGES:
+    if check.dataset.is_of_folders or not 0 < number <= FEW_IMAGES:
         return ""
     return f"{count(number, 'image')} for training: try --hyp small"
 
