@@ -17,7 +17,6 @@ from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
-    mirror,
     paste,
 )
 from duet.utils.data.augment.geometry import Warp, warp_polygons
@@ -77,7 +76,7 @@ def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
     chosen = choose_copies(choose_objects(drawn, objects), objects, width)
     if not len(chosen):
         return item
-    copies = mirror(objects, chosen, width)
+    copies = objects.select(chosen).mirrored(0, width)
     image = item.image.copy()
     paste(image, cv2.flip(item.image, 1), copies.polygons)
     return LabelledImage(image, *join_objects(objects, copies))

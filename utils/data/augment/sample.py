@@ -22,7 +22,6 @@ from duet.utils.data.augment.copy_paste import (
     choose_copies,
     choose_objects,
     draw_copy_paste,
-    mirror,
     paste,
 )
 from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
@@ -90,11 +89,8 @@ def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarr
 
 def flip(item: LabelledImage, axis: int) -> LabelledImage:
     """Mirror an image, its boxes and its polygons: x for axis 0, y for axis 1."""
-    side = item.size[1 - axis]
-    boxes = item.boxes_xyxy.copy()
-    boxes[:, [axis, axis + 2]] = side - item.boxes_xyxy[:, [axis + 2, axis]]
-    polygons = None if item.polygons is None else item.polygons.mirrored(axis, side)
-    return LabelledImage(cv2.flip(item.image, 1 - axis), item.class_index, boxes, polygons)
+    objects = item.objects.mirrored(axis, item.size[1 - axis])
+    return LabelledImage(cv2.flip(item.image, 1 - axis), *objects)
 
 
 @dataclass(frozen=True)
@@ -268,7 +264,7 @@ def _draw_with_copies(
         return draw_tiles(canvas, sources, matrix, output_size), objects
     sources = [source._replace(decode=cache(source.decode)) for source in sources]
     image = draw_tiles(canvas, sources, matrix, output_size)
-    copies = mirror(objects, chosen, canvas.side)
+    copies = objects.select(chosen).mirrored(0, canvas.side)
     assert copies.polygons is not None
     seen = warp_polygons(copies.polygons, matrix, output_size)
     counts = [len(source.objects.class_index) for source in sources]

@@ -189,6 +189,13 @@ class Objects(NamedTuple):
             polygons = polygons.moved(place.scale[::-1], place.padding[::-1])
         return Objects(self.class_index, place.to_input(self.boxes_xyxy), polygons)
 
+    def mirrored(self, axis: int, side: float) -> Objects:
+        """Mirror x, axis 0, or y, axis 1, in an image whose width or height is `side`."""
+        boxes = self.boxes_xyxy.copy()
+        boxes[:, [axis, axis + 2]] = side - self.boxes_xyxy[:, [axis + 2, axis]]
+        polygons = None if self.polygons is None else self.polygons.mirrored(axis, side)
+        return Objects(self.class_index, boxes, polygons)
+
 
 def join_objects(*parts: Objects) -> Objects:
     """Return the objects of all parts in their order."""
