@@ -36,12 +36,6 @@ def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -
     return ""
 
 
-def draw_copy_paste(share: float, generator: np.random.Generator) -> CopyPaste:
-    """Draw what is copied in a mosaic: one draw, whatever the share."""
-    key = int(generator.random() * 2**53)
-    return CopyPaste(share, key) if share else CopyPaste()
-
-
 def choose_objects(drawn: CopyPaste, objects: Objects) -> np.ndarray:
     """Return the indices of the objects to copy, in the order in which they are tried.
 

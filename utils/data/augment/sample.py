@@ -21,7 +21,6 @@ from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
-    draw_copy_paste,
     paste,
 )
 from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
@@ -147,7 +146,7 @@ def draw_augmentation(
     generator.random(DRAWS_OF_NINE)
     transforms_seed = int(generator.random() * 2**32)
     generator.random(DRAWS_OF_CUTOUT)
-    copy_paste = draw_copy_paste(config.copy_paste, generator)
+    copy_paste = CopyPaste(config.copy_paste, int(generator.random() * 2**53))
     is_mixed = generator.random() < config.mixup and is_mosaic
     return Augmentation(
         tiles=mosaic if is_mosaic else (index,),
@@ -185,7 +184,7 @@ def _draw_mixed(
         tiles=_draw_tiles(generator, index, num_samples),
         mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),
         warp=_draw_warp(config, around),
-        copy_paste=draw_copy_paste(config.copy_paste, generator),
+        copy_paste=CopyPaste(config.copy_paste, int(generator.random() * 2**53)),
         ratio=ratio,
     )
 
