@@ -21,8 +21,9 @@ from duet.utils.data.augment.copy_paste import (
 )
 from duet.utils.data.augment.geometry import Warp, warp_polygons
 from duet.utils.data.augment.sample import Augmentation, Scene, draw_augmentation, finish
-from duet.utils.data.image.decoding import LabelledImage, join_objects, letterbox_labelled
+from duet.utils.data.image.decoding import LabelledImage, join_objects
 from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
+from duet.utils.data.loading.items import BOXES
 from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.samples import Sample
@@ -87,7 +88,7 @@ def _compose(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> 
     if len(images) == NUM_TILES:
         return mosaic(images, (int(x * image_size), int(y * image_size)), image_size)
     placement = fit_long_side(images[0].size, image_size, (image_size, image_size))
-    return letterbox_labelled(images[0], placement)
+    return BOXES.fit(images[0], placement)
 
 
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:

@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from duet.utils.data.image.header import BrokenImageError, ImageHeader, open_image, read_header
-from duet.utils.data.image.letterbox import Letterbox, letterbox, reduced_size
+from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.data.image.orientation import UPRIGHT, turned_upright
 from duet.utils.polygons import Polygons, join_polygons
 
@@ -237,8 +237,3 @@ class SourceImage(NamedTuple):
     def decoded_size(self) -> tuple[int, int]:
         """(height, width) of the decoded image."""
         return reduced_size(self.size, self.reduction)
-
-
-def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
-    """Letterbox an image and move its boxes and polygons with it."""
-    return LabelledImage(letterbox(item.image, placement), *item.objects.placed(placement))
