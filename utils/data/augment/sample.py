@@ -17,12 +17,7 @@ from duet.utils.data.augment.canvas import (
     single_canvas,
     warp_objects,
 )
-from duet.utils.data.augment.copy_paste import (
-    CopyPaste,
-    choose_copies,
-    choose_objects,
-    paste,
-)
+from duet.utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, paste
 from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
 from duet.utils.data.augment.tiles import draw_tiles
 from duet.utils.data.augment.transforms import transform
