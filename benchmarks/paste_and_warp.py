@@ -17,13 +17,13 @@ from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
-    mirror,
     paste,
 )
 from duet.utils.data.augment.geometry import Warp, warp_polygons
 from duet.utils.data.augment.sample import Augmentation, Scene, draw_augmentation, finish
-from duet.utils.data.image.decoding import LabelledImage, join_objects, letterbox_labelled
+from duet.utils.data.image.decoding import LabelledImage, join_objects
 from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
+from duet.utils.data.loading.items import BOXES
 from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.samples import Sample
@@ -77,7 +77,7 @@ def paste_copies(item: LabelledImage, drawn: CopyPaste) -> LabelledImage:
     chosen = choose_copies(choose_objects(drawn, objects), objects, width)
     if not len(chosen):
         return item
-    copies = mirror(objects, chosen, width)
+    copies = objects.select(chosen).mirrored(0, width)
     image = item.image.copy()
     paste(image, cv2.flip(item.image, 1), copies.polygons)
     return LabelledImage(image, *join_objects(objects, copies))
@@ -88,7 +88,7 @@ def _compose(scene: Scene, images: Sequence[LabelledImage], image_size: int) -> 
     if len(images) == NUM_TILES:
         return mosaic(images, (int(x * image_size), int(y * image_size)), image_size)
     placement = fit_long_side(images[0].size, image_size, (image_size, image_size))
-    return letterbox_labelled(images[0], placement)
+    return BOXES.fit(images[0], placement)
 
 
 def warp_labelled(item: LabelledImage, warp: Warp, output_size: tuple[int, int]) -> LabelledImage:

@@ -19,7 +19,6 @@ import numpy as np
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from duet.backend import autograd, nn, ops
 from duet.utils.cli.flags import from_one
-from duet.utils.data.image.letterbox import letterbox_to_image
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.dataset import load_dataset
@@ -59,7 +58,7 @@ class Validated:
                 batch.sample_indices.tolist(), predictions, batch.letterboxes, strict=True
             ):
                 found = non_max_suppression(decoded, DEFAULT_SUPPRESSION)
-                boxes_xyxy = letterbox_to_image(found.boxes_xyxy, letterbox)
+                boxes_xyxy = letterbox.to_original(found.boxes_xyxy)
                 found = found._replace(boxes_xyxy=boxes_xyxy)
                 evaluator.add(index, found, ground_truth(self.samples[index]))
         return evaluator.result()

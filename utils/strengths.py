@@ -28,7 +28,6 @@ class AugmentConfig:
     mosaic: float = 0.0  # probability
     copy_paste: float = 0.0  # fraction of a mosaic's objects with polygons that are pasted again
     mixup: float = 0.0  # fraction of mosaics mixed with another one
-    cutout: float = 0.0  # probability
     transforms: float = 0.0  # probability of each of --albumentations
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 

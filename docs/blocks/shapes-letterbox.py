@@ -1,7 +1,7 @@
 # Runs without a framework.
 import numpy as np
 
-from duet.utils.data.image.letterbox import fit_long_side, letterbox_to_image
+from duet.utils.data.image.letterbox import fit_long_side
 
 placed = fit_long_side(
     original_size=(360, 640), long_side=320, input_size=(320, 320)
@@ -12,7 +12,7 @@ box = np.array(
 moved = placed.to_input(box)
 print(f"resized {placed.resized_size}, padding (top, left) {placed.padding}")
 print(f"{box[0].tolist()} -> {moved[0].tolist()}")
-print(f"and back: {letterbox_to_image(moved, placed)[0].tolist()}")
+print(f"and back: {placed.to_original(moved)[0].tolist()}")
 
 height, width = placed.resized_size
 empty = 1 - height * width / (320 * 320)

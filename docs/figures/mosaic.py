@@ -80,7 +80,7 @@ def draw(language: str) -> Figure:
 def _thumbnail(figure: Figure, image: SourceImage, x: float, y: float) -> None:
     height, width = image.size
     scale = 110 / max(height, width)
-    item = LabelledImage(image.decode(), image.class_index, image.boxes_xyxy)
+    item = LabelledImage(image.decode(), *image.objects)
     put(figure, item, (x, y), scale)
 
 

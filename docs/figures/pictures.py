@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from docs.figures.drawing import HUES, Figure, Point
-from duet.utils.data.image.decoding import LabelledImage, SourceImage
+from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_file
 from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_scene
@@ -27,9 +27,8 @@ def shapes_file(index: int) -> Scene:
 
 def source(scene: Scene) -> SourceImage:
     """Return a drawn image as what training reads from a file."""
-    return SourceImage(
-        scene.image.shape[:2], scene.class_index, scene.boxes_xyxy, None, 1, _giver(scene.image)
-    )
+    objects = Objects(scene.class_index, scene.boxes_xyxy, None)
+    return SourceImage(scene.image.shape[:2], objects, 1, _giver(scene.image))
 
 
 def _giver(image: np.ndarray) -> Callable[[], np.ndarray]:

@@ -16,7 +16,7 @@ import numpy as np
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.heads.base import Head, Pass
-from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
+from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from duet.utils.evaluation.nms import best_rows_of_images
@@ -65,7 +65,7 @@ class BoxHead(Head):
         settings: SuppressionSettings,
     ) -> list[Detections]:
         return [
-            found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, letterbox))
+            found._replace(boxes_xyxy=letterbox.to_original(found.boxes_xyxy))
             for (found, _), letterbox in zip(
                 best_rows_of_images(decoded, settings), places, strict=True
             )

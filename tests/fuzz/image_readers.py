@@ -15,7 +15,6 @@ from PIL import Image
 from duet.utils.data.check.inspection import inspect
 from duet.utils.data.image.fingerprint import fingerprint_of
 from duet.utils.data.loading.reading import decode
-from duet.utils.data.records.__main__ import find_damages
 from duet.utils.data.records.layout import read_record
 from duet.utils.data.records.record_images import read_record_images
 from duet.utils.data.sources.image_source import ImageFile
@@ -63,7 +62,6 @@ def read_checked(path: Path) -> object:
 
 
 def read_records(path: Path) -> object:
-    find_damages(path)
     images = read_record_images(path)
     for image in images:
         read_record(image.place)

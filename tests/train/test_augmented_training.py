@@ -24,8 +24,7 @@ def flags(tmp_path):
     data = write_small_dataset(tmp_path)
     for path in (data.parent / "labels" / "train").glob("*.txt"):
         path.write_text("\n".join(map(as_diamond, path.read_text().splitlines())))
-    strengths = ("mixup=0.7", "cutout=0.5", "flipud=0.5", "degrees=10",
-                 "copy_paste=0.5")  # fmt: skip
+    strengths = "mixup=0.7", "flipud=0.5", "degrees=10", "copy_paste=0.5"
     return [
         "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)),
         "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu", "--epochs", "3",

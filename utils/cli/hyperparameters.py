@@ -18,7 +18,7 @@ from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # per level
-GONE = ("mosaic9", "randaugment")  # of earlier versions
+GONE = ("mosaic9", "randaugment", "cutout")  # of earlier versions
 SHARES = ("ema_share", "warmup_share", "keep_head")
 
 
@@ -57,7 +57,6 @@ class Hyperparameters:
     mosaic: float
     mixup: float
     copy_paste: float
-    cutout: float = 0.0
     anchors: float = 0.0
     dfl: float = 1.5
     nbs: float = 64.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from functools import lru_cache
 
 import numpy as np
 
@@ -38,13 +37,10 @@ def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
     return generator_of(Stream.SAMPLE, seed, epoch, index)
 
 
-@lru_cache(maxsize=2)  # every batch of an epoch asks for the same order
 def epoch_order(seed: int, epoch: int, num_samples: int) -> np.ndarray:
-    """Return the shuffled sample indices of an epoch, (num_samples,) int64, read-only."""
+    """Return the shuffled sample indices of an epoch, (num_samples,) int64."""
     keys = generator_of(Stream.ORDER, seed, epoch).random(num_samples)
-    order = np.argsort(keys, kind="stable")
-    order.setflags(write=False)
-    return order
+    return np.argsort(keys, kind="stable")
 
 
 def nearly_normal(draws: Sequence[float]) -> float:

@@ -18,7 +18,6 @@ from duet.utils.data.augment.copy_paste import why_nothing_is_pasted
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.items import BOXES, BoxItems, items_of
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.loading.order import BatchRecipe
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.needed_labels import check_labels
 from duet.utils.data.sources.samples import Sample, table_of
@@ -97,9 +96,9 @@ def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
     """Return the recipe for turning samples into training batches."""
-    order = BatchRecipe(config.rect, config.image_weights)
+    order = config.rect, config.image_weights
     augment = config.augmentation(hyp)
-    return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, order, items)
+    return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, *order, items)
 
 
 def train_loader(job: Job) -> TrainLoader:

@@ -17,7 +17,7 @@ from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
 from duet.models.heads.anchor.head import CellHead
 from duet.models.heads.mask.loss import SegmentationLoss
-from duet.utils.data.image.letterbox import Letterbox, letterbox_to_image
+from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.assemble import native_runs
 from duet.utils.detections import Detections, Segmentations, SuppressionSettings
 from duet.utils.errors import UserError
@@ -148,7 +148,7 @@ class MaskHead(CellHead):
     def _with_masks(
         self, decoded: MaskRows, letterbox: Letterbox, found: Detections, row: np.ndarray
     ) -> Segmentations:
-        boxes = letterbox_to_image(found.boxes_xyxy, letterbox)
+        boxes = letterbox.to_original(found.boxes_xyxy)
         coefficients = decoded.rows[row, self.scored_rows(decoded).shape[1] :]
         masks = native_runs(decoded.prototypes, coefficients, boxes, letterbox)
         return Segmentations(boxes, found.scores, found.class_index, masks)

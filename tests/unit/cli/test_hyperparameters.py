@@ -115,9 +115,9 @@ def test_the_public_hyperparameter_files_ship_with_their_numbers():
 
 
 def test_strengths_of_augmentation_are_those_of_the_file():
-    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "cutout=0.3"))
+    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "degrees=3"))
     found = hyp.augmentation()
-    assert (found.mixup, found.cutout, found.scale) == (0.1, 0.3, 0.5)
+    assert (found.mixup, found.degrees, found.scale) == (0.1, 3, 0.5)
 
 
 @pytest.mark.parametrize(("flags", "last"), [((), None), ((0,), None), ((3,), 7), ((20,), 0)])
@@ -128,7 +128,7 @@ def test_close_mosaic_counts_from_the_last_epoch(flags, last):
     assert config.augmentation(hyp).mosaic_epochs == last
 
 
-@pytest.mark.parametrize("name", ["mosaic9", "randaugment"])
+@pytest.mark.parametrize("name", ["mosaic9", "randaugment", "cutout"])
 def test_hyperparameters_of_earlier_versions_are_read_where_they_were_off(tmp_path, name):
     path = tmp_path / "hyp.yaml"
     for value, message in ((0.0, ""), (0.3, f"--hyp .*hyp.yaml: {name} was removed; set it to 0")):

@@ -21,8 +21,7 @@ from duet.utils.strengths import AugmentConfig
 
 EVERYTHING = AugmentConfig(
     hsv_h=0.015, hsv_s=0.7, hsv_v=0.4, degrees=10, translate=0.1, scale=0.5, shear=5,
-    perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7, mixup=0.3, cutout=0.3,
-    copy_paste=0.5,
+    perspective=0.0005, flipud=0.3, fliplr=0.5, mosaic=0.7, mixup=0.3, copy_paste=0.5,
 )  # fmt: skip
 OF_CLASSES = dataclasses.replace(EVERYTHING, scale=0.92)
 

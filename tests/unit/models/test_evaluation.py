@@ -11,7 +11,7 @@ from duet.models.detector import Detector
 from duet.models.evaluation import evaluate as evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossTerms
-from duet.utils.data.image.letterbox import fit_long_side, letterbox, letterbox_to_image
+from duet.utils.data.image.letterbox import fit_long_side, letterbox
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
@@ -64,7 +64,7 @@ def detect_alone(model, sample, input_size):
     with autograd.no_grad():
         decoded = ops.to_numpy(model.decode(model(ops.tensor(pixels))))[0]
     found = non_max_suppression(decoded, SETTINGS)
-    return found._replace(boxes_xyxy=letterbox_to_image(found.boxes_xyxy, placement))
+    return found._replace(boxes_xyxy=placement.to_original(found.boxes_xyxy))
 
 
 def assert_same_detections(found, expected):

@@ -13,7 +13,7 @@ from duet.models.graph import parse_model, plan_layers
 from duet.models.training.start import CLASS_ROWS
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags
-from duet.utils.data.image.decoding import SourceImage
+from duet.utils.data.image.decoding import Objects, SourceImage
 from duet.utils.data.image.view import VIEWS
 from duet.utils.data.loading.items import ITEMS, items_of
 from duet.utils.data.masks.runs import runs_of_mask
@@ -115,7 +115,7 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
 
 def test_hyperparameters_without_effect_are_reported_where_somebody_set_them():
     words = ["mosaic=1", "translate=0.1", "dfl=2", "scale=0.4", "box=0.1", "fl_gamma=1.5",
-             "anchors=3", "cls=0", "lr0=0.1", "cutout=0.5"]  # fmt: skip
+             "anchors=3", "cls=0", "lr0=0.1", "hsv_h=0.1"]  # fmt: skip
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
     assert without_effect(DETECTION, hyp) == ["dfl"]
     assert without_effect(CLASSIFICATION, hyp) == [
@@ -160,7 +160,8 @@ SIZE, SAMPLES = 64, 6
 FRAME = np.array([[4.0, 8.0, 20.0, 30.0]])
 OUTLINE = Polygons(FRAME[0, [0, 1, 2, 1, 2, 3]].reshape(-1, 2), starts_of(np.array([3])))
 PIXELS = noise(SIZE, SIZE)
-SOURCE = SourceImage((SIZE, SIZE), np.zeros(1, np.int64), FRAME, OUTLINE, 1, lambda: PIXELS)
+OBJECTS = Objects(np.zeros(1, np.int64), FRAME, OUTLINE)
+SOURCE = SourceImage((SIZE, SIZE), OBJECTS, 1, lambda: PIXELS)
 PLAIN = AugmentConfig(mosaic=1)  # copies and mixtures are of mosaics
 
 

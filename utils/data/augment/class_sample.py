@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from duet.utils.data.augment.sample import NUM_CUTOUT_DRAWS, Finish, finish
+from duet.utils.data.augment.sample import Finish, finish
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.image.letterbox import Region, centre_region, crop
 from duet.utils.strengths import AugmentConfig
@@ -49,14 +49,11 @@ def draw_class_augmentation(
     gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]
     flip_up_down, flip_left_right = generator.random(2) < [config.flipud, config.fliplr]
     transforms_seed = int(generator.random() * 2**32)
-    is_cut_out = generator.random() < config.cutout
-    cutout = generator.random(NUM_CUTOUT_DRAWS).tolist()
     hue, saturation, value = gains.tolist()
     return ClassAugmentation(
         hsv_gains=(hue, saturation, value),
         flip_up_down=bool(flip_up_down),
         flip_left_right=bool(flip_left_right),
-        cutout=tuple(cutout) if is_cut_out else (),
         transforms=config.transforms,
         transforms_seed=transforms_seed if config.transforms else 0,
         index=index,
@@ -76,7 +73,7 @@ def augment_class(
     region = random_region(draw, source.decoded_size, output_size)
     image = crop(image, region, output_size)
     nothing = np.zeros(0, np.int64), np.zeros((0, 4))
-    return fill(finish(draw, LabelledImage(image, *nothing)).image, source.class_index)
+    return fill(finish(draw, LabelledImage(image, *nothing)).image, source.objects.class_index)
 
 
 def fill(image: np.ndarray, class_index: np.ndarray) -> LabelledImage:

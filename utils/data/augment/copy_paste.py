@@ -36,12 +36,6 @@ def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -
     return ""
 
 
-def draw_copy_paste(share: float, generator: np.random.Generator) -> CopyPaste:
-    """Draw what is copied in a mosaic: one draw, whatever the share."""
-    key = int(generator.random() * 2**53)
-    return CopyPaste(share, key) if share else CopyPaste()
-
-
 def choose_objects(drawn: CopyPaste, objects: Objects) -> np.ndarray:
     """Return the indices of the objects to copy, in the order in which they are tried.
 
@@ -64,26 +58,12 @@ def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.
         width: width of this canvas, pixels.
     """
     taken, accepted = objects.boxes_xyxy, []
-    for index, copy in zip(
-        candidates.tolist(), _mirror_boxes(taken[candidates], width), strict=True
-    ):
+    copies = objects._replace(polygons=None).select(candidates).mirrored(0, width)
+    for index, copy in zip(candidates.tolist(), copies.boxes_xyxy, strict=True):
         if (covered_parts(taken, copy[None]) < MAX_COVERED).all():
             accepted.append(index)
             taken = np.concatenate((taken, copy[None]))
     return np.array(accepted, np.int64)
-
-
-def _mirror_boxes(boxes_xyxy: np.ndarray, width: float) -> np.ndarray:
-    left, top, right, bottom = boxes_xyxy.T
-    return np.stack((width - right, top, width - left, bottom), axis=1)
-
-
-def mirror(objects: Objects, chosen: np.ndarray, width: float) -> Objects:
-    """Return objects with polygons mirrored at the vertical axis of a canvas of this width."""
-    assert objects.polygons is not None
-    polygons = objects.polygons.select(chosen).mirrored(0, width)
-    boxes = _mirror_boxes(objects.boxes_xyxy[chosen], width)
-    return Objects(objects.class_index[chosen], boxes, polygons)
 
 
 def paste(image: np.ndarray, other: np.ndarray, polygons: Polygons) -> None:

@@ -9,7 +9,6 @@ from functools import cache
 import cv2
 import numpy as np
 
-from duet.utils.boxes import covered_parts
 from duet.utils.data.augment.canvas import (
     NUM_TILES,
     Canvas,
@@ -18,14 +17,7 @@ from duet.utils.data.augment.canvas import (
     single_canvas,
     warp_objects,
 )
-from duet.utils.data.augment.copy_paste import (
-    CopyPaste,
-    choose_copies,
-    choose_objects,
-    draw_copy_paste,
-    mirror,
-    paste,
-)
+from duet.utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, paste
 from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
 from duet.utils.data.augment.tiles import draw_tiles
 from duet.utils.data.augment.transforms import transform
@@ -34,13 +26,8 @@ from duet.utils.strengths import AugmentConfig
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31
-DRAWS_OF_NINE = 18  # once for mosaics of nine images; still drawn to keep later draws the same
-# The public recipe's holes: how many of which largest side, as a part of the image's.
-HOLES = ((1, 1 / 2), (2, 1 / 4), (4, 1 / 8), (8, 1 / 16), (16, 1 / 32))
-HIDDEN = 0.6  # an object of which one hole covers this part is gone
-HOLE_SHADES = 64, 191  # darkest and lightest
-DRAWS_A_HOLE = 7  # height, width, centre x and y, three channels
-NUM_CUTOUT_DRAWS = DRAWS_A_HOLE * sum(number for number, _ in HOLES)
+# Once for mosaics of nine images, and for cutout; still drawn to keep later draws the same.
+DRAWS_OF_NINE, DRAWS_OF_CUTOUT = 18, 218
 
 
 def draw_ratio(generator: np.random.Generator) -> float:
@@ -60,40 +47,6 @@ def mix(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledIm
     return LabelledImage(image.astype(np.uint8), *join_objects(first.objects, second.objects))
 
 
-def cut_out(item: LabelledImage, draws: Sequence[float]) -> LabelledImage:
-    """Cover parts of an image with rectangles of one colour; drop objects that one covers.
-
-    Args:
-        draws: `NUM_CUTOUT_DRAWS` from 0 to below 1, `DRAWS_A_HOLE` for each of `HOLES`.
-
-    Source: DeVries and Taylor 2017, arXiv:1708.04552.
-    """
-    holes, colours = _place_holes(item.size, np.reshape(draws, (-1, DRAWS_A_HOLE)))
-    image = item.image.copy()
-    for (left, top, right, bottom), colour in zip(holes.tolist(), colours, strict=True):
-        image[top:bottom, left:right] = colour
-    keep = covered_parts(item.boxes_xyxy, holes).max(axis=1, initial=0) < HIDDEN
-    return LabelledImage(image, *item.objects.select(keep))
-
-
-def _place_holes(size: tuple[int, int], draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return left, top, right, bottom (N, 4) of holes within an image, and their BGR (N, 3)."""
-    height, width = size
-    parts = np.repeat([part for _, part in HOLES], [number for number, _ in HOLES])
-    low, high = HOLE_SHADES
-    heights = _whole(draws[:, 0], 1, np.maximum(parts * height, 1).astype(int))
-    widths = _whole(draws[:, 1], 1, np.maximum(parts * width, 1).astype(int))
-    left = np.maximum(_whole(draws[:, 2], 0, width) - widths // 2, 0)
-    top = np.maximum(_whole(draws[:, 3], 0, height) - heights // 2, 0)
-    right, bottom = np.minimum(left + widths, width), np.minimum(top + heights, height)
-    return np.stack((left, top, right, bottom), axis=1), _whole(draws[:, 4:], low, high)
-
-
-def _whole(draws: np.ndarray, low: int, high: int | np.ndarray) -> np.ndarray:
-    """Return whole numbers from low to high, both included, for draws from 0 to below 1."""
-    return low + (draws * (high - low + 1)).astype(int)
-
-
 @dataclass(frozen=True)
 class Finish:
     """Changes to the finished training image as a whole."""
@@ -101,21 +54,18 @@ class Finish:
     hsv_gains: tuple[float, float, float]
     flip_up_down: bool
     flip_left_right: bool
-    cutout: tuple[float, ...] = ()  # draws for `cut_out`; empty for none
     transforms: float = 0.0  # probability of each of --albumentations
     transforms_seed: int = 0
 
 
 def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Change the image of a draw as a whole: pixels, flips, holes."""
+    """Change the image of a draw as a whole: pixels, then flips."""
     if draw.transforms:
         item = transform(item, draw.transforms, draw.transforms_seed)
     item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
     if draw.flip_up_down:
-        item = flip_up_down(item)
-    if draw.flip_left_right:
-        item = flip_left_right(item)
-    return cut_out(item, draw.cutout) if draw.cutout else item
+        item = flip(item, 1)
+    return flip(item, 0) if draw.flip_left_right else item
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
@@ -131,23 +81,10 @@ def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarr
     return cv2.cvtColor(cv2.LUT(cv2.cvtColor(image, cv2.COLOR_BGR2HSV), table), cv2.COLOR_HSV2BGR)
 
 
-def flip_left_right(item: LabelledImage) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons at the vertical axis."""
-    return _flip(item, 0)
-
-
-def flip_up_down(item: LabelledImage) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons at the horizontal axis."""
-    return _flip(item, 1)
-
-
-def _flip(item: LabelledImage, axis: int) -> LabelledImage:
-    """Mirror x, axis 0, or y, axis 1."""
-    side = item.size[1 - axis]
-    boxes = item.boxes_xyxy.copy()
-    boxes[:, [axis, axis + 2]] = side - item.boxes_xyxy[:, [axis + 2, axis]]
-    polygons = None if item.polygons is None else item.polygons.mirrored(axis, side)
-    return LabelledImage(cv2.flip(item.image, 1 - axis), item.class_index, boxes, polygons)
+def flip(item: LabelledImage, axis: int) -> LabelledImage:
+    """Mirror an image, its boxes and its polygons: x for axis 0, y for axis 1."""
+    objects = item.objects.mirrored(axis, item.size[1 - axis])
+    return LabelledImage(cv2.flip(item.image, 1 - axis), *objects)
 
 
 @dataclass(frozen=True)
@@ -203,9 +140,8 @@ def draw_augmentation(
     flip_left_right = generator.random() < config.fliplr
     generator.random(DRAWS_OF_NINE)
     transforms_seed = int(generator.random() * 2**32)
-    is_cut_out = generator.random() < config.cutout
-    cutout = generator.random(NUM_CUTOUT_DRAWS)
-    copy_paste = draw_copy_paste(config.copy_paste, generator)
+    generator.random(DRAWS_OF_CUTOUT)
+    copy_paste = CopyPaste(config.copy_paste, int(generator.random() * 2**53))
     is_mixed = generator.random() < config.mixup and is_mosaic
     return Augmentation(
         tiles=mosaic if is_mosaic else (index,),
@@ -217,7 +153,6 @@ def draw_augmentation(
         flip_left_right=flip_left_right,
         # Nothing is drawn after it: these many draws are made where they are used.
         mixed=_draw_mixed(config, generator, around, num_samples) if is_mixed else None,
-        cutout=tuple(cutout.tolist()) if is_cut_out else (),
         transforms=config.transforms,
         transforms_seed=transforms_seed if config.transforms else 0,
     )
@@ -244,7 +179,7 @@ def _draw_mixed(
         tiles=_draw_tiles(generator, index, num_samples),
         mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),
         warp=_draw_warp(config, around),
-        copy_paste=draw_copy_paste(config.copy_paste, generator),
+        copy_paste=CopyPaste(config.copy_paste, int(generator.random() * 2**53)),
         ratio=ratio,
     )
 
@@ -323,10 +258,11 @@ def _draw_with_copies(
         return draw_tiles(canvas, sources, matrix, output_size), objects
     sources = [source._replace(decode=cache(source.decode)) for source in sources]
     image = draw_tiles(canvas, sources, matrix, output_size)
-    copies = mirror(objects, chosen, canvas.side)
+    copies = objects.select(chosen).mirrored(0, canvas.side)
     assert copies.polygons is not None
     seen = warp_polygons(copies.polygons, matrix, output_size)
-    origin = np.repeat(np.arange(len(sources)), [len(source.class_index) for source in sources])
+    counts = [len(source.objects.class_index) for source in sources]
+    origin = np.repeat(np.arange(len(sources)), counts)
     copied = np.unique(origin[chosen[seen.num_points > 0]]).tolist()
     tiles = Canvas(canvas.side, tuple(canvas.tiles[index] for index in copied))
     # The first pixel of a canvas becomes the last.

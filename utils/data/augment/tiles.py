@@ -12,10 +12,10 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import Canvas, Tile
+from duet.utils.data.augment.canvas import Canvas
 from duet.utils.data.augment.geometry import determinant, invert, multiply, warp_corners
 from duet.utils.data.image.decoding import SourceImage
-from duet.utils.data.image.letterbox import FILL
+from duet.utils.data.image.letterbox import FILL, Letterbox
 
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
@@ -57,11 +57,10 @@ def draw_tiles(
     return output
 
 
-def _clip_edges(tile: Tile, side: int) -> tuple[int, int, int, int]:
+def _clip_edges(tile: Letterbox, side: int) -> tuple[int, int, int, int]:
     """Return left, top, right, bottom of a tile's part on its canvas, canvas pixels."""
-    height, width = tile.resized_size
-    right, bottom = min(tile.left + width, side), min(tile.top + height, side)
-    return max(tile.left, 0), max(tile.top, 0), right, bottom
+    (height, width), (top, left) = tile.resized_size, tile.padding
+    return max(left, 0), max(top, 0), min(left + width, side), min(top + height, side)
 
 
 def _seen_in(
@@ -81,10 +80,11 @@ def _seen_in(
     return _Window(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
 
 
-def _source_to_canvas(tile: Tile, source: SourceImage) -> np.ndarray:
+def _source_to_canvas(tile: Letterbox, source: SourceImage) -> np.ndarray:
     """Return (3, 3) from pixel centres of the decoded image, perhaps reduced, to the canvas's."""
     scale_y, scale_x = (source.reduction * factor for factor in tile.scale)
-    offset_x, offset_y = scale_x / 2 - 0.5 + tile.left, scale_y / 2 - 0.5 + tile.top
+    top, left = tile.padding
+    offset_x, offset_y = scale_x / 2 - 0.5 + left, scale_y / 2 - 0.5 + top
     return np.array([[scale_x, 0, offset_x], [0, scale_y, offset_y], [0, 0, 1]])
 
 

@@ -30,17 +30,12 @@ class Check:
     """A dataset, its images and what was found."""
 
     dataset: DatasetSpec
-    splits: Sequence[str]  # splits with images of their own
+    splits: Sequence[str]  # splits with images
     images: Sequence[CheckedImage]  # all splits, concatenated
     findings: Sequence[Finding]  # by kind in the order of KINDS, then by image
 
     def of_kind(self, kind: str) -> list[Finding]:
         return [finding for finding in self.findings if finding.kind == kind]
-
-    @property
-    def has_boxes(self) -> bool:
-        """Whether labels are boxes; otherwise images lie in class folders."""
-        return not all(isinstance(image.source, ClassImage) for image in self.images)
 
     @property
     def has_problems(self) -> bool:
@@ -58,9 +53,10 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     Raises:
         DatasetError: a split that cannot be listed at all.
     """
-    splits, findings = _splits_of(dataset)
+    is_drawn = dataset.train_part is not None
+    splits = [x for x in SPLITS if getattr(dataset, x) or (is_drawn and x == "val")]
     listed = [(split, image_of(image)) for split in splits for image in images_of(dataset, split)]
-    num_classes, images = len(dataset.class_names), []
+    num_classes, images, findings = len(dataset.class_names), [], []
     with (
         Progress(len(listed), "checking", "images") as shown,
         ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool,
@@ -84,20 +80,6 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     order = {kind: number for number, kind in enumerate(KINDS)}
     findings.sort(key=lambda found: order[found.kind])  # stable within a kind
     return Check(dataset, splits, images, findings)
-
-
-def _splits_of(dataset: DatasetSpec) -> tuple[list[str], list[Finding]]:
-    """Return the splits to check, and a finding for each with the same images as another."""
-    seen: dict[object, str] = {}
-    found = []
-    for split in SPLITS:
-        is_drawn = dataset.train_part is not None and split != "test"
-        entries = dataset.train if is_drawn else getattr(dataset, split)
-        key = (entries, split if is_drawn else "")
-        if entries and (first := seen.setdefault(key, split)) != split:
-            text = f"{split} names the images of {first}"
-            found.append(Finding("same_images", split, dataset.name, text))
-    return list(seen.values()), found
 
 
 def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
@@ -131,24 +113,17 @@ def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
 
 
 def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> Iterator[Finding]:
-    """Yield classes whose names or numbers of objects look wrong, and missing outlines."""
+    """Yield classes with nearly equal names, those not in training, and missing outlines."""
     for names in similar_names(dataset.class_names):
         yield Finding("similar_names", "", ", ".join(map(brief, names)), "is it one class?")
     labelled = "image" if dataset.is_of_folders else "object"
-    num_objects = {
-        split: count_objects(images, split, len(dataset.class_names)) for split in SPLITS
-    }
-    in_train, in_val = num_objects["train"], num_objects["val"]
+    in_train, in_val = (
+        count_objects(images, split, len(dataset.class_names)) for split in ("train", "val")
+    )
     for number, name in enumerate(dataset.class_names):
-        where = f"class {number}, {brief(name)}"
-        if not any(found[number] for found in num_objects.values()):
-            yield Finding("unused_class", "", where, f"no {labelled} of it")
-        elif in_val.any() and in_train[number] and not in_val[number]:
-            text = f"train has {count(in_train[number], labelled)} of it, val none"
-            yield Finding("not_in_val", "val", where, text)
-        elif in_train.any() and in_val[number] and not in_train[number]:
+        if in_train.any() and in_val[number] and not in_train[number]:
             text = f"val has {count(in_val[number], labelled)} of it, train none"
-            yield Finding("not_in_train", "train", where, text)
+            yield Finding("not_in_train", "train", f"class {number}, {brief(name)}", text)
     total = sum(len(image.class_index) for image in images)
     missing = total - sum(image.num_outlines for image in images)
     if missing not in (0, total):

@@ -12,7 +12,6 @@ ones and those of an unknown class are dropped. An image with an undecidable lab
 from __future__ import annotations
 
 import os
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from duet.utils.atomic_files import new_folder, refuse_existing
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.check.checking import Check
-from duet.utils.data.check.inspection import KINDS, CheckedImage, Row, is_unlabelled, read_rows
+from duet.utils.data.check.inspection import CheckedImage, Row, is_unlabelled, read_rows
 from duet.utils.data.sources.class_folders import ClassFolders
 from duet.utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.formats.format import AnnotatedFolder
@@ -29,7 +28,6 @@ from duet.utils.errors import DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.text import count, printable
 
-BROKEN = ("missing_image", "unreadable_image", "truncated_image", "image_size")
 DROPPED = ("zero_area", "repeated_object", "unknown_class")
 LEFT_OUT = "left_out.txt"
 
@@ -73,16 +71,10 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
         entries = {split: f"images/{split}" for split in check.splits if copy.write(split)}
         if not entries:
             raise DatasetError("--fix: no usable images are left; see findings.csv")
-        for found in check.of_kind("same_images"):  # their images are those of another split
-            same = [x for x in entries if getattr(dataset, x) == getattr(dataset, found.split)]
-            if same:
-                entries[found.split] = entries[same[0]]
         (new / name).write_text(dataset_yaml_text(entries, dataset.class_names), encoding="utf-8")
         (new / LEFT_OUT).write_text("".join(copy.left_out), encoding="utf-8")
-    changes = [f"{number:,} {what}" for what, number in sorted(copy.changes.items())]
     return [
-        f"corrected copy: {count(copy.num_images, 'image')}; objects: "
-        f"{', '.join(changes) or 'none changed'}",
+        f"corrected copy: {count(copy.num_images, 'image')}",
         f"{folder / LEFT_OUT} lists {count(len(copy.left_out), 'reason')} to leave an image out",
         f"train with --data {folder / name}",
     ]
@@ -92,7 +84,6 @@ class _Copy:
     """A corrected copy while it is written.
 
     Attributes:
-        changes: how many objects were corrected in which way.
         left_out: lines that name an image and why it is left out.
     """
 
@@ -100,9 +91,8 @@ class _Copy:
         self._folder, self._check = folder, check
         self._taken: set[Path] = set()  # links and label files
         self.num_images = 0
-        self.changes: Counter[str] = Counter()
         self.left_out: list[str] = []
-        self._broken = {x.image: x for kind in BROKEN for x in check.of_kind(kind)}
+        self._broken = {found.image: found for found in check.of_kind("unusable_image")}
 
     def write(self, split: str) -> int:
         """Write the usable images of a split; return how many."""
@@ -142,9 +132,6 @@ class _Copy:
             for file in (link, labels):
                 file.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(path, link)
-            for row in filter(lambda row: row.kind, rows):
-                title = KINDS[row.kind].title.lower()
-                self.changes[f"dropped ({title})" if row.kind in DROPPED else "clipped"] += 1
             if not is_unlabelled(image.source):
                 lines = [_line(row) for row in rows if row.is_decided]
                 labels.write_text("".join(lines), encoding="utf-8")

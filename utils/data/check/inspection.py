@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import math
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,7 +17,7 @@ import numpy as np
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
-from duet.utils.data.image.header import BrokenImageError, check_size, read_header
+from duet.utils.data.image.header import BrokenImageError, read_header
 from duet.utils.data.image.orientation import UPRIGHT
 from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
@@ -32,8 +31,7 @@ from duet.utils.data.sources.label_file import (
 )
 from duet.utils.data.sources.splits import MOST_DECODED
 from duet.utils.errors import DatasetError, brief
-from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS
-from duet.utils.regular_files import open_regular
+from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.text import count
 
 
@@ -42,12 +40,7 @@ class Kind(NamedTuple):
 
     is_problem: bool  # a fault to correct; otherwise a note
     title: str
-    advice: str  # effect on training, and the next step
-    fix: str = ""  # what --fix does about it
-
-    def advice_to(self, is_fixing: bool) -> str:
-        """Return the advice; --fix is named where it helps and was not given."""
-        return f"{self.advice}; --fix {self.fix}" if self.fix and not is_fixing else self.advice
+    advice: str  # effect on training, the next step, and what --fix does about it
 
 
 class Finding(NamedTuple):
@@ -64,31 +57,26 @@ class Finding(NamedTuple):
 
 # Title and advice, in the order shown: the most harmful first.
 _PROBLEMS = {
-    "same_images": ("One set of images in two splits",
-        "Give validation other images, or --split 0.8 and no val"),
     "leak": ("Images that are in two splits",
-        "Delete one of two files, or take one that is named twice off one list"),
+        "Delete one of two files, or list each in one split; --split 0.8 draws a val of its own"),
     "near_leak": ("Images that look alike, in two splits",
         "Move both to one side, as --split 0.8 does"),
     "two_classes": ("Images that are in the folders of two classes",
         "Delete the one in the wrong folder"),
-    "missing_image": ("Missing images", "Put them there, or take them off the list"),
-    "unreadable_image": ("Images that cannot be read", "Export them again, as JPEG or PNG"),
-    "truncated_image": ("Truncated or damaged images", "Copy them again from where they came"),
-    "image_size": ("Images that are too small or too large",
-        "Make them another size, or raise --max-pixels"),
+    "unusable_image": ("Images that are missing, damaged, too small or too large",
+        "Copy or export them again, or take them off the list"),
     "broken_label": ("Labels that cannot be read",
         "Training leaves the image out: a line is class, centre x and y, width, height, from 0 to "
         "1; or a class and a polygon"),
     "other_shape": ("Annotations of an image of another shape",
         "Find the image that was labelled, or label this one again"),
     "unknown_class": ("Objects of an unknown class",
-        "Correct the class or the dataset's names", "drops the object"),
+        "Correct the class or the dataset's names; --fix drops the object"),
     "out_of_range": ("Boxes far outside the image",
-        "A coordinate may be in pixels: correct the export", "clips what overlaps the image"),
+        "A coordinate may be in pixels: correct the export; --fix clips what overlaps the image"),
     "zero_area": ("Objects without an area",
-        "In a label file one costs the whole image: delete them", "drops them"),
-    "repeated_object": ("Objects that are labelled twice", "Delete the second", "drops it"),
+        "In a label file one costs the whole image: delete them; --fix drops them"),
+    "repeated_object": ("Objects that are labelled twice", "Delete the second; --fix drops it"),
     "lost_labels": ("Label files without an image",
         "Find the image, or correct one of the two names"),
     "similar_names": ("Class names that are nearly equal",
@@ -98,7 +86,7 @@ _PROBLEMS = {
 }  # fmt: skip
 _NOTES = {
     "overshoot": ("Boxes that reach over the edge by a little",
-        "They are clipped; a label file with a coordinate above 1.0001 costs its image",
+        "They are clipped; a label file with a coordinate above 1.0001 costs its image; --fix "
         "corrects it"),
     "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
     "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),
@@ -106,8 +94,6 @@ _NOTES = {
     "no_outline": ("Objects without an outline, while others have one",
         "Where masks are learned, label their outlines"),
     "unused_image": ("Images that the dataset does not name", "Label or list them, or leave them"),
-    "unused_class": ("Classes that no image shows", "Label some, or take the last names out"),
-    "not_in_val": ("Classes that validation does not show", "Give validation some images of them"),
 }  # fmt: skip
 KINDS = {name: Kind(True, *words) for name, words in _PROBLEMS.items()} | {
     name: Kind(False, *words) for name, words in _NOTES.items()
@@ -145,7 +131,7 @@ def inspect(
     try:
         size = read_as(source.path, partial(source.read_size, max_pixels))
     except BrokenImageError as error:
-        finding = Finding(_kind_of_fault(source, max_pixels), split, path, str(error))
+        finding = Finding("unusable_image", split, path, str(error))
         return CheckedImage(split, source, None), [finding]
     found = []
     for row in read_rows(source, num_classes, size):
@@ -158,7 +144,7 @@ def inspect(
     try:
         fingerprint, is_turned = read_as(source.path, partial(_look_at, source, size))
     except (BrokenImageError, DatasetError, OtherSizeError) as error:
-        finding = Finding("truncated_image", split, path, str(error))
+        finding = Finding("unusable_image", split, path, str(error))
         return CheckedImage(split, source, size), [*found, finding]
     if is_turned and not isinstance(source, ClassImage):  # classes have no position
         found.append(Finding("turned", split, path, f"shown as {size[1]}x{size[0]} px"))
@@ -171,24 +157,6 @@ def inspect(
     objects, polygons = (labels.class_index, labels.boxes_cxcywh_norm), labels.polygons_norm
     num_outlines = 0 if polygons is None else int(np.count_nonzero(polygons.num_points))
     return CheckedImage(split, source, size, True, fingerprint, *objects, num_outlines), found
-
-
-def _kind_of_fault(source: ImageSource, max_pixels: int) -> str:
-    """Return the kind of an image that training leaves out."""
-    if source.place is not None:  # its header is not read, only the size in the index
-        return "image_size"
-    if not os.path.exists(source.path):
-        return "missing_image"
-    try:
-        with open_regular(source.path, MAX_IMAGE_BYTES) as file:
-            size = read_header(file).size
-    except (OSError, BrokenImageError):
-        return "unreadable_image"
-    try:
-        check_size(size, max_pixels)
-    except BrokenImageError:
-        return "image_size"
-    return "truncated_image"
 
 
 def _look_at(source: ImageSource, size: tuple[int, int]) -> tuple[Fingerprint, bool]:

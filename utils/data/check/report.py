@@ -42,7 +42,7 @@ def split_table(check: Check) -> Table:
         left_out = len(images) - len(num_objects)
         cells = len(images), left_out, num_objects.count(0), sum(num_objects)
         rows.append([split, *(f"{cell:,}" for cell in cells)])
-    columns = len(heading) if check.has_boxes else 3
+    columns = 3 if check.dataset.is_of_folders else len(heading)
     return heading[:columns], [row[:columns] for row in rows]
 
 
@@ -54,7 +54,7 @@ def class_table(check: Check) -> Table:
     columns = [[f"{number} {name[:LONGEST_NAME]}" for number, name in enumerate(names)]]
     for split in check.splits:
         for what, images in (("images", shown), ("objects", check.images)):
-            if what == "images" or check.has_boxes:
+            if what == "images" or not check.dataset.is_of_folders:
                 heading.append(f"{what} in {split}")
                 columns.append([f"{n:,}" for n in count_objects(images, split, len(names))])
     return heading, list(map(list, zip(*columns, strict=True)))
@@ -68,7 +68,7 @@ def small_text(check: Check, image_size: int) -> str:
             sides_wh = np.array(image.size[::-1]) * (image_size / max(image.size))
             shorter.append((image.boxes_cxcywh_norm[:, 2:] * sides_wh).min(axis=1, initial=np.inf))
     sides = np.concatenate(shorter)
-    if not check.has_boxes or not len(sides):
+    if check.dataset.is_of_folders or not len(sides):
         return ""
     parts = (f"{100 * np.mean(sides < side):.1f} % below {side} px" for side in SMALL_SIDES)
     return f"Shorter side of the objects at --img {image_size}: {', '.join(parts)}"
@@ -77,12 +77,12 @@ def small_text(check: Check, image_size: int) -> str:
 def recipe_text(check: Check) -> str:
     """Return which recipe suits so few training images; "" for many images, or without boxes."""
     number = sum(image.split == "train" and image.is_used for image in check.images)
-    if not check.has_boxes or not 0 < number <= FEW_IMAGES:
+    if check.dataset.is_of_folders or not 0 < number <= FEW_IMAGES:
         return ""
     return f"{count(number, 'image')} for training: try --hyp small"
 
 
-def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Iterator[str]:
+def summary_lines(check: Check, image_size: int) -> Iterator[str]:
     """Yield the summary; texts of files in it are not yet printable."""
     yield from _lines_of(split_table(check))
     yield ""
@@ -102,7 +102,7 @@ def summary_lines(check: Check, image_size: int, is_fixing: bool = False) -> Ite
             yield from (f"         {line(check, finding)}" for finding in findings[:EXAMPLES])
             if len(findings) > EXAMPLES:
                 yield f"         ... and {len(findings) - EXAMPLES:,} more"
-            yield f"         -> {KINDS[kind].advice_to(is_fixing)}"
+            yield f"         -> {KINDS[kind].advice}"
 
 
 def found_kinds(check: Check, is_problem: bool) -> dict[str, list[Finding]]:
@@ -137,17 +137,17 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
             writer.writerow(map(csv_cell, row))
 
 
-def check_page(check: Check, image_size: int, is_fixing: bool = False) -> str:
+def check_page(check: Check, image_size: int) -> str:
     """Return check.html."""
     blocks = [table(*split_table(check)), paragraph(small_text(check, image_size))]
     for title, is_problem in (("Problems", True), ("Worth knowing", False)):
-        kinds = [_kind(check, is_fixing, *item) for item in found_kinds(check, is_problem).items()]
+        kinds = [_kind(check, *item) for item in found_kinds(check, is_problem).items()]
         blocks.append(section(title, *(kinds or [paragraph("None was found.")])))
     blocks.append(section("Classes", table(*class_table(check))))
     return html_page(f"Check of {check.dataset.name}", blocks)
 
 
-def _kind(check: Check, is_fixing: bool, kind: str, found: Sequence[Finding]) -> Html:
+def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
     shown = found[: PAIRS if found[0].other >= 0 else CROPS]
     crops = []
     for one in shown:
@@ -161,7 +161,7 @@ def _kind(check: Check, is_fixing: bool, kind: str, found: Sequence[Finding]) ->
     more = f"The first {LISTED}; findings.csv has all." if len(found) > LISTED else ""
     return section(
         f"{KINDS[kind].title}: {len(found):,}",
-        paragraph(KINDS[kind].advice_to(is_fixing)),
+        paragraph(KINDS[kind].advice),
         crop_grid(crops),
         Html("") if is_all_shown else bullets(line(check, x) for x in found[:LISTED]),
         paragraph(more),

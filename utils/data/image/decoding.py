@@ -13,7 +13,7 @@ import numpy as np
 from PIL import Image
 
 from duet.utils.data.image.header import BrokenImageError, ImageHeader, open_image, read_header
-from duet.utils.data.image.letterbox import Letterbox, letterbox, reduced_size
+from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.data.image.orientation import UPRIGHT, turned_upright
 from duet.utils.polygons import Polygons, join_polygons
 
@@ -155,28 +155,15 @@ def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return mixed
 
 
-_note: Callable[[Path | None], None] = lambda path: None  # noqa: E731  # replaced in a worker
-
-
-def note_each(note: Callable[[Path | None], None]) -> None:
-    """Call `note` from now on with each image that this process reads, and with None after it."""
-    global _note
-    _note = note
-
-
 def read_as(path: Path, read: Callable[[], Any]) -> Any:
-    """Return `read()`; if the process dies meanwhile, the image is named as the cause.
+    """Return `read()`; if the process crashes meanwhile, its stack names the image.
 
     It runs in a frame that bears the image's name: faulthandler prints the frames of a process
     that crashes, and of a frame nothing but its name.
     """
-    _note(path)
-    try:
-        # Angle brackets keep tracebacks from reading the image as source code.
-        code = _call.__code__.replace(co_filename=f"<image {path}>")
-        return FunctionType(code, {})(read)
-    finally:
-        _note(None)
+    # Angle brackets keep tracebacks from reading the image as source code.
+    code = _call.__code__.replace(co_filename=f"<image {path}>")
+    return FunctionType(code, {})(read)
 
 
 def _call(read: Callable[[], Any]) -> Any:
@@ -195,14 +182,27 @@ class Objects(NamedTuple):
         polygons = None if self.polygons is None else self.polygons.select(rows)
         return Objects(self.class_index[rows], self.boxes_xyxy[rows], polygons)
 
+    def placed(self, place: Letterbox) -> Objects:
+        """Return the objects where their image lies in an input or on a canvas, not clipped."""
+        polygons = self.polygons
+        if polygons is not None:
+            polygons = polygons.moved(place.scale[::-1], place.padding[::-1])
+        return Objects(self.class_index, place.to_input(self.boxes_xyxy), polygons)
 
-def join_objects(first: Objects, second: Objects) -> Objects:
-    """Return the objects of both, those of the first before those of the second."""
-    parts = [(part.polygons, len(part.class_index)) for part in (first, second)]
+    def mirrored(self, axis: int, side: float) -> Objects:
+        """Mirror x, axis 0, or y, axis 1, in an image whose width or height is `side`."""
+        boxes = self.boxes_xyxy.copy()
+        boxes[:, [axis, axis + 2]] = side - self.boxes_xyxy[:, [axis + 2, axis]]
+        polygons = None if self.polygons is None else self.polygons.mirrored(axis, side)
+        return Objects(self.class_index, boxes, polygons)
+
+
+def join_objects(*parts: Objects) -> Objects:
+    """Return the objects of all parts in their order."""
     return Objects(
-        np.concatenate((first.class_index, second.class_index)),
-        np.concatenate((first.boxes_xyxy, second.boxes_xyxy)),
-        join_polygons(parts),
+        np.concatenate([part.class_index for part in parts]),
+        np.concatenate([part.boxes_xyxy for part in parts]),
+        join_polygons([(part.polygons, len(part.class_index)) for part in parts]),
     )
 
 
@@ -229,9 +229,7 @@ class SourceImage(NamedTuple):
     """An image that is decoded when it is asked for, with its boxes in its own pixels."""
 
     size: tuple[int, int]  # (height, width) of the file
-    class_index: np.ndarray  # (M,) int64
-    boxes_xyxy: np.ndarray  # (M, 4) float64, in pixels of the file
-    polygons: Polygons | None  # float64, in pixels of the file, of the M objects, if any has one
+    objects: Objects  # in pixels of the file
     reduction: int  # 1, 2, 4 or 8: file side / decoded side
     decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
 
@@ -239,11 +237,3 @@ class SourceImage(NamedTuple):
     def decoded_size(self) -> tuple[int, int]:
         """(height, width) of the decoded image."""
         return reduced_size(self.size, self.reduction)
-
-
-def letterbox_labelled(item: LabelledImage, placement: Letterbox) -> LabelledImage:
-    """Letterbox an image and move its boxes and polygons with it."""
-    image, polygons = letterbox(item.image, placement), item.polygons
-    if polygons is not None:
-        polygons = polygons.moved(placement.scale[::-1], placement.padding[::-1])
-    return LabelledImage(image, item.class_index, placement.to_input(item.boxes_xyxy), polygons)

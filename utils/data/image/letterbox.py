@@ -34,9 +34,9 @@ class Letterbox:
         return boxes_xyxy * scale + offset
 
     def to_original(self, boxes_xyxy: np.ndarray) -> np.ndarray:
-        """Map (M, 4) boxes from input pixels to original pixels, not clipped."""
+        """Map (M, 4) boxes from input pixels to original pixels, clipped, in the dtype given."""
         scale, offset = self._scale_and_offset(boxes_xyxy.dtype)
-        return (boxes_xyxy - offset) / scale
+        return clip_boxes((boxes_xyxy - offset) / scale, self.original_size)
 
     def _scale_and_offset(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
         (scale_y, scale_x), (top, left) = self.scale, self.padding
@@ -86,19 +86,6 @@ def _centre(
 ) -> Letterbox:
     top, left = ((whole - side) // 2 for whole, side in zip(input_size, resized_size, strict=True))
     return Letterbox(original_size, resized_size, (top, left), input_size)
-
-
-def letterbox_to_image(boxes_xyxy: np.ndarray, placement: Letterbox) -> np.ndarray:
-    """Map boxes from input pixels to pixels of the original image and clip them to it.
-
-    Args:
-        boxes_xyxy: (K, 4), pixels of the network's input.
-        placement: where the original image lies in the input.
-
-    Returns:
-        (K, 4), dtype of boxes_xyxy.
-    """
-    return clip_boxes(placement.to_original(boxes_xyxy), placement.original_size)
 
 
 def reduced_size(size: tuple[int, int], reduction: int) -> tuple[int, int]:

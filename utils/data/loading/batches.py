@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,9 @@ from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.data.loading.batch import Batch, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
-from duet.utils.data.loading.order import (
-    SQUARE,
-    BatchRecipe,
-    Epoch,
-    aspect_order,
-    draws_of,
-    rectangle,
-)
+from duet.utils.data.loading.order import Epoch, aspect_order, rectangle, weighted
 from duet.utils.data.loading.reading import decode, objects_of
-from duet.utils.data.randomness import sample_generator
+from duet.utils.data.randomness import epoch_order, sample_generator
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.strengths import AugmentConfig
@@ -47,14 +40,41 @@ RECTANGLE_MARGIN = 0.5
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """How samples become training batches, the same on all ranks."""
+    """How samples become training batches, the same on all ranks.
+
+    Attributes:
+        rectangular, image_weights: as train.py's flags of these names; else shuffled squares.
+    """
 
     image_size: int  # side of square images, pixels
     batch_size: int  # samples over all ranks; the last batch of an epoch may be smaller
     augment: AugmentConfig = AugmentConfig()
     seed: int = 0  # from 0 up
-    order: BatchRecipe = SQUARE
+    rectangular: bool = False
+    image_weights: bool = False
     items: BoxItems = BOXES  # the task's
+
+
+@lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
+def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
+    """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
+
+    A number modulo `len(samples)` is the sample index. The k-th repetition of a sample in an epoch
+    is k * `len(samples)` higher, so it is augmented differently.
+    """
+    if recipe.rectangular:
+        order = aspect_order(samples)
+    elif recipe.image_weights:
+        order = weighted(recipe.seed, samples, epoch)
+    else:
+        order = epoch_order(recipe.seed, epoch.number, len(samples))
+    by_sample = np.argsort(order, kind="stable")
+    grouped = order[by_sample]
+    draws = np.empty_like(order)
+    repetition = np.arange(len(order)) - np.searchsorted(grouped, grouped)
+    draws[by_sample] = grouped + repetition * len(samples)
+    draws.setflags(write=False)
+    return draws
 
 
 @dataclass(frozen=True)
@@ -79,7 +99,7 @@ class TrainBatches:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
         num_images = len(self.shard(self._positions(batch_index)))
         height = width = self.recipe.image_size
-        if self.recipe.order.rectangular:
+        if self.recipe.rectangular:
             indices = self.indices(Epoch(0), batch_index)  # the same in all epochs
             sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
             height, width = rectangle(sizes, self.recipe.image_size, self.stride)
@@ -100,7 +120,7 @@ class TrainBatches:
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
         """Return `draws_of` an epoch, over all ranks, (S,) int64."""
-        return draws_of(self.recipe.order, self.recipe.seed, self.samples, epoch)
+        return draws_of(self.recipe, self.samples, epoch)
 
     def _positions(self, batch_index: int) -> range:
         """Return the places of a whole batch in the epoch's order, over all ranks."""
@@ -130,7 +150,7 @@ class TrainBatches:
         size = sample.height, sample.width
         reduction = self.recipe.items.reduction(size, self.recipe.image_size)
         read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
-        return SourceImage(size, *objects_of(sample), reduction, read)
+        return SourceImage(size, objects_of(sample), reduction, read)
 
 
 @dataclass(frozen=True)
@@ -159,7 +179,7 @@ class ValBatches:
 
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        indices = self._indices(batch_index)  # all ranks: their images have one size
+        indices = self.indices(Epoch(0), batch_index)  # all ranks: their images have one size
         height = width = math.ceil(self.image_size / self.stride) * self.stride
         if self.rectangular:
             sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
@@ -169,7 +189,7 @@ class ValBatches:
 
     def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
         """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
-        global_indices = self._indices(batch_index)
+        global_indices = self.indices(epoch, batch_index)
         indices = self.shard(global_indices)
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
@@ -177,10 +197,7 @@ class ValBatches:
         return Batch(images, targets, indices, letterboxes, global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the sample indices of a whole batch, over all ranks, int64."""
-        return self._indices(batch_index)
-
-    def _indices(self, batch_index: int) -> np.ndarray:
+        """Return the sample indices of a whole batch, over all ranks, int64; in any epoch."""
         return self._order[batch_index * self.batch_size :][: self.batch_size]
 
     @cached_property
@@ -204,9 +221,12 @@ class ValBatches:
             return self.items.fit(LabelledImage(image, *objects_of(sample)), placement)
 
 
+Batches = TrainBatches | ValBatches
+
+
 def _cached(cache: ImageCache | None, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Return the image of a sample from a cache that holds it, else make it."""
-    return make() if cache is None or not cache.holds(index) else cache.get(index, make)
+    """Return the image of a sample from a cache, if there is one, else make it."""
+    return make() if cache is None else cache.get(index, make)
 
 
 def fill_images(

@@ -71,19 +71,17 @@ class ImageCache:
         held = self._starts >= 0
         return "all" if held.all() else "part" if held.any() else "none"
 
-    def holds(self, index: int) -> bool:
-        """Return whether a sample's image lies within the limit."""
-        return bool(self._starts[index] >= 0)
-
     def get(self, index: int, decode: Callable[[], np.ndarray]) -> np.ndarray:
-        """Return the image of a sample that `holds`, (H, W, 3) uint8; decode and keep it if absent.
+        """Return the image of a sample, (H, W, 3) uint8; decode it if absent, and keep it.
 
-        It is read-only where it was kept before.
+        It is read-only where it was kept before. Beyond the limit it is decoded each time.
 
         Raises:
             DatasetError: there is no space left to keep it.
         """
         start = int(self._starts[index])
+        if start < 0:
+            return decode()
         # A system call, unlike the mapping, also shows what was written before the mark.
         if os.pread(self._file.descriptor, 1, index) == _ABSENT:
             image = decode()

@@ -17,19 +17,14 @@ from duet.utils.data.augment.class_sample import (
     shortest_side,
 )
 from duet.utils.data.augment.sample import augment, draw_augmentation
-from duet.utils.data.image.decoding import (
-    REDUCTIONS,
-    LabelledImage,
-    SourceImage,
-    choose_reduction,
-    letterbox_labelled,
-)
+from duet.utils.data.image.decoding import REDUCTIONS, LabelledImage, SourceImage, choose_reduction
 from duet.utils.data.image.letterbox import (
     Letterbox,
     centre_region,
     crop,
     fit_long_side,
     fitting_long_side,
+    letterbox,
     resize,
 )
 from duet.utils.data.loading.batch import TargetMasks, Targets
@@ -106,7 +101,7 @@ class BoxItems:
 
     def fit(self, item: LabelledImage, placement: Letterbox) -> LabelledImage:
         """Put a resized image, with labels in pixels of the file, into the network's input."""
-        return letterbox_labelled(item, placement)
+        return LabelledImage(letterbox(item.image, placement), *item.objects.placed(placement))
 
     def targets(self, item: LabelledImage) -> Targets:
         """Return the targets of an image as those of a batch of one."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
+from duet.utils.data.loading.batches import Batches, TrainBatches, TrainRecipe, ValBatches
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
@@ -17,9 +17,6 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
-
-# Fractions of what is free at the start; both caches, the model and the workers must fit.
-TRAIN_CACHE_FRACTION, VAL_CACHE_FRACTION = 0.5, 0.2
 
 
 class _Loader:
@@ -31,14 +28,20 @@ class _Loader:
         world: the ranks, each of which gets a shard of every batch.
     """
 
-    def __init__(self, source: TrainBatches | ValBatches, workers: int, world: World):
+    split: str  # for the log
+    cache_fraction: float  # of what is free; both caches, the model and the workers must fit
+
+    def __init__(self, source: Batches, workers: int, cache: str, world: World):
         assert workers >= 0
+        if cache:
+            kept = create_cache(cache, source.image_sizes(), self.cache_fraction, self.split, world)
+            source = dataclasses.replace(source, cache=kept)
         self.world = world
         self._workers = workers
-        self._new_array: NewArray = new_bytes
+        self._new_array = new_bytes
         self._use(source)
 
-    def _use(self, source: TrainBatches | ValBatches) -> None:
+    def _use(self, source: Batches) -> None:
         """Take the batches from this source from now on."""
         shapes = (source.shape(batch_index) for batch_index in range(len(source)))
         self.largest_shape = max(shapes, key=math.prod)
@@ -79,25 +82,11 @@ class _Loader:
     def _run(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
         if self._pool is not None:
             return self._pool.run(epoch, first_batch, self._new_array)
-        return self._build_here(epoch, first_batch)
-
-    def _build_here(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
-        for batch_index in range(first_batch, len(self._source)):
-            yield self._build(epoch, batch_index)
+        return (self._build(epoch, index) for index in range(first_batch, len(self._source)))
 
     def _build(self, epoch: Epoch, batch_index: int) -> Batch:
         images = self._new_array(self._source.shape(batch_index))
         return self._source.build(epoch, batch_index, images)
-
-
-_Source = TypeVar("_Source", TrainBatches, ValBatches)
-
-
-def _with_cache(source: _Source, kind: str, fraction: float, split: str, world: World) -> _Source:
-    if not kind:
-        return source
-    cache = create_cache(kind, source.image_sizes(), fraction, split, world)
-    return dataclasses.replace(source, cache=cache)
 
 
 class TrainLoader(_Loader):
@@ -111,6 +100,7 @@ class TrainLoader(_Loader):
         world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
     """
 
+    split, cache_fraction = "training", 0.5
     _source: TrainBatches
 
     def __init__(
@@ -121,16 +111,15 @@ class TrainLoader(_Loader):
         cache: str = "",
         world: World = ALONE,
     ):
-        if recipe.order.rectangular:
+        if recipe.rectangular:
             augment = dataclasses.replace(recipe.augment, mosaic=0.0)
             recipe = dataclasses.replace(recipe, augment=augment)
         source = TrainBatches(table_of(samples), recipe, world.process.shard)
-        source = _with_cache(source, cache, TRAIN_CACHE_FRACTION, "training", world)
-        super().__init__(source, workers, world)
+        super().__init__(source, workers, cache, world)
 
     def align(self, stride: int) -> None:
         """Make the sides of rectangular batches multiples of a model's stride, before an epoch."""
-        if self._source.recipe.order.rectangular and stride > self._source.stride:
+        if self._source.recipe.rectangular and stride > self._source.stride:
             self.close()
             self._use(dataclasses.replace(self._source, stride=stride))
 
@@ -167,6 +156,8 @@ class ValLoader(_Loader):
         items: how to build the task's items.
     """
 
+    split, cache_fraction = "validation", 0.2
+
     def __init__(
         self,
         samples: Sequence[Sample],
@@ -191,9 +182,7 @@ class ValLoader(_Loader):
             fixed_size=fixed_size,
             items=items,
         )
-        super().__init__(
-            _with_cache(source, cache, VAL_CACHE_FRACTION, "validation", world), workers, world
-        )
+        super().__init__(source, workers, cache, world)
 
     def __iter__(self) -> Iterator[Batch]:
         return self.batches()

@@ -1,4 +1,4 @@
-"""The samples of an epoch, their order, and the shapes of their batches.
+"""The order of samples by aspect ratio or by class, and the shapes of their batches.
 
 The order is a function of seed and epoch, and all epochs are equally long: learning rates and a
 resumed run count by their length.
@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
 from duet.utils.data.image.letterbox import fit_long_side
-from duet.utils.data.randomness import Stream, epoch_order, generator_of
+from duet.utils.data.randomness import Stream, generator_of
 from duet.utils.data.sources.samples import SampleTable
 
 
@@ -24,25 +22,6 @@ class Epoch(NamedTuple):
 
     number: int  # from 0
     class_scores: tuple[float, ...] = ()  # (C,) of the last validation, 0 to 1; () before the first
-
-
-@dataclass(frozen=True)
-class BatchRecipe:
-    """The choices of train.py's flags of these names; the defaults make shuffled squares."""
-
-    rectangular: bool = False
-    image_weights: bool = False
-
-    def order(self, seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
-        """Return the sample indices of an epoch in their order, (S,) int64."""
-        if self.rectangular:
-            return aspect_order(samples)
-        if self.image_weights:
-            return weighted(seed, samples, epoch)
-        return epoch_order(seed, epoch.number, len(samples))
-
-
-SQUARE = BatchRecipe()
 
 
 def rectangle(
@@ -78,23 +57,6 @@ def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     points = generator.random(len(weights)) * ends[-1]
     last = int(np.flatnonzero(weights)[-1])  # a product may round up to the end
     return np.searchsorted(ends, points, side="right").clip(max=last)
-
-
-@lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
-def draws_of(recipe: BatchRecipe, seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
-    """Return a distinct number for each sample of an epoch, (S,) int64, read-only.
-
-    A number modulo `len(samples)` is the sample index. The k-th repetition of a sample in an epoch
-    is k * `len(samples)` higher, so it is augmented differently.
-    """
-    order = recipe.order(seed, samples, epoch)
-    by_sample = np.argsort(order, kind="stable")
-    grouped = order[by_sample]
-    draws = np.empty_like(order)
-    repetition = np.arange(len(order)) - np.searchsorted(grouped, grouped)
-    draws[by_sample] = grouped + repetition * len(samples)
-    draws.setflags(write=False)
-    return draws
 
 
 def aspect_order(samples: SampleTable) -> np.ndarray:

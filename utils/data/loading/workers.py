@@ -8,86 +8,51 @@ worker's own pipe. If a process dies on either side, the pipe ends the other's w
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import io
 import itertools
 import math
 import mmap
-import os
 import signal
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 
-from duet.utils.data.image.decoding import note_each
 from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import Batches
 from duet.utils.data.loading.image_cache import NamelessFile
 from duet.utils.data.loading.order import Epoch
 from duet.utils.errors import DatasetError, LoaderError
 from duet.utils.memory import keep_freed_images
+from duet.utils.text import STDERR
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
-_NOTE_BYTES = 4096  # the longest path of the system, with its end
 _ALIGNMENT = 64  # bytes
-NewArray = Callable[[tuple[int, ...]], np.ndarray]
+NewArray = Callable[[tuple[int, ...]], np.ndarray]  # makes a uint8 array of a shape
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
-
-
-def new_bytes(shape: tuple[int, ...]) -> np.ndarray:
-    """Return an uninitialised uint8 array."""
-    return np.empty(shape, np.uint8)
+new_bytes: NewArray = partial(np.empty, dtype=np.uint8)
 
 
 class SharedSlots(NamedTuple):
     """Memory for a few image arrays, shared with a spawned process."""
 
-    slot_bytes: int
+    slot_bytes: int  # of the largest array
     file: NamelessFile
-
-    @staticmethod
-    def of(slot_bytes: int) -> SharedSlots:
-        """Return memory for batches of at most `slot_bytes`."""
-        return SharedSlots(
-            slot_bytes, NamelessFile(_NOTE_BYTES + SLOTS_PER_WORKER * max(slot_bytes, 1))
-        )
 
     def images(self, batch_index: int, workers: int, shape: tuple[int, ...]) -> np.ndarray:
         """Return the uint8 array of a batch's images; a worker's batches take its slots in turn."""
         assert math.prod(shape) <= self.slot_bytes
         slot = batch_index // workers % SLOTS_PER_WORKER
-        return np.ndarray(shape, np.uint8, self.file.memory, _NOTE_BYTES + slot * self.slot_bytes)
-
-    def note(self, path: Path | None) -> None:
-        """Keep the path of the image that the worker reads, None for no image."""
-        text = b"" if path is None else os.fsencode(path)[: _NOTE_BYTES - 1]
-        self.file.memory[: len(text) + 1] = text + b"\0"
-
-    def noted(self) -> Path | None:
-        """Return the path that the worker noted last."""
-        text, _, _ = self.file.memory[:_NOTE_BYTES].partition(b"\0")
-        return Path(os.fsdecode(text)) if text else None
-
-
-class BatchSource(Protocol):
-    """Builds batches, in any process."""
-
-    def __len__(self) -> int: ...
-    def shape(self, batch_index: int) -> tuple[int, ...]:
-        """Return that of the images of a batch."""
-
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill images of this shape, and return the batch around them."""
-
-    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the sample indices of a batch, over all ranks."""
+        return np.ndarray(shape, np.uint8, self.file.memory, slot * self.slot_bytes)
 
 
 class SharedSource:
@@ -97,7 +62,7 @@ class SharedSource:
     worker.
     """
 
-    def __init__(self, source: BatchSource):
+    def __init__(self, source: Batches):
         self._source = source
         self._file: NamelessFile | None = None  # shared arrays, once the first worker runs
 
@@ -117,9 +82,9 @@ class SharedSource:
         return _attach, (rest.getvalue(), self._file, places)
 
 
-def _attach(rest: bytes, file: NamelessFile, places: list[tuple[int, int]]) -> BatchSource:
+def _attach(rest: bytes, file: NamelessFile, places: list[tuple[int, int]]) -> Batches:
     memory = memoryview(file.memory).toreadonly()
-    source: BatchSource = ForkingPickler.loads(
+    source: Batches = ForkingPickler.loads(
         rest, buffers=[memory[start:end] for start, end in places]
     )
     return source
@@ -134,7 +99,7 @@ class _Worker(NamedTuple):
 class WorkerPool:
     """Workers that start once, stay through all epochs, and give their batches in order."""
 
-    def __init__(self, source: BatchSource, workers: int):
+    def __init__(self, source: Batches, workers: int):
         assert workers >= 1 and len(source) >= 1
         self._source = source
         self._shared = SharedSource(source)
@@ -166,7 +131,7 @@ class WorkerPool:
     def _start_one(self, number: int, slot_bytes: int) -> _Worker:
         context = get_context("spawn")
         ours, theirs = context.Pipe()
-        slots = SharedSlots.of(slot_bytes)
+        slots = SharedSlots(slot_bytes, NamelessFile(SLOTS_PER_WORKER * slot_bytes))
         process = context.Process(
             target=_serve,
             args=(self._shared, self._num_workers, theirs, slots),
@@ -239,14 +204,10 @@ class WorkerPool:
         process.join(timeout=5)
         code = process.exitcode or 0
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-        remedy = ""
-        if image := self._workers[number].slots.noted():
-            cause += f", while it read {image}"
-            remedy = "repair or remove that image if it is damaged; "
         text = (
             f"loader worker {number} of {self._num_workers} (process {process.pid}) died: {cause}; "
-            f"{remedy}if the machine ran out of memory, use fewer --workers, a smaller "
-            "--batch-size or no --cache ram"
+            "if a stack above names an image, repair or remove it; if the machine ran out of "
+            "memory, use fewer --workers, a smaller --batch-size or no --cache ram"
         )
         self.close()
         return LoaderError(text)
@@ -269,11 +230,11 @@ def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
         found.close()
 
 
-def _serve(source: BatchSource, workers: int, connection: Connection, slots: SharedSlots) -> None:
+def _serve(source: Batches, workers: int, connection: Connection, slots: SharedSlots) -> None:
     """Answer requests (epoch, batch index) in a worker until the pipe ends."""
     cv2.setNumThreads(0)
     keep_freed_images()
-    note_each(slots.note)
+    faulthandler.enable(STDERR)  # the stack of a crash names the image: see `read_as`
     while True:
         try:
             epoch, batch_index = connection.recv()
@@ -283,7 +244,7 @@ def _serve(source: BatchSource, workers: int, connection: Connection, slots: Sha
 
 
 def _reply(
-    source: BatchSource, workers: int, slots: SharedSlots, epoch: Epoch, batch_index: int
+    source: Batches, workers: int, slots: SharedSlots, epoch: Epoch, batch_index: int
 ) -> Any:
     images = slots.images(batch_index, workers, source.shape(batch_index))
     try:

@@ -1,4 +1,4 @@
-"""`python -m duet records`: pack a dataset into record files, check them, unpack it."""
+"""`python -m duet records`: pack a dataset into record files, or unpack it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ if __name__ == "__main__":
 
 import argparse
 import logging
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from duet.utils.atomic_files import new_folder, refuse_existing
 from duet.utils.cli.flags import from_one, new_parser
-from duet.utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, read_record, read_table
+from duet.utils.data.records.layout import MAX_RECORD_BYTES, read_record
 from duet.utils.data.records.packing import pack_samples
-from duet.utils.data.records.record_images import RecordImage, read_index
+from duet.utils.data.records.record_images import RecordImage
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.image_source import ImageSource
@@ -37,11 +36,10 @@ log = logging.getLogger("records")
 
 def main() -> None:
     parser = new_parser("python -m duet records", "Datasets packed into FFRecord files.")
-    commands = parser.add_subparsers(required=True, metavar="pack | verify | unpack")
+    commands = parser.add_subparsers(required=True, metavar="pack | unpack")
     for run, about in (
         (pack, "write a dataset's images and labels into record files"),
         (unpack, "write record files out as images and labels"),
-        (verify, "check every checksum"),
     ):
         command = commands.add_parser(
             run.__name__, help=about, description=about, allow_abbrev=False,
@@ -49,9 +47,6 @@ def main() -> None:
         )  # fmt: skip
         command.set_defaults(run=run)
         add = command.add_argument
-        if run is verify:
-            add("paths", nargs="+", type=Path, metavar="PATH", help="record file, or a folder")
-            continue
         add("--data", required=True, metavar="D", help="dataset, as for train.py")
         add("--out", required=True, type=Path, metavar="DIR", help="a new folder")
         add("--splits", nargs="+", choices=SPLITS, help="default: all splits of it")
@@ -145,47 +140,6 @@ def _write(folder: Path, name: str, content: bytes) -> None:
                 f"two files of different content go by the name {name}; unpack the splits one by "
                 "one with --splits"
             ) from error
-
-
-def find_files(paths: Sequence[Path]) -> Iterator[Path]:
-    """Yield the record files among paths and below folders; raise DatasetError without any."""
-    for path in paths:
-        candidates = sorted(path.rglob(f"*{SUFFIX}")) if path.is_dir() else [path]
-        files = [file for file in candidates if file.suffix == SUFFIX and file.is_file()]
-        if not files:
-            raise DatasetError(f"{path}: a file that ends in {SUFFIX}, or a folder of some, is "
-                               "needed")  # fmt: skip
-        yield from files
-
-
-def verify(flags: argparse.Namespace) -> None:
-    damages = []
-    for path in find_files(flags.paths):
-        found = find_damages(path)
-        damages += found
-        say(f"{path}: {f'{len(found)} damaged' if found else 'whole'}")
-    if damages:
-        raise DatasetError("\n".join(damages))
-
-
-def find_damages(path: Path) -> list[str]:
-    """Check every checksum of a record file, also of other programs; return a text for each."""
-    try:
-        table = read_table(path)
-    except DatasetError as error:
-        return [str(error)]
-    try:
-        entries, damages = read_index(table) or [], []
-    except DatasetError as error:
-        entries, damages = [], [str(error)]
-    for place in table:
-        try:
-            read_record(place)
-        except DatasetError as error:
-            named = place.number < len(entries)
-            image = f" (image {entries[place.number].name})" if named else ""
-            damages.append(f"{error}{image}")
-    return list(dict.fromkeys(damages))  # the index may be in it twice
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no
 
 from __future__ import annotations
 
-import logging
 import os
 import struct
 import weakref
@@ -33,8 +32,6 @@ CHECKSUM_TYPE, OFFSET_TYPE = np.dtype("<u4"), np.dtype("<i8")
 MAX_RECORDS = 1 << 26
 MAX_RECORD_BYTES = 1 << 30
 _OPEN_FILES = 128  # well below the usual limit of 1,024 a process
-
-log = logging.getLogger("records")
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,34 +90,25 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
     if size < START.size:
         raise damaged(path, f"has {size} bytes, and a record file has at least {START.size}")
     stored, number = START.unpack(file.read(START.size))
-    if number == 0 and (size > START.size or stored == 0):
-        raise damaged(path, "names 0 records: its writer did not finish")
     first = header_size(number)
-    if not 0 <= number <= MAX_RECORDS or first > size:
-        raise damaged(path, f"names {count(number, 'record')}, which its {size} bytes cannot hold")
+    if not 1 <= number <= MAX_RECORDS or first > size:
+        raise damaged(path, f"names {count(number, 'record')} in {size} bytes")
     checksum_bytes = number * CHECKSUM_TYPE.itemsize
     file.seek(checksum_bytes, os.SEEK_CUR)
-    start = int.from_bytes(file.read(OFFSET_TYPE.itemsize)[: first - START.size], "little")
-    if number and start != first:  # finds a sparse file before memory fills up
+    start = int.from_bytes(file.read(OFFSET_TYPE.itemsize), "little")
+    if start != first:  # finds a sparse file before memory fills up
         raise damaged(path, f"record 0 starts at {start}, and the header ends at {first}")
     file.seek(START.size)
     body = file.read(first - START.size)
-    if len(body) < first - START.size:
-        raise damaged(path, "became shorter while it was read")
+    found = zlib.crc32(body, zlib.crc32(struct.pack("<q", number)))
+    if stored != found:
+        raise damaged(path, f"the header's checksum is {found:08x}, stored is {stored:08x}")
     checksums = np.frombuffer(body[:checksum_bytes], CHECKSUM_TYPE)
     bounds = np.append(np.frombuffer(body[checksum_bytes:], OFFSET_TYPE), size)
     # Compared, because differences of int64 could overflow.
-    if wrong := np.flatnonzero((bounds[1:] < bounds[:-1]) | (bounds[:-1] > size)).tolist():
-        number = wrong[0] + (bounds[wrong[0]] <= size)
-        raise damaged(
-            path, f"record {number} starts at {bounds[number]}, which is not between the record in "
-            f"front of it and the end of the file, {size}"
-        )  # fmt: skip
-    found = zlib.crc32(body, zlib.crc32(struct.pack("<q", len(checksums))))
-    if stored == 0 and found != 0:
-        log.warning("%s: an old file, with checksums of its records but none of its header", path)
-    elif stored != found:
-        raise damaged(path, f"the header's checksum is {found:08x}, stored is {stored:08x}")
+    if wrong := np.flatnonzero(bounds[1:] < bounds[:-1]).tolist():
+        start, end = bounds[wrong[0] : wrong[0] + 2].tolist()
+        raise damaged(path, f"record {wrong[0]} starts at {start}, and ends before, at {end}")
     return RecordTable(path, checksums, bounds)
 
 
@@ -134,24 +122,17 @@ def read_record(place: RecordPlace) -> np.ndarray:
         raise damaged_record(
             place, f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read"
         )
-    content = read_start(place, place.length)
-    if (found := zlib.crc32(content)) != place.checksum:
-        raise damaged_record(place, f"has the checksum {found:08x}, stored is {place.checksum:08x}")
-    return np.frombuffer(content, np.uint8)
-
-
-def read_start(place: RecordPlace, num_bytes: int) -> bytes:
-    """Return the first bytes of a record, at most its length, unchecked."""
-    length = min(num_bytes, place.length)
     try:
-        content = os.pread(_open_file(place.path).descriptor, length, place.offset)
+        content = os.pread(_open_file(place.path).descriptor, place.length, place.offset)
     except OSError as error:
         raise DatasetError(
             f"{place.path}: record {place.number} cannot be read: {error.strerror}"
         ) from error
-    if len(content) < length:
+    if len(content) < place.length:
         raise damaged_record(place, "extends beyond the end of the file")
-    return content
+    if (found := zlib.crc32(content)) != place.checksum:
+        raise damaged_record(place, f"has the checksum {found:08x}, stored is {place.checksum:08x}")
+    return np.frombuffer(content, np.uint8)
 
 
 class _OpenFile:

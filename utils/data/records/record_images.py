@@ -17,11 +17,9 @@ from typing import NamedTuple
 from duet.utils.data.image.header import check_size
 from duet.utils.data.records.layout import (
     SUFFIX,
-    RecordTable,
     damaged_record,
     forget_open_files,
     read_record,
-    read_start,
     read_table,
 )
 from duet.utils.data.sources.image_source import ImageSource, Records
@@ -167,39 +165,26 @@ def read_record_images(path: Path) -> list[RecordImage]:
     """
     forget_open_files()
     table = read_table(path)
-    entries = read_index(table)
-    if entries is None:
+    last = table.place(len(table) - 1)
+    if last.length > MAX_INDEX_BYTES:
+        raise damaged_record(
+            last, f"is an index of {last.length} bytes; {MAX_INDEX_BYTES} are accepted"
+        )
+    content = read_record(last).tobytes()
+    if not content.startswith(MAGIC):
         raise DatasetError(
             f"{path}: its last record is no index of images, so that another program wrote it; "
             "what such records hold is not guessed, and pickles are never loaded: pack the images "
             "themselves with `python -m duet records pack`"
         )
-    return [
-        RecordImage(path / entry.name, entry, place=table.place(number))
-        for number, entry in enumerate(entries)
-    ]
-
-
-def read_index(table: RecordTable) -> list[ImageEntry] | None:
-    """Return the index of a record file; None when another program wrote the file.
-
-    Raises:
-        DatasetError: the index is damaged.
-    """
-    if not len(table):
-        return None
-    place = table.place(len(table) - 1)
-    if read_start(place, len(MAGIC)) != MAGIC:
-        read_record(place)
-        return None
-    if place.length > MAX_INDEX_BYTES:
-        raise damaged_record(
-            place, f"is an index of {place.length} bytes; {MAX_INDEX_BYTES} are accepted"
-        )
     try:
-        return decode_index(read_record(place).tobytes(), len(table) - 1)
+        entries = decode_index(content, len(table) - 1)
     except BrokenIndexError as error:
-        raise damaged_record(place, f"is an index that {error}") from error
+        raise damaged_record(last, f"is an index that {error}") from error
+    return [
+        RecordImage(path / entry.name, entry, place=place)
+        for entry, place in zip(entries, table, strict=False)  # the index has no entry
+    ]
 
 
 RECORDS = Records(SUFFIX, read_record_images, read_record)

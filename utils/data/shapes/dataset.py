@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import cv2
 import numpy as np
 
+from duet.utils.atomic_files import new_folder
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import (
@@ -36,20 +36,12 @@ _VERSION = 1  # version of the drawing code; sets of different versions are neve
 _CLASSES_VERSION = 1  # likewise, of the set for classification
 _JPEG_QUALITY = 92
 HUES = {"cold": (80, 130), "warm": (-20, 30)}  # OpenCV hues, 0 to 180: green to blue, red to yellow
-
-
-class ShapeClass(NamedTuple):
-    """A class: a shape in warm or cold colours. A model needs both to recognise it."""
-
-    colour: str  # key of HUES
-    shape: str  # key of OUTLINES
-
-    @property
-    def name(self) -> str:
-        return f"{self.colour} {self.shape}"
-
-
-CLASSES = [ShapeClass(colour, shape) for colour in HUES for shape in sorted(OUTLINES)]
+# A class is a shape in warm or cold colours, by its name. A model needs both to recognise it.
+CLASSES = {
+    f"{colour} {shape}": (OUTLINES[shape], hue)
+    for colour, hue in HUES.items()
+    for shape in sorted(OUTLINES)
+}
 
 
 @dataclass(frozen=True)
@@ -94,8 +86,7 @@ def _draw_once(
 ) -> Path:
     """Return the YAML of a dataset; draw it into its folder unless it is there.
 
-    It is drawn beside the folder and renamed when complete: the folder never holds a part of it,
-    and several processes may draw at once.
+    The folder never holds a part of it, and several processes may draw at once.
 
     Args:
         document: content of the YAML; `drawn` defines what is drawn.
@@ -106,23 +97,14 @@ def _draw_once(
     if not folder.exists():
         splits = ["train"] * config.num_train + ["val"] * config.num_val
         try:
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            with TemporaryDirectory(prefix=".shapes-", dir=folder.parent) as temporary:
-                drawn = Path(temporary) / folder.name
+            with new_folder(folder, "built-in dataset") as drawn:
                 with ThreadPoolExecutor(os.cpu_count()) as pool:
                     # list() raises a failure here.
                     list(pool.map(lambda item: draw(drawn, *item), enumerate(splits)))
                 write_yaml(drawn / yaml.name, document)
-                try:
-                    os.rename(drawn, folder)
-                except OSError:
-                    if not folder.exists():  # else another process was faster
-                        raise
-        except OSError as error:
-            raise DatasetError(
-                f"{folder}: the built-in dataset cannot be drawn there: {error}; "
-                "free some space, or run in a folder that can be written to"
-            ) from error
+        except DatasetError:
+            if not folder.exists():  # else another process was faster
+                raise
     try:
         found = read_yaml("--data", yaml, "").get("drawn")
     except UserError:
@@ -175,13 +157,13 @@ def draw_class_dataset(folder: Path, config: ShapesConfig = _CLASS_DEFAULTS) -> 
 def _draw_class(config: ShapesConfig, folder: Path, index: int, split: str) -> None:
     generator = sample_generator(config.seed, 1, index)  # epoch 0 are the images of detection
     size = _random_size(generator, config.image_side)
-    drawn = CLASSES[index % len(CLASSES)]
-    image = draw_one_shape(generator, size, OUTLINES[drawn.shape], HUES[drawn.colour])
-    _write_jpeg(folder / split / drawn.name / f"{index:05d}.jpg", image)
+    name = list(CLASSES)[index % len(CLASSES)]
+    image = draw_one_shape(generator, size, *CLASSES[name])
+    _write_jpeg(folder / split / name / f"{index:05d}.jpg", image)
 
 
 def _write_jpeg(path: Path, image: np.ndarray) -> None:
-    """Write an image (H, W, 3) uint8 BGR; raise OSError if that fails."""
+    """Write an image (H, W, 3) uint8 BGR."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if not cv2.imwrite(str(path), image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY]):
-        raise OSError(f"{path} could not be written")
+    _, content = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
+    path.write_bytes(content.tobytes())

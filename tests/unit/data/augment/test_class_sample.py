@@ -11,7 +11,7 @@ from duet.utils.data.augment.class_sample import (
     random_region,
     shortest_side,
 )
-from duet.utils.data.image.decoding import SourceImage
+from duet.utils.data.image.decoding import Objects, SourceImage
 from duet.utils.data.image.letterbox import reduced_size
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
@@ -30,7 +30,7 @@ def drawn(config: AugmentConfig, number: int):
 def source(image: np.ndarray, reduction: int = 1, size=None) -> SourceImage:
     size = size or image.shape[:2]
     boxes = np.array([[0, 0, size[1], size[0]]], np.float64)
-    return SourceImage(size, np.array([3]), boxes, None, reduction, lambda: image)
+    return SourceImage(size, Objects(np.array([3]), boxes, None), reduction, lambda: image)
 
 
 def noise(height: int, width: int) -> np.ndarray:

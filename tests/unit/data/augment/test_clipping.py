@@ -9,7 +9,6 @@ from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
-    mirror,
     paste,
     why_nothing_is_pasted,
 )
@@ -145,7 +144,7 @@ def test_the_stored_choices_give_the_stored_image_and_labels(case):
         objects, image = stored_objects(stored), stored["image"].copy()
         width = image.shape[1]
         chosen = choose_copies(stored[f"c{case}_choice"], objects, width)
-        copies = mirror(objects, chosen, width)
+        copies = objects.select(chosen).mirrored(0, width)
         polygons = copies.polygons
         found, expected = join_objects(objects, copies), stored[f"c{case}_labels"]
         assert found.class_index.tolist() == expected[:, 0].tolist()

@@ -51,8 +51,7 @@ IMAGES = [objects(size, number) for number, size in enumerate(SIZES)]
 def source_of(item: LabelledImage, image_size: int) -> SourceImage:
     reduction = choose_reduction(item.size, image_size)
     reduced = item.image if reduction == 1 else average_squares(item.image, reduction)
-    labels = item.class_index, item.boxes_xyxy
-    return SourceImage(item.size, *labels, item.polygons, reduction, lambda: reduced)
+    return SourceImage(item.size, item.objects, reduction, lambda: reduced)
 
 
 def drawn(kind: str, number: int) -> Augmentation:

@@ -26,7 +26,7 @@ from tests.shared_files import shared_path
 GREY = 114
 STRONG = AugmentConfig(
     hsv_h=0.1, hsv_s=0.7, hsv_v=0.4, degrees=30, translate=0.1, scale=0.5, shear=10,
-    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5, mixup=0.5, cutout=0.5,
+    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5, mixup=0.5,
 )  # fmt: skip
 NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)
 
@@ -42,10 +42,7 @@ def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> Lab
 def augment(draw: Augmentation, items: list[LabelledImage], image_size: int) -> LabelledImage:
     """Augment images that are in memory already."""
     sources = [
-        SourceImage(
-            item.size, item.class_index, item.boxes_xyxy, None, 1, lambda item=item: item.image
-        )
-        for item in items
+        SourceImage(item.size, item.objects, 1, lambda item=item: item.image) for item in items
     ]
     return augment_module.augment(draw, sources, image_size)
 
@@ -105,7 +102,6 @@ def test_draws_are_uniform_in_their_ranges():
     mosaics = [draw for draw in drawn if len(draw.tiles) > 1]
     assert abs(len(mosaics) / number - 0.3) < 0.036
     assert abs(np.mean([draw.mixed is not None for draw in mosaics]) - 0.5) < 0.07
-    assert abs(np.mean([draw.cutout != () for draw in drawn]) - 0.5) < 0.04
 
 
 def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
@@ -134,24 +130,11 @@ def test_another_scene_is_mixed_in_with_its_objects():
     np.testing.assert_allclose(found.boxes_xyxy, [[0, 0, 64, 64], [32, 0, 64, 64]])
 
 
-def test_holes_of_a_draw_are_cut_last():
-    item = plain_image(7, (64, 64), [(0, 0, 0.25, 0.25)])
-    centre_top_left = (0.999, 0.999, 0.0, 0.0, 0.5, 0.5, 0.5)
-    nothing = (0.0, 0.0, 0.999, 0.0, 0.5, 0.5, 0.5)
-    draw = dataclasses.replace(NOTHING, cutout=centre_top_left + 30 * nothing)
-    found = augment(draw, [item], 64)
-    assert (found.image[:32, :32] == 128).all()
-    assert len(found.boxes_xyxy) == 0
-    # Mirrored first, the object is where no hole is.
-    mirrored = augment(dataclasses.replace(draw, flip_left_right=True), [item], 64)
-    np.testing.assert_allclose(mirrored.boxes_xyxy, [[48, 0, 64, 16]])
-
-
 def test_what_changes_mosaics_alone_is_named_where_there_are_none():
-    config = AugmentConfig(mixup=0.1, cutout=1)
+    config = AugmentConfig(mixup=0.1, flipud=1)
     assert config.without_effect() == ("mixup",)
     assert dataclasses.replace(config, mosaic=0.1).without_effect() == ()
-    assert AugmentConfig(cutout=1).without_effect() == ()
+    assert AugmentConfig(flipud=1).without_effect() == ()
 
 
 NOISE = (np.random.Generator(np.random.Philox(0)).random((64, 64, 3)) * 255).astype(np.uint8)

@@ -67,7 +67,7 @@ class Reader:
             self.decoded.add(index)
             return reduced
 
-        return SourceImage(item.size, item.class_index, item.boxes_xyxy, None, reduction, decode)
+        return SourceImage(item.size, item.objects, reduction, decode)
 
 
 def both(kind: str, images: list[LabelledImage], image_size: int, number: int):
@@ -164,10 +164,10 @@ def test_sides_of_tiles_are_rounded_up_and_boxes_with_them():
     sizes = [(349, 640)] * NUM_TILES
     canvas = mosaic_canvas(sizes, (300, 310), image_size=320)
     assert [tile.resized_size for tile in canvas.tiles] == [(175, 320)] * NUM_TILES
-    assert [(tile.left, tile.top) for tile in canvas.tiles] == [
+    assert [tile.padding[::-1] for tile in canvas.tiles] == [
         (-20, 135), (300, 135), (-20, 310), (300, 310)
     ]  # fmt: skip
-    corners = canvas.tiles[1].to_canvas(np.array([[0.0, 0.0, 640.0, 349.0]]))
+    corners = canvas.tiles[1].to_input(np.array([[0.0, 0.0, 640.0, 349.0]]))
     np.testing.assert_allclose(corners, [[300, 135, 620, 310]], rtol=1e-12)
     (single,) = single_canvas((349, 640), 320).tiles
-    assert (single.resized_size, single.top, single.left) == ((175, 320), 72, 0)
+    assert (single.resized_size, single.padding) == ((175, 320), (72, 0))

@@ -59,18 +59,6 @@ def test_a_wrong_call_is_a_users_mistake_before_the_work(monkeypatch, tmp_path, 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 
-def test_fix_is_advised_only_where_it_was_not_given(monkeypatch, tmp_path, capsys):
-    data = write_planted(tmp_path / "planted")
-    words = "--data", data, "--img", 64, "--out", tmp_path / "out"
-    run(monkeypatch, *words)
-    plain = capsys.readouterr().out
-    assert "Delete the second; --fix drops it" in plain
-    assert "    Objects that are labelled twice: " in plain  # and not "1  objects"
-    run(monkeypatch, *words, "--fix", tmp_path / "fixed")
-    assert "--fix" not in capsys.readouterr().out
-    assert "--fix" not in (tmp_path / "out/check.html").read_text()
-
-
 def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp_path, capsys):
     """Of train, one of 40x30 px is within the limit, and one of 41x30 is not."""
     for split, size_wh in (("train", (40, 30)), ("val", (20, 20))):
@@ -82,7 +70,10 @@ def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp
     words = "--data", data, "--img", 64, "--max-pixels", 1200, "--fix", tmp_path / "fixed"
     assert run(monkeypatch, *words, "--out", tmp_path / "out") == 1
     found = (tmp_path / "out/findings.csv").read_text()
-    assert "41x30 px are 1,230, over the limit of 1,200" in found and found.count("image_size") == 1
+    assert (
+        "41x30 px are 1,230, over the limit of 1,200" in found
+        and found.count("unusable_image") == 1
+    )
     reported_text = capsys.readouterr().out
     assert f"train with --data {tmp_path / 'fixed/d.yaml'} --max-pixels 1200\n" in reported_text
     links = sorted(path.name for path in (tmp_path / "fixed/images").rglob("*.png"))

@@ -16,7 +16,6 @@ from duet.utils.data.image.letterbox import (
     fit_letterbox,
     fit_long_side,
     letterbox,
-    letterbox_to_image,
     resize,
     resize_linear,
 )
@@ -172,7 +171,7 @@ def test_letterbox_agrees_with_stored_scaling():
     with np.load(shared_path("golden/nms/boxes.npz")) as arrays:
         stored = dict(arrays)
     placement = fit_letterbox((480, 600), (640, 640))
-    found = letterbox_to_image(stored["boxes"], placement)
+    found = placement.to_original(stored["boxes"])
     np.testing.assert_allclose(found, stored["scale_auto_640x640_to_480x600"], **PIXELS)
 
 

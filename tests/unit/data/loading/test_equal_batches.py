@@ -13,7 +13,6 @@ from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.loading.order import SQUARE, BatchRecipe
 from duet.utils.processes.world import ALONE, World
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 
@@ -24,8 +23,8 @@ SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 class Training:
     """The batches of an epoch."""
 
-    def __init__(self, order=SQUARE, items=BOXES, augment=EVERYTHING):
-        self.recipe = TrainRecipe(64, BATCH, augment, 3, order, items)
+    def __init__(self, augment=EVERYTHING, **options):
+        self.recipe = TrainRecipe(64, BATCH, augment, 3, **options)
 
     def loader(self, samples, **options) -> TrainLoader:
         return TrainLoader(samples, self.recipe, **options)
@@ -46,8 +45,8 @@ class Validation:
 
 CASES = {
     "train": Training(),
-    "rect": Training(BatchRecipe(rectangular=True)),
-    "weights": Training(BatchRecipe(image_weights=True)),
+    "rect": Training(rectangular=True),
+    "weights": Training(image_weights=True),
     "masks": Training(items=MaskItems()),
     "a mask each": Training(items=MaskItems(ratio=2, overlap=False)),
     "classes": Training(items=CLASSES, augment=OF_CLASSES),

@@ -5,14 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.utils.data.loading.order import (
-    BatchRecipe,
-    Epoch,
-    aspect_order,
-    class_weights,
-    draws_of,
-    weighted,
-)
+from duet.utils.data.loading.batches import TrainRecipe, draws_of
+from duet.utils.data.loading.order import Epoch, aspect_order, class_weights, weighted
+from duet.utils.data.randomness import epoch_order
 from duet.utils.data.sources.samples import Sample, table_of
 from tests.shared_files import shared_path
 
@@ -85,10 +80,11 @@ def test_the_order_by_aspect_ratio_is_that_of_height_by_width():
 
 def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_is_its_index():
     samples = table([0], [1], [0, 0, 0, 0, 0, 0, 0], [])
-    choices = {}, {"image_weights": True}
-    for recipe in (BatchRecipe(**choice) for choice in choices):
-        draws = draws_of(recipe, 0, samples, Epoch(1))
-        np.testing.assert_array_equal(draws % 4, recipe.order(0, samples, Epoch(1)))
+    for is_weighted in (False, True):
+        recipe = TrainRecipe(64, 4, image_weights=is_weighted)
+        draws = draws_of(recipe, samples, Epoch(1))
+        order = weighted(0, samples, Epoch(1)) if is_weighted else epoch_order(0, 1, 4)
+        np.testing.assert_array_equal(draws % 4, order)
         assert len(set(draws.tolist())) == len(draws) == len(samples)
         seen = dict.fromkeys(range(4), 0)
         for draw in draws.tolist():  # the k-th time, k times the number of samples more

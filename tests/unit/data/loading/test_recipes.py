@@ -7,7 +7,7 @@ import pytest
 
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader
-from duet.utils.data.loading.order import SQUARE, BatchRecipe, Epoch
+from duet.utils.data.loading.order import Epoch
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE, World
@@ -17,15 +17,15 @@ from tests.unit.data.batch_digest import EVERYTHING, digest
 
 BATCH = 8
 RECIPES = {
-    "rect": BatchRecipe(rectangular=True),
-    "image-weights": BatchRecipe(image_weights=True),
+    "rect": {"rectangular": True},
+    "image-weights": {"image_weights": True},
 }
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 
 
 def make_loader(samples, recipe, workers=0, process=ALONE.process, cache="", **changes):
     choices = {"image_size": 64, "batch_size": BATCH, "augment": EVERYTHING, **changes}
-    recipe = TrainRecipe(**choices, order=recipe)
+    recipe = TrainRecipe(**choices, **recipe)
     return TrainLoader(samples, recipe, workers, cache, World(process))
 
 
@@ -77,7 +77,7 @@ def test_the_sides_of_rectangles_follow_the_stride_of_the_model(samples):
         shapes = {batch.images.shape for batch in loader.epoch(0)}
         assert {side % 64 for shape in shapes for side in shape[2:]} == {0}
         assert loader.largest_shape in shapes and loader.largest_shape >= before
-    square = make_loader(samples, SQUARE)
+    square = make_loader(samples, {})
     square.align(64)
     assert square.largest_shape == (BATCH, 3, 64, 64)
 
@@ -89,7 +89,7 @@ def test_training_rectangles_have_the_public_shapes_in_the_public_order(dataset,
     expected = stored[f"{dataset}_train_img{size}_b{batch}_pad0_s32"]
     yaml = load_dataset(shared_path(f"data/{dataset}/{dataset}.yaml"))
     samples = load_split(yaml, "train")
-    loader = TrainLoader(samples, TrainRecipe(size, batch, order=RECIPES["rect"]))
+    loader = TrainLoader(samples, TrainRecipe(size, batch, rectangular=True))
     source = loader._source
     shapes = [list(source.shape(index)[2:]) for index in range(len(loader))]
     assert shapes == expected["shapes"]

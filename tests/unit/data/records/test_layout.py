@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.utils.data.records.__main__ import find_damages
 from duet.utils.data.records.layout import (
     MAX_RECORD_BYTES,
     MAX_RECORDS,
@@ -18,7 +17,7 @@ from duet.utils.data.records.layout import (
     read_table,
     write_records,
 )
-from duet.utils.data.records.record_images import MAX_INDEX_BYTES, read_index, read_record_images
+from duet.utils.data.records.record_images import MAX_INDEX_BYTES, read_record_images
 from duet.utils.errors import DatasetError
 from tests.unit.data.records.record_files import (
     header,
@@ -77,14 +76,6 @@ def test_a_written_file_has_the_bytes_of_the_layout(tmp_path):
 def test_the_bytes_of_the_layout_are_read(tmp_path):
     path = write(tmp_path / "a.ffr", STORED)
     assert contents(path) == list(RECORDS)
-    assert find_damages(path) == []
-    assert read_index(read_table(path)) is None
-
-
-def test_an_old_file_without_a_checksum_of_its_header_is_read_with_a_warning(tmp_path, caplog):
-    path = write(tmp_path / "old.ffr", bytes(4) + STORED[4:])
-    assert contents(path) == list(RECORDS)
-    assert [str(path) in line for line in caplog.messages] == [True]
 
 
 def test_a_replaced_file_is_opened_anew(tmp_path):
@@ -100,14 +91,13 @@ def test_a_replaced_file_is_opened_anew(tmp_path):
 def test_another_programs_file_is_named_as_such_and_not_unpickled(tmp_path):
     pickled = b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins"
     path = write(tmp_path / "theirs.ffr", record_file([pickled, pickled]))
-    assert find_damages(path) == []
     assert "pickles are never loaded" in refusal(path)
 
 
 BAD_FILES = {
     "empty": (b"", "has 0 bytes"),
-    "a zero header": (bytes(48) + STORED[48:], "its writer did not finish"),
-    "no records but bytes": (bytes.fromhex("69df2265") + bytes(9), "its writer did not finish"),
+    "a zero header": (bytes(48) + STORED[48:], "names 0 records"),
+    "no records but bytes": (bytes.fromhex("69df2265") + bytes(9), "names 0 records"),
     "fewer records than none": (header([], [], -1) + bytes(64), "names -1 records"),
     "more records than bytes": (header([], [], 6) + bytes(71), "names 6 records"),
     "a wrong checksum of the header": (b"\xda" + STORED[1:], "checksum is 4fc14ddb"),
@@ -115,7 +105,7 @@ BAD_FILES = {
     "bytes behind the last record": (STORED + b"0", "record 2 has the checksum"),
     "cut off in the last record": (STORED[:-1], "record 2 has the checksum"),
     "cut off in the header": (STORED[:40], "names 3 records"),
-    "offsets out of order": (header([0, 0, 0], [48, 51, 50]) + bytes(12), "record 2 starts at 50"),
+    "offsets out of order": (header([0, 0, 0], [48, 51, 50]) + bytes(12), "record 1 starts at 51"),
     "an offset past the end": (header([0, 0], [36, 45]) + bytes(8), "record 1 starts at 45"),
     "a first record in the header": (header([0, 0], [12, 36]) + bytes(8), "the header ends at 36"),
 }
@@ -127,7 +117,6 @@ def test_a_bad_file_is_refused_with_the_reason(tmp_path, kind):
     text = refusal(write(tmp_path / "bad.ffr", content))
     assert reason in text
     assert "copy it again" in text
-    assert reason in "\n".join(find_damages(tmp_path / "bad.ffr"))
 
 
 def sparse(path: Path, start: bytes, size: int) -> Path:
@@ -141,7 +130,9 @@ def sparse(path: Path, start: bytes, size: int) -> Path:
 def test_a_header_that_is_a_hole_is_refused_before_memory_is_filled(tmp_path, number):
     start = struct.pack("<Iq", 1, number)
     text = refusal(sparse(tmp_path / "hole.ffr", start, 12 + 12 * number))
-    assert ("record 0 starts at 0" if number == MAX_RECORDS else "cannot hold") in text
+    assert (
+        "record 0 starts at 0" if number == MAX_RECORDS else f"names {number:,} records"
+    ) in text
 
 
 def test_records_and_indexes_of_absurd_length_are_refused_before_memory_is_filled(tmp_path):
@@ -223,7 +214,6 @@ def test_every_cut_and_every_flipped_bit_is_found(tmp_path):
         damaged.append(bytes(changed))
     for content in damaged:
         path = write(tmp_path / "a.ffr", content)
-        assert find_damages(path) != []
         with pytest.raises(DatasetError, match=str(path)):
             for image in read_record_images(path):
                 read_record(image.place)
