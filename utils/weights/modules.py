@@ -179,7 +179,7 @@ class ByteBudget:
 
 
 def strided_array(
-    data: bytes | memoryview, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
+    data: bytes, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
 ) -> StoredArray:
     """Return a copy of the elements that a tensor shows of its storage.
 

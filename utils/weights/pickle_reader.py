@@ -55,9 +55,8 @@ def read_pickle(
     data: bytes,
     accepted: re.Pattern[str],
     persistent_load: PersistentLoad | None = None,
-    start: int = 0,
-) -> tuple[Any, int]:
-    """Read the pickle that begins at `start`.
+) -> Any:
+    """Read a pickle.
 
     Args:
         data: protocol 2 to 5.
@@ -65,18 +64,17 @@ def read_pickle(
         persistent_load: gives the value of a persistent id; without it there may be none.
 
     Returns:
-        The value and the position after it. Dicts, lists, tuples, strings, bytes and numbers are
-        themselves, an OrderedDict is a dict, a set a list, all else is a `Name` or `Record`.
+        Its value. Dicts, lists, tuples, strings, bytes and numbers are themselves, an OrderedDict
+        is a dict, a set a list, all else is a `Name` or `Record`.
 
     Raises:
         UserError: damaged, over a bound, or asking for a global that is not accepted.
     """
     file = io.BytesIO(data)
-    file.seek(start)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in names
-            return _Machine(accepted, persistent_load).run(file), file.tell()
+            return _Machine(accepted, persistent_load).run(file)
     except UserError:
         raise
     except (IndexError, ValueError) as error:  # the latter of pickletools
@@ -333,7 +331,6 @@ def _accepted(framework: str, further: str) -> re.Pattern[str]:
     return re.compile(pattern, re.VERBOSE | re.ASCII)
 
 
-NOTHING = re.compile(r"(?!)")
 # torchvision's transforms define a classifier's preprocessing: they are read as records and
 # compared with ours.
 TORCH_NAMES = _accepted(
