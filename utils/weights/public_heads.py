@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
-from duet.utils.model_yamls import block_of
+from duet.utils.model_yamls import PUBLIC_MODELS, block_of, shipped_model
 from duet.utils.weights.modules import (
     Contents,
     StoredArray,
@@ -20,68 +21,13 @@ from duet.utils.weights.modules import (
     to_plain,
 )
 from duet.utils.weights.pickle_reader import ANCHOR_FREE_ONLY, OTHER_PACKAGE, Record
-
-Args = list[Any]
+from duet.utils.yaml_files import read_yaml
 
 
 def children(module: Any) -> list[Record]:
     """Return the modules in a module, in their order; [] for anything else."""
     inside = module.state["_modules"].values() if is_module(module) else ()
     return [part for part in inside if is_module(part)]
-
-
-def _line(index: int, layer: Record) -> Args:
-    """Return [from, number, module, args] of a layer, channels and repeats as they are.
-
-    Raises:
-        UserError: a layer of another kind, or one that takes other maps than the last one's.
-    """
-    kind, origin = class_name(layer), layer.state.get("f", -1)
-    read = _KINDS.get(kind)
-    if read is None or origin != -1:
-        raise UserError(
-            f"layer {index} is {brief(kind)} from {brief(origin)}; the file has no model YAML, and "
-            f"without one only {', '.join(_KINDS)} in a row are understood; give its state dict "
-            "with --cfg (docs/en/weights.md)"
-        )
-    return [-1, *read(layer)]
-
-
-def _conv(layer: Any) -> Args:
-    conv = _child(layer, "conv")
-    if _number(conv, "dilation") != 1:
-        raise UserError("a dilated convolution, which is not built here")
-    names = ("out_channels", "kernel_size", "stride", "padding", "groups")
-    args = [_number(conv, name) for name in names]
-    return [1, "Conv", args if args[4] != 1 else args[:4] if args[3] != args[1] // 2 else args[:3]]
-
-
-def _c3(layer: Any) -> Args:
-    inner = children(_child(layer, "m"))
-    shortcuts = [part.state.get("add") is True for part in inner]
-    if len(set(shortcuts)) != 1:
-        raise UserError(f"a C3 of {len(inner):,} bottlenecks, with and without shortcuts")
-    channels = _number(_child(_child(layer, "cv3"), "conv"), "out_channels")
-    return [len(inner), "C3", [channels] if shortcuts[0] else [channels, False]]
-
-
-_KINDS: dict[str, Callable[[Any], Args]] = {"Conv": _conv, "C3": _c3}
-
-
-def _child(module: Any, name: str) -> Record:
-    child = module.state["_modules"].get(name)
-    if not is_module(child):
-        raise UserError(f"its {class_name(module)} has no part {name}")
-    return child
-
-
-def _number(module: Record, name: str) -> int:
-    """Return a whole number of a layer, or that of both sides where it has one for each."""
-    value = module.state.get(name)
-    sides = value if isinstance(value, tuple) else (value,)
-    if not sides or type(sides[0]) is not int or any(side != sides[0] for side in sides[:2]):
-        raise UserError(f"its {class_name(module)} has {name} {brief(value)}; accepted: a number")
-    return sides[0]
 
 
 # Of the ultralytics package: YOLOv5u and YOLOv8, whose head is called Detect there.
@@ -241,23 +187,34 @@ def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> 
 def _describe_classes(
     model: Record, stored: Mapping[str, StoredArray], contents: Contents
 ) -> Description:
-    """Describe a classifier, which keeps layers of a detector without their YAML."""
-    *layers, head = layers_of(model)
+    """Describe a classifier, whose file has no YAML: by the public one, in the size of its layers.
+
+    The last backbone convolution has 1,024 channels times the width multiple, and the longest C3 9
+    bottlenecks times the depth multiple.
+    """
+    *layers, _ = layers_of(model)
     linear = stored.get(f"model.{len(layers)}.linear.weight")
     if linear is None or linear.array.ndim != 2:
         raise UserError("its Classify has no linear layer; those of v6.2 and later have one")
     _check_normalization(model.state.get("transforms"))
+    public = read_yaml("--cfg", shipped_model("yolov5n-cls"), PUBLIC_MODELS)
+    convolution = stored.get("model.7.conv.weight")
+    if convolution is None or [class_name(x) for x in layers] != [x[2] for x in public["backbone"]]:
+        raise UserError(
+            "it is another classifier than those of the public YOLOv5, and the file has no model "
+            "YAML; give its state dict with --cfg (docs/en/weights.md)"
+        )
+    names = [x for x in stored if x.startswith("model.6.m.") and x.endswith(".cv1.conv.weight")]
     document = {
+        **public,
         "nc": len(linear.array),
-        "depth_multiple": 1.0,
-        "width_multiple": 1.0,
-        "backbone": [_line(index, layer) for index, layer in enumerate(layers)],
-        "head": [[-1, 1, class_name(head), ["nc"]]],
+        "depth_multiple": len(names) / 9,
+        "width_multiple": math.prod(convolution.array.shape[:1]) / 1024,
     }
-    activation = activation_of(layers[0].state["_modules"].get("act")) if layers else None
+    activation = activation_of(layers[0].state["_modules"].get("act"))
     if activation not in (None, DEFAULT_ACTIVATION):
         document["act"] = str(activation)
-    return to_plain(document), ()
+    return document, ()
 
 
 def _check_normalization(transforms: Any) -> None:
