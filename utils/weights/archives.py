@@ -39,9 +39,7 @@ from duet.utils.weights.modules import (
     strided_array,
 )
 from duet.utils.weights.pickle_reader import (
-    ONEFLOW_NAMES,
     STORAGE_DTYPES,
-    TORCH_NAMES,
     UNTYPED_STORAGE,
     Name,
     Record,
@@ -161,7 +159,7 @@ def read_torch_zip(members: Members) -> Contents:
     order = f"{prefix}byteorder"
     if order in members.sizes and members.read(order) != b"little":
         raise UserError("it was saved on a big-endian machine; only little-endian files are read")
-    root = read_pickle(members.read(pickles[0]), TORCH_NAMES, _check_storage)
+    root = read_pickle(members.read(pickles[0]), _check_storage)
     read_storage = functools.cache(lambda key: members.read(f"{prefix}data/{key}"))
     budget = ByteBudget(members.size)
 
@@ -271,7 +269,7 @@ def read_oneflow(members: Members) -> Contents:
             "one; name such a folder, or a weights file"
         )
     prefix = pickles[0].removesuffix(PICKLE_NAME)
-    document = read_pickle(members.read(pickles[0]), ONEFLOW_NAMES)
+    document = read_pickle(members.read(pickles[0]))
     if not isinstance(document, dict) or document.get("protocol_version") != PROTOCOL_VERSION:
         raise UserError(f"it was not written by oneflow.save of protocol {PROTOCOL_VERSION}")
     budget = ByteBudget(members.size)
