@@ -224,7 +224,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
 
 
 class Runtime(Protocol):
-    """An exported file, loaded. Threads may share one.
+    """An exported file, loaded. A thread at a time calls it, unless its format is `side_by_side`.
 
     Attributes:
         name: name, version and device of the runtime, for the log.

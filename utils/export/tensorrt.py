@@ -7,7 +7,6 @@ stand-ins. The types are those of the graph: float16 where the graph has it.
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +59,7 @@ def write_engine(
 
 
 class TensorRtRuntime:
-    """An engine and its memory; see `metadata.py::Runtime`. One thread at a time."""
+    """An engine and its memory; see `metadata.py::Runtime`."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         tensorrt = import_optional("tensorrt", f"--weights {path}")
@@ -88,20 +87,18 @@ class TensorRtRuntime:
             self._context.set_tensor_address(name, int(address))
         self._stream = self._call("cudaStreamCreate")
         self.name = f"TensorRT {tensorrt.__version__}, GPU"
-        self._turn = threading.Lock()
 
     def __call__(self, images: np.ndarray) -> Outputs:
         given = np.ascontiguousarray(images, np.float32)
         kinds = self._cuda.cudaMemcpyKind
-        with self._turn:
-            given_at, to_gpu = given.ctypes.data, kinds.cudaMemcpyHostToDevice
-            self._call("cudaMemcpy", self._memory[INPUT], given_at, given.nbytes, to_gpu)
-            if not self._context.execute_async_v3(self._stream):
-                raise UserError("TensorRT has failed; its message above has the reason")
-            self._call("cudaStreamSynchronize", self._stream)
-            found, to_host = self._found, kinds.cudaMemcpyDeviceToHost
-            self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)
-            return (found.copy(),)
+        given_at, to_gpu = given.ctypes.data, kinds.cudaMemcpyHostToDevice
+        self._call("cudaMemcpy", self._memory[INPUT], given_at, given.nbytes, to_gpu)
+        if not self._context.execute_async_v3(self._stream):
+            raise UserError("TensorRT has failed; its message above has the reason")
+        self._call("cudaStreamSynchronize", self._stream)
+        found, to_host = self._found, kinds.cudaMemcpyDeviceToHost
+        self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)
+        return (found.copy(),)
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """Call CUDA; return its results without the status, or raise UserError."""
