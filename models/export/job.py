@@ -35,7 +35,6 @@ from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
 from duet.models.inference.predictor import class_names_of
 from duet.models.stored import fold_batch_norm, load_detector
-from duet.utils.atomic_files import atomic_file
 from duet.utils.data.image.view import view_of
 from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import table_of
@@ -255,8 +254,7 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
     shape = metadata.batch_size, 3, *metadata.image_size
     example = ops.tensor(np.zeros(shape, np.float32))
     content = nn.to_torchscript(Decoded(folded).eval(), example, metadata_as_json(metadata))
-    with atomic_file(path) as file:
-        file.write(content)
+    path.write_bytes(content)
 
 
 def move(made: Path, path: Path, row: Format) -> None:

@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ import numpy as np
 
 from duet.utils.errors import UserError, brief
 from duet.utils.json_files import parse_json
-from duet.utils.regular_files import read_text_bytes
+from duet.utils.regular_files import ZIP_ERRORS, read_text_bytes
 from duet.utils.text import count
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
@@ -47,11 +45,6 @@ MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
 METADATA_FILE = "metadata.json"
 MAX_METADATA_BYTES = 1 << 24
-# What Python's zipfile raises on damaged archives, and for a name that is absent.
-ZIP_ERRORS = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
-    struct.error, zlib.error, KeyError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ from duet.utils.yaml_files import parse_yaml
 VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # limit of a protobuf message, including external data
 MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB beside the weights
-MOST_TEXTS = 1000  # of metadata
 INPUTS = {"FLOAT": "float32", "FLOAT16": "float16"}  # NumPy's names
 DOMAINS = ("", "ai.onnx")  # two names of ONNX's own operators
 NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
@@ -132,8 +131,6 @@ def _require_standard(graph: Any) -> None:
 
 
 def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
-    if len(model.metadata_props) > MOST_TEXTS:
-        raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
     texts = {entry.key: entry.value for entry in model.metadata_props}
     is_public = "names" in texts and "class_names" not in texts
     if not is_public:
@@ -192,7 +189,6 @@ EXAMPLE, EXAMPLE_OF_CLASSES = 640, 224  # pixels, where the size is free
 class Form(NamedTuple):
     """The form of a task's files."""
 
-    task: str
     head: str
     output: str
     image: str = FLOATS
@@ -200,9 +196,9 @@ class Form(NamedTuple):
 
 
 FORMS = {  # by the dimensions of the outputs
-    (3,): Form("detect", "Detect", ROWS),
-    (3, 4): Form("segment", "Segment", MASK_ROWS),
-    (2,): Form("classify", "Classify", LOGITS, NORMALIZED, EXAMPLE_OF_CLASSES),
+    (3,): Form("Detect", ROWS),
+    (3, 4): Form("Segment", MASK_ROWS),
+    (2,): Form("Classify", LOGITS, NORMALIZED, EXAMPLE_OF_CLASSES),
 }
 
 
@@ -230,9 +226,6 @@ def foreign_metadata(
         )
     if form.output == LOGITS and last == "Softmax":
         raise UserError("it ends in Softmax; a classifier of the public YOLOv5 returns logits")
-    task = str(_value("task", texts["task"])) if "task" in texts else form.task
-    if task != form.task:
-        raise UserError(f"it is for the task {brief(task)}, and its graph is made to {form.task}")
     batch, channels, height, width = shape
     free = height is None and width is None
     if channels != 3 or (height is None) != (width is None) or (free and batch is not None):

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     METADATA_FILE,
@@ -53,8 +52,7 @@ def write_engine(
     if engine is None:
         raise UserError("TensorRT could not build an engine; see its messages above")
     path.mkdir()
-    with atomic_file(path / ENGINE) as file:
-        file.write(engine)
+    (path / ENGINE).write_bytes(engine)
     (path / METADATA_FILE).write_text(metadata_as_json(metadata), encoding="utf-8")
 
 

@@ -13,9 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError, brief
-from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.regular_files import ZIP_ERRORS, open_regular, read_bytes
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 from duet.utils.weights.modules import (
@@ -48,12 +46,6 @@ from duet.utils.weights.pickle_reader import (
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
 MAX_MEMBERS = 100_000
-
-# What Python's zipfile raises on damaged archives.
-ZIP_ERRORS = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
-    struct.error, zlib.error,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -141,7 +141,6 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
         ({"names": "!!python/object/apply:os.system ['true']"}, "its metadata has names"),
         ({"names": "[" * 100_000}, "its metadata has names"),
         ({"stride": "5"}, "no multiples of its stride 5"),
-        ({"task": "pose"}, "it is for the task 'pose', and its graph is made to detect"),
     ],
 )
 def test_texts_of_the_public_exporter_are_never_run(tmp_path, texts, text):
