@@ -198,8 +198,13 @@ def _masks(head: Head, kind: str, outputs: Outputs, confidence_threshold: float)
 def _scores(head: Head, kind: str, outputs: Outputs, confidence_threshold: float) -> np.ndarray:
     (logits,) = outputs
     _require_finite(logits)
+    return probabilities(logits)[None]
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Return the softmax of logits (C,)."""
     powers = np.exp(logits - logits.max())
-    return np.asarray(powers / powers.sum())[None]
+    return np.asarray(powers / powers.sum())
 
 
 def _require_finite(*outputs: np.ndarray) -> None:

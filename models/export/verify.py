@@ -11,7 +11,7 @@ import numpy as np
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.models.detector import Detector, images_to_tensor
-from duet.models.export.exported import ExportedPredictor, exported_outputs
+from duet.models.export.exported import ExportedPredictor, exported_outputs, probabilities
 from duet.models.inference.predictors import network_input
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
@@ -297,9 +297,3 @@ class Comparison:
                 best = int(np.where(same, distance, np.inf).argmin())
                 free[best] = False
                 yield best, place
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Return the softmax of logits (C,), float64."""
-    powers = np.exp(logits.astype(np.float64) - logits.max())
-    return np.asarray(powers / powers.sum())

@@ -111,7 +111,8 @@ def test_a_classifier_of_other_depths_is_not_built(tmp_path):
     ("changes", "message"),
     [
         ({"mean": [0.5, 0.5, 0.5]}, r"normalizes images by \[\[0.5, 0.5, 0.5\].*are built here"),
-        ({"steps": []}, "its transforms do not normalize images"),
+        ({"steps": []}, r"it normalizes images by \[\]"),
+        ({"steps": [None]}, r"it normalizes images by \[\]"),
         ({"eps": 1e-3}, "layer model.9.conv.bn has eps 0.001; 1e-05 is built here"),
         ({"linear": {}}, "no linear layer; those of v6.2 and later have one"),
         ({"bottlenecks": (2, 4)}, "it is another classifier than those of the public YOLOv5"),
