@@ -256,10 +256,8 @@ def _value(name: str, text: str) -> Any:
         raise UserError(f"its metadata has {name} {brief(text)}: {error}") from error
 
 
-def _names(value: Any) -> list[Any]:
-    """Return class names in the order of their numbers, of a list or a mapping."""
-    if isinstance(value, dict) and sorted(map(str, value)) == sorted(map(str, range(len(value)))):
+def _names(value: Any) -> Any:
+    """Return class names in the order of their numbers, of a mapping; others are not checked."""
+    if isinstance(value, dict):
         return [value.get(number, value.get(str(number))) for number in range(len(value))]
-    if isinstance(value, list):
-        return value
-    raise UserError(f"its metadata has names {brief(value)}; accepted: a name for each class")
+    return value

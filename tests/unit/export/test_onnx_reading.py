@@ -137,7 +137,7 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
 @pytest.mark.parametrize(
     ("texts", "text"),
     [
-        ({"names": "{0: 'a', 2: 'b'}"}, "accepted: a name for each class"),
+        ({"names": "{0: 'a', 2: 'b'}"}, r"its metadata has class_names \['a', None\]"),
         ({"names": "!!python/object/apply:os.system ['true']"}, "its metadata has names"),
         ({"names": "[" * 100_000}, "its metadata has names"),
         ({"stride": "5"}, "no multiples of its stride 5"),

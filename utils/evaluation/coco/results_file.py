@@ -95,11 +95,7 @@ def image_ids(paths: Sequence[Path]) -> list[ImageId]:
     COCO's file names are its IDs: if all names without suffix are whole numbers, these are used;
     otherwise the names without suffix, or 1, 2, ... in the order of paths if names repeat.
     """
-    names = [path.stem for path in paths]
-    if all(name.isascii() and name.isdigit() for name in names):
-        numbers = [int(name) for name in names]
-        if len(set(numbers)) == len(numbers):
-            return list(numbers)
-    if len(set(names)) == len(names):
-        return list(names)
-    return list(range(1, len(names) + 1))
+    ids: list[ImageId] = [path.stem for path in paths]
+    if all(path.stem.isascii() and path.stem.isdigit() for path in paths):
+        ids = [int(path.stem) for path in paths]
+    return ids if len(set(ids)) == len(ids) else list(range(1, len(ids) + 1))
