@@ -12,6 +12,7 @@ from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
 from duet.utils.model_yamls import PUBLIC_MODELS, block_of, shipped_model
 from duet.utils.weights.modules import (
+    CLASSIFIER,
     Contents,
     StoredArray,
     activation_of,
@@ -37,11 +38,6 @@ DISTANCES = 16
 # Weight of the first convolution of the class branch, in all supported models.
 CLASS_BRANCH = "cv3.0.0.conv.weight"
 MULTIPLES = ("depth_multiple", "width_multiple")
-
-
-def is_anchor_free(layers: list[Record]) -> bool:
-    """Return whether layers are of a model of the ultralytics package."""
-    return bool(layers) and layers[-1].kind.startswith(OTHER_PACKAGE)
 
 
 def anchor_free_document(
@@ -101,51 +97,49 @@ def _limited(line: Any, limit: Any) -> Any:
     return [*line[:3], [*channels, *line[3][1:]]]
 
 
+ANCHORED = "Detect", "Segment"
 MAX_LEVELS, MAX_ANCHORS = 8, 256
 # ImageNet mean and deviation (RGB, in [0, 1]), used by public classifiers.
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-# The model YAML, and the strides of the head's input maps; () if the file has none.
-Description = tuple[Mapping[str, Any], tuple[int, ...]]
-
-
-def describe(model: Record, stored: Mapping[str, StoredArray], contents: Contents) -> Description:
-    """Describe a model from its record and its stored arrays.
+def describe(
+    model: Record, stored: Mapping[str, StoredArray], contents: Contents
+) -> tuple[Mapping[str, Any], tuple[int, ...]]:
+    """Return a model's YAML and the strides of the head's input maps, () if the file has none.
 
     Raises:
         UserError: its head, or another part, cannot be built here.
     """
-    layers = layers_of(model)
-    kind = class_name(layers[-1]) if layers else "none"
-    if is_anchor_free(layers):
-        kind = ANCHOR_FREE
-    if kind not in PUBLIC_HEADS:
-        raise UserError(
-            f"its last layer is {brief(kind)}; this version builds models whose last layer is "
-            f"{' or '.join(PUBLIC_HEADS)}"
-        )
-    return PUBLIC_HEADS[kind](model, stored, contents)
+    layers = children(model.state["_modules"].get("model"))
+    head = layers[-1] if layers else None
+    if head is not None and head.kind.startswith(OTHER_PACKAGE):
+        return anchor_free_document(model, layers, stored), _strides(contents, head)
+    if head is not None and class_name(head) in ANCHORED:
+        strides = _strides(contents, head)
+        return anchored_document(model, layers, stored, strides), strides
+    if class_name(head) == CLASSIFIER:
+        return classifier_document(model, layers, stored), ()
+    raise UserError(
+        f"its last layer is {brief(class_name(head) or 'none')}; this version builds models whose "
+        f"last layer is {', '.join((*ANCHORED, ANCHOR_FREE))} or {CLASSIFIER}"
+    )
 
 
-def layers_of(model: Record) -> list[Record]:
-    """Return the layers of a model in their order."""
-    return children(model.state["_modules"].get("model"))
-
-
-def _describe_boxes(
-    model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> Description:
-    """Describe a model with anchors: by its own YAML, with the anchors of the head's buffer."""
+def anchored_document(
+    model: Record,
+    layers: list[Record],
+    stored: Mapping[str, StoredArray],
+    strides: tuple[int, ...],
+) -> Mapping[str, Any]:
+    """Return the YAML of a model with anchors: its own, with the anchors of the head's buffer."""
     document = model.state.get("yaml")
     if not isinstance(document, dict):
         raise UserError(
             f"its {class_name(model)} describes no model (attribute yaml); give a model of the "
             "public YOLOv5, or its state dict with --cfg (docs/en/weights.md)"
         )
-    layers = layers_of(model)
     head = layers[-1]
-    strides = _strides(contents, head)
     anchors = _anchors_in_pixels(stored.get(f"model.{len(layers) - 1}.anchors"), strides)
     document = to_plain({**document, "anchors": anchors, "nc": head.state.get("nc")})
     block = block_of(document)
@@ -153,16 +147,7 @@ def _describe_boxes(
         raise UserError(
             f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
         )
-    return document, strides
-
-
-def _describe_anchor_free(
-    model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> Description:
-    """Describe an anchor-free model: by its own YAML, with our name of its head."""
-    layers = layers_of(model)
-    document = anchor_free_document(model, layers, stored)
-    return document, _strides(contents, layers[-1])
+    return document
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
@@ -184,15 +169,15 @@ def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> 
     return pixels.reshape(len(strides), -1).tolist()
 
 
-def _describe_classes(
-    model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> Description:
-    """Describe a classifier, whose file has no YAML: by the public one, in the size of its layers.
+def classifier_document(
+    model: Record, layers: list[Record], stored: Mapping[str, StoredArray]
+) -> Mapping[str, Any]:
+    """Return the YAML of a classifier: the public one, in the size of its layers.
 
-    The last backbone convolution has 1,024 channels times the width multiple, and the longest C3 9
-    bottlenecks times the depth multiple.
+    Files of classifiers have none. The last backbone convolution has 1,024 channels times the width
+    multiple, and the longest C3 9 bottlenecks times the depth multiple.
     """
-    *layers, _ = layers_of(model)
+    layers = layers[:-1]
     linear = stored.get(f"model.{len(layers)}.linear.weight")
     if linear is None or linear.array.ndim != 2:
         raise UserError("its Classify has no linear layer; those of v6.2 and later have one")
@@ -214,7 +199,7 @@ def _describe_classes(
     activation = activation_of(layers[0].state["_modules"].get("act"))
     if activation not in (None, DEFAULT_ACTIVATION):
         document["act"] = str(activation)
-    return document, ()
+    return document
 
 
 def _check_normalization(transforms: Any) -> None:
@@ -233,11 +218,3 @@ def _check_normalization(transforms: Any) -> None:
         raise UserError(
             f"it normalizes images by {brief(values)}; {IMAGE_MEAN} and {IMAGE_STD} are built here"
         )
-
-
-PUBLIC_HEADS = {  # by the name of their block in model YAMLs, mostly that of their class
-    "Detect": _describe_boxes,
-    ANCHOR_FREE: _describe_anchor_free,
-    "Segment": _describe_boxes,
-    "Classify": _describe_classes,
-}
