@@ -73,6 +73,11 @@ class Metadata:
     head: str = "Detect"
     suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
+    @property
+    def smallest_batch(self) -> int:
+        """The smallest batch size that the file takes."""
+        return 1 if self.dynamic else self.batch_size
+
     def texts(self) -> dict[str, str]:
         """Return the fields as texts, each of them JSON, with `producer` beside them."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
@@ -259,9 +264,8 @@ def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
 
 def example_images(metadata: Metadata) -> np.ndarray:
     """Return noise in the shape and type that a file takes; of a dynamic one, a single image."""
-    height, width = metadata.image_size
-    batch = 1 if metadata.dynamic else metadata.batch_size
-    return np.random.default_rng(0).random((batch, 3, height, width), np.float32)
+    shape = metadata.smallest_batch, 3, *metadata.image_size
+    return np.random.default_rng(0).random(shape, np.float32)
 
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:

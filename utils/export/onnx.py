@@ -30,23 +30,10 @@ from duet.utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # limit of a protobuf message, including external data
-MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB beside the weights
 INPUTS = {"FLOAT": "float32", "FLOAT16": "float16"}  # NumPy's names
 DOMAINS = ("", "ai.onnx")  # two names of ONNX's own operators
 NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
 SILENT = 4  # only fatal errors: a log line quotes names of nodes, with any escape sequence in them
-
-
-def require_below_limit(arrays: Mapping[str, np.ndarray], half: bool) -> None:
-    """Raise UserError if weights are too many for one ONNX file."""
-    numbers = sum(array.size for array in arrays.values())
-    limit = MAX_WEIGHT_BYTES // (2 if half else 4)
-    if numbers > limit:
-        remedy = "use --half" if not half and numbers <= 2 * limit else "export a smaller model"
-        raise UserError(
-            f"the weights have {numbers:,} numbers; an ONNX file holds at most {limit:,} of this "
-            f"precision: {remedy}"
-        )
 
 
 def write_onnx(

@@ -33,7 +33,7 @@ from duet.utils.weights.modules import (
     Contents,
     StoredArray,
     contiguous_strides,
-    item_size,
+    stored_dtype,
     strided_array,
 )
 from duet.utils.weights.pickle_reader import (
@@ -161,10 +161,11 @@ def read_torch_zip(members: Members) -> Contents:
         if kind not in STORAGE_DTYPES:
             raise UserError("a tensor without a dtype")
         dtype, data = STORAGE_DTYPES[kind], read_storage(key)
-        if len(data) != count * item_size(dtype):
+        size = stored_dtype(dtype).itemsize
+        if len(data) != count * size:
             raise UserError(
-                f"storage {brief(key)} declares {brief(count)} elements of {item_size(dtype)} "
-                f"bytes and has {len(data)} bytes"
+                f"storage {brief(key)} declares {brief(count)} elements of {size} bytes and has "
+                f"{len(data)} bytes"
             )
         return strided_array(data, dtype, offset, shape, strides, budget)
 
@@ -271,7 +272,7 @@ def read_oneflow(members: Members) -> Contents:
         dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta", MAX_META_BYTES))
         data = members.read(f"{prefix}{name}/out")
         stored = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
-        if stored.array.size * item_size(dtype) != len(data):
+        if stored.array.size * stored_dtype(dtype).itemsize != len(data):
             raise UserError(f"tensor {name}: shape {list(shape)} and {len(data)} bytes do not fit")
         return stored
 

@@ -189,7 +189,7 @@ def strided_array(
         dtype: a NumPy one, or bfloat16.
         offset: in elements, like the strides; these three come from the file and are checked.
     """
-    stored = _stored_dtype(dtype)
+    stored = stored_dtype(dtype)
     # A side of 0 makes a tensor empty, yet NumPy multiplies the others.
     if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))) or (
         math.prod(size or 1 for size in shape) > LARGEST_COUNT
@@ -216,12 +216,8 @@ def strided_array(
     return StoredArray((array.astype(np.uint32) << 16).view(np.float32), dtype)
 
 
-def item_size(dtype: str) -> int:
-    """Return the bytes of an element in a file."""
-    return _stored_dtype(dtype).itemsize
-
-
-def _stored_dtype(dtype: str) -> np.dtype[Any]:
+def stored_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the NumPy type of an element in a file."""
     return np.dtype("<u2" if dtype == BFLOAT16 else dtype)
 
 
