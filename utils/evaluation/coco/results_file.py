@@ -45,8 +45,8 @@ class CocoResults:
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = found
 
-    def write(self, path: Path) -> int:
-        """Write the images in sample order, one per line; return the number of detections."""
+    def write(self, path: Path) -> None:
+        """Write the images in sample order, one per line."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
@@ -55,7 +55,6 @@ class CocoResults:
                     file.write(separator + json.dumps(rows)[1:-1])
                     separator = ",\n"
             file.write("\n]\n")
-        return sum(len(found.scores) for found in self._images.values())
 
     def _rows(self, image_id: int) -> list[dict[str, object]]:
         found, sample = self._images[image_id], self._samples[image_id]
