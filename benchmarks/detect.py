@@ -119,12 +119,8 @@ def untrained(cfg: str) -> Checkpoint:
     names = load_dataset(BUILT_IN, splits=()).class_names
     model = Detector(read_model_yaml(cfg, len(names)))
     model.initialize(seed=0)
-    header = Header(
-        model=model.spec.document, class_names=names, epoch=0, batch_number=0, last_update=-1,
-        ema_updates=0, best_fitness=0.0, hyperparameters={}, settings={}, backend="",
-    )  # fmt: skip
     arrays = nn.state_arrays(model)
-    return Checkpoint(header, arrays, arrays, {})
+    return Checkpoint(Header(model.spec.document, names), arrays, arrays, {})
 
 
 def main() -> None:

@@ -104,16 +104,6 @@ class TorchFile:
     def write_zip(self, path: Path, root: Any, **options: Any) -> Path:
         return write_zip(path, dump(root), self.storages, **options)
 
-    def write_legacy(self, path: Path, root: Any) -> Path:
-        system = {"protocol_version": 1001, "little_endian": True, "type_sizes": {}}
-        sections = (0x1950A86A20F9469CFC6C, 1001, system, root, list(self.storages))
-        data = b"".join(map(dump, sections))
-        for stored in self.storages.values():
-            # All storages of the small checkpoint hold float32.
-            data += struct.pack("<q", len(stored) // 4) + stored
-        path.write_bytes(data)
-        return path
-
 
 def write_zip(
     path: Path,

@@ -56,11 +56,7 @@ def untrained(
     model: Detector, class_names: Sequence[str], arrays: dict[str, np.ndarray] | None = None
 ) -> Checkpoint:
     """Return a checkpoint of a model that nobody has trained, with its arrays or others."""
-    header = Header(
-        model=model.spec.document, class_names=tuple(class_names), epoch=0, batch_number=0,
-        last_update=-1, ema_updates=0, best_fitness=0.0, hyperparameters={}, settings={},
-        backend="",
-    )  # fmt: skip
+    header = Header(model.spec.document, tuple(class_names))
     arrays = nn.state_arrays(model) if arrays is None else arrays
     return Checkpoint(header, arrays, arrays, {})
 

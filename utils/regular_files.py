@@ -9,7 +9,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import struct
 import sys
+import zipfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +24,11 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a dev
 _IRREGULAR = "is {}, not a regular file"
 UNLIMITED = sys.maxsize  # for files read in parts
 MAX_BYTES = 1 << 28  # default for files read whole
+# What Python's zipfile raises on damaged archives.
+ZIP_ERRORS = (
+    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
+    struct.error, zlib.error,
+)  # fmt: skip
 
 
 def open_regular(path: str | Path, max_bytes: int = UNLIMITED) -> BinaryIO:

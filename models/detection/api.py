@@ -8,12 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-import numpy as np
-
 from duet.models.detection.settings import configured, detector_of
 from duet.models.inference.predictor import class_names_of, with_size
 from duet.utils.cli.flags import whole_from
-from duet.utils.data.image.letterbox import FILL
 from duet.utils.detect.config import DetectConfig, call_config, whole
 from duet.utils.detect.media.finding import file_source, find_sources
 from duet.utils.detect.media.image_file import GivenImage, as_list
@@ -125,11 +122,6 @@ class TrainedDetector:
             # The iterator may wait for a result, or reuse its image buffer.
             return self._stream(self._sources(source, stride), config, ahead=0)
         return self._stream(self._sources(as_list(source), stride), config)
-
-    def warm_up(self, size: int | None = None) -> None:
-        """Detect in a grey image once, so that the first real one does not wait for set-up."""
-        side = self._config(size=size).image_size
-        self(np.full((side, side, 3), FILL, np.uint8), size=size)
 
     def _sources(self, images: Iterable[Any], stride: int) -> Iterator[Source]:
         """Yield images and videos as sources."""

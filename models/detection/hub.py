@@ -193,16 +193,4 @@ def random_weights(name: str, num_classes: int) -> Checkpoint:
     model = Detector(spec)
     model.initialize(0)
     arrays = nn.state_arrays(model)
-    header = Header(
-        model=spec.document,
-        class_names=(),
-        epoch=0,
-        batch_number=0,
-        last_update=-1,
-        ema_updates=0,
-        best_fitness=-1.0,
-        hyperparameters={},
-        settings={},
-        backend="",
-    )
-    return Checkpoint(header, arrays, arrays, {})
+    return Checkpoint(Header(spec.document, class_names=()), arrays, arrays, {})

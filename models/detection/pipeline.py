@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,36 +41,26 @@ from duet.utils.run_folder import create_run_folder
 from duet.utils.text import say
 from duet.utils.weights.load import Weights
 
-Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 log = logging.getLogger("detect")
 
 
-class Lanes:
-    """Thread pool that divides the cores; a context manager.
+class Lanes(ThreadPoolExecutor):
+    """Thread pool that divides the cores.
 
     On exit it waits for all work; after an exception it cancels work that has not started.
     """
 
     def __init__(self, number: int) -> None:
-        self._threads = backend.device.host_threads()
-        threads_per_lane = max(1, self._threads // number)
-        self._pool = ThreadPoolExecutor(
-            number, "network", backend.device.set_host_threads, (threads_per_lane,)
-        )
-
-    def submit(self, work: Callable[..., Made], *given: Any) -> Future[Made]:
-        """Run work in a lane."""
-        return self._pool.submit(work, *given)
-
-    def __enter__(self) -> Lanes:
-        return self
+        self._host_threads = backend.device.host_threads()
+        threads_per_lane = max(1, self._host_threads // number)
+        super().__init__(number, "network", backend.device.set_host_threads, (threads_per_lane,))
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        self._pool.shutdown(cancel_futures=kind is not None)
-        backend.device.set_host_threads(self._threads)  # for threads that start later
+        self.shutdown(cancel_futures=kind is not None)
+        backend.device.set_host_threads(self._host_threads)  # for threads that start later
 
 
 class Written(NamedTuple):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from duet.backend import autograd, ops
 from duet.models.heads.base import Evaluator, Head, Loss, Sink
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictors import HalfPrecision, Predictor, network_input
+from duet.utils.data.image.view import View
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
@@ -128,9 +129,16 @@ def evaluate_tiled(
     collector = Collector(head.nothing_found, world, receive)
     shard = world.process.shard(range(len(samples)))
     images = read_ahead([samples[index] for index in shard])
+
+    def rows_of(views: Sequence[View], at_a_time: int) -> Iterator[Any]:
+        for start in range(0, len(views), at_a_time):  # keeps the rows of one batch only
+            yield from detector.predict(views[start : start + at_a_time])
+            watchdog.progress()
+
     with Progress(len(shard), "validating", "images") as bar, closing(images):
         for index, image in zip(shard, images, strict=True):
-            found = detector.detect_in_batches(image, detector.tiling.batch_size, watchdog.progress)
+            views = detector.views(image)
+            found = detector.finish(views, rows_of(views, detector.tiling.batch_size))
             collector.add_image(FoundImage(0, index, found))
             bar.update()
     collector.end_batch(np.zeros(len(head.loss_names)))

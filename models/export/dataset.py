@@ -40,11 +40,6 @@ class Dataset(NamedTuple):
     is_of_folders: bool = False  # folder names are the labels
 
 
-def calibration_batch(metadata: Metadata) -> int:
-    """Return the smallest batch size the file accepts, to limit memory for feature maps."""
-    return 1 if metadata.dynamic else metadata.batch_size
-
-
 def calibration_images(
     samples: Sequence[Sample], metadata: Metadata, view: Callable[..., View] = whole_view
 ) -> Calibration:
@@ -59,7 +54,7 @@ def calibration_images(
     chosen = evenly(samples, MOST_IMAGES)
 
     def images() -> Iterator[np.ndarray]:
-        size, sides = calibration_batch(metadata), metadata.image_size
+        size, sides = metadata.smallest_batch, metadata.image_size
         for start in range(0, len(chosen), size):
             batch = list(read_ahead(chosen[start : start + size]))
             batch += batch[-1:] * (size - len(batch))

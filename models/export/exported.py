@@ -170,11 +170,6 @@ def exported_kind(head: Head | type[Head], nms: bool) -> str:
     return form_of(head).kinds[nms]
 
 
-def exported_outputs(head: Head, raw: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Return the outputs of an exported file without NMS from raw outputs, (B, ...) each."""
-    return form_of(head).outputs(head, raw)
-
-
 def _boxes(head: Head, kind: str, outputs: Outputs, confidence_threshold: float) -> np.ndarray:
     (rows,) = outputs
     if kind == DETECTIONS:
@@ -198,8 +193,13 @@ def _masks(head: Head, kind: str, outputs: Outputs, confidence_threshold: float)
 def _scores(head: Head, kind: str, outputs: Outputs, confidence_threshold: float) -> np.ndarray:
     (logits,) = outputs
     _require_finite(logits)
+    return probabilities(logits)[None]
+
+
+def probabilities(logits: np.ndarray) -> np.ndarray:
+    """Return the softmax of logits (C,)."""
     powers = np.exp(logits - logits.max())
-    return np.asarray(powers / powers.sum())[None]
+    return np.asarray(powers / powers.sum())
 
 
 def _require_finite(*outputs: np.ndarray) -> None:

@@ -21,7 +21,6 @@ import sys
 from pathlib import Path
 
 from duet import backend
-from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.export.config import ExportConfig, parse_export_flags
 from duet.utils.processes.command import run_command
@@ -73,9 +72,7 @@ def main() -> None:
     backend.use("onnx")
     from duet.models.export.recorded import recorded_graph
 
-    content = recorded_graph(config, checkpoint)
-    with atomic_file(Path(path)) as file:
-        file.write(content)
+    Path(path).write_bytes(recorded_graph(config, checkpoint))
 
 
 if __name__ == "__main__":

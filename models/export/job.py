@@ -23,19 +23,17 @@ from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from duet.models.export.dataset import (
     Dataset,
     Score,
-    calibration_batch,
     calibration_images,
     fault_of_score,
     score,
     table,
 )
-from duet.models.export.exported import ExportedPredictor, exported_kind, exported_outputs
+from duet.models.export.exported import ExportedPredictor, exported_kind, form_of
 from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
 from duet.models.inference.predictor import class_names_of
 from duet.models.stored import fold_batch_norm, load_detector
-from duet.utils.atomic_files import atomic_file
 from duet.utils.data.image.view import view_of
 from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import table_of
@@ -52,7 +50,6 @@ from duet.utils.export.formats import (
     size_of,
 )
 from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
-from duet.utils.export.onnx import require_below_limit
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.start import ending_at_termination, ending_later
 from duet.utils.text import as_message, count, say
@@ -98,7 +95,6 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         UserError: the model cannot be built, does not fit the size, or has other classes than
             --data.
     """
-    require_below_limit(checkpoint.ema, config.half)
     model = load_detector(checkpoint, CPU)
     if not config.is_size_given:
         size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))
@@ -116,7 +112,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
             )
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
-        model.require_memory((calibration_batch(metadata), 3, *config.image_size), trains=True)
+        model.require_memory((metadata.smallest_batch, 3, *config.image_size), trains=True)
     if config.device not in ("", CPU):
         log.warning(
             "--device %s: only --include engine uses it; other formats use the CPU", config.device
@@ -244,7 +240,7 @@ class Decoded(nn.Module):
         self.model = model
 
     def forward(self, images: Tensor) -> Tensor | tuple[Tensor, ...]:
-        outputs = exported_outputs(self.model.head, self.model(images))
+        outputs = form_of(self.model.head).outputs(self.model.head, self.model(images))
         return outputs if len(outputs) > 1 else outputs[0]
 
 
@@ -255,8 +251,7 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
     shape = metadata.batch_size, 3, *metadata.image_size
     example = ops.tensor(np.zeros(shape, np.float32))
     content = nn.to_torchscript(Decoded(folded).eval(), example, metadata_as_json(metadata))
-    with atomic_file(path) as file:
-        file.write(content)
+    path.write_bytes(content)
 
 
 def move(made: Path, path: Path, row: Format) -> None:

@@ -24,7 +24,7 @@ from duet.backend.onnx.recording import (
     graph_input,
     size_tensor,
 )
-from duet.models.export.exported import exported_kind, exported_outputs
+from duet.models.export.exported import exported_kind, form_of
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
@@ -80,7 +80,8 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
 
     half: compute the layers in half precision; boxes are decoded in float32, as NMS requires.
     """
-    predicted: tuple[Any, ...] = exported_outputs(model.head, raw_maps(model, images, half))
+    raw = raw_maps(model, images, half)
+    predicted: tuple[Any, ...] = form_of(model.head).outputs(model.head, raw)
     first = predicted[0]
     if isinstance(first.shape[1], Size):
         first.shape[1].name = NUM_ROWS

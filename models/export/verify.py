@@ -11,7 +11,7 @@ import numpy as np
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.models.detector import Detector, images_to_tensor
-from duet.models.export.exported import ExportedPredictor, exported_outputs
+from duet.models.export.exported import ExportedPredictor, form_of, probabilities
 from duet.models.inference.predictors import network_input
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
@@ -112,7 +112,8 @@ def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
 def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
     """Run the model on images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
-        outputs = exported_outputs(model.head, model(images_to_tensor(images, CPU)))
+        raw = model(images_to_tensor(images, CPU))
+        outputs = form_of(model.head).outputs(model.head, raw)
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(
@@ -297,9 +298,3 @@ class Comparison:
                 best = int(np.where(same, distance, np.inf).argmin())
                 free[best] = False
                 yield best, place
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Return the softmax of logits (C,), float64."""
-    powers = np.exp(logits.astype(np.float64) - logits.max())
-    return np.asarray(powers / powers.sum())

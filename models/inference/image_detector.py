@@ -7,7 +7,7 @@ blocks others.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -102,16 +102,12 @@ class ImageDetector:
             raw = self.predictor(network_input(self.predictor, images, self.device))
             return self.predictor.decode_above(raw, self.suppression.confidence_threshold)
 
-    def finish(self, views: Sequence[View], rows: Sequence[Any]) -> Any:
-        """Return an image's detections in its pixels, from the rows of its views."""
-        return self.join(views, list(map(self.finish_view, views, rows)))
-
-    def finish_view(self, view: View, rows: Any) -> Any:
-        """Return one view's detections, in pixels of its part of the image."""
-        return self.head.finish(rows, view.placement, self.suppression)
-
-    def join(self, views: Sequence[View], found: Sequence[Any]) -> Any:
-        """Return an image's detections in its pixels, from the detections of its views."""
+    def finish(self, views: Sequence[View], rows: Iterable[Any]) -> Any:
+        """Return an image's detections in its pixels, from the rows of its views, one by one."""
+        found = [
+            self.head.finish(one, view.placement, self.suppression)
+            for view, one in zip(views, rows, strict=True)
+        ]
         if len(views) == 1:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
@@ -122,17 +118,3 @@ class ImageDetector:
         views = [self.views(image) for image in images]
         rows = iter(self.predict([view for image in views for view in image]))
         return [self.finish(image, [next(rows) for _ in image]) for image in views]
-
-    def detect_in_batches(
-        self, image: np.ndarray, batch_size: int, advance: Callable[[], None]
-    ) -> Any:
-        """Return one image's detections, keeping the raw rows of only one batch of views.
-
-        advance: called after each batch.
-        """
-        views, found = self.views(image), list[Any]()
-        for start in range(0, len(views), batch_size):
-            batch = views[start : start + batch_size]
-            found += map(self.finish_view, batch, self.predict(batch))
-            advance()
-        return self.join(views, found)

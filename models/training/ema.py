@@ -20,7 +20,7 @@ class ModelEMA:
     Attributes:
         model: a frozen copy in evaluation mode that holds the EMA; integer buffers keep their
             initial values.
-        updates: number of updates so far.
+        updates: number of updates so far; `settle` takes back a lost one.
     """
 
     def __init__(self, model: Any, together: bool = False, share: float = 0.0) -> None:
@@ -54,10 +54,6 @@ class ModelEMA:
         if lost is not None:
             ops.restore_(self._statistics(values), self._statistics(averages), lost)
         self._average(averages, values, decay_after(self.updates, self._share), lost)
-
-    def uncount_update(self) -> None:
-        """Do not count the last update, whose `lost` was 1."""
-        self.updates -= 1
 
     def _statistics(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         return list(compress(tensors, self._is_statistic))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shlex
-import sys
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,13 +18,11 @@ from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.sources.class_folders import similar_names
 from duet.utils.data.sources.samples import table_of
-from duet.utils.errors import brief
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
-from duet.utils.project import from_here, script
+from duet.utils.project import from_here
 from duet.utils.report.plots.images import plot_batch
 from duet.utils.report.plots.label_statistics import plot_labels
 from duet.utils.report.plots.results import plot_results
@@ -76,8 +72,6 @@ def describe_run(run: Run, state: TrainState) -> None:
     write_yaml(run.folder / "opt.yaml", run_settings(job.config))
     write_yaml(run.folder / "hyp.yaml", as_document(job.hyp))
     write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(names))})
-    for alike in similar_names(names):
-        log.warning("classes %s have nearly equal names; are they the same class?", brief(alike))
     if not job.config.no_plots:
         plot_labels(job.data.train, names, run.folder / "labels.jpg")
     for line in summary_lines(run, state):
@@ -182,27 +176,12 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
-    say(f"weights in {folder / 'weights'}: {files}; validate them with")
-    say(shlex.join(validation_command(run, state.device, names[-1])))
+    say(f"weights in {folder / 'weights'}: {files}")
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:
     """Return why the run ends early after the last counted epoch; "" if it continues."""
     return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
-
-
-def validation_command(run: Run, device: str, name: str) -> list[str]:
-    """Return the command that validates a run's weights, relative to the working directory."""
-    config = run.job.config
-    weights = from_here(run.folder / "weights" / f"{name}.safetensors")
-    words = [
-        from_here(Path(sys.executable)), *script("val"), "--backend", backend.use(),
-        "--weights", weights, "--data", config.data, "--img", config.image_size,
-        "--batch-size", 2 * config.batch_size, "--device", device,
-        *(["--split", config.train_part] if config.train_part is not None else []),
-        *(["--single-cls"] if config.single_class else []),
-    ]  # fmt: skip
-    return [str(word) for word in words]
 
 
 @on_main

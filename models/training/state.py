@@ -68,4 +68,4 @@ def settle(state: TrainState) -> None:
     state.loss_scale.update(happened)
     if not happened:
         state.optimizer.uncount_step()
-        state.ema.uncount_update()
+        state.ema.updates -= 1

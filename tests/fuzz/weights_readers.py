@@ -77,11 +77,6 @@ def zip_seeds() -> list[bytes]:
     return [_written(lambda path: file.write_zip(path, small_root(file)))]
 
 
-def legacy_seeds() -> list[bytes]:
-    file = TorchFile()
-    return [_written(lambda path: file.write_legacy(path, small_root(file)))]
-
-
 def _written(write: Callable[[Path], Path]) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         return write(Path(folder, "a.pt")).read_bytes()
@@ -236,7 +231,6 @@ PLACE_TOKENS = (*JSON_TOKENS, b'"data_offsets":', b'"F32"', b'"BF16"', b'"__meta
 
 WEIGHTS_READERS = {
     "torch-zip": Reader(use_weights, zip_seeds, "a.pt", ZIP_TOKENS),
-    "torch-legacy": Reader(use_weights, legacy_seeds, "a.pt", PICKLE_TOKENS),
     "pickle": Reader(use_weights, pickle_seeds, "a.pt", PICKLE_TOKENS, in_zip),
     "pickled-classifier": Reader(
         use_weights, classifier_seeds, "a.pt", PICKLE_TOKENS, classifier_in_zip

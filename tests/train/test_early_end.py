@@ -95,7 +95,7 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     shown = capsys.readouterr().out
     reason = "stopped early after epoch 5 of 6: 2 epochs without improvement (--patience 2)"
     assert shown.count(reason) == 1 and "\nbest: epoch 3 of 6  P " in shown
-    assert "last.safetensors, best.safetensors; validate them with\n" in shown
+    assert "last.safetensors, best.safetensors\n" in shown
 
 
 def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(

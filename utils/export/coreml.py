@@ -9,7 +9,6 @@ import contextlib
 import io
 import logging
 import platform
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -56,7 +55,7 @@ def write_coreml(
 
 
 class CoreMlRuntime:
-    """A model that macOS runs; see `metadata.py::Runtime`. One thread at a time."""
+    """A model that macOS runs; see `metadata.py::Runtime`."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         if platform.system() != "Darwin":
@@ -65,8 +64,6 @@ class CoreMlRuntime:
         self._model: Any = tools.models.MLModel(str(path), compute_units=tools.ComputeUnit.CPU_ONLY)
         self.metadata = metadata_of(dict(self._model.user_defined_metadata))
         self.name = f"CoreML, coremltools {tools.__version__}, CPU"
-        self._turn = threading.Lock()
 
     def __call__(self, images: np.ndarray) -> Outputs:
-        with self._turn:
-            return (np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32),)
+        return (np.asarray(self._model.predict({INPUT: images})[OUTPUT], np.float32),)

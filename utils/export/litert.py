@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def write_litert(
 
 
 class LiteRtRuntime:
-    """An interpreter of LiteRT; see `metadata.py::Runtime`. One thread at a time."""
+    """An interpreter of LiteRT; see `metadata.py::Runtime`."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         litert = import_optional(PACKAGE, f"--weights {path}")
@@ -65,16 +64,14 @@ class LiteRtRuntime:
         if [np.dtype(each["dtype"]).kind for each in self._inputs] != ["f"]:
             raise UserError("it takes no images of float32; export it with export.py")
         self.name = "LiteRT, CPU"
-        self._turn = threading.Lock()
 
     def __call__(self, images: np.ndarray) -> Outputs:
         (given,) = self._inputs
-        with self._turn:
-            try:
-                pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1), given["dtype"])
-                self._net.set_tensor(given["index"], pixels)
-                self._net.invoke()
-                found = (self._net.get_tensor(each["index"]) for each in self._outputs)
-                return tuple(np.asarray(output, np.float32) for output in found)
-            except (RuntimeError, ValueError) as error:
-                raise UserError(f"LiteRT failed: {brief(str(error))}") from error
+        try:
+            pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1), given["dtype"])
+            self._net.set_tensor(given["index"], pixels)
+            self._net.invoke()
+            found = (self._net.get_tensor(each["index"]) for each in self._outputs)
+            return tuple(np.asarray(output, np.float32) for output in found)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(f"LiteRT failed: {brief(str(error))}") from error

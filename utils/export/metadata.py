@@ -9,9 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ import numpy as np
 
 from duet.utils.errors import UserError, brief
 from duet.utils.json_files import parse_json
-from duet.utils.regular_files import read_text_bytes
+from duet.utils.regular_files import ZIP_ERRORS, read_text_bytes
 from duet.utils.text import count
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
@@ -47,11 +45,6 @@ MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
 METADATA_FILE = "metadata.json"
 MAX_METADATA_BYTES = 1 << 24
-# What Python's zipfile raises on damaged archives, and for a name that is absent.
-ZIP_ERRORS = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
-    struct.error, zlib.error, KeyError,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -79,6 +72,11 @@ class Metadata:
     precision: str = "float32"
     head: str = "Detect"
     suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    @property
+    def smallest_batch(self) -> int:
+        """The smallest batch size that the file takes."""
+        return 1 if self.dynamic else self.batch_size
 
     def texts(self) -> dict[str, str]:
         """Return the fields as texts, each of them JSON, with `producer` beside them."""
@@ -224,7 +222,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
 
 
 class Runtime(Protocol):
-    """An exported file, loaded. Threads may share one.
+    """An exported file, loaded. A thread at a time calls it, unless its format is `side_by_side`.
 
     Attributes:
         name: name, version and device of the runtime, for the log.
@@ -266,9 +264,8 @@ def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
 
 def example_images(metadata: Metadata) -> np.ndarray:
     """Return noise in the shape and type that a file takes; of a dynamic one, a single image."""
-    height, width = metadata.image_size
-    batch = 1 if metadata.dynamic else metadata.batch_size
-    return np.random.default_rng(0).random((batch, 3, height, width), np.float32)
+    shape = metadata.smallest_batch, 3, *metadata.image_size
+    return np.random.default_rng(0).random(shape, np.float32)
 
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:

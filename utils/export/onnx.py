@@ -30,24 +30,10 @@ from duet.utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # limit of a protobuf message, including external data
-MAX_WEIGHT_BYTES = 2**31 - 2**28  # cells of the largest images take 180 MB beside the weights
-MOST_TEXTS = 1000  # of metadata
 INPUTS = {"FLOAT": "float32", "FLOAT16": "float16"}  # NumPy's names
 DOMAINS = ("", "ai.onnx")  # two names of ONNX's own operators
 NO_SPINNING = {f"session.{pool}_op.allow_spinning": "0" for pool in ("intra", "inter")}
 SILENT = 4  # only fatal errors: a log line quotes names of nodes, with any escape sequence in them
-
-
-def require_below_limit(arrays: Mapping[str, np.ndarray], half: bool) -> None:
-    """Raise UserError if weights are too many for one ONNX file."""
-    numbers = sum(array.size for array in arrays.values())
-    limit = MAX_WEIGHT_BYTES // (2 if half else 4)
-    if numbers > limit:
-        remedy = "use --half" if not half and numbers <= 2 * limit else "export a smaller model"
-        raise UserError(
-            f"the weights have {numbers:,} numbers; an ONNX file holds at most {limit:,} of this "
-            f"precision: {remedy}"
-        )
 
 
 def write_onnx(
@@ -132,8 +118,6 @@ def _require_standard(graph: Any) -> None:
 
 
 def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
-    if len(model.metadata_props) > MOST_TEXTS:
-        raise UserError(f"its metadata has {len(model.metadata_props):,} texts")
     texts = {entry.key: entry.value for entry in model.metadata_props}
     is_public = "names" in texts and "class_names" not in texts
     if not is_public:
@@ -192,7 +176,6 @@ EXAMPLE, EXAMPLE_OF_CLASSES = 640, 224  # pixels, where the size is free
 class Form(NamedTuple):
     """The form of a task's files."""
 
-    task: str
     head: str
     output: str
     image: str = FLOATS
@@ -200,9 +183,9 @@ class Form(NamedTuple):
 
 
 FORMS = {  # by the dimensions of the outputs
-    (3,): Form("detect", "Detect", ROWS),
-    (3, 4): Form("segment", "Segment", MASK_ROWS),
-    (2,): Form("classify", "Classify", LOGITS, NORMALIZED, EXAMPLE_OF_CLASSES),
+    (3,): Form("Detect", ROWS),
+    (3, 4): Form("Segment", MASK_ROWS),
+    (2,): Form("Classify", LOGITS, NORMALIZED, EXAMPLE_OF_CLASSES),
 }
 
 
@@ -230,9 +213,6 @@ def foreign_metadata(
         )
     if form.output == LOGITS and last == "Softmax":
         raise UserError("it ends in Softmax; a classifier of the public YOLOv5 returns logits")
-    task = str(_value("task", texts["task"])) if "task" in texts else form.task
-    if task != form.task:
-        raise UserError(f"it is for the task {brief(task)}, and its graph is made to {form.task}")
     batch, channels, height, width = shape
     free = height is None and width is None
     if channels != 3 or (height is None) != (width is None) or (free and batch is not None):
@@ -263,10 +243,8 @@ def _value(name: str, text: str) -> Any:
         raise UserError(f"its metadata has {name} {brief(text)}: {error}") from error
 
 
-def _names(value: Any) -> list[Any]:
-    """Return class names in the order of their numbers, of a list or a mapping."""
-    if isinstance(value, dict) and sorted(map(str, value)) == sorted(map(str, range(len(value)))):
+def _names(value: Any) -> Any:
+    """Return class names in the order of their numbers, of a mapping; others are not checked."""
+    if isinstance(value, dict):
         return [value.get(number, value.get(str(number))) for number in range(len(value))]
-    if isinstance(value, list):
-        return value
-    raise UserError(f"its metadata has names {brief(value)}; accepted: a name for each class")
+    return value

@@ -7,7 +7,6 @@ names from model.yaml, and Ultralytics from metadata.yaml.
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,7 @@ class OpenVinoRuntime:
             if len(model.inputs) != 1:
                 raise UserError(f"it has {len(model.inputs)} inputs; a detector has one")
             self._type = np.dtype(model.input().get_element_type().to_dtype())
-            self._compiled = core.compile_model(model, "CPU", settings)
+            self._request = core.compile_model(model, "CPU", settings).create_infer_request()
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message
             raise UserError(f"OpenVINO cannot read it: {reason(error)}") from error
         if self._type.kind != "f":
@@ -89,14 +88,11 @@ class OpenVinoRuntime:
                 f"{self.metadata.image}; export it with export.py"
             )
         self.name = f"OpenVINO {openvino.__version__.partition('-')[0]}, CPU"
-        self._own = threading.local()
 
     def __call__(self, images: np.ndarray) -> Outputs:
-        if not hasattr(self._own, "request"):
-            self._own.request = self._compiled.create_infer_request()
         try:
             given = images.astype(self._type, copy=False)
-            found = self._own.request.infer([given], share_inputs=True)
+            found = self._request.infer([given], share_inputs=True)
         except RuntimeError as error:
             raise UserError(f"OpenVINO failed: {reason(error)}") from error
         return tuple(np.asarray(found[place], np.float32) for place in range(len(found)))
@@ -125,7 +121,7 @@ def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
 def _foreign_metadata(model: Any, path: Path) -> Metadata:
     """Return the metadata that a YAML file of YOLOv5 or Ultralytics has of a model."""
     values = read_yaml("--weights", path, "export it again")
-    texts = {name: json.dumps(values[name]) for name in ("names", "stride", "task") & values.keys()}
+    texts = {name: json.dumps(values[name]) for name in ("names", "stride") & values.keys()}
     if "names" not in texts or len(model.inputs) != 1:
         raise UserError(f"its {path.name} has no names; export it with export.py")
     shape, *outputs = (

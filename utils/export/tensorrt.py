@@ -7,13 +7,11 @@ stand-ins. The types are those of the graph: float16 where the graph has it.
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     METADATA_FILE,
@@ -54,13 +52,12 @@ def write_engine(
     if engine is None:
         raise UserError("TensorRT could not build an engine; see its messages above")
     path.mkdir()
-    with atomic_file(path / ENGINE) as file:
-        file.write(engine)
+    (path / ENGINE).write_bytes(engine)
     (path / METADATA_FILE).write_text(metadata_as_json(metadata), encoding="utf-8")
 
 
 class TensorRtRuntime:
-    """An engine and its memory; see `metadata.py::Runtime`. One thread at a time."""
+    """An engine and its memory; see `metadata.py::Runtime`."""
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
         tensorrt = import_optional("tensorrt", f"--weights {path}")
@@ -88,20 +85,18 @@ class TensorRtRuntime:
             self._context.set_tensor_address(name, int(address))
         self._stream = self._call("cudaStreamCreate")
         self.name = f"TensorRT {tensorrt.__version__}, GPU"
-        self._turn = threading.Lock()
 
     def __call__(self, images: np.ndarray) -> Outputs:
         given = np.ascontiguousarray(images, np.float32)
         kinds = self._cuda.cudaMemcpyKind
-        with self._turn:
-            given_at, to_gpu = given.ctypes.data, kinds.cudaMemcpyHostToDevice
-            self._call("cudaMemcpy", self._memory[INPUT], given_at, given.nbytes, to_gpu)
-            if not self._context.execute_async_v3(self._stream):
-                raise UserError("TensorRT has failed; its message above has the reason")
-            self._call("cudaStreamSynchronize", self._stream)
-            found, to_host = self._found, kinds.cudaMemcpyDeviceToHost
-            self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)
-            return (found.copy(),)
+        given_at, to_gpu = given.ctypes.data, kinds.cudaMemcpyHostToDevice
+        self._call("cudaMemcpy", self._memory[INPUT], given_at, given.nbytes, to_gpu)
+        if not self._context.execute_async_v3(self._stream):
+            raise UserError("TensorRT has failed; its message above has the reason")
+        self._call("cudaStreamSynchronize", self._stream)
+        found, to_host = self._found, kinds.cudaMemcpyDeviceToHost
+        self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)
+        return (found.copy(),)
 
     def _call(self, name: str, *arguments: Any) -> Any:
         """Call CUDA; return its results without the status, or raise UserError."""

@@ -7,7 +7,6 @@ one only if --runtime asks for it. Its metadata is read without PyTorch.
 from __future__ import annotations
 
 import shutil
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,12 +41,10 @@ class TorchScriptRuntime:
         self._content = read_bytes(path, MAX_FILE_BYTES)
         self.metadata = metadata_in_zip(self._content, f"/extra/{METADATA_FILE}")
         self.name = "TorchScript, PyTorch, CPU"
-        self._loading = threading.Lock()
         self._run: Callable[[Tensor], Any] | None = None
 
     def __call__(self, images: np.ndarray) -> Outputs:
-        with self._loading:
-            self._run = self._run or self._load()
+        self._run = self._run or self._load()
         try:
             found = self._run(ops.tensor(images))
             outputs = found if isinstance(found, tuple) else (found,)

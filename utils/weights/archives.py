@@ -3,8 +3,6 @@
 The named pieces of a zip archive or a folder are read within bounds. Source: the files themselves.
 
 - PyTorch since 1.6 (written by 2.13): a zip of PREFIX/data.pkl and PREFIX/data/KEY.
-- PyTorch before: five pickles (magic number, version, system, object, keys of the storages), then
-  for each key a count and raw bytes.
 - oneflow.save of 0.9.0: a pickle `pickled_data` of {protocol_version: 1, data: object}, and for
   each tensor `NAME/meta`, a text with its dims and data_type, and `NAME/out`, its little-endian
   bytes in C order.
@@ -15,9 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-import struct
 import zipfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError, brief
-from duet.utils.regular_files import open_regular, read_bytes
+from duet.utils.regular_files import ZIP_ERRORS, open_regular, read_bytes
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 from duet.utils.weights.modules import (
@@ -37,14 +33,11 @@ from duet.utils.weights.modules import (
     Contents,
     StoredArray,
     contiguous_strides,
-    item_size,
+    stored_dtype,
     strided_array,
 )
 from duet.utils.weights.pickle_reader import (
-    NOTHING,
-    ONEFLOW_NAMES,
     STORAGE_DTYPES,
-    TORCH_NAMES,
     UNTYPED_STORAGE,
     Name,
     Record,
@@ -53,12 +46,6 @@ from duet.utils.weights.pickle_reader import (
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
 MAX_MEMBERS = 100_000
-
-# What Python's zipfile raises on damaged archives.
-ZIP_ERRORS = (
-    zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
-    struct.error, zlib.error,
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -145,10 +132,6 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     return data
 
 
-MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
-LEGACY_VERSION = 1001
-ITEM_SIZES = {name: item_size(dtype) for name, dtype in STORAGE_DTYPES.items()}
-ITEM_SIZES[UNTYPED_STORAGE] = 1
 MAX_KEY = 100  # characters of a storage's name; they are numbers
 STORAGE = "storage"
 
@@ -168,54 +151,25 @@ def read_torch_zip(members: Members) -> Contents:
     order = f"{prefix}byteorder"
     if order in members.sizes and members.read(order) != b"little":
         raise UserError("it was saved on a big-endian machine; only little-endian files are read")
-    root, _ = read_pickle(members.read(pickles[0]), TORCH_NAMES, _check_storage)
+    root = read_pickle(members.read(pickles[0]), _check_storage)
     read_storage = functools.cache(lambda key: members.read(f"{prefix}data/{key}"))
-    return Contents(
-        "PyTorch zip archive", root, _tensor_reader(read_storage, ByteBudget(members.size))
-    )
+    budget = ByteBudget(members.size)
 
+    def read_tensor(record: Record) -> StoredArray:
+        storage, offset, shape, strides = _tensor_parts(record)
+        kind, key, count = storage.arguments
+        if kind not in STORAGE_DTYPES:
+            raise UserError("a tensor without a dtype")
+        dtype, data = STORAGE_DTYPES[kind], read_storage(key)
+        size = stored_dtype(dtype).itemsize
+        if len(data) != count * size:
+            raise UserError(
+                f"storage {brief(key)} declares {brief(count)} elements of {size} bytes and has "
+                f"{len(data)} bytes"
+            )
+        return strided_array(data, dtype, offset, shape, strides, budget)
 
-def read_torch_legacy(data: bytes) -> Contents:
-    """Read a file of torch.save before PyTorch 1.6, or of _use_new_zipfile_serialization=False."""
-    magic, position = read_pickle(data, NOTHING)
-    if magic != MAGIC_NUMBER:
-        raise UserError("a bare pickle; only files of torch.save and oneflow.save are read")
-    version, position = read_pickle(data, NOTHING, start=position)
-    system, position = read_pickle(data, NOTHING, start=position)
-    if version != LEGACY_VERSION or not isinstance(system, dict):
-        raise UserError(f"legacy version {brief(version)}; {LEGACY_VERSION} is read")
-    if system.get("little_endian") is not True:
-        raise UserError("it was saved on a big-endian machine; only little-endian files are read")
-    declared: dict[str, int] = {}
-
-    def remember(identity: Any) -> Any:
-        if isinstance(identity, tuple) and len(identity) == 4 and identity[0] == "module":
-            return identity[1]  # a class; its source text is not read
-        storage = _check_storage(identity)
-        declared[identity[2]] = ITEM_SIZES[identity[1].name]
-        return storage
-
-    root, position = read_pickle(data, TORCH_NAMES, remember, position)
-    keys, position = read_pickle(data, NOTHING, start=position)
-    places = _locate_storages(memoryview(data), position, keys, declared)
-    return Contents("PyTorch legacy file", root, _tensor_reader(places.get, ByteBudget(len(data))))
-
-
-def _locate_storages(
-    data: memoryview, position: int, keys: Any, item_sizes: dict[str, int]
-) -> dict[str, memoryview]:
-    """Return the bytes of each storage, which lie behind the pickles of a legacy file."""
-    places = {}
-    for key in keys if isinstance(keys, list) else [keys]:
-        size = item_sizes.get(key) if isinstance(key, str) else None
-        if size is None or position + 8 > len(data):
-            raise UserError(f"damaged legacy file: storage {brief(key)}")
-        (count,) = struct.unpack_from("<q", data, position)
-        start, position = position + 8, position + 8 + count * size
-        if count < 0 or position > len(data):
-            raise UserError(f"damaged legacy file: it ends inside storage {brief(key)}")
-        places[key] = data[start:position]
-    return places
+    return Contents("PyTorch zip archive", root, read_tensor)
 
 
 def _check_storage(identity: Any) -> Record:
@@ -223,7 +177,7 @@ def _check_storage(identity: Any) -> Record:
     kind = identity[1] if isinstance(identity, tuple) and len(identity) in (5, 6) else None
     if (
         not isinstance(kind, Name)
-        or kind.name not in ITEM_SIZES
+        or kind.name not in (*STORAGE_DTYPES, UNTYPED_STORAGE)
         or identity[0] != "storage"
         or not isinstance(identity[2], str)
         or len(identity[2]) > MAX_KEY
@@ -232,26 +186,6 @@ def _check_storage(identity: Any) -> Record:
     ):
         raise UserError(f"a persistent id that is no storage of a known type: {brief(identity)}")
     return Record(STORAGE, (kind.name, identity[2], identity[4]))
-
-
-def _tensor_reader(
-    read_storage: Callable[[str], bytes | memoryview | None], budget: ByteBudget
-) -> Callable[[Record], StoredArray]:
-    def read_tensor(record: Record) -> StoredArray:
-        storage, offset, shape, strides = _tensor_parts(record)
-        kind, key, count = storage.arguments
-        if kind not in STORAGE_DTYPES:
-            raise UserError("a tensor without a dtype")
-        data = read_storage(key)
-        if data is None or len(data) != count * ITEM_SIZES[kind]:
-            found = "no" if data is None else len(data)
-            raise UserError(
-                f"storage {brief(key)} declares {brief(count)} elements of {ITEM_SIZES[kind]} "
-                f"bytes and has {found} bytes"
-            )
-        return strided_array(data, STORAGE_DTYPES[kind], offset, shape, strides, budget)
-
-    return read_tensor
 
 
 def _tensor_parts(record: Record) -> tuple[Any, ...]:
@@ -308,7 +242,10 @@ def open_foreign(path: Path) -> Iterator[Contents]:
             is_oneflow = any(name.split("/")[-1] == PICKLE_NAME for name in members.sizes)
             yield read_oneflow(members) if is_oneflow else read_torch_zip(members)
     elif start.startswith(PICKLE_START):
-        yield read_torch_legacy(read_bytes(path, MAX_WEIGHTS_BYTES))
+        raise UserError(
+            "a bare pickle, or a file of PyTorch before 1.6; if you trust it, load it in PyTorch "
+            "and save it again with torch.save"
+        )
     else:
         raise UserError(
             "no known format; accepted: .safetensors of a training run, .pt of the public "
@@ -325,7 +262,7 @@ def read_oneflow(members: Members) -> Contents:
             "one; name such a folder, or a weights file"
         )
     prefix = pickles[0].removesuffix(PICKLE_NAME)
-    document, _ = read_pickle(members.read(pickles[0]), ONEFLOW_NAMES)
+    document = read_pickle(members.read(pickles[0]))
     if not isinstance(document, dict) or document.get("protocol_version") != PROTOCOL_VERSION:
         raise UserError(f"it was not written by oneflow.save of protocol {PROTOCOL_VERSION}")
     budget = ByteBudget(members.size)
@@ -335,7 +272,7 @@ def read_oneflow(members: Members) -> Contents:
         dtype, shape = _parse_meta(members.read(f"{prefix}{name}/meta", MAX_META_BYTES))
         data = members.read(f"{prefix}{name}/out")
         stored = strided_array(data, dtype, 0, shape, contiguous_strides(shape), budget)
-        if stored.array.size * item_size(dtype) != len(data):
+        if stored.array.size * stored_dtype(dtype).itemsize != len(data):
             raise UserError(f"tensor {name}: shape {list(shape)} and {len(data)} bytes do not fit")
         return stored
 

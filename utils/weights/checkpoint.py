@@ -45,15 +45,15 @@ class Header:
 
     model: Mapping[str, Any]  # the model YAML
     class_names: tuple[str, ...]
-    epoch: int  # finished epochs
-    batch_number: int  # batches since the start of training
-    last_update: int  # number of the batch of the last optimizer step
-    ema_updates: int
-    best_fitness: float
-    hyperparameters: Mapping[str, float]
-    settings: Mapping[str, Any]  # the flags of the run
-    backend: str  # that wrote it, for information
-    # Absent from older files:
+    # Defaults are those of weights that no run has trained.
+    epoch: int = 0  # finished epochs
+    batch_number: int = 0  # batches since the start of training
+    last_update: int = -1  # number of the batch of the last optimizer step; -1: none yet
+    ema_updates: int = 0
+    best_fitness: float = -1.0
+    hyperparameters: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)  # the flags of the run
+    backend: str = ""  # that wrote it, for information
     loss_scale: float = 1.0  # of float16 training
     progress: Mapping[str, Any] = field(default_factory=dict)  # see `utils/state/progress.py`
 
@@ -65,6 +65,7 @@ KINDS = {
     "class_names": [str],
     "backend": str,
 }  # JSON structure of a Header
+ABSENT_FROM_OLDER_FILES = {"loss_scale": 1.0, "progress": {}}
 
 
 @dataclass(frozen=True)
@@ -179,11 +180,11 @@ def _read_array(path: Path, file: Any, name: str) -> np.ndarray:
 
 def _parse_header(path: Path, text: str | None) -> Header:
     try:
-        document = parse_json(text or "")
+        document = {**ABSENT_FROM_OLDER_FILES, **parse_json(text or "")}
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
-        header = Header(**{name: document[name] for name in KINDS if name in document})
-        complete({**vars(header), "last_update": max(header.last_update, 0)}, KINDS)  # -1: none yet
+        header = Header(**{name: document[name] for name in KINDS})
+        complete({**vars(header), "last_update": max(header.last_update, 0)}, KINDS)
         if header.last_update < -1 or not math.isfinite(header.best_fitness * header.loss_scale):
             raise ValueError("header")
     except (ValueError, KeyError, TypeError) as error:

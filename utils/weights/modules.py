@@ -6,7 +6,7 @@ _buffers and _modules.
 
 from __future__ import annotations
 
-import itertools
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,6 +16,7 @@ import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from duet.utils.errors import UserError, brief
+from duet.utils.json_files import parse_json
 from duet.utils.weights.pickle_reader import Record
 
 MAX_NAME = 100  # characters of a dotted name; the public models have up to 40
@@ -179,7 +180,7 @@ class ByteBudget:
 
 
 def strided_array(
-    data: bytes | memoryview, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
+    data: bytes, dtype: str, offset: Any, shape: Any, strides: Any, budget: ByteBudget
 ) -> StoredArray:
     """Return a copy of the elements that a tensor shows of its storage.
 
@@ -188,7 +189,7 @@ def strided_array(
         dtype: a NumPy one, or bfloat16.
         offset: in elements, like the strides; these three come from the file and are checked.
     """
-    stored = _stored_dtype(dtype)
+    stored = stored_dtype(dtype)
     # A side of 0 makes a tensor empty, yet NumPy multiplies the others.
     if not (_are_counts(shape) and _are_counts(strides) and _are_counts((offset,))) or (
         math.prod(size or 1 for size in shape) > LARGEST_COUNT
@@ -215,12 +216,8 @@ def strided_array(
     return StoredArray((array.astype(np.uint32) << 16).view(np.float32), dtype)
 
 
-def item_size(dtype: str) -> int:
-    """Return the bytes of an element in a file."""
-    return _stored_dtype(dtype).itemsize
-
-
-def _stored_dtype(dtype: str) -> np.dtype[Any]:
+def stored_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the NumPy type of an element in a file."""
     return np.dtype("<u2" if dtype == BFLOAT16 else dtype)
 
 
@@ -238,46 +235,29 @@ def _are_counts(values: Any) -> bool:
     )
 
 
-# Plain YAML and JSON values, within a depth and a number of nodes.
+# Plain YAML and JSON values.
 
-MAX_DEPTH = 12
-MAX_NODES = 50_000  # a list may hold one list many times, and that one again
-MAX_TEXT = 1_000  # characters of one string, for the same reason
-MAX_BITS = 128  # per whole number
+MAX_LENGTH = 200_000  # as JSON; a list may hold one list many times, and that one again
 
 
 def to_plain(value: Any) -> Any:
-    """Copy dicts, lists, strings, numbers, booleans and None; raise UserError for anything else.
+    """Copy a model description, of dicts, lists, strings, finite numbers, booleans and None.
 
-    The value is a model description; the copy is a small tree, even if the value is not.
+    Raises:
+        UserError: it holds anything else, or is too long.
     """
-    nodes = itertools.count(1)
-
-    def copied(item: Any, key: Any, depth: int) -> Any:
-        if depth > MAX_DEPTH or next(nodes) > MAX_NODES:
-            raise UserError("the model description is nested too deep or too long")
-        if isinstance(item, dict):
-            for name in itertools.filterfalse(_is_scalar, item):
-                raise UserError(f"the model description has the key {brief(name)}")
-            return {str(name): copied(x, name, depth + 1) for name, x in item.items()}
-        if isinstance(item, (list, tuple)):
-            return [copied(x, key, depth + 1) for x in item]
-        if not _is_scalar(item):
-            raise UserError(
-                f"the model description holds more than text and finite numbers: {key}: "
-                f"{brief(item)}"
-            )
-        return item
-
-    return copied(value, "", 0)
-
-
-def _is_scalar(value: Any) -> bool:
-    if isinstance(value, str):
-        return len(value) <= MAX_TEXT
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return value is None or (isinstance(value, int) and value.bit_length() <= MAX_BITS)
+    text = ""
+    try:
+        for part in json.JSONEncoder(allow_nan=False).iterencode(value):
+            text += part
+            if len(text) > MAX_LENGTH:
+                raise ValueError(f"over {MAX_LENGTH:,} characters")
+        return parse_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"the model description is too long or too deep, or holds more than text and finite "
+            f"numbers: {error}"
+        ) from error
 
 
 def plain_numbers(value: Any) -> dict[str, float]:

@@ -51,32 +51,25 @@ class Record:
 PersistentLoad = Callable[[Any], Any]
 
 
-def read_pickle(
-    data: bytes,
-    accepted: re.Pattern[str],
-    persistent_load: PersistentLoad | None = None,
-    start: int = 0,
-) -> tuple[Any, int]:
-    """Read the pickle that begins at `start`.
+def read_pickle(data: bytes, persistent_load: PersistentLoad | None = None) -> Any:
+    """Read a pickle.
 
     Args:
         data: protocol 2 to 5.
-        accepted: the only globals, "module.attribute", that may be asked for, in full.
         persistent_load: gives the value of a persistent id; without it there may be none.
 
     Returns:
-        The value and the position after it. Dicts, lists, tuples, strings, bytes and numbers are
-        themselves, an OrderedDict is a dict, a set a list, all else is a `Name` or `Record`.
+        Its value. Dicts, lists, tuples, strings, bytes and numbers are themselves, an OrderedDict
+        is a dict, a set a list, all else is a `Name` or `Record`.
 
     Raises:
         UserError: damaged, over a bound, or asking for a global that is not accepted.
     """
     file = io.BytesIO(data)
-    file.seek(start)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of escapes in names
-            return _Machine(accepted, persistent_load).run(file), file.tell()
+            return _Machine(persistent_load).run(file)
     except UserError:
         raise
     except (IndexError, ValueError) as error:  # the latter of pickletools
@@ -87,8 +80,7 @@ def read_pickle(
 class _Machine:
     """The pickle stack machine; most methods are one opcode, found through `_OPCODES`."""
 
-    def __init__(self, accepted: re.Pattern[str], persistent_load: PersistentLoad | None) -> None:
-        self.accepted = accepted
+    def __init__(self, persistent_load: PersistentLoad | None) -> None:
         self.persistent_load = persistent_load
         self.stack: list[Any] = []
         self.below: list[list[Any]] = []  # stacks under the marks
@@ -111,6 +103,14 @@ class _Machine:
 
     # Shared by several opcodes.
 
+    def pop(self, number: int) -> list[Any]:
+        start = len(self.stack) - number
+        if start < 0:
+            damaged("it takes more values than the stack has")
+        items = self.stack[start:]
+        del self.stack[start:]
+        return items
+
     def pop_to_mark(self) -> list[Any]:
         items = self.stack
         self.stack = self.below.pop()
@@ -125,7 +125,7 @@ class _Machine:
         for beginning, what in REFUSED_MODELS.items():
             if name.startswith(beginning):
                 raise UserError(f"it holds {what}")
-        if not self.accepted.fullmatch(name):
+        if not ACCEPTED.fullmatch(name):
             refuse(name)
         return Name(name)
 
@@ -175,14 +175,6 @@ class _Machine:
         self.below.append(self.stack)
         self.stack = []
 
-    def append(self, _: None) -> None:
-        value = self.stack.pop()
-        self.extend([value])
-
-    def set_item(self, _: None) -> None:
-        value, key = self.stack.pop(), self.stack.pop()
-        self.set_pairs([key, value])
-
     def get(self, index: int) -> None:
         if index not in self.memo:
             damaged(f"memo entry {index} is absent")
@@ -191,14 +183,7 @@ class _Machine:
     def put(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
 
-    def push_tuple(self, length: int) -> None:
-        start = len(self.stack) - length
-        if start < 0:
-            damaged("a tuple longer than the stack")
-        self.stack[start:] = [tuple(self.stack[start:])]
-
-    def push_marked_tuple(self, _: None) -> None:
-        items = self.pop_to_mark()
+    def push_tuple(self, items: list[Any]) -> None:
         self.stack.append(tuple(items))
 
     def global_line(self, names: str) -> None:
@@ -266,15 +251,15 @@ _OPCODES: dict[str, Callable[[_Machine, Any], None]] = {
     "EMPTY_DICT": lambda machine, _: machine.stack.append({}),
     "EMPTY_TUPLE": lambda machine, _: machine.stack.append(()),
     "EMPTY_SET": lambda machine, _: machine.stack.append([]),
-    "APPEND": _Machine.append,
+    "APPEND": lambda machine, _: machine.extend(machine.pop(1)),
     "APPENDS": lambda machine, _: machine.extend(machine.pop_to_mark()),
     "ADDITEMS": lambda machine, _: machine.extend(machine.pop_to_mark()),
-    "SETITEM": _Machine.set_item,
+    "SETITEM": lambda machine, _: machine.set_pairs(machine.pop(2)),
     "SETITEMS": lambda machine, _: machine.set_pairs(machine.pop_to_mark()),
-    "TUPLE": _Machine.push_marked_tuple,
-    "TUPLE1": lambda machine, _: machine.push_tuple(1),
-    "TUPLE2": lambda machine, _: machine.push_tuple(2),
-    "TUPLE3": lambda machine, _: machine.push_tuple(3),
+    "TUPLE": lambda machine, _: machine.push_tuple(machine.pop_to_mark()),
+    "TUPLE1": lambda machine, _: machine.push_tuple(machine.pop(1)),
+    "TUPLE2": lambda machine, _: machine.push_tuple(machine.pop(2)),
+    "TUPLE3": lambda machine, _: machine.push_tuple(machine.pop(3)),
     "BINPUT": _Machine.put,
     "LONG_BINPUT": _Machine.put,
     "MEMOIZE": lambda machine, _: machine.put(len(machine.memo)),
@@ -320,32 +305,25 @@ ANCHOR_FREE_ONLY = (
 OTHER_PACKAGE = "ultralytics."
 
 
-def _accepted(framework: str, further: str) -> re.Pattern[str]:
-    pattern = rf"""
+# torchvision's transforms define a classifier's preprocessing: they are read as records and
+# compared with ours.
+ACCEPTED = re.compile(
+    r"""
         collections\.OrderedDict | (builtins|__builtin__)\.(set|getattr)
         | pathlib\.(Posix|Windows)?Path | argparse\.Namespace
         | numpy\.(ndarray|dtype) | _codecs\.encode
         | numpy\._?core\.(multiarray\.(_reconstruct|scalar) | numeric\._frombuffer)
         | models\.(yolo|common|experimental)\.[A-Z]\w* | models\.yolo\.Detect\.forward
-        | {framework}\.nn\.modules\.\w+\.[A-Z]\w*
-        | {further}
-    """
-    return re.compile(pattern, re.VERBOSE | re.ASCII)
-
-
-NOTHING = re.compile(r"(?!)")
-# torchvision's transforms define a classifier's preprocessing: they are read as records and
-# compared with ours.
-TORCH_NAMES = _accepted(
-    "torch",
-    r"""torch\.(Size | device | \w+Storage | (b?float|u?int)\d\w* | bool)
+        | utils\.augmentations\.[A-Z]\w*
+        | (torch|oneflow)\.nn\.modules\.\w+\.[A-Z]\w*
+        | torch\.(Size | device | \w+Storage | (b?float|u?int)\d\w* | bool)
         | torch\.storage\.UntypedStorage | torch\.nn\.parallel\.data_parallel\.DataParallel
         | torch\._utils\._rebuild_(parameter | tensor(_v[23])?)
         | torchvision\.transforms\.(transforms|functional)\.[A-Z]\w*
-        | utils\.augmentations\.[A-Z]\w*
+        | oneflow\.(Size | Tensor | nn\.(parameter\.)?Parameter)
         | ultralytics\.nn\.tasks\.DetectionModel
         | ultralytics\.nn\.modules\.((conv|block|head)\.)?[A-Z]\w*
         | ultralytics\.(yolo\.)?utils\.IterableSimpleNamespace
     """,
+    re.VERBOSE | re.ASCII,
 )
-ONEFLOW_NAMES = _accepted("oneflow", r"oneflow\.(Size | Tensor | nn\.(parameter\.)?Parameter)")

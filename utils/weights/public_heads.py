@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
-from duet.utils.model_yamls import block_of
+from duet.utils.model_yamls import PUBLIC_MODELS, block_of, shipped_model
 from duet.utils.weights.modules import (
+    CLASSIFIER,
     Contents,
     StoredArray,
     activation_of,
@@ -20,68 +22,13 @@ from duet.utils.weights.modules import (
     to_plain,
 )
 from duet.utils.weights.pickle_reader import ANCHOR_FREE_ONLY, OTHER_PACKAGE, Record
-
-Args = list[Any]
+from duet.utils.yaml_files import read_yaml
 
 
 def children(module: Any) -> list[Record]:
     """Return the modules in a module, in their order; [] for anything else."""
     inside = module.state["_modules"].values() if is_module(module) else ()
     return [part for part in inside if is_module(part)]
-
-
-def _line(index: int, layer: Record) -> Args:
-    """Return [from, number, module, args] of a layer, channels and repeats as they are.
-
-    Raises:
-        UserError: a layer of another kind, or one that takes other maps than the last one's.
-    """
-    kind, origin = class_name(layer), layer.state.get("f", -1)
-    read = _KINDS.get(kind)
-    if read is None or origin != -1:
-        raise UserError(
-            f"layer {index} is {brief(kind)} from {brief(origin)}; the file has no model YAML, and "
-            f"without one only {', '.join(_KINDS)} in a row are understood; give its state dict "
-            "with --cfg (docs/en/weights.md)"
-        )
-    return [-1, *read(layer)]
-
-
-def _conv(layer: Any) -> Args:
-    conv = _child(layer, "conv")
-    if _number(conv, "dilation") != 1:
-        raise UserError("a dilated convolution, which is not built here")
-    names = ("out_channels", "kernel_size", "stride", "padding", "groups")
-    args = [_number(conv, name) for name in names]
-    return [1, "Conv", args if args[4] != 1 else args[:4] if args[3] != args[1] // 2 else args[:3]]
-
-
-def _c3(layer: Any) -> Args:
-    inner = children(_child(layer, "m"))
-    shortcuts = [part.state.get("add") is True for part in inner]
-    if len(set(shortcuts)) != 1:
-        raise UserError(f"a C3 of {len(inner):,} bottlenecks, with and without shortcuts")
-    channels = _number(_child(_child(layer, "cv3"), "conv"), "out_channels")
-    return [len(inner), "C3", [channels] if shortcuts[0] else [channels, False]]
-
-
-_KINDS: dict[str, Callable[[Any], Args]] = {"Conv": _conv, "C3": _c3}
-
-
-def _child(module: Any, name: str) -> Record:
-    child = module.state["_modules"].get(name)
-    if not is_module(child):
-        raise UserError(f"its {class_name(module)} has no part {name}")
-    return child
-
-
-def _number(module: Record, name: str) -> int:
-    """Return a whole number of a layer, or that of both sides where it has one for each."""
-    value = module.state.get(name)
-    sides = value if isinstance(value, tuple) else (value,)
-    if not sides or type(sides[0]) is not int or any(side != sides[0] for side in sides[:2]):
-        raise UserError(f"its {class_name(module)} has {name} {brief(value)}; accepted: a number")
-    return sides[0]
 
 
 # Of the ultralytics package: YOLOv5u and YOLOv8, whose head is called Detect there.
@@ -91,11 +38,6 @@ DISTANCES = 16
 # Weight of the first convolution of the class branch, in all supported models.
 CLASS_BRANCH = "cv3.0.0.conv.weight"
 MULTIPLES = ("depth_multiple", "width_multiple")
-
-
-def is_anchor_free(layers: list[Record]) -> bool:
-    """Return whether layers are of a model of the ultralytics package."""
-    return bool(layers) and layers[-1].kind.startswith(OTHER_PACKAGE)
 
 
 def anchor_free_document(
@@ -155,51 +97,49 @@ def _limited(line: Any, limit: Any) -> Any:
     return [*line[:3], [*channels, *line[3][1:]]]
 
 
+ANCHORED = "Detect", "Segment"
 MAX_LEVELS, MAX_ANCHORS = 8, 256
 # ImageNet mean and deviation (RGB, in [0, 1]), used by public classifiers.
 IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-# The model YAML, and the strides of the head's input maps; () if the file has none.
-Description = tuple[Mapping[str, Any], tuple[int, ...]]
-
-
-def describe(model: Record, stored: Mapping[str, StoredArray], contents: Contents) -> Description:
-    """Describe a model from its record and its stored arrays.
+def describe(
+    model: Record, stored: Mapping[str, StoredArray], contents: Contents
+) -> tuple[Mapping[str, Any], tuple[int, ...]]:
+    """Return a model's YAML and the strides of the head's input maps, () if the file has none.
 
     Raises:
         UserError: its head, or another part, cannot be built here.
     """
-    layers = layers_of(model)
-    kind = class_name(layers[-1]) if layers else "none"
-    if is_anchor_free(layers):
-        kind = ANCHOR_FREE
-    if kind not in PUBLIC_HEADS:
-        raise UserError(
-            f"its last layer is {brief(kind)}; this version builds models whose last layer is "
-            f"{' or '.join(PUBLIC_HEADS)}"
-        )
-    return PUBLIC_HEADS[kind](model, stored, contents)
+    layers = children(model.state["_modules"].get("model"))
+    head = layers[-1] if layers else None
+    if head is not None and head.kind.startswith(OTHER_PACKAGE):
+        return anchor_free_document(model, layers, stored), _strides(contents, head)
+    if head is not None and class_name(head) in ANCHORED:
+        strides = _strides(contents, head)
+        return anchored_document(model, layers, stored, strides), strides
+    if class_name(head) == CLASSIFIER:
+        return classifier_document(model, layers, stored), ()
+    raise UserError(
+        f"its last layer is {brief(class_name(head) or 'none')}; this version builds models whose "
+        f"last layer is {', '.join((*ANCHORED, ANCHOR_FREE))} or {CLASSIFIER}"
+    )
 
 
-def layers_of(model: Record) -> list[Record]:
-    """Return the layers of a model in their order."""
-    return children(model.state["_modules"].get("model"))
-
-
-def _describe_boxes(
-    model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> Description:
-    """Describe a model with anchors: by its own YAML, with the anchors of the head's buffer."""
+def anchored_document(
+    model: Record,
+    layers: list[Record],
+    stored: Mapping[str, StoredArray],
+    strides: tuple[int, ...],
+) -> Mapping[str, Any]:
+    """Return the YAML of a model with anchors: its own, with the anchors of the head's buffer."""
     document = model.state.get("yaml")
     if not isinstance(document, dict):
         raise UserError(
             f"its {class_name(model)} describes no model (attribute yaml); give a model of the "
             "public YOLOv5, or its state dict with --cfg (docs/en/weights.md)"
         )
-    layers = layers_of(model)
     head = layers[-1]
-    strides = _strides(contents, head)
     anchors = _anchors_in_pixels(stored.get(f"model.{len(layers) - 1}.anchors"), strides)
     document = to_plain({**document, "anchors": anchors, "nc": head.state.get("nc")})
     block = block_of(document)
@@ -207,16 +147,7 @@ def _describe_boxes(
         raise UserError(
             f"its last layer is {class_name(head)}; by its model YAML {brief(block)} is built here"
         )
-    return document, strides
-
-
-def _describe_anchor_free(
-    model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> Description:
-    """Describe an anchor-free model: by its own YAML, with our name of its head."""
-    layers = layers_of(model)
-    document = anchor_free_document(model, layers, stored)
-    return document, _strides(contents, layers[-1])
+    return document
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
@@ -238,26 +169,37 @@ def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> 
     return pixels.reshape(len(strides), -1).tolist()
 
 
-def _describe_classes(
-    model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> Description:
-    """Describe a classifier, which keeps layers of a detector without their YAML."""
-    *layers, head = layers_of(model)
+def classifier_document(
+    model: Record, layers: list[Record], stored: Mapping[str, StoredArray]
+) -> Mapping[str, Any]:
+    """Return the YAML of a classifier: the public one, in the size of its layers.
+
+    Files of classifiers have none. The last backbone convolution has 1,024 channels times the width
+    multiple, and the longest C3 9 bottlenecks times the depth multiple.
+    """
+    layers = layers[:-1]
     linear = stored.get(f"model.{len(layers)}.linear.weight")
     if linear is None or linear.array.ndim != 2:
         raise UserError("its Classify has no linear layer; those of v6.2 and later have one")
     _check_normalization(model.state.get("transforms"))
+    public = read_yaml("--cfg", shipped_model("yolov5n-cls"), PUBLIC_MODELS)
+    convolution = stored.get("model.7.conv.weight")
+    if convolution is None or [class_name(x) for x in layers] != [x[2] for x in public["backbone"]]:
+        raise UserError(
+            "it is another classifier than those of the public YOLOv5, and the file has no model "
+            "YAML; give its state dict with --cfg (docs/en/weights.md)"
+        )
+    names = [x for x in stored if x.startswith("model.6.m.") and x.endswith(".cv1.conv.weight")]
     document = {
+        **public,
         "nc": len(linear.array),
-        "depth_multiple": 1.0,
-        "width_multiple": 1.0,
-        "backbone": [_line(index, layer) for index, layer in enumerate(layers)],
-        "head": [[-1, 1, class_name(head), ["nc"]]],
+        "depth_multiple": len(names) / 9,
+        "width_multiple": math.prod(convolution.array.shape[:1]) / 1024,
     }
-    activation = activation_of(layers[0].state["_modules"].get("act")) if layers else None
+    activation = activation_of(layers[0].state["_modules"].get("act"))
     if activation not in (None, DEFAULT_ACTIVATION):
         document["act"] = str(activation)
-    return to_plain(document), ()
+    return document
 
 
 def _check_normalization(transforms: Any) -> None:
@@ -267,24 +209,12 @@ def _check_normalization(transforms: Any) -> None:
     """
     if transforms is None:
         return
-    state = transforms.state if isinstance(transforms, Record) else None
-    steps = state.get("transforms") if isinstance(state, dict) else None
-    for step in steps if isinstance(steps, list) else ():
-        if isinstance(step, Record) and step.kind.endswith(".Normalize"):
-            own = step.state if isinstance(step.state, dict) else {}
-            values = [own.get(key) for key in ("mean", "std")]
-            if [list(x) if isinstance(x, tuple) else x for x in values] != [IMAGE_MEAN, IMAGE_STD]:
-                raise UserError(
-                    f"it normalizes images by {brief(values)}; {IMAGE_MEAN} and {IMAGE_STD} are "
-                    "built here"
-                )
-            return
-    raise UserError("its transforms do not normalize images, as those of public classifiers do")
-
-
-PUBLIC_HEADS = {  # by the name of their block in model YAMLs, mostly that of their class
-    "Detect": _describe_boxes,
-    ANCHOR_FREE: _describe_anchor_free,
-    "Segment": _describe_boxes,
-    "Classify": _describe_classes,
-}
+    try:
+        steps = [x.state for x in transforms.state["transforms"] if x.kind.endswith(".Normalize")]
+        values = [list(step[key]) for step in steps for key in ("mean", "std")]
+    except (AttributeError, KeyError, TypeError):  # not the records of torchvision's transforms
+        values = []
+    if values != [IMAGE_MEAN, IMAGE_STD]:
+        raise UserError(
+            f"it normalizes images by {brief(values)}; {IMAGE_MEAN} and {IMAGE_STD} are built here"
+        )

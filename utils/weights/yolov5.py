@@ -112,10 +112,6 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
         model=document,
         class_names=_class_names(own.get("names")),
         epoch=0 if epoch is None else epoch + 1,
-        batch_number=0,
-        last_update=-1,
-        ema_updates=0,
-        best_fitness=-1.0,
         hyperparameters=plain_numbers(own.get("hyp") or holder.get("hyp")),
         settings={
             "converted_from": f"{contents.file_format}, {kind}",
@@ -126,7 +122,6 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
             "fused": fused,
             "strides": list(strides),
         },
-        backend="",
     )
     return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=path)
 

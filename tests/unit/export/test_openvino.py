@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -61,14 +60,6 @@ def test_a_folder_of_yolov5_or_ultralytics_opens(tmp_path, made, name):
     (folder / name).write_text("stride: 32\n")
     with pytest.raises(UserError, match="has no names"):
         open_runtime(folder, 1)
-
-
-def test_threads_that_share_a_runtime_get_their_own_results(made):
-    runtime = OpenVinoRuntime(made)
-    batches = [random_images() + number for number in range(8)]
-    with ThreadPoolExecutor(4) as pool:
-        for images, (found,) in zip(batches, pool.map(runtime, batches), strict=True):
-            np.testing.assert_array_equal(found, rows_of(images))
 
 
 def cut(name: str, size: int) -> Callable[[Path], None]:

@@ -21,10 +21,7 @@ from tests.foreign_files import SMALL_DOCUMENT, small_arrays
 
 DOCUMENT = {**SMALL_DOCUMENT, "nc": 2, "anchors": [[1, 2, 3, 4]]}
 ARRAYS = small_arrays()
-HEADER = Header(
-    model=DOCUMENT, class_names=("a", "b"), epoch=0, batch_number=0, last_update=-1,
-    ema_updates=0, best_fitness=0.0, hyperparameters={}, settings={}, backend="torch",
-)  # fmt: skip
+HEADER = Header(DOCUMENT, class_names=("a", "b"))
 
 
 def write(path, document=DOCUMENT, **settings):

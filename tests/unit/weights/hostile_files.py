@@ -127,10 +127,6 @@ def write_torch_zip(path: Path, root: Any) -> None:
     write_zip(path, dump(root, 4))
 
 
-def write_torch_legacy(path: Path, root: Any) -> None:
-    TorchFile().write_legacy(path, root)
-
-
 def write_oneflow_folder(path: Path, root: Any) -> None:
     path.mkdir()
     (path / "pickled_data").write_bytes(dump({"protocol_version": 1, "data": root}, 4))
@@ -141,7 +137,7 @@ def write_oneflow_zip(path: Path, root: Any) -> None:
         archive.writestr("pickled_data", dump({"protocol_version": 1, "data": root}, 4))
 
 
-CONTAINERS = (write_torch_zip, write_torch_legacy, write_oneflow_folder, write_oneflow_zip)
+CONTAINERS = (write_torch_zip, write_oneflow_folder, write_oneflow_zip)
 
 
 def one_tensor(path: Path, size: int) -> None:
@@ -167,17 +163,6 @@ def tiny_storages(path: Path, size: int) -> None:
     file = TorchFile()
     root = {name: file.tensor(np.ones(1, np.float32)) for name in keys(size // 400)}
     file.write_zip(path, root)
-
-
-def repeated_keys(path: Path, size: int) -> None:
-    """Write a legacy file whose list of storages names one of them over and over."""
-    file = TorchFile()
-    root = {"w": file.tensor(np.ones(1, np.float32))}
-    system = {"little_endian": True}
-    listed = Raw(b"](" + emit("0") + b"q\x00" + b"h\x00" * (size // 4) + b"e")
-    sections = (0x1950A86A20F9469CFC6C, 1001, system, root, listed)
-    data = b"".join(dump(section, 4) for section in sections)
-    path.write_bytes(data + bytes(8) * (size // 16))
 
 
 def oneflow_tensors(path: Path, size: int, meta: bytes, out: bytes, kept_at: Any = "t") -> None:
@@ -241,7 +226,6 @@ FILES: dict[str, Callable[[Path, int], None]] = {
         path, "n" * (size // 2), names=many(FIRST, size // 4)
     ),
     "a description that doubles": lambda path, size: described(path, "x" * size, x=doubling()),
-    "one storage listed many times": repeated_keys,
     "one long description of a OneFlow tensor": lambda path, size: oneflow_tensors(
         path, size // 2, EMPTY_META + b" " * (size // 2), b""
     ),

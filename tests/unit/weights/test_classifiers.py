@@ -1,4 +1,4 @@
-"""Public classifiers: described by their layers, since their files have no model YAML."""
+"""Public classifiers: described in the size of their layers, since their files have no YAML."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from duet.models.graph import read_model_yaml
+from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.yolov5 import unfold
@@ -16,7 +18,7 @@ MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
 class Classifier:
-    """The records of a classifier of three layers; changes replace attributes of its parts."""
+    """The records of a public classifier of 8 channels; changes replace attributes of its parts."""
 
     def __init__(self, **changes: Any) -> None:
         self.changes, self.file = changes, TorchFile()
@@ -24,31 +26,28 @@ class Classifier:
     def layer(self, kind: str, modules: Any, **attributes: Any) -> Call:
         return module(f"models.common.{kind}", modules, f=-1, **attributes)
 
-    def conv(self, inputs: int, outputs: int, size: int, eps: float = 1e-3, **own: Any) -> Call:
+    def conv(self, inputs: int, outputs: int, size: int, eps: float = 1e-3) -> Call:
         tensors = {"weight": self.file.tensor(np.ones((outputs, inputs, size, size), np.float32))}
-        sizes = {"kernel_size": (size, size), "padding": (size // 2, size // 2), "stride": (1, 1)}
-        attributes = {"out_channels": outputs, "groups": 1, "dilation": (1, 1), **sizes, **own}
         norm = {
             name: self.file.tensor(np.ones(outputs, np.float32))
             for name in ("weight", "bias", "running_mean", "running_var")
         }
         norm["num_batches_tracked"] = self.file.tensor(np.zeros((), np.float32))
         parts = {
-            "conv": module(f"{NN}.conv.Conv2d", tensors=tensors, **attributes),
+            "conv": module(f"{NN}.conv.Conv2d", tensors=tensors),
             "bn": module(f"{NN}.batchnorm.BatchNorm2d", tensors=norm, eps=eps),
             "act": module(f"{NN}.activation.{self.changes.get('activation', 'SiLU')}"),
         }
         return self.layer("Conv", parts)
 
-    def c3(self, channels: int) -> Call:
+    def c3(self, channels: int, bottlenecks: int) -> Call:
         hidden = channels // 2
         inner = {
             str(index): self.layer(
                 "Bottleneck",
                 {"cv1": self.conv(hidden, hidden, 1), "cv2": self.conv(hidden, hidden, 3)},
-                add=add,
             )
-            for index, add in enumerate(self.changes.get("shortcuts", (True, True)))
+            for index in range(bottlenecks)
         }
         parts = {name: self.conv(channels, hidden, 1) for name in ("cv1", "cv2")}
         parts["cv3"] = self.conv(channels, channels, 1)
@@ -63,10 +62,14 @@ class Classifier:
 
     def root(self) -> dict[str, Any]:
         layers = [
-            self.conv(
-                3, 8, 6, **{"padding": (2, 2), "stride": (2, 2), **self.changes.get("first", {})}
+            self.conv(3, 8, 6),
+            self.conv(8, 8, 3),
+            *(
+                layer
+                for bottlenecks in self.changes.get("bottlenecks", (2, 4, 6))
+                for layer in (self.c3(8, bottlenecks), self.conv(8, 8, 3))
             ),
-            *self.changes.get("inserted", [self.c3(8)]),
+            self.c3(8, 2),
             self.head(),
         ]
         kind = "torchvision.transforms.transforms"
@@ -88,38 +91,31 @@ class Classifier:
         return self.file.write_zip(path, self.root())
 
 
-def test_a_classifier_is_described_by_its_layers(tmp_path):
-    weights = load_weights(Classifier().write(tmp_path / "cls.pt"))
-    assert weights.header.model == {
-        "nc": 2,
-        "depth_multiple": 1.0,
-        "width_multiple": 1.0,
-        "backbone": [[-1, 1, "Conv", [8, 6, 2, 2]], [-1, 2, "C3", [8]]],
-        "head": [[-1, 1, "Classify", ["nc"]]],
-    }
+def test_a_classifier_is_the_public_one_in_the_size_of_its_layers(tmp_path):
+    weights = load_weights(Classifier(activation="ReLU").write(tmp_path / "cls.pt"))
+    public = read_model_yaml("models/yolov5m-cls.yaml").document
+    size = {"depth_multiple": 6 / 9, "width_multiple": 8 / 1024}
+    assert weights.header.model == {**public, **size, "nc": 2, "act": "ReLU"}
     assert weights.header.class_names == ("cat", "dog")
     assert weights.header.settings["stored_fitness"] == 0.75
+    assert detector_of_weights(weights).head.num_classes == 2
 
 
-def test_activation_shortcuts_and_groups_are_reported_by_the_layers(tmp_path):
-    changes: Any = {"activation": "ReLU", "shortcuts": (False,), "first": {"groups": 4}}
-    document = load_weights(Classifier(**changes).write(tmp_path / "cls.pt")).header.model
-    assert document["act"] == "ReLU"
-    assert document["backbone"] == [[-1, 1, "Conv", [8, 6, 2, 2, 4]], [-1, 1, "C3", [8, False]]]
+def test_a_classifier_of_other_depths_is_not_built(tmp_path):
+    path = Classifier(bottlenecks=(2, 5, 6)).write(tmp_path / "cls.pt")
+    with pytest.raises(UserError, match="cannot be built: .*layer 4, C3"):
+        detector_of_weights(load_weights(path))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"mean": [0.5, 0.5, 0.5]}, r"normalizes images by \[\[0.5, 0.5, 0.5\].*are built here"),
-        ({"steps": []}, "its transforms do not normalize images"),
-        ({"eps": 1e-3}, "layer model.2.conv.bn has eps 0.001; 1e-05 is built here"),
+        ({"steps": []}, r"it normalizes images by \[\]"),
+        ({"steps": [None]}, r"it normalizes images by \[\]"),
+        ({"eps": 1e-3}, "layer model.9.conv.bn has eps 0.001; 1e-05 is built here"),
         ({"linear": {}}, "no linear layer; those of v6.2 and later have one"),
-        ({"shortcuts": (True, False)}, "a C3 of 2 bottlenecks, with and without shortcuts"),
-        ({"inserted": [module("models.common.GhostConv", f=-1)]}, "layer 1 is 'GhostConv' from -1"),
-        ({"inserted": [module("models.common.C3", f=[-1, 4])]}, r"layer 1 is 'C3' from \[-1, 4\]"),
-        ({"first": {"stride": (2, 1)}}, r"its Conv2d has stride \(2, 1\); accepted: a number"),
-        ({"first": {"dilation": (2, 2)}}, "a dilated convolution"),
+        ({"bottlenecks": (2, 4)}, "it is another classifier than those of the public YOLOv5"),
     ],
 )
 def test_what_would_compute_something_else_is_refused(tmp_path, changes, message):

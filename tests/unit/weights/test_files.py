@@ -28,10 +28,10 @@ from tests.foreign_files import (
 from tests.shared_files import shared_path
 
 
-def write_small(path, legacy=False, seed=0, **changes):
+def write_small(path, seed=0, **changes):
     file = TorchFile()
     root = {"epoch": 4, "model": None, "ema": small_model(file, small_arrays(seed), **changes)}
-    return (file.write_legacy if legacy else file.write_zip)(path, root)
+    return file.write_zip(path, root)
 
 
 def assert_equal_arrays(actual, expected):
@@ -72,9 +72,8 @@ def test_the_real_coco_file_carries_names_strides_anchors_model_and_settings():
     assert peak < 8 * path.stat().st_size  # float16 on disk, float32 here; measured below 5
 
 
-@pytest.mark.parametrize("legacy", [False, True])
-def test_a_small_file_gives_its_arrays_and_what_belongs_to_them(tmp_path, legacy):
-    checkpoint = load_weights(write_small(tmp_path / "small.pt", legacy))
+def test_a_small_file_gives_its_arrays_and_what_belongs_to_them(tmp_path):
+    checkpoint = load_weights(write_small(tmp_path / "small.pt"))
     assert_equal_arrays(checkpoint.ema, small_arrays())
     assert_equal_arrays(checkpoint.model, small_arrays())
     header = checkpoint.header
@@ -197,7 +196,7 @@ def test_convert_refuses(tmp_path, arguments, reason):
         ({"head": "models.common.Classify"}, "its Classify has no linear layer"),
         ({"yaml": None}, "its DetectionModel describes no model"),
         ({"yaml": {**SMALL_DOCUMENT, "x": Global("torch.Size")}}, "more than text and finite"),
-        ({"yaml": {**SMALL_DOCUMENT, "x": [[[[[[[[[[[[[0]]]]]]]]]]]]]}}, "too deep or too long"),
+        ({"yaml": {**SMALL_DOCUMENT, "x": json.loads("[" * 99 + "]" * 99)}}, "nested deeper"),
     ],
 )
 def test_a_model_that_would_compute_something_else_is_refused(tmp_path, changes, reason):
@@ -238,7 +237,6 @@ def test_a_description_of_another_model_is_neither_built_nor_converted(tmp_path,
 ONE = np.ones(4, np.float32)
 
 
-@pytest.mark.parametrize("legacy", [False, True])
 @pytest.mark.parametrize(
     "changes",
     [
@@ -257,10 +255,10 @@ ONE = np.ones(4, np.float32)
         {"kind": "torch.Size"},
     ],
 )
-def test_a_tensor_that_does_not_fit_its_storage_is_refused(tmp_path, changes, legacy):
+def test_a_tensor_that_does_not_fit_its_storage_is_refused(tmp_path, changes):
     file = TorchFile()
     state = {"weight": file.tensor(ONE, **changes)}
-    path = (file.write_legacy if legacy else file.write_zip)(tmp_path / "absurd.pt", state)
+    path = file.write_zip(tmp_path / "absurd.pt", state)
     tracemalloc.start()
     with pytest.raises(UserError, match=r"--weights .*absurd.pt"):
         load_weights(path)
@@ -329,7 +327,6 @@ def test_a_zip_of_something_else_is_refused(tmp_path, members, reason):
     [
         (b"<!DOCTYPE html>", "no known format"),
         (dump({"model": 1}), "a bare pickle"),
-        (dump(Call("os.system", ("touch canary",))), "asks for os.system"),
     ],
 )
 def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):

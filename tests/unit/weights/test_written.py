@@ -2,7 +2,6 @@
 
 import importlib
 import shutil
-import warnings
 import zipfile
 
 import numpy as np
@@ -84,26 +83,20 @@ def assert_carried_over(path, narrow, half):
         ({}, "DetectionModel"),
         ({"pickle_protocol": 3}, "Model"),
         ({"pickle_protocol": 4}, "Model"),
-        ({"_use_new_zipfile_serialization": False}, "Model"),
-        ({"_use_new_zipfile_serialization": False, "pickle_protocol": 4}, "Model"),
     ],
 )
 def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, half):
     path = tmp_path / "written.pt"
 
     def save(torch, document):
-        with warnings.catch_warnings():
-            # The legacy format looks for the source text of the classes, which have none here.
-            warnings.simplefilter("ignore")
-            torch.save(document, path, **options)
+        torch.save(document, path, **options)
 
     write_checkpoint(monkeypatch, narrow, save, half, kind)
     assert_carried_over(path, narrow, half)
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
-@pytest.mark.parametrize("zipped", [False, True])
-def test_a_torch_state_dict_of_every_dtype(tmp_path, zipped):
+def test_a_torch_state_dict_of_every_dtype(tmp_path):
     torch = importlib.import_module("torch")
     values = np.array([[1.5, -2.0, 0.0], [3.25, 0.125, -8.0]], np.float32)
     names = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8"]
@@ -111,7 +104,7 @@ def test_a_torch_state_dict_of_every_dtype(tmp_path, zipped):
     state |= {"uint8": torch.tensor([7, 255], dtype=torch.uint8), "bool": torch.tensor([True])}
     state |= {"turned": torch.tensor(values).t(), "part": torch.tensor(values)[1:, 1:]}
     path = tmp_path / "state.pt"
-    torch.save(state, path, _use_new_zipfile_serialization=zipped)
+    torch.save(state, path)
     found = load_weights(path).ema
     for name in names:
         expected = values.astype(name) if name.startswith("int") else values

@@ -45,8 +45,8 @@ class CocoResults:
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = found
 
-    def write(self, path: Path) -> int:
-        """Write the images in sample order, one per line; return the number of detections."""
+    def write(self, path: Path) -> None:
+        """Write the images in sample order, one per line."""
         with atomic_text_file(path) as file:
             file.write("[")
             separator = "\n"
@@ -55,7 +55,6 @@ class CocoResults:
                     file.write(separator + json.dumps(rows)[1:-1])
                     separator = ",\n"
             file.write("\n]\n")
-        return sum(len(found.scores) for found in self._images.values())
 
     def _rows(self, image_id: int) -> list[dict[str, object]]:
         found, sample = self._images[image_id], self._samples[image_id]
@@ -95,11 +94,7 @@ def image_ids(paths: Sequence[Path]) -> list[ImageId]:
     COCO's file names are its IDs: if all names without suffix are whole numbers, these are used;
     otherwise the names without suffix, or 1, 2, ... in the order of paths if names repeat.
     """
-    names = [path.stem for path in paths]
-    if all(name.isascii() and name.isdigit() for name in names):
-        numbers = [int(name) for name in names]
-        if len(set(numbers)) == len(numbers):
-            return list(numbers)
-    if len(set(names)) == len(names):
-        return list(names)
-    return list(range(1, len(names) + 1))
+    ids: list[ImageId] = [path.stem for path in paths]
+    if all(path.stem.isascii() and path.stem.isdigit() for path in paths):
+        ids = [int(path.stem) for path in paths]
+    return ids if len(set(ids)) == len(ids) else list(range(1, len(ids) + 1))

@@ -68,7 +68,7 @@ def test_other_classes_keep_their_index(names):
 @pytest.mark.parametrize(("paths", "ids"), [
     (["a/000000000139.jpg", "b/000000000285.jpg"], [139, 285]),
     (["a/bus.jpg", "b/139.jpg"], ["bus", "139"]),
-    (["a/007.jpg", "b/7.jpg"], ["007", "7"]),
+    (["a/007.jpg", "b/7.jpg"], [1, 2]),
     (["a/7.jpg", "b/7.jpg"], [1, 2]),
     (["a/bus.jpg", "b/bus.jpg"], [1, 2]),
     (["a/²³.jpg", "a/3.jpg"], ["²³", "3"]),

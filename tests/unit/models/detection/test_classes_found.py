@@ -70,7 +70,6 @@ def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path):
     np.testing.assert_array_equal(
         probabilities(unknown(IMAGES)), probabilities(detector(IMAGES, size=224))
     )
-    detector.warm_up()
 
 
 def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys, caplog):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from duet.models.detection.pipeline import Lanes, Pipeline
 from duet.models.detection.settings import num_lanes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictors import PredictorAround
 from duet.utils.detect.media.source import BrokenSourceError, Frame
 from duet.utils.evaluation.nms import SuppressionSettings
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
@@ -125,6 +127,26 @@ def test_frames_begin_and_are_reported_in_order_and_those_of_a_video_are_written
     assert [(done.source.number, done.problem) for done in reported if done.problem] == [
         (8, "broken")
     ]
+
+
+def test_no_more_threads_than_lanes_are_in_the_network(predictor):
+    """Runtimes of exported files count on it."""
+
+    class Counted(PredictorAround):
+        inside, most = 0, 0
+
+        def __call__(self, images):
+            Counted.inside += 1
+            Counted.most = max(Counted.most, Counted.inside)
+            time.sleep(0.01)
+            found = super().__call__(images)
+            Counted.inside -= 1
+            return found
+
+    detector = make_detector(Counted(predictor), lanes=1)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(detector.detect, [[noise(64, 64, seed)] for seed in range(8)]))
+    assert Counted.most == 1
 
 
 def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():

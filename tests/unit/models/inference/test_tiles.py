@@ -153,15 +153,6 @@ def test_objects_across_tiles_are_found_whole_and_once():
     assert [shape[0] for shape in with_tiles.predictor.batches] == [4, 4, 4, 3, 1]
 
 
-def test_batch_by_batch_is_as_all_at_once():
-    calls = []
-    found = detector(TILING).detect_in_batches(scene(), 4, lambda: calls.append(None))
-    (expected,) = detector(TILING).detect([scene()])
-    for array, wanted in zip(found, expected, strict=True):
-        np.testing.assert_array_equal(array, wanted)
-    assert len(calls) == 4  # of 16 views
-
-
 @pytest.fixture
 def samples(tmp_path):
     """The scene, and parts of it, with their objects."""
@@ -185,6 +176,17 @@ class Received:
 
     def add(self, image_id, found, truth):
         self.images.append((image_id, found, truth))
+
+
+def test_validation_detects_batch_by_batch_as_all_at_once(samples, monkeypatch):
+    calls, sink = [], Received()
+    monkeypatch.setattr(evaluation.watchdog, "progress", lambda: calls.append(None))
+    evaluation.evaluate_tiled(detector(TILING), samples[:1], ("r", "g"), sinks=[sink])
+    ((_, found, _),) = sink.images
+    (expected,) = detector(TILING).detect([scene()])
+    for array, wanted in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(array, wanted)
+    assert len(calls) == 4  # of 16 views
 
 
 @pytest.mark.parametrize("world_size", [2, 5])
