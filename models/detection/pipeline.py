@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from duet.utils.detect.pipeline.threads import (
     num_threads,
 )
 from duet.utils.detect.results.result import RESULTS
-from duet.utils.detect.results.run_files import Place, RunFiles, Share
+from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
 from duet.utils.run_folder import create_run_folder
@@ -43,6 +43,7 @@ from duet.utils.weights.load import Weights
 
 Made = TypeVar("Made")
 Predicted = Future[list[list[Any]]]
+Finished = tuple[Done, Place | None]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 log = logging.getLogger("detect")
@@ -71,13 +72,6 @@ class Lanes:
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self._pool.shutdown(cancel_futures=kind is not None)
         backend.device.set_host_threads(self._threads)  # for threads that start later
-
-
-class Written(NamedTuple):
-    """A finished frame, and its entries for the files shared by all frames."""
-
-    done: Done
-    share: Share | None = None
 
 
 class Pipeline:
@@ -134,10 +128,10 @@ class Pipeline:
             rows = iter(self.detector.predict(views))
         return [[next(rows) for _ in read.prepared or ()] for read in batch]
 
-    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Written]:
+    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Finished]:
         """Return the remaining work for the frame at an index of the batch."""
         if read.frame is None:
-            return lambda: Written(Done(read.source, None, read.problem))
+            return lambda: (Done(read.source, None, read.problem), None)
         place = None
         if self._files is not None:
             place = self._files.reserve(read.frame, read.source.rate)
@@ -145,24 +139,25 @@ class Pipeline:
 
     def _finish(
         self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
-    ) -> Written:
+    ) -> Finished:
         rows = predicted.result()[index]
         with self.seconds("finish"):
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
             result = RESULTS[self.detector.head.task.name].of(frame, found, self.class_names, ids)
-        done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
-        if self._files is None or place is None:
-            return Written(done)
-        with self.seconds("write"):
-            return Written(done, self._files.write(result, place))
-
-    def _end(self, written: Written) -> None:
-        if self._files is not None and written.share is not None:
+        if self._files is not None and place is not None:
             with self.seconds("write"):
-                self._files.append(written.share)
-        self._report(written.done)
+                self._files.write(result, place)
+        size = read.prepared[0].placement.input_size
+        return Done(read.source, result, input_size=size), place
+
+    def _end(self, finished: Finished) -> None:
+        done, place = finished
+        if self._files is not None and done.result is not None and place is not None:
+            with self.seconds("write"):
+                self._files.append(done.result, place)
+        self._report(done)
 
 
 def run_detection(

@@ -240,7 +240,6 @@ class VideoWriter:
         self._stack = ExitStack()
         self._container: Any = None  # from the first frame on
         self._stream: Any = None
-        self._error: Exception | None = None
 
     def write(self, image: np.ndarray, seconds: float) -> None:
         """Write a frame.
@@ -250,11 +249,8 @@ class VideoWriter:
             seconds: when it is shown, later than the frame before it.
 
         Raises:
-            OSError: the folder cannot be written, the disk is full, or the like; for each frame
-                that follows, the same.
+            OSError: the folder cannot be written, the disk is full, or the like.
         """
-        if self._error:
-            raise self._error
         height, width = self._size
         if image.shape[:2] != self._size:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -262,14 +258,10 @@ class VideoWriter:
         frame = self._av.VideoFrame.from_ndarray(image, format="rgb24")
         self._last_tick = max(round(seconds * _TICKS), self._last_tick + 1)
         frame.pts, frame.time_base = self._last_tick, Fraction(1, _TICKS)
-        try:
-            with naming(self._path):
-                if self._container is None:
-                    self._begin()
-                self._mux(frame)
-        except Exception as error:  # errors of later frames would hide the cause
-            self._error = error
-            raise
+        with naming(self._path):
+            if self._container is None:
+                self._begin()
+            self._mux(frame)
 
     def _begin(self) -> None:
         file = self._stack.enter_context(atomic_file(self._path))
@@ -287,13 +279,8 @@ class VideoWriter:
             self._container.mux(packet)
 
     def close(self) -> None:
-        """Finish the file, and give it its name; OSError if it cannot be written.
-
-        After an error in `write` the file is removed, and that error raised again.
-        """
+        """Finish the file, and give it its name; OSError if it cannot be written."""
         with self._stack:
-            if self._error:
-                raise self._error
             if self._container is not None:
                 self._mux(None)
                 self._container.close()
