@@ -88,7 +88,7 @@ class TrainedDetector:
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                RESULTS[detector.head.task.name].of(frame, one, self.class_names)
+                RESULTS[detector.head.task.name](frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -163,9 +163,7 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield RESULTS[detector.head.task.name].of(
-                        read.frame, found, self.class_names, ids
-                    )
+                    yield RESULTS[detector.head.task.name](read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)

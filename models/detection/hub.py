@@ -88,7 +88,7 @@ class HubModel:
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # boxes only: see `Task.refused`
-            RESULTS[detector.head.task.name].of(
+            RESULTS[detector.head.task.name](
                 frame, detector.finish([view], [found]), self._class_names
             )
             for frame, view, found in zip(frames, views, rows, strict=True)

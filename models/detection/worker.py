@@ -223,7 +223,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = RESULTS[job.detector.head.task.name].of(frame, found, model.class_names)
+        result = RESULTS[job.detector.head.task.name](frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

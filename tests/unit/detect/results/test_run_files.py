@@ -198,7 +198,7 @@ def test_a_box_that_is_not_finite_is_in_no_result():
     """Half precision can give one."""
     rows = (float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1), PERSON
     frame = make_result(Path("a.png")).frame
-    result = Result.of(frame, make_detections(*rows), CLASS_NAMES, np.array([1, 2, 3]))
+    result = Result(frame, make_detections(*rows), CLASS_NAMES, np.array([1, 2, 3]))
     assert result.table_lines("a.png") == "a.png,person,0.50,3\n"
 
 

@@ -79,10 +79,9 @@ class NotedFiles:
     def write(self, result, place):
         self._write(place)
         self.written.append(place)
-        return place
 
-    def append(self, share):
-        self.appended.append(share)
+    def append(self, result, place):
+        self.appended.append(place)
 
 
 def detect(detector, sources, **options):
