@@ -25,7 +25,7 @@ from duet.models.inference.predictor import class_names_of
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
-from duet.utils.detect.pipeline.report import Done, RunReport, Window
+from duet.utils.detect.pipeline.report import Done, RunReport, show_in_window
 from duet.utils.detect.pipeline.threads import (
     Read,
     Reader,
@@ -200,14 +200,13 @@ def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callabl
     """Return `report`, extended to show the drawn image if --view-img; q acts as Ctrl-C."""
     if not config.view_images:
         return report
-    window = Window("detect.py")
     labels, scores = not config.hide_labels, not config.hide_conf
 
     def report_and_show(done: Done) -> None:
         report(done)
         if done.result is not None:
             drawn = done.result.plot(config.line_thickness, labels, scores)
-            if window.show(drawn):
+            if show_in_window(drawn):
                 raise KeyboardInterrupt
 
     return report_and_show

@@ -168,22 +168,14 @@ class VideoFile(Source):
 
         Counts the packets, and the damaged ones.
         """
-        packets = container.demux(stream)
-        is_last = False
-        while not is_last:
-            packet = None
+        for packet in container.demux(stream):  # the last one is empty, and ends the decoder
+            self._num_packets += packet.size > 0
+            is_damaged = packet.is_corrupt
             try:
-                packet = next(packets)  # the last one is empty, and ends the decoder
-                is_last = packet.size == 0 and packet.pts is None
-                self._num_packets += packet.size > 0
-                self._num_damaged += packet.is_corrupt
                 yield from stream.decode(packet)
             except av.FFmpegError:
-                # Without a packet the container itself is damaged, and nothing follows.
-                is_last = packet is None
-                self._num_damaged += packet is None or not packet.is_corrupt
-            except StopIteration:
-                return
+                is_damaged = True
+            self._num_damaged += is_damaged
 
     def _check_end(self, num_counted: int, num_frames: int) -> None:
         """Raise BrokenSourceError unless all of the file could be read."""
