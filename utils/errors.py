@@ -46,6 +46,10 @@ class DatasetError(UserError):
     """A dataset that cannot be used; the message gives the fix."""
 
 
+class BrokenSourceError(Exception):
+    """An image, video or stream that cannot be read, or not to its end; the message says why."""
+
+
 class WorkerError(RuntimeError):
     """A child process failed or died.
 

@@ -17,7 +17,7 @@ from duet.utils.detections import AnyDetections, Detections, Segmentations
 from duet.utils.optional import import_optional
 
 NO_ID = -1
-LOWEST_SCORE = 0.1  # to continue a track, as in ByteTrack
+LOWEST_SCORE = 0.1  # a detection below --conf begins no track, but may continue one; as ByteTrack
 LOWEST_IOU = 0.2  # of a detection and the predicted box; ByteTrack's first matching
 SECONDS_LOST = 1.0  # that an object may be out of sight; ByteTrack's 30 frames of 30 a second
 # Frames far apart, as those of a stream that the network is too slow for, count as so far apart:
@@ -26,14 +26,6 @@ LONGEST_GAP = SECONDS_LOST / 3.5
 USUAL_RATE = 30.0  # frames a second, where it is unknown
 HIGHEST_RATE = 1000.0  # broken headers have higher ones
 CLASS_APART = 1e7  # pixels: farther than any image is wide
-
-
-def needed_threshold(confidence_threshold: float) -> float:
-    """Return the lowest score of the detections that a tracker needs.
-
-    Those below --conf begin no track; they only continue the track of an object.
-    """
-    return min(confidence_threshold, LOWEST_SCORE)
 
 
 class SourceTrackers:
@@ -103,7 +95,7 @@ class Tracker:
         return last is not None and frame.number is not None and frame.number <= last
 
     def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
-        """Return which of the detections, from `needed_threshold` on, count, and their ids.
+        """Return which of the detections, from `LOWEST_SCORE` on, count, and their ids.
 
         Weaker ones count where they continue a track. The ids are (K',) int64, from 1, or NO_ID.
         """

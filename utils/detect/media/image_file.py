@@ -12,15 +12,10 @@ import cv2
 import numpy as np
 from PIL import Image, ImageOps
 
-from duet.utils.data.image.decoding import OtherSizeError, as_bgr, decode_bytes, over_white, read_as
-from duet.utils.data.image.header import (
-    BrokenImageError,
-    check_complete,
-    check_size,
-    read_header,
-)
-from duet.utils.detect.media.source import BrokenSourceError, Frame, Source, require_size
-from duet.utils.errors import UserError
+from duet.utils.data.image.decoding import as_bgr, decode_bytes, over_white, read_as
+from duet.utils.data.image.header import check_complete, check_size, read_header
+from duet.utils.detect.media.source import Frame, Source
+from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.image_limits import MAX_IMAGE_BYTES
 from duet.utils.regular_files import read_bytes
 from duet.utils.text import printable
@@ -63,14 +58,11 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
             decoded.
     """
     file = io.BytesIO(content)
-    try:
-        header = read_header(file)
-        check_size(header.size, max_pixels)
-        if header.kind in CHECKED:
-            check_complete(file, header.kind)
-        image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
-    except (BrokenImageError, OtherSizeError) as error:
-        raise BrokenSourceError(str(error)) from error
+    header = read_header(file)
+    check_size(header.size, max_pixels)
+    if header.kind in CHECKED:
+        check_complete(file, header.kind)
+    image = decode_bytes(np.frombuffer(content, np.uint8), header.size)
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
 
 
@@ -152,7 +144,7 @@ def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
     """Convert a Pillow image to (H, W, 3) uint8 RGB, upright according to EXIF."""
     if image.mode in ("I", "F"):
         raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB first")
-    require_size((image.height, image.width), max_pixels)
+    check_size((image.height, image.width), max_pixels)
     try:
         upright = ImageOps.exif_transpose(image)
         return cv2.cvtColor(as_bgr(upright), cv2.COLOR_BGR2RGB)

@@ -20,9 +20,10 @@ import cv2
 import numpy as np
 
 from duet.utils.atomic_files import atomic_file, naming
+from duet.utils.data.image.header import check_size
 from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
-from duet.utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
-from duet.utils.errors import UserError
+from duet.utils.detect.media.source import Frame, Kind, Source
+from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.optional import import_optional
 from duet.utils.regular_files import open_regular
 from duet.utils.text import count
@@ -64,7 +65,7 @@ def find_video(container: Any, max_pixels: int) -> Any:
     if codec is None:
         raise BrokenSourceError("uses an unsupported video codec")
     if codec.width and codec.height:  # else known from the first packet
-        require_size((codec.height, codec.width), max_pixels)
+        check_size((codec.height, codec.width), max_pixels)
     codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
     return stream
 
@@ -98,7 +99,7 @@ def timed_frames(
             given = -1.0 if frame.time is None else frame.time - first
             seconds = given if given > seconds else seconds + float(1 / rate)
         if number % stride == 0:
-            require_size((frame.height, frame.width), max_pixels)
+            check_size((frame.height, frame.width), max_pixels)
             yield Frame(_upright_rgb(frame, converter), source, number, seconds)
 
 
@@ -205,7 +206,6 @@ class VideoWriter:
     """A video that is written frame by frame.
 
     The file gets its name when it is closed, also after an exception, and is then a complete video.
-    Without a frame no file is written.
     """
 
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:
@@ -229,9 +229,20 @@ class VideoWriter:
         self._size = size
         self._rate = rate or _DEFAULT_RATE
         self._last_tick = -1
-        self._stack = ExitStack()
-        self._container: Any = None  # from the first frame on
-        self._stream: Any = None
+        with ExitStack() as stack:
+            file = stack.enter_context(atomic_file(path))
+            self._container = self._av.open(file, "w", format="mp4")
+            self._stream = self._new_stream()
+            self._stack = stack.pop_all()
+
+    def _new_stream(self) -> Any:
+        stream = self._container.add_stream("libx264", rate=self._rate)
+        stream.height, stream.width = (side + side % 2 for side in self._size)
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.time_base = stream.time_base = Fraction(1, _TICKS)
+        stream.codec_context.thread_count = _THREADS
+        stream.options = {**_H264, "g": str(max(round(self._rate), 1))}
+        return stream
 
     def write(self, image: np.ndarray, seconds: float) -> None:
         """Write a frame.
@@ -251,19 +262,7 @@ class VideoWriter:
         self._last_tick = max(round(seconds * _TICKS), self._last_tick + 1)
         frame.pts, frame.time_base = self._last_tick, Fraction(1, _TICKS)
         with naming(self._path):
-            if self._container is None:
-                self._begin()
             self._mux(frame)
-
-    def _begin(self) -> None:
-        file = self._stack.enter_context(atomic_file(self._path))
-        self._container = self._av.open(file, "w", format="mp4")
-        stream = self._stream = self._container.add_stream("libx264", rate=self._rate)
-        stream.height, stream.width = (side + side % 2 for side in self._size)
-        stream.pix_fmt = "yuv420p"
-        stream.codec_context.time_base = stream.time_base = Fraction(1, _TICKS)
-        stream.codec_context.thread_count = _THREADS
-        stream.options = {**_H264, "g": str(max(round(self._rate), 1))}
 
     def _mux(self, frame: Any) -> None:
         for packet in self._stream.encode(frame):
@@ -273,7 +272,5 @@ class VideoWriter:
     def close(self) -> None:
         """Finish the file, and give it its name; OSError if it cannot be written."""
         with self._stack:
-            if self._container is not None:
-                self._mux(None)
-                self._container.close()
-                self._container = None
+            self._mux(None)
+            self._container.close()

@@ -20,7 +20,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from duet.backend.cores import cores_of_rank
-from duet.utils.detect.media.source import BrokenSourceError, Frame, Source
+from duet.utils.detect.media.source import Frame, Source
+from duet.utils.errors import BrokenSourceError
 
 MOST_THREADS = 8  # per kind; a faster GPU needs several processes
 NICENESS = 5

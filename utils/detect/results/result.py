@@ -195,19 +195,18 @@ class MaskResult(Result):
         return canvas
 
     def records(self) -> dict[str, list[Any]]:
-        # Masks are COCO's compressed run lengths.
-        (name, records), *_ = super().records().items()
-        masks = [
-            {"size": list(self.size), "counts": to_text(runs)} for runs in self.found.masks.rows()
-        ]
-        rows = zip(records, masks, strict=True)
-        return {name: [{**record, "segmentation": mask} for record, mask in rows]}
+        found = super().records()
+        for record, runs in zip(found["detections"], self.found.masks.rows(), strict=True):
+            # COCO's compressed run lengths
+            record["segmentation"] = {"size": list(self.size), "counts": to_text(runs)}
+        return found
 
     def drawable_records(self) -> dict[str, list[Any]]:
         """Return `records`, each with its outline: [x, y] of each point, pixels of the image."""
-        (name, records), *_ = self.records().items()
-        pairs = zip(records, self.outlines, strict=True)
-        return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
+        found = self.records()
+        for record, outline in zip(found["detections"], self.outlines, strict=True):
+            record["outline"] = outline.tolist()
+        return found
 
 
 class ClassScore(NamedTuple):

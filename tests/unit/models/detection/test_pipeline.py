@@ -13,7 +13,8 @@ from duet.models.detection.pipeline import Lanes, Pipeline
 from duet.models.detection.settings import num_lanes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
-from duet.utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import Frame
+from duet.utils.errors import BrokenSourceError
 from duet.utils.evaluation.nms import SuppressionSettings
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 
