@@ -1,4 +1,4 @@
-"""Write files and folders atomically; also files that grow in pieces."""
+"""Write files and folders atomically."""
 
 from __future__ import annotations
 
@@ -16,16 +16,13 @@ from duet.utils.errors import DatasetError
 
 
 @contextmanager
-def atomic_file(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a file that replaces `path` when the block ends; it is removed if the block fails.
-
-    Args:
-        buffering: passed to `open`.
 
     Raises:
         OSError: it cannot be written; the error names `path`.
     """
-    with _opened(path, "wb", buffering=buffering) as file:
+    with _opened(path, "wb") as file:
         yield file
 
 
@@ -92,41 +89,6 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
         if error.errno is not None and error.filename in (None, str(temporary or path)):
             raise OSError(error.errno, error.strerror, str(path)) from error
         raise
-
-
-class GrowingFile:
-    """A file of pieces followed by an end, which is rewritten after each new piece.
-
-    If writing a piece fails or is interrupted, the file keeps its previous content.
-    """
-
-    def __init__(self, path: Path, file: BinaryIO, end: bytes) -> None:
-        self._path, self._file, self._end = path, file, end
-        self._length = 0  # bytes, without the end
-        self.add(b"")
-
-    def add(self, piece: bytes) -> None:
-        """Append a piece; an OSError names the file."""
-        with naming(self._path):
-            try:
-                self._write(piece + self._end)
-            except BaseException:
-                self._write(self._end)  # fits even on a full disk: it was there before
-                raise
-        self._length += len(piece)
-
-    def _write(self, rest: bytes) -> None:
-        self._file.seek(self._length)
-        while rest:
-            rest = rest[self._file.write(rest) :]
-        self._file.truncate()
-
-
-@contextmanager
-def growing_file(path: Path, end: bytes = b"") -> Iterator[GrowingFile]:
-    """Like `atomic_file`, for a growing file; `end` closes it, such as a bracket."""
-    with atomic_file(path, buffering=0) as file:
-        yield GrowingFile(path, file, end)
 
 
 def refuse_existing(path: Path, flag: str = "--out") -> None:

@@ -46,13 +46,13 @@ class DatasetError(UserError):
     """A dataset that cannot be used; the message gives the fix."""
 
 
+class BrokenSourceError(Exception):
+    """An image, video or stream that cannot be read, or not to its end; the message says why."""
+
+
 class WorkerError(RuntimeError):
     """A child process failed or died.
 
     The message names it and the cause, often with its traceback. Commands print it without their
     own traceback and exit with code 1.
     """
-
-
-class LoaderError(WorkerError):
-    """A loader worker failed or died; the message names it and the cause."""

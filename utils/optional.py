@@ -50,11 +50,6 @@ INSTALL = {
     "wandb": "pip install wandb==0.25.0",
 }
 
-# Environment variables that disable update checks and telemetry.
-_QUIET = {
-    "wandb": {"WANDB_ERROR_REPORTING": "false"},
-}
-
 # Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
 # imported, and no variable stops that.
 _BARRED = {
@@ -117,7 +112,6 @@ def import_optional(module: str, what_for: str) -> ModuleType:
         UserError: it or one of its dependencies is missing; the message has the install command.
     """
     package = module.partition(".")[0]
-    os.environ.update(_QUIET.get(package, {}))
     try:
         with _without(_BARRED.get(package, ())):
             return importlib.import_module(module)

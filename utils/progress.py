@@ -20,6 +20,7 @@ ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # if the total is unknow
 
 LINE_SECONDS = 30.0  # between log lines if there is no terminal
 
+clock = tqdm.format_interval  # seconds as "03:05" or "1:03:05"
 log = logging.getLogger("progress")
 CLEAR_LINE = "\r\033[K"
 
@@ -75,13 +76,6 @@ class Progress:
             if note:
                 self._bar.set_postfix_str(note, refresh=False)
             self._bar.update()
-
-
-def clock(seconds: float) -> str:
-    """Format a duration as "3:05" or, with hours, "1:03:05"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
 class LineHandler(logging.StreamHandler):

@@ -81,12 +81,8 @@ def write_what_cannot_be_encoded() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-def stdout_has_no_reader() -> bool:
-    """Return whether standard output is a pipe whose reader has exited, as in `| head`."""
-    return _has_no_reader(STDOUT)
-
-
-def _has_no_reader(descriptor: int) -> bool:
+def has_no_reader(descriptor: int) -> bool:
+    """Return whether a stream is a pipe whose reader has exited, as in `| head`."""
     poll = select.poll()
     poll.register(descriptor, 0)  # errors are always reported
     return bool(poll.poll(0))
@@ -97,6 +93,6 @@ def discard_unread() -> None:
 
     Otherwise Python would fail to flush its buffers at exit and return code 120.
     """
-    for descriptor in filter(_has_no_reader, (STDOUT, STDERR)):
+    for descriptor in filter(has_no_reader, (STDOUT, STDERR)):
         with open(os.devnull, "w") as nowhere:
             os.dup2(nowhere.fileno(), descriptor)

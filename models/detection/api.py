@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from duet.models.detection.settings import configured, detector_of
@@ -13,7 +14,7 @@ from duet.models.inference.predictor import class_names_of, with_size
 from duet.utils.cli.flags import whole_from
 from duet.utils.detect.config import DetectConfig, call_config, whole
 from duet.utils.detect.media.finding import file_source, find_sources
-from duet.utils.detect.media.image_file import GivenImage, as_list
+from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.pipeline.threads import Read, Reader, StageSeconds, num_threads
 from duet.utils.detect.results.image_result import ImageResult
@@ -78,14 +79,14 @@ class TrainedDetector:
         """
         config = self._config(**options)
         given = enumerate(as_list(images))
-        frames = [GivenImage(image, index, self._max_pixels).frame() for index, image in given]
+        frames = [read_image(image, index, self._max_pixels) for index, image in given]
         detector = configured(self._detector, config)
         results: list[ImageResult] = []
         for start in range(0, len(frames), config.batch_size):
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                RESULTS[detector.head.task.name].of(frame, one, self.class_names)
+                RESULTS[detector.head.task.name](frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -127,7 +128,7 @@ class TrainedDetector:
         """Yield images and videos as sources."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
-                yield file_source(os.fsdecode(image), self._max_pixels, stride)
+                yield file_source(Path(os.fsdecode(image)), self._max_pixels, stride)
             else:
                 yield GivenImage(image, index, self._max_pixels)
 
@@ -155,9 +156,7 @@ class TrainedDetector:
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield RESULTS[detector.head.task.name].of(
-                        read.frame, found, self.class_names, ids
-                    )
+                    yield RESULTS[detector.head.task.name](read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from duet.models.inference.predictor import class_names_of
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
-from duet.utils.detect.pipeline.report import Done, RunReport, Window
+from duet.utils.detect.pipeline.report import Done, RunReport, show_in_window
 from duet.utils.detect.pipeline.threads import (
     Read,
     Reader,
@@ -34,7 +34,7 @@ from duet.utils.detect.pipeline.threads import (
     num_threads,
 )
 from duet.utils.detect.results.result import RESULTS
-from duet.utils.detect.results.run_files import Place, RunFiles, Share
+from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
 from duet.utils.run_folder import create_run_folder
@@ -42,6 +42,7 @@ from duet.utils.text import say
 from duet.utils.weights.load import Weights
 
 Predicted = Future[list[list[Any]]]
+Finished = tuple[Done, Place | None]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
 log = logging.getLogger("detect")
@@ -61,13 +62,6 @@ class Lanes(ThreadPoolExecutor):
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
         self.shutdown(cancel_futures=kind is not None)
         backend.device.set_host_threads(self._host_threads)  # for threads that start later
-
-
-class Written(NamedTuple):
-    """A finished frame, and its entries for the files shared by all frames."""
-
-    done: Done
-    share: Share | None = None
 
 
 class Pipeline:
@@ -124,10 +118,10 @@ class Pipeline:
             rows = iter(self.detector.predict(views))
         return [[next(rows) for _ in read.prepared or ()] for read in batch]
 
-    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Written]:
+    def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Finished]:
         """Return the remaining work for the frame at an index of the batch."""
         if read.frame is None:
-            return lambda: Written(Done(read.source, None, read.problem))
+            return lambda: (Done(read.source, None, read.problem), None)
         place = None
         if self._files is not None:
             place = self._files.reserve(read.frame, read.source.rate)
@@ -135,24 +129,25 @@ class Pipeline:
 
     def _finish(
         self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
-    ) -> Written:
+    ) -> Finished:
         rows = predicted.result()[index]
         with self.seconds("finish"):
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = RESULTS[self.detector.head.task.name].of(frame, found, self.class_names, ids)
-        done = Done(read.source, result, input_size=read.prepared[0].placement.input_size)
-        if self._files is None or place is None:
-            return Written(done)
-        with self.seconds("write"):
-            return Written(done, self._files.write(result, place))
-
-    def _end(self, written: Written) -> None:
-        if self._files is not None and written.share is not None:
+            result = RESULTS[self.detector.head.task.name](frame, found, self.class_names, ids)
+        if self._files is not None and place is not None:
             with self.seconds("write"):
-                self._files.append(written.share)
-        self._report(written.done)
+                self._files.write(result, place)
+        size = read.prepared[0].placement.input_size
+        return Done(read.source, result, input_size=size), place
+
+    def _end(self, finished: Finished) -> None:
+        done, place = finished
+        if self._files is not None and done.result is not None and place is not None:
+            with self.seconds("write"):
+                self._files.append(done.result, place)
+        self._report(done)
 
 
 def run_detection(
@@ -176,7 +171,7 @@ def run_detection(
     log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
     add = with_window(report.add, config)
     try:
-        with report, RunFiles(folder, config, class_names) as files:
+        with report.progress, RunFiles(folder, config, class_names) as files:
             pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):
@@ -195,14 +190,13 @@ def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callabl
     """Return `report`, extended to show the drawn image if --view-img; q acts as Ctrl-C."""
     if not config.view_images:
         return report
-    window = Window("detect.py")
     labels, scores = not config.hide_labels, not config.hide_conf
 
     def report_and_show(done: Done) -> None:
         report(done)
         if done.result is not None:
             drawn = done.result.plot(config.line_thickness, labels, scores)
-            if window.show(drawn):
+            if show_in_window(drawn):
                 raise KeyboardInterrupt
 
     return report_and_show

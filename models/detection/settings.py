@@ -21,7 +21,7 @@ from duet.models.inference.predictor import (
 from duet.utils.cli.run_config import require_known
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.pipeline.threads import MOST_THREADS
-from duet.utils.detect.tracker import needed_threshold
+from duet.utils.detect.tracker import LOWEST_SCORE
 from duet.utils.detections import SuppressionSettings
 from duet.utils.weights.load import ExportedWeights, Weights
 
@@ -88,5 +88,5 @@ def _suppression(config: DetectConfig) -> SuppressionSettings:
     settings = suppression_settings(config, multi_label=False)
     if not config.track:
         return settings
-    lowest = needed_threshold(config.confidence_threshold)
+    lowest = min(config.confidence_threshold, LOWEST_SCORE)
     return dataclasses.replace(settings, confidence_threshold=lowest)

@@ -7,7 +7,6 @@ import logging
 import queue
 import threading
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
@@ -27,14 +26,13 @@ from duet.utils.data.image.letterbox import FILL
 from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import decode_image
-from duet.utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.detect.results.result import RESULTS
-from duet.utils.errors import UserError
+from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import pack_frame, read_frame
-from duet.utils.text import printable_lines
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
 MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
@@ -223,7 +221,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = RESULTS[job.detector.head.task.name].of(frame, found, model.class_names)
+        result = RESULTS[job.detector.head.task.name](frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG
@@ -250,7 +248,7 @@ class Worker:
         except UserError as error:
             refusal = (*mistake, str(error))
         except Exception:
-            log.error("%s", printable_lines(traceback.format_exc()))
+            log.exception("a request failed:")
             refusal = (500, "failed", "the model failed on this image; the log has the reason")
         for job in jobs:
             self._send({"id": job.asked["id"], "refusal": refusal})

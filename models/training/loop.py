@@ -45,7 +45,6 @@ from duet.utils.processes import watchdog
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import World
 from duet.utils.progress import Progress
-from duet.utils.report.results import result_row
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.state.job import val_loader as make_val_loader
@@ -250,13 +249,14 @@ def report_epoch(
     if validation is not None:
         found, val_losses = head.metrics(validation.result), validation.losses.tolist()
     metrics = [found[name] for name in head.metric_names]
-    columns, epoch = columns_of(head), state.epoch - 1
-    row = result_row(columns, epoch, losses, metrics, val_losses, rates, state.timer)
+    *stages, seconds = state.timer.state().values()
+    values = (state.epoch - 1, *losses, *metrics, *val_losses, *rates, seconds, *stages)
+    row = dict(zip(columns_of(head), values, strict=True))
     if validation is None:
         row = {name: x for name, x in row.items() if not name.startswith(VALIDATION_COLUMNS)}
     run.add_epoch(state.epoch, row)
     numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
-    seconds, wait = row["seconds/epoch"], row["seconds/data_wait"]
+    wait = row["seconds/data_wait"]
     for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
         log.info("%s", line)
 

@@ -153,7 +153,7 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     head, config = state.model.head, run.job.config
     metrics = head.metrics(best.result) if best is not None else {}
     if not config.no_plots:
-        plot_results(run.folder / "results.csv", run.folder / "results.png")
+        plot_results(run.results, run.folder / "results.png")
         if best is not None:
             REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
     if best is not None:

@@ -24,8 +24,7 @@ import numpy as np
 from duet import backend
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.label_file import BrokenLabelError
-from duet.utils.detect.media.source import BrokenSourceError
-from duet.utils.errors import UserError
+from duet.utils.errors import BrokenSourceError, UserError
 from tests.fuzz.mutate import mutate
 from tests.fuzz.reader import MIB, Reader
 

@@ -6,7 +6,6 @@ objects it gave more detections an id than the OC-SORT there, and switched no mo
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from duet.utils.detections import AnyDetections, Detections, Segmentations
 from duet.utils.optional import import_optional
 
 NO_ID = -1
-LOWEST_SCORE = 0.1  # to continue a track, as in ByteTrack
+LOWEST_SCORE = 0.1  # a detection below --conf begins no track, but may continue one; as ByteTrack
 LOWEST_IOU = 0.2  # of a detection and the predicted box; ByteTrack's first matching
 SECONDS_LOST = 1.0  # that an object may be out of sight; ByteTrack's 30 frames of 30 a second
 # Frames far apart, as those of a stream that the network is too slow for, count as so far apart:
@@ -26,14 +25,6 @@ LONGEST_GAP = SECONDS_LOST / 3.5
 USUAL_RATE = 30.0  # frames a second, where it is unknown
 HIGHEST_RATE = 1000.0  # broken headers have higher ones
 CLASS_APART = 1e7  # pixels: farther than any image is wide
-
-
-def needed_threshold(confidence_threshold: float) -> float:
-    """Return the lowest score of the detections that a tracker needs.
-
-    Those below --conf begin no track; they only continue the track of an object.
-    """
-    return min(confidence_threshold, LOWEST_SCORE)
 
 
 class SourceTrackers:
@@ -51,10 +42,9 @@ class SourceTrackers:
     ) -> tuple[AnyDetections, np.ndarray]:
         """Return the tracked detections in a frame and their IDs; rate: None if unknown."""
         name = None if frame.number is None else frame.source
-        tracker = self._trackers.get(name)
-        if tracker is None or tracker.is_before(frame):  # the source once more
-            tracker = self._trackers[name] = Tracker(rate, *self._settings)
-        return tracker.update(detections, frame)
+        if name not in self._trackers:
+            self._trackers[name] = Tracker(rate, *self._settings)
+        return self._trackers[name].update(detections, frame)
 
 
 class Tracker:
@@ -84,7 +74,6 @@ class Tracker:
         trackers = import_optional("trackers", "--track")
         self._supervision = import_optional("supervision", "--track")
         self._rate = float(rate) if rate and 0 < rate <= HIGHEST_RATE else USUAL_RATE
-        self._last_number: int | None = None
         self._last_seconds: float | None = None
         self._now = 0.0  # seconds, which increase with each frame
         self._threshold = confidence_threshold
@@ -97,18 +86,13 @@ class Tracker:
             minimum_iou_threshold=LOWEST_IOU,
         )
 
-    def is_before(self, frame: Frame) -> bool:
-        """Return whether a frame does not follow the last one: a video is read again."""
-        last = self._last_number
-        return last is not None and frame.number is not None and frame.number <= last
-
     def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
-        """Return which of the detections, from `needed_threshold` on, count, and their ids.
+        """Return which of the detections, from `LOWEST_SCORE` on, count, and their ids.
 
         Weaker ones count where they continue a track. The ids are (K',) int64, from 1, or NO_ID.
         """
         self._now += min(self._gap(frame), LONGEST_GAP)
-        self._last_number, self._last_seconds = frame.number, frame.seconds
+        self._last_seconds = frame.seconds
         ids = self._match(detections)
         kept = np.flatnonzero((detections.scores >= self._threshold) | (ids != NO_ID))
         return detections.take(kept), ids[kept]
@@ -118,7 +102,7 @@ class Tracker:
         if frame.seconds is None or self._last_seconds is None:
             return 1 / self._rate
         gap = frame.seconds - self._last_seconds
-        return gap if 0 < gap < math.inf else 1 / self._rate
+        return gap if gap > 0 else 1 / self._rate
 
     def _match(self, detections: Detections | Segmentations) -> np.ndarray:
         """Return the id of each detection; one whose box is not finite has none."""

@@ -29,7 +29,7 @@ from duet.utils.processes.process_family import end_as_orphan
 from duet.utils.processes.start import EXIT_USER_ERROR, raise_at_interrupt
 from duet.utils.processes.suspend import Suspended, ignore_requests
 from duet.utils.progress import begin_lines
-from duet.utils.text import STDERR, as_message, discard_unread, say, stdout_has_no_reader
+from duet.utils.text import STDERR, STDOUT, as_message, discard_unread, has_no_reader, say
 
 CAUSE_SECONDS = 1  # lets the launcher end this process if another one's end is the cause
 PATIENCE_SECONDS = 3  # longer than a launcher takes to end the others after rank 0
@@ -98,7 +98,7 @@ def _answered(main: Callable[[], None]) -> int:
     except SystemExit as end:
         return _code_of(end)
     except (UserError, BackendError, OSError) as error:  # OSError: a full disk
-        if isinstance(error, BrokenPipeError) and stdout_has_no_reader():
+        if isinstance(error, BrokenPipeError) and has_no_reader(STDOUT):
             return EXIT_NO_READER
         _wait_for_rank_0()
         _print_error(f"error: {error}")

@@ -57,6 +57,7 @@ class WandbLogger:
     """Writes to a run's folder wandb; a resumed run continues under its ID."""
 
     def __init__(self) -> None:
+        os.environ["WANDB_ERROR_REPORTING"] = "false"  # no telemetry
         self._package = import_optional("wandb", "--loggers wandb")
 
     def run_begins(self, event: RunBegins) -> None:

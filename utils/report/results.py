@@ -7,12 +7,14 @@ import io
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError
+from duet.utils.json_files import parse_json
 from duet.utils.regular_files import read_text
-from duet.utils.report.stage_timer import STAGES, StageTimer
+from duet.utils.report.stage_timer import STAGES
 
 EPOCH_SECONDS = "seconds/epoch"
 MAX_BYTES = 2**24  # 100,000 epochs have fewer
@@ -32,28 +34,7 @@ def result_columns(losses: Iterable[str], metrics: Iterable[str]) -> list[str]:
     ]
 
 
-def result_row(
-    columns: Sequence[str],
-    epoch: int,
-    losses: Iterable[float],
-    metrics: Iterable[float],
-    validation_losses: Iterable[float],
-    rates: Iterable[float],
-    timer: StageTimer,
-) -> dict[str, float]:
-    """Return the row of results.csv for an epoch that ends now.
-
-    Args:
-        columns: the task's `result_columns`; losses and metrics are in the same order.
-        epoch: from 0.
-        rates: learning rates of the optimizer's three groups.
-        timer: the epoch's timer.
-    """
-    stages = timer.seconds.values()
-    values = (epoch, *losses, *metrics, *validation_losses, *rates, timer.total(), *stages)
-    return dict(zip(columns, values, strict=True))
-
-
+@dataclass
 class Results:
     """Rows of results.csv, one per epoch; the file is always replaced as a whole.
 
@@ -62,9 +43,8 @@ class Results:
         rows: cells as text, "" for missing values.
     """
 
-    def __init__(self, columns: Iterable[str] = ()) -> None:
-        self.columns = list(columns)
-        self.rows: list[list[str]] = []
+    columns: list[str] = field(default_factory=list)
+    rows: list[list[str]] = field(default_factory=list)
 
     def append(self, row: Mapping[str, float]) -> None:
         """Add a row; new columns are appended."""
@@ -75,8 +55,11 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        """Total time of all epochs."""
-        return seconds_of(self.columns, self.rows)
+        """Total time of all epochs; missing values count as 0."""
+        if EPOCH_SECONDS not in self.columns:
+            return 0.0
+        place = self.columns.index(EPOCH_SECONDS)
+        return sum(float(cells[place] or 0) for cells in self.rows)
 
     def write(self, path: Path) -> None:
         """Write the column names and all rows."""
@@ -91,19 +74,8 @@ class Results:
                 file.write(json.dumps(dict(pairs)) + "\n")
 
 
-def seconds_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
-    """Return the total time of the epochs in some rows; missing values count as 0."""
-    if EPOCH_SECONDS not in columns:
-        return 0.0
-    place = columns.index(EPOCH_SECONDS)
-    return sum(float(cells[place] or 0) for cells in rows)
-
-
 def _number_or_none(cell: str) -> int | float | None:
-    number = float(cell or math.nan)
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() and "." not in cell else number
+    return parse_json(cell) if math.isfinite(float(cell or math.nan)) else None
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:

@@ -9,7 +9,6 @@ import json
 import logging
 import secrets
 import time
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -39,7 +38,7 @@ from duet.utils.serve.requests import (
     read_query,
 )
 from duet.utils.serve.worker import HELD, REQUEST_SECONDS, REQUESTS, Worker, count_answer
-from duet.utils.text import printable, printable_lines
+from duet.utils.text import printable
 
 FOLDER = PROJECT / "utils" / "serve"
 DETECT = "/v1/detect"
@@ -168,7 +167,7 @@ class Gate:
         except ClientDisconnect:
             scope["record"]["code"] = "client_gone"
         except Exception:
-            log.error("request %s:\n%s", record["id"], printable_lines(traceback.format_exc()))
+            log.exception("request %s:", record["id"])
             failure = RequestError(500, "internal", "internal server error; see the server's log")
             if not status:
                 await (await _answer_error(Request(scope), failure))(scope, receive, answer)

@@ -28,7 +28,7 @@ from duet.utils.cli.train_config import (
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.processes.world import World
-from duet.utils.report.results import seconds_of
+from duet.utils.report.results import Results
 from duet.utils.state.files import StateFiles, number_of
 from duet.utils.state.progress import Limits, read_progress, why_ended
 from duet.utils.text import count
@@ -76,8 +76,8 @@ class ResumePoint(NamedTuple):
         """Return why the run ended before its last epoch; "" if it did not."""
         header, progress = self.header, self.header.progress
         limits = Limits.of(header.settings)
-        seconds = seconds_of(progress["columns"], progress["results"])
-        return why_ended(limits, header.epoch, progress["best_epoch"], seconds)
+        results = Results(progress["columns"], progress["results"])
+        return why_ended(limits, header.epoch, progress["best_epoch"], results.seconds)
 
 
 def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:

@@ -161,7 +161,7 @@ def begin_run(job: Job, columns: Sequence[str]) -> Run:
         job.session.lock.take(folder)
         clean_up(folder, config.keep, point)
     shared = Path(job.session.world.broadcast_text(str(folder)))
-    return Run(job, shared, Results(columns), loggers=loggers)
+    return Run(job, shared, Results(list(columns)), loggers=loggers)
 
 
 def clean_up(folder: Path, keep: int, point: ResumePoint | None) -> None:

@@ -11,7 +11,6 @@ from duet.utils import atomic_files as atomic
 from duet.utils.atomic_files import (
     atomic_file,
     atomic_text_file,
-    growing_file,
     link_or_copy,
     remove_unfinished,
 )
@@ -26,11 +25,6 @@ def full_disk(limit=1000):
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
-def content(folder) -> bytes:
-    (name,) = os.listdir(folder)
-    return (folder / name).read_bytes()
 
 
 @pytest.mark.parametrize("size", [2000, 2_000_000])  # fails at flush or at write
@@ -113,21 +107,3 @@ def test_files_of_killed_writers_are_removed_and_no_others(tmp_path):
     remove_unfinished(tmp_path / "missing")
     left = [".folder.tmp", ".hidden", "a.tmp", "last.safetensors"]
     assert sorted(os.listdir(tmp_path)) == left
-
-
-@pytest.mark.parametrize("size", [20, 100_000])
-def test_a_growing_file_is_whole_behind_each_piece_and_one_without_room(tmp_path, size):
-    with growing_file(tmp_path / "a", end=b"]") as file:
-        assert content(tmp_path) == b"]"
-        for piece, whole in ((b"[1", b"[1]"), (b",2", b"[1,2]"), (b"", b"[1,2]")):
-            file.add(piece)
-            assert content(tmp_path) == whole
-        with full_disk(10), pytest.raises(OSError) as caught:
-            file.add(b"," + b"2" * size)
-        assert caught.value.filename == str(tmp_path / "a")
-        assert content(tmp_path) == b"[1,2]" and os.listdir(tmp_path) != ["a"]
-    assert (os.listdir(tmp_path), content(tmp_path)) == (["a"], b"[1,2]")
-    with pytest.raises(ValueError), growing_file(tmp_path / "a") as file:
-        file.add(b"new")
-        raise ValueError
-    assert content(tmp_path) == b"[1,2]"

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from duet.utils import progress
-from duet.utils.detect.pipeline.report import SCREENS, Window, require_window
+from duet.utils.detect.pipeline.report import SCREENS, require_window, show_in_window
 from duet.utils.errors import UserError
 from duet.utils.progress import LineHandler, Progress
 from duet.utils.text import as_message, csv_cell, printable, say
@@ -140,6 +140,6 @@ def test_the_window_shows_the_image_and_listens_for_q(monkeypatch, key, ends):
     monkeypatch.setattr(cv2, "imshow", lambda title, image: shown.append((title, image)))
     monkeypatch.setattr(cv2, "waitKey", lambda milliseconds: key)
     red = np.zeros((2, 2, 3), np.uint8) + np.uint8([255, 0, 0])
-    assert Window("a\x1b").show(red) is ends
+    assert show_in_window(red) is ends
     ((title, image),) = shown
-    assert title == r"a\x1b" and image[0, 0].tolist() == [0, 0, 255]
+    assert title == "detect.py" and image[0, 0].tolist() == [0, 0, 255]

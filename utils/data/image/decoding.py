@@ -15,6 +15,7 @@ from PIL import Image
 from duet.utils.data.image.header import BrokenImageError, ImageHeader, open_image, read_header
 from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.data.image.orientation import UPRIGHT, turned_upright
+from duet.utils.errors import BrokenSourceError
 from duet.utils.polygons import Polygons, join_polygons
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
@@ -32,7 +33,7 @@ _DEEP_MODE = "I;16"
 _ROWS = 64  # at a time, for the memory that 16 bits take
 
 
-class OtherSizeError(Exception):
+class OtherSizeError(BrokenSourceError):
     """The size (height, width) of an image where another is expected."""
 
     def __init__(self, size: tuple[int, int]):

@@ -24,7 +24,7 @@ from duet.utils.data.image.orientation import (
     UPRIGHT,
     known_orientation,
 )
-from duet.utils.errors import UserError
+from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from duet.utils.optional import import_optional
 from duet.utils.regular_files import open_regular
@@ -63,7 +63,7 @@ _RLE_PIXELS = 128  # maximum per file byte of a run-length encoded bitmap
 _SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
 
 
-class BrokenImageError(Exception):
+class BrokenImageError(BrokenSourceError):
     """Why an image file cannot be used."""
 
 

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from duet.utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
+from duet.utils.data.image.header import check_size
+from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.detect.media.video import (
     CONTAINERS,
     find_video,
@@ -28,6 +29,7 @@ from duet.utils.detect.media.video import (
     rate_of,
     timed_frames,
 )
+from duet.utils.errors import BrokenSourceError
 from duet.utils.optional import import_optional
 
 TRIES = 5  # in a row without a frame; then it is over
@@ -172,7 +174,7 @@ def _camera_frames(capture: cv2.VideoCapture, max_pixels: int) -> Iterator[Frame
         is_read, image = capture.read()
         if not is_read:
             raise BrokenSourceError("the camera stopped sending frames")
-        require_size(image.shape[:2], max_pixels)
+        check_size(image.shape[:2], max_pixels)
         yield Frame(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), "camera")
 
 

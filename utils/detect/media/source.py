@@ -10,8 +10,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from duet.utils.data.image.header import BrokenImageError, check_size
-
 Kind = Literal["image", "video", "live"]
 
 
@@ -22,10 +20,6 @@ class Frame(NamedTuple):
     source: Path | str  # the file; else a camera, URL, or a name for an image in memory
     number: int | None = None  # frame number in display order, from 0; None for an image
     seconds: float | None = None  # a video's frame is shown so long after its start
-
-
-class BrokenSourceError(Exception):
-    """A source yields no frames, or no further ones; the message has the reason."""
 
 
 class Source(ABC):
@@ -61,11 +55,3 @@ class Source(ABC):
         Images need no end: they are read at once.
         """
         return None
-
-
-def require_size(size: tuple[int, int], max_pixels: int) -> None:
-    """Raise BrokenSourceError for an image (height, width) that has more pixels, or none."""
-    try:
-        check_size(size, max_pixels)
-    except BrokenImageError as error:
-        raise BrokenSourceError(str(error)) from error

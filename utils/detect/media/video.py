@@ -20,9 +20,10 @@ import cv2
 import numpy as np
 
 from duet.utils.atomic_files import atomic_file, naming
+from duet.utils.data.image.header import check_size
 from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
-from duet.utils.detect.media.source import BrokenSourceError, Frame, Kind, Source, require_size
-from duet.utils.errors import UserError
+from duet.utils.detect.media.source import Frame, Kind, Source
+from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.optional import import_optional
 from duet.utils.regular_files import open_regular
 from duet.utils.text import count
@@ -64,7 +65,7 @@ def find_video(container: Any, max_pixels: int) -> Any:
     if codec is None:
         raise BrokenSourceError("uses an unsupported video codec")
     if codec.width and codec.height:  # else known from the first packet
-        require_size((codec.height, codec.width), max_pixels)
+        check_size((codec.height, codec.width), max_pixels)
     codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
     return stream
 
@@ -98,7 +99,7 @@ def timed_frames(
             given = -1.0 if frame.time is None else frame.time - first
             seconds = given if given > seconds else seconds + float(1 / rate)
         if number % stride == 0:
-            require_size((frame.height, frame.width), max_pixels)
+            check_size((frame.height, frame.width), max_pixels)
             yield Frame(_upright_rgb(frame, converter), source, number, seconds)
 
 
@@ -120,11 +121,7 @@ class VideoFile(Source):
         self.path = self.name = path
         self._max_pixels = max_pixels
         self._stride = stride
-        self._is_closed = False
         self._num_packets = self._num_damaged = 0
-
-    def close(self) -> None:
-        self._is_closed = True
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames; of a file that is cut short those that are there, then an error."""
@@ -155,8 +152,6 @@ class VideoFile(Source):
                 decoded = self._decoded(av, container, stream)
                 settings = rate, self._max_pixels, self._stride
                 for frame in timed_frames(decoded, self.path, *settings):
-                    if self._is_closed:
-                        return
                     yield frame
                     num_frames += 1
         except av.FFmpegError as error:
@@ -168,22 +163,14 @@ class VideoFile(Source):
 
         Counts the packets, and the damaged ones.
         """
-        packets = container.demux(stream)
-        is_last = False
-        while not is_last:
-            packet = None
+        for packet in container.demux(stream):  # the last one is empty, and ends the decoder
+            self._num_packets += packet.size > 0
+            is_damaged = packet.is_corrupt
             try:
-                packet = next(packets)  # the last one is empty, and ends the decoder
-                is_last = packet.size == 0 and packet.pts is None
-                self._num_packets += packet.size > 0
-                self._num_damaged += packet.is_corrupt
                 yield from stream.decode(packet)
             except av.FFmpegError:
-                # Without a packet the container itself is damaged, and nothing follows.
-                is_last = packet is None
-                self._num_damaged += packet is None or not packet.is_corrupt
-            except StopIteration:
-                return
+                is_damaged = True
+            self._num_damaged += is_damaged
 
     def _check_end(self, num_counted: int, num_frames: int) -> None:
         """Raise BrokenSourceError unless all of the file could be read."""
@@ -213,7 +200,6 @@ class VideoWriter:
     """A video that is written frame by frame.
 
     The file gets its name when it is closed, also after an exception, and is then a complete video.
-    Without a frame no file is written.
     """
 
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:
@@ -237,10 +223,20 @@ class VideoWriter:
         self._size = size
         self._rate = rate or _DEFAULT_RATE
         self._last_tick = -1
-        self._stack = ExitStack()
-        self._container: Any = None  # from the first frame on
-        self._stream: Any = None
-        self._error: Exception | None = None
+        with ExitStack() as stack:
+            file = stack.enter_context(atomic_file(path))
+            self._container = self._av.open(file, "w", format="mp4")
+            self._stream = self._new_stream()
+            self._stack = stack.pop_all()
+
+    def _new_stream(self) -> Any:
+        stream = self._container.add_stream("libx264", rate=self._rate)
+        stream.height, stream.width = (side + side % 2 for side in self._size)
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.time_base = stream.time_base = Fraction(1, _TICKS)
+        stream.codec_context.thread_count = _THREADS
+        stream.options = {**_H264, "g": str(max(round(self._rate), 1))}
+        return stream
 
     def write(self, image: np.ndarray, seconds: float) -> None:
         """Write a frame.
@@ -250,11 +246,8 @@ class VideoWriter:
             seconds: when it is shown, later than the frame before it.
 
         Raises:
-            OSError: the folder cannot be written, the disk is full, or the like; for each frame
-                that follows, the same.
+            OSError: the folder cannot be written, the disk is full, or the like.
         """
-        if self._error:
-            raise self._error
         height, width = self._size
         if image.shape[:2] != self._size:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -262,24 +255,8 @@ class VideoWriter:
         frame = self._av.VideoFrame.from_ndarray(image, format="rgb24")
         self._last_tick = max(round(seconds * _TICKS), self._last_tick + 1)
         frame.pts, frame.time_base = self._last_tick, Fraction(1, _TICKS)
-        try:
-            with naming(self._path):
-                if self._container is None:
-                    self._begin()
-                self._mux(frame)
-        except Exception as error:  # errors of later frames would hide the cause
-            self._error = error
-            raise
-
-    def _begin(self) -> None:
-        file = self._stack.enter_context(atomic_file(self._path))
-        self._container = self._av.open(file, "w", format="mp4")
-        stream = self._stream = self._container.add_stream("libx264", rate=self._rate)
-        stream.height, stream.width = (side + side % 2 for side in self._size)
-        stream.pix_fmt = "yuv420p"
-        stream.codec_context.time_base = stream.time_base = Fraction(1, _TICKS)
-        stream.codec_context.thread_count = _THREADS
-        stream.options = {**_H264, "g": str(max(round(self._rate), 1))}
+        with naming(self._path):
+            self._mux(frame)
 
     def _mux(self, frame: Any) -> None:
         for packet in self._stream.encode(frame):
@@ -287,14 +264,7 @@ class VideoWriter:
             self._container.mux(packet)
 
     def close(self) -> None:
-        """Finish the file, and give it its name; OSError if it cannot be written.
-
-        After an error in `write` the file is removed, and that error raised again.
-        """
+        """Finish the file, and give it its name; OSError if it cannot be written."""
         with self._stack:
-            if self._error:
-                raise self._error
-            if self._container is not None:
-                self._mux(None)
-                self._container.close()
-                self._container = None
+            self._mux(None)
+            self._container.close()

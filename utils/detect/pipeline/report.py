@@ -17,12 +17,11 @@ from duet.utils.detect.media.source import Source
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.errors import UserError
 from duet.utils.progress import Progress
-from duet.utils.text import count, printable, say
+from duet.utils.text import count, say
 
 FEW = 20  # up to so many images have a line each; more, and videos, have a bar
 SHOWN_CLASSES = 5
 OTHER_CLASSES = "other class", "other classes"
-ONE_OTHER = "1 other class"  # a name that is no longer than this is shown instead
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
 WITHOUT = "leave it out, and the images are in the run's folder"
 
@@ -39,9 +38,10 @@ class Done(NamedTuple):
 
 
 class RunReport:
-    """Prints the result of each frame, in the order of the sources; a context manager.
+    """Prints the result of each frame, in the order of the sources.
 
     Attributes:
+        progress: the bar, shown until it is closed.
         num_frames: processed frames.
         num_broken: sources that were skipped or broke off.
         sources: description of the sources.
@@ -62,15 +62,8 @@ class RunReport:
         alone = len(sources) == 1
         self.sources = str(sources[0].name) if alone else f"{argument}, {self._total}"
         total = self._num_sources if self._images_alone else None
-        self._progress = Progress(total, "detecting", f"{self._unit}s")
+        self.progress = Progress(total, "detecting", f"{self._unit}s")
         self._start = time.monotonic()
-
-    def __enter__(self) -> RunReport:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.__exit__(*error)
 
     @property
     def done(self) -> str:
@@ -93,8 +86,8 @@ class RunReport:
                 number = f"{self.num_frames + self.num_broken}/{self._num_sources}"
                 log.info("%s %s: %s", number, name, done.result.summary(done.input_size))
         if self.num_frames == 1 and self._num_sources == 1 and done.source.num_frames is not None:
-            self._progress.expect(done.source.num_frames)
-        self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
+            self.progress.expect(done.source.num_frames)
+        self.progress.update(f"{self._speed():.1f} {self._unit}s/s")
 
     def _count(self, result: ImageResult) -> None:
         """Count detections: a tracked object once, and the frames in which its class appears."""
@@ -124,8 +117,6 @@ class RunReport:
         # Sort ties by name, because thread order must not change the output.
         ranking = sorted(self._found.items(), key=lambda item: (-item[1], item[0]))
         shown, others = ranking[:SHOWN_CLASSES], ranking[SHOWN_CLASSES:]
-        if len(others) == 1 and len(others[0][0]) <= len(ONE_OTHER):
-            shown, others = ranking, []
         parts = [f"{name} {number:,}{self._in_frames(name)}" for name, number in shown]
         if others:
             total = sum(number for _, number in others)
@@ -150,13 +141,10 @@ def require_window(flag: str) -> None:
         raise UserError(f"{flag}: no display: {' and '.join(SCREENS)} are unset; {WITHOUT}")
 
 
-class Window:
-    """One window; only for the main thread."""
+def show_in_window(image: np.ndarray) -> bool:
+    """Show an image (H, W, 3) uint8 RGB; return whether q or Esc asks for the end.
 
-    def __init__(self, title: str) -> None:
-        self._title = printable(title)
-
-    def show(self, image: np.ndarray) -> bool:
-        """Show an image (H, W, 3) uint8 RGB; return whether q or Esc asks for the end."""
-        cv2.imshow(self._title, cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
-        return cv2.waitKey(1) & 0xFF in (ord("q"), 27)
+    Only for the main thread.
+    """
+    cv2.imshow("detect.py", cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+    return cv2.waitKey(1) & 0xFF in (ord("q"), 27)

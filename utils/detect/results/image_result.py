@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -20,8 +20,6 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.optional import import_optional
 from duet.utils.text import csv_cell, printable
 
-AnyResult = TypeVar("AnyResult", bound="ImageResult")
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageResult(Sequence[Any]):
@@ -30,21 +28,8 @@ class ImageResult(Sequence[Any]):
     frame: Frame
     found: Any  # returned by `Head.finish`
     class_names: tuple[str, ...]  # of every class that the model knows
-
-    @classmethod
-    def of(
-        cls: type[AnyResult],
-        frame: Frame,
-        found: Any,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> AnyResult:
-        """Wrap the return value of `Head.finish` for a frame.
-
-        Args:
-            track_ids: (K,) int64; None if nothing is tracked.
-        """
-        return cls(frame, found, class_names)
+    # (K,) int64, one number for an object in all frames, -1: none; None: not tracked
+    track_ids: np.ndarray | None = None
 
     @property
     def image(self) -> np.ndarray:
@@ -70,11 +55,6 @@ class ImageResult(Sequence[Any]):
     def names(self) -> list[str]:
         """The class name of each thing found."""
         return [self.class_names[index] for index in self.class_index.tolist()]
-
-    @property
-    def track_ids(self) -> np.ndarray | None:
-        """(K,) int64, one number for an object in all frames, -1: none; None: not tracked."""
-        return None
 
     @property
     def counted(self) -> Sequence[str]:
@@ -188,8 +168,8 @@ class ImageResult(Sequence[Any]):
         }
 
     def to_json(self) -> str:
-        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        """Return `to_dict` as JSON in one line, as `json_line`."""
+        return json_line(self.to_dict())
 
     @abstractmethod
     def __len__(self) -> int:
@@ -207,6 +187,12 @@ class ImageResult(Sequence[Any]):
         height, width = self.size
         name = type(self).__name__
         return printable(f"{name}({self.frame.source}, {width}x{height} px: {self.words()})")
+
+
+def json_line(value: Any) -> str:
+    """Return a value in one line of JSON that shows: in ASCII where characters do not print."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text.isprintable() else json.dumps(value, allow_nan=False)
 
 
 def as_utf8(text: str) -> str:

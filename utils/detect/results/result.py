@@ -6,7 +6,7 @@ import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +14,6 @@ from duet.utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
 from duet.utils.data.sources.label_file import label_lines
-from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.image_result import ImageResult, as_utf8
 from duet.utils.detections import Classification, Detections, Segmentations
 from duet.utils.errors import UserError
@@ -25,7 +24,6 @@ from duet.utils.text import printable
 CROP_GAIN, CROP_PIXELS = 1.02, 10  # enlargement of a box's sides
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 SHOWN_CLASSES = 5
-AnyResult = TypeVar("AnyResult", bound="Result")
 
 
 class Detection(NamedTuple):
@@ -43,20 +41,14 @@ class Result(ImageResult):
     """The boxes of one image, highest score first; it yields each as a `Detection`."""
 
     found: Detections | Segmentations  # in pixels of the frame
-    track_ids: np.ndarray | None = None  # (K,) int64, one for an object in all frames; -1: none
 
-    @classmethod
-    def of(
-        cls: type[AnyResult],
-        frame: Frame,
-        found: Any,
-        class_names: tuple[str, ...],
-        track_ids: np.ndarray | None = None,
-    ) -> AnyResult:
-        """Return the finite boxes, which float16 may not give, as a result."""
-        rows = np.flatnonzero(np.isfinite(found.boxes_xyxy).all(axis=1))
-        ids = None if track_ids is None else track_ids[rows]
-        return cls(frame, found.take(rows), class_names, ids)
+    def __post_init__(self) -> None:
+        """Leave out boxes that are not finite, which float16 may give."""
+        rows = np.flatnonzero(np.isfinite(self.found.boxes_xyxy).all(axis=1))
+        if len(rows) < len(self.found.scores):
+            object.__setattr__(self, "found", self.found.take(rows))
+            if self.track_ids is not None:
+                object.__setattr__(self, "track_ids", self.track_ids[rows])
 
     @property
     def detections(self) -> Detections | Segmentations:
@@ -203,19 +195,18 @@ class MaskResult(Result):
         return canvas
 
     def records(self) -> dict[str, list[Any]]:
-        # Masks are COCO's compressed run lengths.
-        (name, records), *_ = super().records().items()
-        masks = [
-            {"size": list(self.size), "counts": to_text(runs)} for runs in self.found.masks.rows()
-        ]
-        rows = zip(records, masks, strict=True)
-        return {name: [{**record, "segmentation": mask} for record, mask in rows]}
+        found = super().records()
+        for record, runs in zip(found["detections"], self.found.masks.rows(), strict=True):
+            # COCO's compressed run lengths
+            record["segmentation"] = {"size": list(self.size), "counts": to_text(runs)}
+        return found
 
     def drawable_records(self) -> dict[str, list[Any]]:
         """Return `records`, each with its outline: [x, y] of each point, pixels of the image."""
-        (name, records), *_ = self.records().items()
-        pairs = zip(records, self.outlines, strict=True)
-        return {name: [{**record, "outline": outline.tolist()} for record, outline in pairs]}
+        found = self.records()
+        for record, outline in zip(found["detections"], self.outlines, strict=True):
+            record["outline"] = outline.tolist()
+        return found
 
 
 class ClassScore(NamedTuple):

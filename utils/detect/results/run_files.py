@@ -14,7 +14,6 @@ has NAME-2 everywhere.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -22,18 +21,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from duet.utils.atomic_files import GrowingFile, atomic_file, growing_file, naming
-from duet.utils.data.image.image_file import encode_image, save_image, suffix_that_holds
+from duet.utils.atomic_files import atomic_file, naming
+from duet.utils.data.image.image_file import save_image, suffix_that_holds
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.media.video import VideoWriter
-from duet.utils.detect.results.image_result import ImageResult, as_utf8
+from duet.utils.detect.results.image_result import ImageResult, as_utf8, json_line
 from duet.utils.errors import UserError
 
+TABLE, RECORDS = "predictions.csv", "detections.json"
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/atomic_files.py`).
@@ -49,7 +49,6 @@ class SourceFiles:
     table_name: str  # in the table of all results
     drawing: Path  # the image or video with boxes
     rate: Fraction | None  # frames a second; None: unknown, or an image
-    last_frame: int = -1
     num_crops: Counter[str] = field(default_factory=Counter)  # in each folder
 
 
@@ -60,21 +59,13 @@ class Place(NamedTuple):
     name: str  # base name of the image's files
 
 
-class Share(NamedTuple):
-    """The part of a result for the files shared by all results, in the order of the frames."""
-
-    place: Place
-    table: str
-    record: str
-    crops: Sequence[tuple[str, str, bytes]]  # a class's folder, suffix and content of each
-
-
 class RunFiles:
     """Writes results into the folder of a run; once closed, all its files are whole.
 
     `reserve` and `append` are called in the order of the frames; `write` between them in any thread
     and order, but for the frames of videos: those of a file come in order, and none of another file
-    in between; those of several cameras may alternate.
+    in between; those of several cameras may alternate. After an OSError the files of all results
+    are removed, because they may be cut short.
     """
 
     def __init__(self, folder: Path, config: DetectConfig, class_names: Sequence[str]) -> None:
@@ -85,37 +76,35 @@ class RunFiles:
         self._crop_folders = [
             of_classes.take(safe_name(name, otherwise="class")) for name in class_names
         ]
-        self._table: GrowingFile | None = None
-        self._records: GrowingFile | None = None
+        self._shared: dict[str, BinaryIO] = {}  # files of all results, by name
         self._separator = "\n"
         self._sources: dict[Path | str, SourceFiles] = {}  # videos and live ones
-        self._videos = _Videos()
+        self._videos: dict[Path, VideoWriter] = {}  # those that are being written
         with ExitStack() as stack:
-            stack.callback(self._videos.close)
+            stack.callback(self._close_videos)
             if config.save_txt:
                 (folder / "labels").mkdir(exist_ok=True)
-            if config.save_csv:
-                self._table = stack.enter_context(growing_file(folder / "predictions.csv"))
+            for name in [TABLE] * config.save_csv + [RECORDS] * config.save_json:
+                self._shared[name] = stack.enter_context(atomic_file(folder / name))
             if config.save_json:
-                path = folder / "detections.json"
-                self._records = stack.enter_context(growing_file(path, end=b"\n]}\n"))
                 names_line = json_line(list(map(as_utf8, class_names)))
-                self._records.add(f'{{"class_names": {names_line}, "images": ['.encode())
+                self._add(RECORDS, f'{{"class_names": {names_line}, "images": [')
+                stack.callback(self._add, RECORDS, "\n]}\n")
             self._open = stack.pop_all()
 
     def __enter__(self) -> RunFiles:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, *trace: object
+    ) -> None:
         try:
-            self.close()
+            with self._open:
+                if isinstance(error, OSError):  # a file may be cut short
+                    raise error
         except Exception:
             if kind is None or not issubclass(kind, Exception):
                 raise  # otherwise report the first failure; an interrupt is none
-
-    def close(self) -> None:
-        """Finish all files."""
-        self._open.close()
 
     def reserve(self, frame: Frame, rate: Fraction | None = None) -> Place:
         """Fix the names of a frame's files.
@@ -131,11 +120,10 @@ class RunFiles:
             files = self._new_files(frame, rate)
             place = Place(files, files.stem)
         else:
-            known = self._sources.get(source)
-            if known is None or number <= known.last_frame:  # the same source once more
-                known = self._sources[source] = self._new_files(frame, rate)
-            known.last_frame = number
-            place = Place(known, f"{known.stem}_{number + 1}")
+            if source not in self._sources:
+                self._sources[source] = self._new_files(frame, rate)
+            files = self._sources[source]
+            place = Place(files, f"{files.stem}_{number + 1}")
         drawing = place.files.drawing
         if self._config.nosave or not isinstance(source, Path) or not drawing.exists():
             return place
@@ -153,8 +141,8 @@ class RunFiles:
         kind = VIDEO_SUFFIX if is_video else suffix_that_holds(suffix, frame.image)
         return SourceFiles(stem, stem + suffix, self.folder / f"{stem}{kind}", rate)
 
-    def write(self, result: ImageResult, place: Place) -> Share:
-        """Write the files of a single result.
+    def write(self, result: ImageResult, place: Place) -> None:
+        """Write the image and the labels of a result.
 
         Raises:
             OSError: a file cannot be written; the error names it.
@@ -168,11 +156,6 @@ class RunFiles:
                 result.save_txt(path, config.save_conf)
             else:  # nor does one of an earlier run in this folder stay
                 path.unlink(missing_ok=True)
-        table = result.table_lines(place.files.table_name) if config.save_csv else ""
-        record = (
-            json_line({"name": as_utf8(place.name), **result.to_dict()}) if config.save_json else ""
-        )
-        return Share(place, table, record, self._crops(result) if config.save_crop else ())
 
     def _draw(self, result: ImageResult, place: Place) -> None:
         config = self._config
@@ -182,25 +165,40 @@ class RunFiles:
         if result.frame.number is None:
             save_image(place.files.drawing, drawn)
         else:
-            self._videos.write(result.frame, drawn, place.files)
+            self._add_to_video(result.frame, drawn, place.files)
 
-    def _crops(self, result: ImageResult) -> list[tuple[str, str, bytes]]:
-        crops = []
-        for index, image in zip(result.class_index.tolist(), result.crop(), strict=True):
-            suffix = suffix_that_holds(CROP_SUFFIX, image)
-            crops.append((self._crop_folders[index], suffix, encode_image(suffix, image)))
-        return crops
+    def _add_to_video(self, frame: Frame, drawn: np.ndarray, files: SourceFiles) -> None:
+        """Add a frame, drawn on, to the video of its source; OSError names the video."""
+        assert frame.seconds is not None, f"frame {frame.number} of {frame.source} has no time"
+        path = files.drawing
+        if path not in self._videos:
+            if isinstance(frame.source, Path):  # the file before it is done: few are open at once
+                self._close_videos()
+            self._videos[path] = VideoWriter(path, frame.image.shape[:2], files.rate)
+        self._videos[path].write(drawn, frame.seconds)
 
-    def append(self, share: Share) -> None:
-        """Write a result's part of the shared files; OSError names the file."""
-        if self._table is not None:
-            self._table.add(share.table.encode())
-        if self._records is not None:
-            self._records.add(f"{self._separator}{share.record}".encode())
+    def _close_videos(self) -> None:
+        """Finish all videos; OSError if one cannot be."""
+        with ExitStack() as stack:
+            while self._videos:
+                stack.callback(self._videos.popitem()[1].close)
+
+    def append(self, result: ImageResult, place: Place) -> None:
+        """Write a result's part of the shared files, and its crops; OSError names the file."""
+        if self._config.save_csv:
+            self._add(TABLE, result.table_lines(place.files.table_name))
+        if self._config.save_json:
+            record = json_line({"name": as_utf8(place.name), **result.to_dict()})
+            self._add(RECORDS, f"{self._separator}{record}")
             self._separator = ",\n"
-        for name, suffix, content in share.crops:
-            with atomic_file(self._crop_path(name, suffix, share.place.files)) as file:
-                file.write(content)
+        if self._config.save_crop:
+            for index, image in zip(result.class_index.tolist(), result.crop(), strict=True):
+                suffix = suffix_that_holds(CROP_SUFFIX, image)
+                save_image(self._crop_path(self._crop_folders[index], suffix, place.files), image)
+
+    def _add(self, name: str, text: str) -> None:
+        with naming(self.folder / name):
+            self._shared[name].write(text.encode())
 
     def _crop_path(self, name: str, suffix: str, files: SourceFiles) -> Path:
         """Return the path of the next crop: NAME.jpg, NAME2.jpg, ..., the first that is free."""
@@ -215,43 +213,9 @@ class RunFiles:
 
     def add(self, result: ImageResult) -> None:
         """Write a result in one go, as the next one."""
-        self.append(self.write(result, self.reserve(result.frame)))
-
-
-class _Videos:
-    """Drawn frames -> the videos of their sources.
-
-    A video of a file is finished when that of the next file begins, so few are open at once.
-    """
-
-    def __init__(self) -> None:
-        self._open: dict[Path, VideoWriter] = {}
-        self._of_file: Path | None = None  # the one among them
-
-    def write(self, frame: Frame, drawn: np.ndarray, files: SourceFiles) -> None:
-        """Add a frame, drawn on, to the video of its source; OSError names the video."""
-        assert frame.seconds is not None, f"frame {frame.number} of {frame.source} has no time"
-        path = files.drawing
-        with naming(path):
-            if path not in self._open:
-                if isinstance(frame.source, Path):
-                    if self._of_file in self._open:
-                        self._open.pop(self._of_file).close()
-                    self._of_file = path
-                self._open[path] = VideoWriter(path, frame.image.shape[:2], files.rate)
-            self._open[path].write(drawn, frame.seconds)
-
-    def close(self) -> None:
-        """Finish all videos; OSError if one cannot be."""
-        with ExitStack() as stack:
-            while self._open:
-                stack.callback(self._open.popitem()[1].close)
-
-
-def json_line(value: Any) -> str:
-    """Return a value in one line of JSON that shows: in ASCII where characters do not print."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if text.isprintable() else json.dumps(value, allow_nan=False)
+        place = self.reserve(result.frame)
+        self.write(result, place)
+        self.append(result, place)
 
 
 class Names:
@@ -264,7 +228,6 @@ class Names:
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last one behind a name
         self._videos: set[str] = set()
-        self._like_frames: set[str] = set()  # NAME of those taken that are called NAME_1 and so on
 
     def take(self, name: str, is_video: bool = False) -> str:
         """Return the name; NAME-2, NAME-3, ... if it is taken, for itself or for a frame."""
@@ -275,12 +238,13 @@ class Names:
         self._taken.add(found)
         if is_video:
             self._videos.add(found)
-        else:
-            self._like_frames.add(_video_of_frame(found))
         return found
 
     def _is_taken(self, name: str, is_video: bool) -> bool:
-        is_frame = name in self._like_frames if is_video else _video_of_frame(name) in self._videos
+        if is_video:
+            is_frame = name in map(_video_of_frame, self._taken)
+        else:
+            is_frame = _video_of_frame(name) in self._videos
         return name in self._taken or is_frame
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.colours import WHITE
 from duet.utils.data.image.decoding import choose_reduction
+from duet.utils.data.image.image_file import save_image
 from duet.utils.data.image.letterbox import resize
 from duet.utils.data.loading.batch import Targets
 from duet.utils.data.loading.reading import decode
@@ -189,6 +189,4 @@ def write_tiles(tiles: Sequence[np.ndarray], path: Path) -> None:
         top, left = index // columns * height, index % columns * width
         mosaic[top : top + height, left : left + width] = tile
     mosaic[height::height] = mosaic[:, width::width] = 255
-    _, encoded = cv2.imencode(path.suffix, cv2.cvtColor(mosaic, cv2.COLOR_RGB2BGR))
-    with atomic_file(path) as file:
-        file.write(encoded.tobytes())
+    save_image(path, mosaic)

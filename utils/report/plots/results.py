@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from duet.utils.colours import COLOURS
-from duet.utils.errors import UserError
 from duet.utils.report.plots.style import (
     GREY,
     INK,
@@ -17,36 +16,34 @@ from duet.utils.report.plots.style import (
     save_figure,
     whole_numbers,
 )
-from duet.utils.report.results import read_results
+from duet.utils.report.results import Results
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
 # A panel's axis ends at most four times as far up as the 90 % quantile of its values.
 USUAL_PART, FAR = 0.9, 4.0
-LARGEST = 1e100  # matplotlib's arithmetic overflows beyond
 TRIAL_PANELS_A_ROW = 6
 LARGEST_RATIO = 30  # largest to smallest value, above which an axis is logarithmic
 
 
-def plot_results(csv_path: Path, plot_path: Path) -> None:
+def plot_results(results: Results, path: Path) -> None:
     """Plot the losses, metrics and learning rates of results.csv over the epochs.
 
     Epochs are numbered from 1 as on screen; the file's column starts at 0 as in YOLOv5.
 
     Loss panels cut off a few values far above all others, which would flatten them. Metrics are
     always shown in full, because the highest ones matter.
-
-    Raises:
-        UserError: the file has no epochs, or lacks a required column.
     """
-    panels, results = _read_columns(csv_path)
+    table = np.array([[float(cell or "nan") for cell in cells] for cells in results.rows]).T
+    columns = dict(zip(results.columns, table, strict=True))
+    panels = _result_panels(results.columns)
     figure, places = panel_grid(len(panels), PANELS_A_ROW, width=14 / 3, height=3.75)
     for axes, (title, lines) in zip(places, panels.items(), strict=True):
-        values = {label: results[name] for label, name in lines.items()}
+        values = {label: columns[name] for label, name in lines.items() if name in columns}
         has_metrics = any(name.startswith("metrics/") for name in lines.values())
-        _draw_panel(axes, results["epoch"] + 1, values, has_limit=not has_metrics)
+        _draw_panel(axes, columns["epoch"] + 1, values, has_limit=not has_metrics)
         axes.set(title=title, xlabel="epoch, from 1")
-    save_figure(figure, plot_path)
+    save_figure(figure, path)
 
 
 def _draw_panel(
@@ -89,20 +86,6 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
 def _as_title(name: str) -> str:
     """Capitalize a name unless its first word contains capitals."""
     return name[:1].upper() + name[1:] if name[:2].islower() else name
-
-
-def _read_columns(csv_path: Path) -> tuple[dict[str, dict[str, str]], dict[str, np.ndarray]]:
-    """Return the panels of results.csv, and their columns and the epochs by name."""
-    names, rows = read_results(csv_path)
-    panels = _result_panels(names)
-    wanted = ["epoch", *(column for lines in panels.values() for column in lines.values())]
-    missing = [name for name in wanted if name not in names]
-    if missing or not rows:
-        what = f"no column {', '.join(missing):.300}" if missing else "no epochs"
-        raise UserError(f"{csv_path} has {what}; expected the results.csv of a training run")
-    table = np.array([[row[name] for row in rows] for name in wanted])
-    table[table > LARGEST], table[table < -LARGEST] = np.inf, -np.inf
-    return panels, dict(zip(wanted, table, strict=True))
 
 
 def plot_evolution(

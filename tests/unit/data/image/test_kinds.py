@@ -16,8 +16,7 @@ from duet.utils.data.image.header import BrokenImageError, read_image_size, reco
 from duet.utils.data.image.letterbox import reduced_size
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.detect.media.image_file import decode_image
-from duet.utils.detect.media.source import BrokenSourceError
-from duet.utils.errors import DatasetError
+from duet.utils.errors import BrokenSourceError, DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from duet.utils.optional import install_command
 from tests.unit.data.image.kinds_of_images import (

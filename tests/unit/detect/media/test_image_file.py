@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from duet.utils.detect.media.image_file import ImageFile
-from duet.utils.detect.media.source import BrokenSourceError
+from duet.utils.errors import BrokenSourceError
 from duet.utils.image_limits import MAX_PIXELS
 
 HEIGHT, WIDTH = 40, 60

@@ -17,7 +17,8 @@ from duet.utils.detect.media import live
 from duet.utils.detect.media import live as captured
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.live import Feed, LiveSource, shown_url
-from duet.utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import Frame
+from duet.utils.errors import BrokenSourceError
 from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
 
 

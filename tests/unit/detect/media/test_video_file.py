@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.detect.media.source import BrokenSourceError
 from duet.utils.detect.media.video import VideoFile, VideoWriter
+from duet.utils.errors import BrokenSourceError
 from duet.utils.project import PROJECT
 from tests.unit.detect.media.videos import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
 

@@ -7,7 +7,8 @@ import time
 
 import numpy as np
 
-from duet.utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import Frame
+from duet.utils.errors import BrokenSourceError
 
 SIDE = 4
 

@@ -15,7 +15,8 @@ from duet.models.detection.settings import num_lanes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
 from duet.models.inference.predictors import PredictorAround
-from duet.utils.detect.media.source import BrokenSourceError, Frame
+from duet.utils.detect.media.source import Frame
+from duet.utils.errors import BrokenSourceError
 from duet.utils.evaluation.nms import SuppressionSettings
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
 
@@ -81,10 +82,9 @@ class NotedFiles:
     def write(self, result, place):
         self._write(place)
         self.written.append(place)
-        return place
 
-    def append(self, share):
-        self.appended.append(share)
+    def append(self, result, place):
+        self.appended.append(place)
 
 
 def detect(detector, sources, **options):

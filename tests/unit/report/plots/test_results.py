@@ -5,12 +5,9 @@ import logging
 import numpy as np
 import pytest
 
-from duet.utils.errors import UserError
 from duet.utils.report.plots import results, style
-from duet.utils.report.plots.results import (
-    plot_evolution,
-    plot_results,
-)
+from duet.utils.report.plots.results import plot_evolution, plot_results
+from duet.utils.report.results import Results
 from tests.small import RESULT_COLUMNS
 from tests.unit.report.plots.drawn import NAMES, kept_figures, read_rgb
 
@@ -18,9 +15,8 @@ COLUMNS = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 NUM_VALUES = len(COLUMNS) - 1
 
 
-def write_results(path, *rows, columns=COLUMNS):
-    path.write_text("\n".join([",".join(f"{name:>24}" for name in columns), *rows]) + "\n")
-    return path
+def make_results(*rows, columns=COLUMNS):
+    return Results(columns, [row.split(",") for row in rows])
 
 
 def test_an_early_spike_leaves_all_other_losses_readable_and_figures_are_shown(
@@ -30,7 +26,7 @@ def test_an_early_spike_leaves_all_other_losses_readable_and_figures_are_shown(
     falling = 0.03 + 0.05 * np.exp(-np.arange(30) / 8)  # 0.08 falls to 0.0313
     falling[1] = 1.6
     rows = [f"{epoch}" + f",{value}" * NUM_VALUES for epoch, value in enumerate(falling)]
-    plot_results(write_results(tmp_path / "results.csv", *rows), tmp_path / "results.png")
+    plot_results(make_results(*rows), tmp_path / "results.png")
     # On screen the first epoch is 1; in the file it is 0.
     shown = kept["results.png"].axes[0]
     assert shown.get_xlabel() == "epoch, from 1" and shown.lines[0].get_xdata()[0] == 1
@@ -42,12 +38,11 @@ def test_an_early_spike_leaves_all_other_losses_readable_and_figures_are_shown(
 @pytest.mark.parametrize("rows", [
     ["0" + "," * NUM_VALUES],
     ["0" + ",nan" * NUM_VALUES, "1" + ",inf" * NUM_VALUES],
-    ["0" + ",0.5" * NUM_VALUES, "1,0.4"],
     [f"{epoch}" + f",{value}" * NUM_VALUES
-     for epoch, value in enumerate(["-1e308"] * 9 + ["-9e307", "1e308"])],
-], ids=["no values", "not finite", "torn last row", "huge"])  # fmt: skip
+     for epoch, value in enumerate(["-3e38"] * 9 + ["-2e38", "3e38"])],
+], ids=["no values", "not finite", "huge"])  # fmt: skip
 def test_few_or_missing_values_are_drawn(tmp_path, rows):
-    plot_results(write_results(tmp_path / "results.csv", *rows), tmp_path / "results.png")
+    plot_results(make_results(*rows), tmp_path / "results.png")
     assert read_rgb(tmp_path / "results.png").shape[0] > 400
 
 
@@ -57,20 +52,10 @@ def test_losses_and_figures_of_any_task_have_panels(monkeypatch, tmp_path, figur
                "x/lr0", "x/lr1", "x/lr2"]  # fmt: skip
     rows = [",".join(str(epoch) for _ in columns) for epoch in range(3)]
     kept = kept_figures(monkeypatch, results)
-    path = write_results(tmp_path / "results.csv", *rows, columns=columns)
-    plot_results(path, tmp_path / "results.png")
+    plot_results(make_results(*rows, columns=columns), tmp_path / "results.png")
     titles = [axes.get_title() for axes in kept["results.png"].axes if axes.get_visible()]
     pairs = {0: [], 1: ["Accuracy"], 2: ["Recall(B) and mAP(B)"], 3: ["A and b", "C"]}[len(figures)]
     assert titles == ["Num loss", *pairs, "Learning rate"]
-
-
-def test_results_without_epochs_or_columns_are_refused_by_name(tmp_path):
-    empty = write_results(tmp_path / "empty.csv")
-    with pytest.raises(UserError, match="empty.csv has no epochs"):
-        plot_results(empty, tmp_path / "results.png")
-    short = write_results(tmp_path / "short.csv", "0", columns=["epoch", *COLUMNS[2:]])
-    with pytest.raises(UserError, match=f"short.csv has no column {COLUMNS[1]}"):
-        plot_results(short, tmp_path / "results.png")
 
 
 def test_each_panel_shows_all_trials_and_marks_the_first_and_the_best(monkeypatch, tmp_path):
