@@ -5,10 +5,9 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT
@@ -18,7 +17,6 @@ from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # per level
-GONE = ("mosaic9", "randaugment")  # of earlier versions
 SHARES = ("ema_share", "warmup_share", "keep_head")
 
 
@@ -112,10 +110,6 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
     path = find_yaml(str(path), FOLDER, prefix="hyp.")
     near = "" if path.exists() else near_yamls(str(path), FOLDER)
     document = read_yaml("--hyp", path, f"{near}the default is {DEFAULT_HYPERPARAMETERS}")
-    try:
-        document = without_gone(document)
-    except UserError as error:
-        raise UserError(f"--hyp {path}: {error}") from error
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
     unknown = sorted(set(document) - set(fields), key=str)
@@ -133,14 +127,6 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
         return dataclasses.replace(hyp, **given)
     except UserError as error:
         raise UserError(f"--override {error}") from error
-
-
-def without_gone(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return hyper-parameters without those of earlier versions; UserError if one was in use."""
-    for name in GONE:
-        if values.get(name):
-            raise UserError(f"{name} was removed; set it to 0, or leave it out")
-    return {name: value for name, value in values.items() if name not in GONE}
 
 
 def _override(word: str, known: Iterable[str]) -> tuple[str, float]:

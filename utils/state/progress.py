@@ -21,12 +21,7 @@ _COLUMNS = [
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
-EARLIER = {  # written only by earlier versions
-    "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
-    "class_scores": Default([float], []),  # from the last validation
-}
 PROGRESS = {
-    **EARLIER,
     "is_best": Default(bool, False),
     # Number of the best epoch, from 1; None if unknown.
     "best_epoch": Default(int, None),
@@ -38,7 +33,6 @@ PROGRESS = {
         **dict.fromkeys(("batches", "lost"), int),
         "first_losses": [[float]],
         "sums": [float],
-        "window": Default([dict], []),  # written by earlier versions
     },
     # The loss's learned state at the last update, such as the balance of levels.
     "loss": Default({str: [float]}, {}),
