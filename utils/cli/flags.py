@@ -209,8 +209,6 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
-        self.register("type", int, _whole_number)
-        self.register("type", float, _number)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}\n`{self.prog} --help` lists what is accepted")
@@ -233,25 +231,11 @@ class _Parser(argparse.ArgumentParser):
         return f"unknown flag {name} for {self.prog}{hint}"
 
 
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number") from None
-
-
 def from_one(text: str) -> int:
     """Parse a whole number of at least 1; for use as argparse `type`."""
-    if (number := _whole_number(text)) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number of at least 1")
-    return number
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number") from None
+    return int(text)
 
 
 class _Accepted(argparse.Action):

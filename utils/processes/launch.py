@@ -114,15 +114,11 @@ def wanted_processes(device: str, nproc: int) -> int:
 
 def _check_launched(device: str, nproc: int, wanted: int, started: int) -> None:
     """Raise UserError if flags conflict with the number of processes started by a launcher."""
-    if nproc and nproc != started:
+    if (nproc and nproc != started) or wanted > started:
+        flag = f"--nproc {nproc}" if nproc else f"--device {device}"
         raise UserError(
-            f"--nproc {nproc}, but a launcher started {_processes(started)}; set the number only "
-            "in the launcher"
-        )
-    if wanted > started:
-        raise UserError(
-            f"--device {device} names {count(wanted, 'device')}, but a launcher started "
-            f"{_processes(started)}; start one per device, or do not use a launcher"
+            f"{flag} asks for {_processes(wanted)}, but a launcher started {_processes(started)}; "
+            "set the number only in the launcher, or do not use a launcher"
         )
 
 

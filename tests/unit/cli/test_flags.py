@@ -109,8 +109,8 @@ def refusal(capsys, *arguments: str) -> list[str]:
             "unexpected argument 'd.jpg'; put its flag before it, and quote a pattern such as "
             "'images/*.jpg'",
         ),
-        (["--cups", "two"], "argument --cups/--mugs: 'two'; accepted: a whole number"),
-        (["--strength", "x"], "argument --strength: 'x'; accepted: a number"),
+        (["--cups", "two"], "argument --cups/--mugs: invalid int value: 'two'"),
+        (["--strength", "x"], "argument --strength: invalid float value: 'x'"),
         (["--cups"], "argument --cups/--mugs: expected one argument"),
     ],
 )

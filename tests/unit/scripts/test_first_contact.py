@@ -13,7 +13,7 @@ import pytest
 
 from duet import backend
 from duet.utils.processes import start
-from duet.utils.processes.start import EXIT_INTERRUPTED, EXIT_TERMINATED
+from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES
 from tests.structure.test_imports import module_of
@@ -180,21 +180,3 @@ run_command(backend.use)
 def test_control_c_while_a_framework_is_imported_ends_the_command(tmp_path):
     done = run(["-c", CHOICE], tmp_path, backend.use())
     assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "interrupted\n")
-
-
-TERMINATED = """
-import os, signal, sys
-from duet.utils.processes.start import ending_at_termination, ending_later
-with ending_at_termination():
-    with ending_later():
-        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-        print("to the end")
-    print("further")
-"""
-
-
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", EXIT_TERMINATED), ("SIGINT", -2)])
-def test_a_signal_waits_for_the_end_of_a_block(name, code):
-    command = [sys.executable, "-c", TERMINATED, name]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("to the end\n", code)
