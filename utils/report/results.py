@@ -75,8 +75,11 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        """Total time of all epochs."""
-        return seconds_of(self.columns, self.rows)
+        """Total time of all epochs; missing values count as 0."""
+        if EPOCH_SECONDS not in self.columns:
+            return 0.0
+        place = self.columns.index(EPOCH_SECONDS)
+        return sum(float(cells[place] or 0) for cells in self.rows)
 
     def write(self, path: Path) -> None:
         """Write the column names and all rows."""
@@ -89,14 +92,6 @@ class Results:
             for cells in self.rows:
                 pairs = zip(self.columns, map(_number_or_none, cells), strict=True)
                 file.write(json.dumps(dict(pairs)) + "\n")
-
-
-def seconds_of(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> float:
-    """Return the total time of the epochs in some rows; missing values count as 0."""
-    if EPOCH_SECONDS not in columns:
-        return 0.0
-    place = columns.index(EPOCH_SECONDS)
-    return sum(float(cells[place] or 0) for cells in rows)
 
 
 def _number_or_none(cell: str) -> int | float | None:

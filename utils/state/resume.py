@@ -24,9 +24,8 @@ from duet.utils.cli.train_config import (
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.processes.world import World
-from duet.utils.report.results import seconds_of
 from duet.utils.state.files import StateFiles, number_of
-from duet.utils.state.progress import Limits, read_progress, why_ended
+from duet.utils.state.progress import read_progress
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from duet.utils.yaml_files import read_yaml
@@ -56,20 +55,7 @@ class ResumePoint(NamedTuple):
     folder: Path
     path: Path
     header: Header
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run is finished."""
-        if not (self.folder / RECORD).exists():
-            return False
-        return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
-
-    def ended_early(self) -> str:
-        """Return why the run ended before its last epoch; "" if it did not."""
-        header, progress = self.header, self.header.progress
-        limits = Limits.of(header.settings)
-        seconds = seconds_of(progress["columns"], progress["results"])
-        return why_ended(limits, header.epoch, progress["best_epoch"], seconds)
+    is_finished: bool = False  # nothing is left to do, for --resume auto
 
 
 def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
@@ -93,16 +79,17 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
         point = _point_at(Path(asked))
     if point is None:
         return None
-    limits = {name: given[name] for name in ("patience", "hours") if name in given}
-    settings = {**_all_settings(point.header.settings), **limits}
-    point = point._replace(header=dataclasses.replace(point.header, settings=settings))
-    if point.is_finished and asked != AUTO:
-        early = point.ended_early()
+    settings = _all_settings(point.header.settings)
+    is_finished = (point.folder / RECORD).exists()
+    is_whole = point.header.epoch >= settings["epochs"]
+    has_new_limit = any(given.get(x, settings[x]) != settings[x] for x in ("patience", "hours"))
+    if is_finished and asked != AUTO and (is_whole or not has_new_limit):
         raise UserError(
-            f"--resume: {point.folder} is already finished"
-            + (f": {early}; increase the value to continue, or use 0 for no limit" if early else "")
+            f"--resume: {point.folder} is already finished; if --patience or --time has ended it, "
+            "give a larger value to continue, or 0 for no limit"
         )
-    return point
+    header = dataclasses.replace(point.header, settings=settings)
+    return point._replace(header=header, is_finished=is_finished and asked == AUTO)
 
 
 def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:
