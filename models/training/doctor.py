@@ -6,11 +6,6 @@ with `--cache ram`, and the training step.
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before imports that may be slow or missing
-
 import itertools
 import os
 import time

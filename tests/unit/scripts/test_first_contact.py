@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from duet import backend
+from duet.__main__ import COMMANDS as SUBCOMMANDS
 from duet.utils.processes import start
 from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.project import PROJECT
@@ -23,13 +24,13 @@ COMMANDS = ["train.py", "val.py", "compare.py", "-m duet doctor", "-m duet weigh
 # They run before anything is installed, are started by a command that was, or become a command.
 WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/", "segment/", "classify/", "benchmarks.py")
 GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
+STARTED_BY_DUET = {module: name for name, (module, _) in SUBCOMMANDS.items()}
 # Read by Python before or while it reads the gate.
 READ_BEFORE = [
     "duet/__init__.py", "utils/errors.py",
     "utils/__init__.py", "utils/project.py",
     "utils/processes/__init__.py", "utils/processes/start.py",
-    "models/__init__.py", "models/training/__init__.py", "utils/data/__init__.py",
-    "utils/data/records/__init__.py", "utils/weights/__init__.py",
+    "models/__init__.py", "models/detection/__init__.py",
 ]  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def command_files() -> list[Path]:
         if "\nif __name__ == " in (PROJECT / name).read_text()
         and (not name.startswith(WITHOUT_GATE) or name in GATED)
         and name != "utils/export/opening.py"  # started by a command
+        and module_of(PROJECT / name).removesuffix(".__main__") not in STARTED_BY_DUET
     ]
 
 
@@ -148,9 +150,9 @@ def command_of(script):
     """How a user starts it."""
     if len(script.parts) == 1:
         return [str(script)]
-    if script == Path("duet/__main__.py"):
-        return ["-m", "duet", "train"]
-    return ["-m", module_of(PROJECT / script).removesuffix(".__main__")]
+    module = module_of(PROJECT / script).removesuffix(".__main__")
+    names = {"duet": "train", **STARTED_BY_DUET}
+    return ["-m", "duet", names[module]] if module in names else ["-m", module]
 
 
 def run(arguments, folder, package, text=INTERRUPTION):
