@@ -14,7 +14,7 @@ from duet.backend.devices import check_device
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
 from duet.utils.cli.run_config import require_folder_name
-from duet.utils.cli.train_config import RecipeConfig
+from duet.utils.cli.train_config import TrainConfig
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.json_files import Default, complete, read_json
@@ -70,7 +70,7 @@ class Settings:
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
-    train_part: float | None = same_flag(RecipeConfig, "train_part")
+    train_part: float | None = same_flag(TrainConfig, "train_part")
     image_size: int = flag("data", "--img", default=320, metavar="PX", check=whole_from(32),
         help="long side of the images")  # fmt: skip
     batch: str = flag("data", "--batch", default="8,16,32", metavar="N,N",
@@ -86,7 +86,7 @@ class Settings:
         check=whole_from(0), help="untimed epochs before them")  # fmt: skip
     rounds: int = flag("recipe", "--rounds", default=2, metavar="N", check=whole_from(1),
         help="runs of each cell, alternating: A B A B")  # fmt: skip
-    seed: int = same_flag(RecipeConfig, "seed")
+    seed: int = same_flag(TrainConfig, "seed")
     backends: str = flag("backend and device", "--backends", default=",".join(TRAINERS),
         metavar="B,B", help="backends to compare; the first is the reference")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 from duet.backend.processes import this_process
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from duet.utils.cli.run_config import as_document
+from duet.utils.cli.run_config import as_document, plain
 from duet.utils.cli.train_config import (
     AUTO,
     AUTO_BATCH,
@@ -262,7 +262,7 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
         UserError: unknown settings, or settings of a different type; all are listed.
     """
     flags = read_train_flags([])[0]
-    defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
+    defaults = {name: plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
     known = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
     kept = {name: x for name, x in known.items() if (name, x) not in UNUSED.items()}
     settings = {**defaults, **BEFORE, **kept}
@@ -300,15 +300,8 @@ def _changes(
         stored = settings.get(name)
         if name == "batch_size" and value == AUTO_BATCH:
             continue  # was measured when the run began
-        if name not in FREE | HYPERPARAMETERS and _plain(value) != _plain(stored):
-            yield f"{name} is {_plain(value)} instead of {_plain(stored)}"
-
-
-def _plain(value: Any) -> Any:
-    """Return a flag's value in the form stored in states."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
+        if name not in FREE | HYPERPARAMETERS and plain(value) != plain(stored):
+            yield f"{name} is {plain(value)} instead of {plain(stored)}"
 
 
 def _states(folder: Path) -> list[Path]:
