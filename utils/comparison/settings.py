@@ -11,8 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duet.backend.devices import check_device
-from duet.backend.select import FRAMEWORKS
-from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
+from duet.backend.select import FRAMEWORKS, install_command
+from duet.utils.cli.flags import (
+    add_flags,
+    check_flags,
+    flag,
+    new_parser,
+    same_flag,
+    whole_from,
+    within,
+)
 from duet.utils.cli.run_config import require_folder_name
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.comparison.statistics import Document
@@ -105,14 +113,13 @@ class Settings:
     workers: int = flag("several processes", "--workers", default=8, metavar="N",
         check=whole_from(0), help="loader workers, at most one per core")  # fmt: skip
     timeout: float = flag("interruption", "--timeout", default=60.0, metavar="MIN",
+        check=within(0, kind="a number of minutes", above=True),
         help="minutes after which a run fails")  # fmt: skip
     allow_unequal: bool = flag("output", "--allow-unequal", default=False,
         help="mark results of unequal work instead of refusing them")  # fmt: skip
 
     def __post_init__(self) -> None:
         check_flags(self)
-        if not self.timeout > 0:
-            raise UserError(f"--timeout {self.timeout}; accepted: a number above 0")
         _check_names("--backends", self.all_backends, TRAINERS)
         _check_names("--variants", self.all_variants, VARIANTS)
         _check_names("--batch", _split(self.batch))
@@ -221,14 +228,8 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
     for backend in backends:
         python = Path(named.get(backend) or PROJECT / ".venv" / backend / "bin" / "python")
         if not python.is_file():
-            make = (PROJECT / "Makefile").exists()
-            create = (
-                f"run make setup BACKEND={backend}"
-                if make
-                else (f"create an environment and pip install 'duet-detect[{backend}]' there")
-            )
             raise UserError(
-                f"no Python for {backend} at {python}: {create}, "
+                f"no Python for {backend} at {python}: run {install_command(backend)}, "
                 f"use --python {backend}=PATH, or leave {backend} out of --backends"
             )
         found[backend] = str(python)

@@ -147,9 +147,6 @@ def test_a_damaged_comparison_is_named(tmp_path, content):
 
 def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
-    with pytest.raises(UserError, match="pip install 'duet-detect.torch.' there, use --python"):
-        parse_flags([])
-    (tmp_path / "Makefile").touch()
     with pytest.raises(UserError, match="run make setup BACKEND=torch"):
         parse_flags([])
     with pytest.raises(UserError, match="python -m benchmarks.beside times another trainer"):
