@@ -149,6 +149,12 @@ class Settings:
         return ABLATION if self.ablate else _split(self.variants)
 
     @property
+    def cells(self) -> list[Cell]:
+        """All cells; the backends of a comparison follow one another."""
+        each = product(self.batches, self.all_variants, self.all_backends)
+        return [Cell(side, variant, batch) for batch, variant, side in each]
+
+    @property
     def processes(self) -> int:
         """Number of processes per run."""
         return wanted_processes(self.device, self.nproc)
@@ -286,14 +292,6 @@ class Pair(NamedTuple):
         if self.reference.variant == self.candidate.variant:
             return set()
         return set().union(*(VARIANTS[cell.variant].by_design for cell in self))
-
-
-def make_cells(
-    backends: Sequence[str], variants: Sequence[str], batches: Sequence[int]
-) -> list[Cell]:
-    """Return all cells; the backends of a comparison follow one another."""
-    each = product(batches, variants, backends)
-    return [Cell(side, variant, batch) for batch, variant, side in each]
 
 
 def turns(cells: Sequence[Cell], rounds: int) -> Iterator[Turn]:

@@ -6,12 +6,13 @@ reach each other and nothing else reaches them.
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
 import os
 import socket
 import struct
 from pathlib import Path
+
+from duet.utils.processes.process_family import call_c_library
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # linux/sockios.h, linux/if.h
@@ -37,21 +38,14 @@ def join_network(process: int) -> None:
     kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
     for kind in kinds:
         with open(f"/proc/{process}/ns/{kind}") as namespace:
-            _call("setns", namespace.fileno(), 0)
+            call_c_library("setns", namespace.fileno(), 0)
 
 
 def _leave_network() -> None:
     user, group = os.geteuid(), os.getegid()
     if user == 0:  # in a user namespace root would lose access to other users' files
-        return _call("unshare", CLONE_NEWNET)
-    _call("unshare", CLONE_NEWUSER | CLONE_NEWNET)
+        return call_c_library("unshare", CLONE_NEWNET)
+    call_c_library("unshare", CLONE_NEWUSER | CLONE_NEWNET)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-
-
-def _call(name: str, *arguments: int) -> None:
-    """Call a C library function that Python 3.10 lacks; OSError on failure."""
-    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

@@ -12,7 +12,6 @@ from duet.utils.comparison.document import (
     HALF_TOLERANCE,
     TOLERANCE,
     build_document,
-    cells_of,
     differences,
     loss_gap,
 )
@@ -21,8 +20,8 @@ from duet.utils.comparison.settings import (
     VARIANTS,
     Cell,
     Pair,
+    Settings,
     Turn,
-    make_cells,
     make_pairs,
     parse_flags,
     turns,
@@ -40,7 +39,7 @@ def flags(tmp_path, monkeypatch):
 
 
 def test_runs_take_turns_backend_by_backend_and_round_by_round():
-    cells = make_cells(["torch", "oneflow"], ["plain", "fused"], [8, 16])
+    cells = Settings(backends="torch,oneflow", variants="plain,fused", batch="8,16").cells
     once = [
         "torch-plain-b8", "oneflow-plain-b8", "torch-fused-b8", "oneflow-fused-b8",
         "torch-plain-b16", "oneflow-plain-b16", "torch-fused-b16", "oneflow-fused-b16",
@@ -90,7 +89,7 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
 
 @pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
 def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
-    turn = next(iter(turns(cells_of(parse_flags(flags)[0]), 1)))
+    turn = next(iter(turns(parse_flags(flags)[0].cells, 1)))
     record_path(tmp_path, turn).parent.mkdir()
     record_path(tmp_path, turn).write_text(content)
     assert load_record(tmp_path, turn) is None

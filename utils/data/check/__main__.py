@@ -37,8 +37,6 @@ def main() -> None:
 def run(arguments: Sequence[str] | None = None) -> Check:
     """Check by flags, by default those of sys.argv; show, write and return what is found."""
     flags = parse_flags(arguments)
-    if flags.cfg or flags.weights:
-        log.warning("--cfg, --weights: not used; train.py checks the anchors and fits new ones")
     dataset = load(flags)
     if flags.fix:
         refuse_place(dataset, flags.fix, flags.out or FOLDER)
@@ -77,8 +75,6 @@ def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="skip images with more pixels than this")  # fmt: skip
     add("--split", type=float, metavar="F",
         help="fraction of the images for training, as for train.py")  # fmt: skip
-    for name in ("--cfg", "--weights"):
-        add(name, metavar="F", help="not used: train.py checks the anchors")
     add("--out", type=Path, metavar="FOLDER",
         help=f"folder of the page; default: a new one in {FOLDER}")  # fmt: skip
     add("--fix", type=Path, metavar="FOLDER", help="write corrected labels to this new folder")
