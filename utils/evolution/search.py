@@ -139,7 +139,6 @@ class Search:
         self._pending = [
             trial for trial in self._study.trials("RUNNING") if self._place(trial.number).exists()
         ]
-        self._has_begun_well = bool(self._study.trials("COMPLETE", "PRUNED"))
 
     def run(self, stop: StopRequests) -> None:
         """Run trials until there are as many as requested."""
@@ -157,9 +156,6 @@ class Search:
                 self._end(run)
 
     def _wants_another(self) -> bool:
-        """Start the others only after the first trial's first epoch: earlier failures recur."""
-        if self._running and not self._has_begun_well:
-            return False
         begun = len(self._study.trials(*WORDS, "RUNNING"))
         return bool(self._pending) or begun < self._config.evolve
 
@@ -195,7 +191,6 @@ class Search:
         """Update a running trial, and stop it if it is to be pruned."""
         code = run.process.poll()  # before results.csv, to which the process may still write
         has_more = run.report(self._weights)
-        self._has_begun_well |= run.reported > 0
         if code is None and has_more and not run.is_hopeless and run.trial.should_prune():
             run.is_hopeless = True
             run.process.send_signal(signal.SIGTERM)
@@ -204,7 +199,9 @@ class Search:
     def _end(self, run: Training) -> None:
         """Record the result of a trial, and keep only the weights of the best one."""
         number = run.trial.number
-        if not self._has_begun_well:  # the same command trains the trial again
+        has_epochs = any(one.reported for one in (run, *self._running))
+        if not has_epochs and not self._study.trials("COMPLETE", "PRUNED"):
+            # The failure would recur in each trial; the same command trains this one again.
             log_file = run.folder.with_suffix(".log")
             raise UserError(f"--evolve: trial {number + 1} has failed, see {log_file}")
         is_done = run.process.returncode == EXIT_DONE and run.reported > 0

@@ -180,16 +180,16 @@ def test_searches_with_one_storage_share_their_trials(tmp_path):
     assert len(rows_of(tmp_path / "one")) == 6
 
 
-def test_trials_run_side_by_side_one_a_device_once_the_first_has_an_epoch(tmp_path):
+def test_trials_run_side_by_side_one_a_device(tmp_path):
     run(tmp_path, "--nproc", "3")
     assert FakeProcess.most == 3 and sorted(started()) == list(range(6))
 
 
-def test_a_search_whose_first_trial_failed_alone_tries_it_again(tmp_path):
-    FakeProcess.failing = {0: 2}
+def test_a_search_whose_first_trials_failed_tries_them_again(tmp_path):
+    FakeProcess.failing = {0: 2, 1: 2, 2: 2}
     with pytest.raises(UserError, match=r"trial 1 has failed, see .*\.log"):
         run(tmp_path, "--nproc", "3")
-    assert started() == [0]
+    assert started() == [0, 1, 2]
     FakeProcess.failing = {}
     run(tmp_path, "--nproc", "3")
     assert len(rows_of(tmp_path)) == 6
