@@ -196,7 +196,6 @@ def _installation_problem(name: str) -> str | None:
 
 
 def install_command(name: str) -> str:
-    """Return the command that makes an environment for a backend."""
     extra = f"make setup BACKEND={name}" if IS_CHECKOUT else f"pip install 'duet-detect[{name}]'"
     return FRAMEWORKS[name].install or extra
 

@@ -130,7 +130,7 @@ def run_once(
     except (OSError, IndexError) as error:
         raise UserError(f"{shlex.join(line)} cannot be started: {error}") from error
     run = describe_run(turn, line, outcome, log)
-    found = {"epochs": rows.epochs(), "load": load.document()}
+    found = {"epochs": rows.epochs(), "load": {"others": load.others()}}
     return run | found | {"work": read_work(place, log, len(rows.arrivals))}
 
 
@@ -209,11 +209,9 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
         for side in list(sides)[:: 1 if turn % 2 else -1]:
             cell = Cell(side, "beside", flags.batch)
             run = run_once(Turn(cell, turn), sides[side], flags, folder)
-            load, processor = run["load"], number(run["processor_seconds"])
-            busy = disturbs(load["others"], len(os.sched_getaffinity(0)))
-            said = f"    processor {processor} s, load {number(load['before'])} to "
-            said += f"{number(load['after'])}, others {number(load['others'])}"
-            mark = "  UNDER LOAD" if busy else ""
+            others, processor = run["load"]["others"], number(run["processor_seconds"])
+            said = f"    processor {processor} s, others {number(others)}"
+            mark = "  UNDER LOAD" if disturbs(others, len(os.sched_getaffinity(0))) else ""
             print("\n".join([*run_lines(run, False), said + mark]), flush=True)
             if run["failure"]:
                 sys.exit(EXIT_FAILED)
@@ -291,7 +289,7 @@ def main() -> None:
     print("\n".join([*ratio_lines(runs), f"equal work: {', '.join(work.equal)}",
         *(f"UNEQUAL WORK: {line}" for line in work.unequal),
         f"not reported by both, so not compared: {', '.join(work.not_reported)}"]))  # fmt: skip
-    print("load: load average before and after; others: cores used by other processes")
+    print("others: cores used by other processes")
     if flags.json is not None:
         document = {"machine": machine, "command": sys.argv, "work": work._asdict(), "runs": runs}
         with atomic_text_file(flags.json) as file:

@@ -75,7 +75,7 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     record = describe_run(turn, command, outcome, log)
     if record["failure"] is None:
         add_what_train_wrote(record, run_folder, settings)
-    record["load"] = load.document()
+    record["load"] = {"others": load.others()}
     shutil.rmtree(run_folder / "weights", ignore_errors=True)  # large and not needed
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)

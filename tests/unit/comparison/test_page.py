@@ -36,7 +36,7 @@ def make_run(cell, number, **changes):
         "peak_host_mib": 100.0 * cell.batch, "peak_device_mib": None,
         "work": {"precision": "float32", "train_images": 400},
         "losses": [[0.2, 0.1, 0.05]] * 12, "framework": f"{cell.side} 1.0", "device": "cpu",
-        "load": {"before": 0.1, "others": 0.3, "after": 1.0}, **changes,
+        "load": {"others": 0.3}, **changes,
     }  # fmt: skip
 
 
