@@ -32,14 +32,7 @@ from duet.utils.comparison.load import LoadWatch, children_seconds, describe_mac
 from duet.utils.comparison.report import run_lines
 from duet.utils.comparison.runs import describe_run, run_process
 from duet.utils.comparison.settings import Cell, Turn, find_pythons
-from duet.utils.comparison.statistics import (
-    Document,
-    epoch_ratios,
-    number,
-    process_ratios,
-    spread,
-    verdict,
-)
+from duet.utils.comparison.statistics import Document, epoch_ratios, number, spread, verdict
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
 from duet.utils.processes.command import run_command
@@ -227,14 +220,19 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
     return runs, work
 
 
+def run_ratios(other: Sequence[Document], ours: Sequence[Document], time: str) -> list[float]:
+    """Divide our time for each whole run by the other's of the same round."""
+    return [mine[time] / its[time] for its, mine in zip(other, ours, strict=True)]
+
+
 def ratio_lines(runs: Runs) -> list[str]:
     """Return our time divided by the other's, by kind of time, a line each."""
     ours, other = runs.values()
     kinds = {
         "epochs": epoch_ratios(other, ours),
         "processor, epochs": epoch_ratios(other, ours, "processor_seconds"),
-        "whole runs": process_ratios(other, ours),
-        "processor, runs": process_ratios(other, ours, "processor_seconds"),
+        "whole runs": run_ratios(other, ours, "process_seconds"),
+        "processor, runs": run_ratios(other, ours, "processor_seconds"),
     }
     lines = ["our time divided by the other's:"]
     for name, ratios in kinds.items():

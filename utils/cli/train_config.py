@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -239,14 +238,9 @@ def read_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse a command line; return all settings by name, and those given explicitly."""
-    return read_flags(train_parser(program), arguments)
-
-
-def train_parser(program: str) -> argparse.ArgumentParser:
-    """Return the parser of train.py's flags."""
     parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.", absent=TRAINING)
     add_flags(parser, TrainConfig)
-    return parser
+    return read_flags(parser, arguments)
 
 
 def run_settings(config: TrainConfig) -> dict[str, Any]:

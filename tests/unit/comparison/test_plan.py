@@ -26,7 +26,7 @@ from duet.utils.comparison.settings import (
     parse_flags,
     turns,
 )
-from duet.utils.comparison.statistics import epoch_ratios, process_ratios, verdict
+from duet.utils.comparison.statistics import epoch_ratios, verdict
 from duet.utils.errors import UserError
 
 
@@ -152,14 +152,13 @@ def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path):
         parse_flags(["--external", "mine=tool"])
 
 
-def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1, process=1.0):
+def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1):
     return {
         "cell": cell,
         "round": number,
         "framework": "1.0",
         "work": work or {"precision": "float32"},
         "losses": losses,
-        "process_seconds": process,
         "epochs": [
             {"epoch": epoch, "counted": epoch > 0, "seconds": value}
             for epoch, value in enumerate(seconds)
@@ -229,7 +228,6 @@ def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
             epoch["processor_seconds"] = seconds
     pairs = epoch_ratios(reference[:1], candidate[:1], "processor_seconds")
     assert pairs == [0.75]  # no ratio to an epoch that took no tick
-    assert process_ratios([run(process=2.0)], [run(process=5.0), run(number=2)]) == [2.5]
 
 
 @pytest.mark.parametrize(
