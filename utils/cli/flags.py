@@ -109,16 +109,24 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 
 def as_words(settings: Any) -> list[str]:
     """Return the command-line arguments for these settings, omitting defaults."""
-    words = []
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    for name, found in flags_of(settings).items():
-        value = getattr(settings, name)
-        if value == defaults[name]:
-            continue
-        if isinstance(value, tuple):
-            words += [found.names[0], *map(str, value)]
-        else:  # with "=", values may begin with a hyphen
-            words.append(found.names[0] if value is True else f"{found.names[0]}={value}")
+    return words_of_flags(
+        {
+            found.names[0]: value
+            for name, found in flags_of(settings).items()
+            if (value := getattr(settings, name)) != defaults[name]
+        }
+    )
+
+
+def words_of_flags(values: Mapping[str, Any]) -> list[str]:
+    """Return command-line arguments; True is a switch, False and None are omitted."""
+    words = []
+    for name, value in values.items():
+        if isinstance(value, (list, tuple)):
+            words += [name, *map(str, value)]
+        elif value is not None and value is not False:  # with "=", values may begin with a hyphen
+            words.append(name if value is True else f"{name}={value}")
     return words
 
 

@@ -206,13 +206,14 @@ def _start_ranks(
 ) -> list[Rank]:
     """Start the ranks, in a private network if the framework needs one and the system allows it."""
     ranks: list[Rank] = []
+    namespaces: list[int] = []  # of the network that the first rank makes
     is_private, launcher = LAUNCHERS[backend].needs_network, os.getpid()
 
     def prepare() -> None:
         if is_private and ranks:  # first, because it resets the next request
-            join_network(ranks[0].pid)
+            join_network(namespaces)
         elif is_private:
-            make_network()
+            make_network(sender)
         ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` requests SIGTERM
         if os.getppid() != launcher:  # it ended before the request
             os._exit(EXIT_FAILED)
@@ -226,15 +227,21 @@ def _start_ranks(
             preexec_fn=prepare,
         )
 
-    for place in map(str, range(int(environment["WORLD_SIZE"]))):
-        try:
-            ranks.append(start(place))
-        except subprocess.SubprocessError:
-            if ranks or not is_private:
-                raise
-            log.warning(EXPOSED, backend)
-            is_private = False
-            ranks.append(start(place))
+    receiver, sender = socket.socketpair()
+    with receiver, sender:
+        for place in map(str, range(int(environment["WORLD_SIZE"]))):
+            try:
+                ranks.append(start(place))
+            except subprocess.SubprocessError:
+                if ranks or not is_private:
+                    raise
+                log.warning(EXPOSED, backend)
+                is_private = False
+                ranks.append(start(place))
+            if is_private and not namespaces:
+                namespaces = socket.recv_fds(receiver, 1, 2)[1]
+    for namespace in namespaces:
+        os.close(namespace)
     return ranks
 
 

@@ -10,6 +10,7 @@ import fcntl
 import os
 import socket
 import struct
+from collections.abc import Sequence
 from pathlib import Path
 
 from duet.utils.processes.process_family import call_c_library
@@ -19,11 +20,14 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 INTERFACE_REQUEST = "16sh14x"  # struct ifreq: a name and its flags
 
 
-def make_network() -> None:
+def make_network(launcher: socket.socket) -> None:
     """Move this single-threaded process into a new network with an active loopback interface.
 
     Root creates only a network namespace. Other users also need a user namespace, in which they
     keep their ID and groups, and so their access to files.
+
+    Args:
+        launcher: socket to which the namespaces are sent as open files, for `join_network`.
 
     Raises:
         OSError: not allowed, as in most containers.
@@ -31,14 +35,15 @@ def make_network() -> None:
     _leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack(INTERFACE_REQUEST, b"lo", IFF_UP))
-
-
-def join_network(process: int) -> None:
-    """Move this single-threaded process into the network of a process that has made one."""
     kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
-    for kind in kinds:
-        with open(f"/proc/{process}/ns/{kind}") as namespace:
-            call_c_library("setns", namespace.fileno(), 0)
+    namespaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds]
+    socket.send_fds(launcher, [b"1"], namespaces)
+
+
+def join_network(namespaces: Sequence[int]) -> None:
+    """Move this single-threaded process into a network, by its namespaces as open files."""
+    for namespace in namespaces:
+        call_c_library("setns", namespace, 0)
 
 
 def _leave_network() -> None:

@@ -19,10 +19,18 @@ PR_SET_DUMPABLE = 4  # linux/prctl.h
 NOBODY = 65534
 
 
+def namespaces_of_a_maker() -> list[int]:
+    """Return those of a process that has made a network, and has ended."""
+    own, maker = socket.socketpair()
+    with own, maker:
+        subprocess.run("true", preexec_fn=lambda: make_network(maker), check=True)
+        return socket.recv_fds(own, 1, 2)[1]
+
+
 def reason_against() -> str:
     """Return why this system refuses a private network; empty if it allows one."""
     try:
-        subprocess.run("true", preexec_fn=make_network, check=True)
+        namespaces_of_a_maker()
         return ""
     except subprocess.SubprocessError as error:
         return str(error)
@@ -62,9 +70,7 @@ def is_alone_with_a_loopback() -> bool:
 
 def enters_and_is_alone() -> bool:
     before = os.getuid(), os.getgid()
-    with subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=make_network) as maker:
-        join_network(maker.pid)
-        maker.communicate()
+    join_network(namespaces_of_a_maker())
     return is_alone_with_a_loopback() and (os.getuid(), os.getgid()) == before
 
 
@@ -72,7 +78,6 @@ def enters_and_is_alone() -> bool:
 def test_a_private_network_has_a_loopback_only_and_leaves_its_maker_s_parent_outside():
     before = socket.if_nameindex()
     assert in_child(enters_and_is_alone)
-    subprocess.run("true", preexec_fn=make_network, check=True)
     assert socket.if_nameindex() == before
 
 
@@ -83,15 +88,16 @@ def test_who_is_not_root_stays_the_same_user():
 
 
 PARENT = """
-import os, signal, subprocess, sys
+import os, signal, socket, subprocess, sys
 from duet.utils.processes.private_network import join_network, make_network
 from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
 def prepare():
-    join_network(maker.pid)
+    join_network(namespaces)
     ask_for_signal_when_parent_ends(signal.SIGKILL)
-with subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=make_network) as maker:
-    child = subprocess.Popen(["sleep", "100"], preexec_fn=prepare)
-    maker.communicate()
+own, maker = socket.socketpair()
+subprocess.run("true", preexec_fn=lambda: make_network(maker), check=True)
+namespaces = socket.recv_fds(own, 1, 2)[1]
+child = subprocess.Popen(["sleep", "100"], preexec_fn=prepare)
 print("started", flush=True)
 child.wait()
 """
