@@ -34,6 +34,7 @@ PROGRESS = {
         **dict.fromkeys(("batches", "lost"), int),
         "first_losses": [[float]],
         "sums": [float],
+        "window": Default([dict], []),  # written by earlier versions
     },
     # The loss's learned state at the last update, such as the balance of levels.
     "loss": Default({str: [float]}, {}),
