@@ -77,7 +77,7 @@ class Comparison:
 
     def take_turns(self) -> None:
         """Run every cell once per round, skipping cells that have failed."""
-        planned = list(turns(documents.cells_of(self.settings), self.settings.rounds))
+        planned = list(turns(self.settings.cells, self.settings.rounds))
         for number, turn in enumerate(planned, start=1):
             runs = self.records[turn.cell]
             if any(run["failure"] for run in runs):

@@ -37,7 +37,17 @@ def _entry(name: str):
         device: str | int | None = None,
         backend: str | None = None,
     ):
-        return _named(name, path, pretrained, classes, device, backend)
+        if path is None and pretrained:
+            path = _stored(name)
+        weights = duet.begin([path] if path else [], backend, _device_name(device))
+        from duet.models.detection.hub import HubModel, random_weights
+
+        model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
+        if classes not in (None, len(model.names)):
+            raise errors.UserError(
+                f"classes={classes}: the model in {path} has {len(model.names)}; omit classes"
+            )
+        return model
 
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""Return {name}.
@@ -58,28 +68,6 @@ yolov5n6, yolov5s6, yolov5m6, yolov5l6, yolov5x6 = (_entry(f"yolov5{size}6") for
 
 def _device_name(device: str | int | None) -> str:
     return "" if device is None else str(device)
-
-
-def _named(
-    name: str,
-    path: str | None,
-    pretrained: bool,
-    classes: int | None,
-    device: str | int | None,
-    backend: str | None,
-):
-    """Return a public model with the weights of a file, or with initial weights."""
-    if path is None and pretrained:
-        path = _stored(name)
-    weights = duet.begin([path] if path else [], backend, _device_name(device))
-    from duet.models.detection.hub import HubModel, random_weights
-
-    model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
-    if classes not in (None, len(model.names)):
-        raise errors.UserError(
-            f"classes={classes}: the model in {path} has {len(model.names)}; omit classes"
-        )
-    return model
 
 
 def _stored(name: str) -> str:

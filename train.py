@@ -30,7 +30,7 @@ from duet.utils.run_folder import RunLock
 from duet.utils.state import job as jobs
 from duet.utils.state import resume
 from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
-from duet.utils.weights.load import load_weights, stored_model
+from duet.utils.weights.load import load_weights
 
 WINGS = ("duet.utils.evolution.search",)  # modules with an `evolve` function for --evolve
 
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     with listening(values["suspend_file"], values["time_limit"]) as stop:
         point = resume.find_resume_point(values, given)
         if point is None:
-            config = complete_flags(values, given, stored_model)
+            config = complete_flags(values, given)
             check_loggers(config.loggers)
             hyp = read_hyperparameters(config.hyp, config.override)
         else:
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
                 return log.info("%s is already finished", point.folder)
         check_device(config.device, choose(config.backend, trains=True))
         if config.evolve:
-            task = task_of_flags(vars(config), stored_model)
+            task = task_of_flags(vars(config))
             jobs.check_inputs(config)
             return require_wing(WINGS, "--evolve").evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)

@@ -179,7 +179,7 @@ def _check_launcher(name: str, launched: str | None) -> None:
 def _installation_problem(name: str) -> str | None:
     """Return why a backend cannot be used and how to fix it; None if it is installed."""
     framework = FRAMEWORKS[name]
-    remedy = f"run `{_install_command(name)}`"
+    remedy = f"run `{install_command(name)}`"
     if not framework.install and IS_CHECKOUT:
         remedy += f" and use the Python in .venv/{name}"
     if not all(map(_is_installed, (framework.package, *framework.further_packages))):
@@ -195,7 +195,7 @@ def _installation_problem(name: str) -> str | None:
     return None
 
 
-def _install_command(name: str) -> str:
+def install_command(name: str) -> str:
     extra = f"make setup BACKEND={name}" if IS_CHECKOUT else f"pip install 'duet-detect[{name}]'"
     return FRAMEWORKS[name].install or extra
 
@@ -216,7 +216,7 @@ def _import_backend(name: str) -> None:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"
             + "".join(captured)
-            + f"run `{_install_command(name)}` to reinstall it"
+            + f"run `{install_command(name)}` to reinstall it"
         ) from error
     for line in captured:
         if not any(noise in line for noise in framework.startup_noise):

@@ -32,14 +32,7 @@ from duet.utils.comparison.load import LoadWatch, children_seconds, describe_mac
 from duet.utils.comparison.report import run_lines
 from duet.utils.comparison.runs import describe_run, run_process
 from duet.utils.comparison.settings import Cell, Turn, find_pythons
-from duet.utils.comparison.statistics import (
-    Document,
-    epoch_ratios,
-    number,
-    process_ratios,
-    spread,
-    verdict,
-)
+from duet.utils.comparison.statistics import Document, epoch_ratios, number, spread, verdict
 from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
 from duet.utils.processes.command import run_command
@@ -130,7 +123,7 @@ def run_once(
     except (OSError, IndexError) as error:
         raise UserError(f"{shlex.join(line)} cannot be started: {error}") from error
     run = describe_run(turn, line, outcome, log)
-    found = {"epochs": rows.epochs(), "load": load.document()}
+    found = {"epochs": rows.epochs(), "load": {"others": load.others()}}
     return run | found | {"work": read_work(place, log, len(rows.arrivals))}
 
 
@@ -209,11 +202,9 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
         for side in list(sides)[:: 1 if turn % 2 else -1]:
             cell = Cell(side, "beside", flags.batch)
             run = run_once(Turn(cell, turn), sides[side], flags, folder)
-            load, processor = run["load"], number(run["processor_seconds"])
-            busy = disturbs(load["others"], len(os.sched_getaffinity(0)))
-            said = f"    processor {processor} s, load {number(load['before'])} to "
-            said += f"{number(load['after'])}, others {number(load['others'])}"
-            mark = "  UNDER LOAD" if busy else ""
+            others, processor = run["load"]["others"], number(run["processor_seconds"])
+            said = f"    processor {processor} s, others {number(others)}"
+            mark = "  UNDER LOAD" if disturbs(others, len(os.sched_getaffinity(0))) else ""
             print("\n".join([*run_lines(run, False), said + mark]), flush=True)
             if run["failure"]:
                 sys.exit(EXIT_FAILED)
@@ -229,14 +220,19 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
     return runs, work
 
 
+def run_ratios(other: Sequence[Document], ours: Sequence[Document], time: str) -> list[float]:
+    """Divide our time for each whole run by the other's of the same round."""
+    return [mine[time] / its[time] for its, mine in zip(other, ours, strict=True)]
+
+
 def ratio_lines(runs: Runs) -> list[str]:
     """Return our time divided by the other's, by kind of time, a line each."""
     ours, other = runs.values()
     kinds = {
         "epochs": epoch_ratios(other, ours),
         "processor, epochs": epoch_ratios(other, ours, "processor_seconds"),
-        "whole runs": process_ratios(other, ours),
-        "processor, runs": process_ratios(other, ours, "processor_seconds"),
+        "whole runs": run_ratios(other, ours, "process_seconds"),
+        "processor, runs": run_ratios(other, ours, "processor_seconds"),
     }
     lines = ["our time divided by the other's:"]
     for name, ratios in kinds.items():
@@ -291,7 +287,7 @@ def main() -> None:
     print("\n".join([*ratio_lines(runs), f"equal work: {', '.join(work.equal)}",
         *(f"UNEQUAL WORK: {line}" for line in work.unequal),
         f"not reported by both, so not compared: {', '.join(work.not_reported)}"]))  # fmt: skip
-    print("load: load average before and after; others: cores used by other processes")
+    print("others: cores used by other processes")
     if flags.json is not None:
         document = {"machine": machine, "command": sys.argv, "work": work._asdict(), "runs": runs}
         with atomic_text_file(flags.json) as file:

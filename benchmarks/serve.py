@@ -113,7 +113,7 @@ def ask(port: int, images: Sequence[bytes], seconds: float, rate: float = 0) -> 
 @contextlib.contextmanager
 def running(flags: argparse.Namespace) -> Iterator[int]:
     """Run a server in the block; yield its port."""
-    line = [sys.executable, "-m", "duet.utils.serve", "--port", "0", "--weights", flags.weights]
+    line = [sys.executable, "-m", "duet", "serve", "--port", "0", "--weights", flags.weights]
     line += ["--img", str(flags.img), "--device", flags.device]
     process = subprocess.Popen(line, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

@@ -13,6 +13,7 @@ from typing import Any
 
 from duet.backend import BackendError
 from duet.backend.processes import this_process
+from duet.utils.cli.flags import words_of_flags
 from duet.utils.errors import UserError
 from duet.utils.progress import begin_lines
 
@@ -43,20 +44,9 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
 
 
 def words_of(flags: Mapping[str, Any]) -> list[str]:
-    """Convert keywords to command-line arguments.
-
-    True becomes a switch, False and None are omitted, and list values follow their flag.
-    """
-    words = []
-    for name, value in flags.items():
-        flag = "--" + (name if name in WITH_UNDERSCORES else name.replace("_", "-"))
-        if value is None or value is False:
-            continue
-        if isinstance(value, (list, tuple)):
-            words += [flag, *map(str, value)]
-        else:  # with "=", values may begin with a hyphen
-            words.append(flag if value is True else f"{flag}={value}")
-    return words
+    """Convert keywords to command-line arguments."""
+    hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
+    return words_of_flags({f"--{hyphens.get(name, name)}": x for name, x in flags.items()})
 
 
 @contextmanager

@@ -51,7 +51,7 @@ from duet.utils.export.formats import (
 )
 from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.opening import open_runtime
-from duet.utils.processes.start import ending_at_termination, ending_later
+from duet.utils.processes.start import ending_at_termination
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint
 
@@ -257,10 +257,9 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
 def move(made: Path, path: Path, row: Format) -> None:
     """Move a file or folder to its path, replacing an older export; UserError for anything else."""
     require_free_place(path, row)
-    with ending_later():
-        if row.folder and path.exists():  # what rename does not replace
-            shutil.rmtree(path)
-        made.replace(path)
+    if row.folder and path.exists():  # what rename does not replace
+        shutil.rmtree(path)
+    made.replace(path)
 
 
 def megabytes(path: Path) -> str:

@@ -6,11 +6,6 @@ with `--cache ram`, and the training step.
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before imports that may be slow or missing
-
 import itertools
 import os
 import time
@@ -31,7 +26,7 @@ from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, read_data, train_recipe
 from duet.utils.tasks.find import complete_flags, find_task
 from duet.utils.text import say
-from duet.utils.weights.load import load_weights, stored_model
+from duet.utils.weights.load import load_weights
 
 SECONDS = 4.0  # per measurement, after warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
@@ -39,7 +34,7 @@ ENOUGH = 1.1  # loader speed relative to the model's at which the model never wa
 
 
 def main() -> None:
-    config = complete_flags(*read_train_flags(program="python -m duet doctor"), stored_model)
+    config = complete_flags(*read_train_flags(program="python -m duet doctor"))
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: doctor measures a single process; omit --nproc and use "

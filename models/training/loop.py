@@ -153,7 +153,7 @@ def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
     if state.epoch + 1 >= state.schedule.epochs:
         return True
     seconds = run.results.seconds + state.timer.total()
-    return bool(world.broadcast_text("over" if is_over(run.limits, seconds) else ""))
+    return bool(world.broadcast_text("over" if is_over(run.job.config.hours, seconds) else ""))
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:

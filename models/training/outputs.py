@@ -181,7 +181,7 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
 
 def why_run_ended(run: Run, state: TrainState) -> str:
     """Return why the run ends early after the last counted epoch; "" if it continues."""
-    return why_ended(run.limits, state.epoch, state.best_epoch, run.results.seconds)
+    return why_ended(run.job.config, state.epoch, state.best_epoch, run.results.seconds)
 
 
 @on_main

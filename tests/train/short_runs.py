@@ -22,7 +22,6 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.state.resume import find_resume_point, resumed_config
 from duet.utils.tasks.find import complete_flags
-from duet.utils.weights.load import stored_model
 from tests.small import write_small_dataset, write_tiny_model
 
 
@@ -65,7 +64,7 @@ def start(arguments: list[str], stop: StopRequests | None = None) -> Path:
     values, given = read_train_flags(arguments)
     point = find_resume_point(values, given)
     if point is None:
-        config = complete_flags(values, given, stored_model)
+        config = complete_flags(values, given)
         hyp = read_hyperparameters(config.hyp, config.override)
     else:
         config, hyp = resumed_config(values, given, point.header)

@@ -23,7 +23,7 @@ def compare_on_small_inputs(tmp_path, *flags):
         capture_output=True, text=True, timeout=400, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "image/svg+xml" in (tmp_path / "exp" / "compare.html").read_text()
+    assert "Seconds per epoch" in (tmp_path / "exp" / "compare.html").read_text()
     return json.loads((tmp_path / "exp" / "compare.json").read_text())
 
 
@@ -40,6 +40,6 @@ def test_both_backends_do_equal_work_and_are_compared(tmp_path):
     assert pair["losses"]["batches"] == 6 and not pair["losses"]["diverged"]
     assert all(run["peak_host_mib"] > 100 for run in (torch, oneflow))
     for run in (torch, oneflow):
-        assert set(run["load"]) == {"before", "others", "after"}
+        assert set(run["load"]) == {"others"}
         assert 0 <= run["load"]["others"] < os.cpu_count()
         assert {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(run["variables"])

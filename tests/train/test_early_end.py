@@ -116,7 +116,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
     shown = capsys.readouterr().out
     assert "stopped early after epoch 2 of 5: --time 0.5: reached the limit of 0.5 hours" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
-    with pytest.raises(UserError, match=r"is already finished: --time 0\.5"):
+    with pytest.raises(UserError, match="is already finished; if --patience or --time"):
         start([*run, "--resume", str(folder)])
     start([*run, "--resume", str(folder), "--time", "0.6"])
     found = [row["metrics/recall"] != "" for row in rows(folder)]
@@ -148,5 +148,5 @@ def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch,
     (folder / "work.json").unlink()  # killed just before its end
     start([*run, "--resume", "auto"])
     assert weights(folder) == ["last"] and (folder / "work.json").exists()
-    with pytest.raises(UserError, match="is already finished$"):
+    with pytest.raises(UserError, match="is already finished"):
         start([*run, "--resume", str(folder)])

@@ -109,16 +109,24 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 
 def as_words(settings: Any) -> list[str]:
     """Return the command-line arguments for these settings, omitting defaults."""
-    words = []
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    for name, found in flags_of(settings).items():
-        value = getattr(settings, name)
-        if value == defaults[name]:
-            continue
-        if isinstance(value, tuple):
-            words += [found.names[0], *map(str, value)]
-        else:  # with "=", values may begin with a hyphen
-            words.append(found.names[0] if value is True else f"{found.names[0]}={value}")
+    return words_of_flags(
+        {
+            found.names[0]: value
+            for name, found in flags_of(settings).items()
+            if (value := getattr(settings, name)) != defaults[name]
+        }
+    )
+
+
+def words_of_flags(values: Mapping[str, Any]) -> list[str]:
+    """Return command-line arguments; True is a switch, False and None are omitted."""
+    words = []
+    for name, value in values.items():
+        if isinstance(value, (list, tuple)):
+            words += [name, *map(str, value)]
+        elif value is not None and value is not False:  # with "=", values may begin with a hyphen
+            words.append(name if value is True else f"{name}={value}")
     return words
 
 
@@ -209,8 +217,6 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
-        self.register("type", int, _whole_number)
-        self.register("type", float, _number)
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}\n`{self.prog} --help` lists what is accepted")
@@ -233,25 +239,11 @@ class _Parser(argparse.ArgumentParser):
         return f"unknown flag {name} for {self.prog}{hint}"
 
 
-def _whole_number(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number") from None
-
-
 def from_one(text: str) -> int:
     """Parse a whole number of at least 1; for use as argparse `type`."""
-    if (number := _whole_number(text)) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number of at least 1")
-    return number
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a number") from None
+    return int(text)
 
 
 class _Accepted(argparse.Action):

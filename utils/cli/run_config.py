@@ -162,7 +162,11 @@ class DetectionConfig(CommandConfig):
 
 def as_document(config: Any) -> dict[str, Any]:
     """Convert settings to plain YAML and JSON values."""
-    return {
-        name: str(value) if isinstance(value, Path) else value
-        for name, value in asdict(config).items()
-    }
+    return {name: plain(value) for name, value in asdict(config).items()}
+
+
+def plain(value: Any) -> Any:
+    """Return a setting in the form stored in states."""
+    if isinstance(value, Path):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value

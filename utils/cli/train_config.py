@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,11 +29,14 @@ MAX_SEED = 2**63 - 1
 OPTIMIZERS = ("SGD", "Adam", "AdamW")
 require_seed = whole_from(0, MAX_SEED)
 LARGEST_MASK_RATIO = 32  # leaves one pixel of the smallest --img
-RECIPE_APART = (
+APART = (
     ("rect", "image_weights", "--rect orders the images by aspect ratio"),
     ("rect", "close_mosaic", "--rect makes no mosaics"),
     ("multi_scale", "compile", "each size would be recompiled"),
     ("rect", "compile", "each shape would be recompiled"),
+    ("image_weights", "no_val", "images are weighted by the metrics of each validation"),
+    ("evolve", "no_save", "a search keeps its best weights"),
+    ("evolve", "resume", "the same command continues a search automatically"),
 )
 PRECISIONS = ("auto", "off", "bf16", "fp16")
 LAYOUTS = ("auto", "contiguous", "channels-last")
@@ -42,11 +44,6 @@ NEWEST, AUTO = "newest", "auto"  # values of --resume besides a folder or file
 # Same as in utils/tasks/table.py, which imports this module.
 TASK_NAMES = ("detect", "detect-anchor-free", "segment", "classify")
 AUTO_BATCH = -1  # value of --batch-size that selects measuring
-APART = (
-    ("image_weights", "no_val", "images are weighted by the metrics of each validation"),
-    ("evolve", "no_save", "a search keeps its best weights"),
-    ("evolve", "resume", "the same command continues a search automatically"),
-)
 APART_IN_SEVERAL_PROCESSES = (
     ("compile", "sync_bn", "synchronized BatchNorm cannot be compiled"),
     ("micro_batch", "sync_bn", "processes would wait for each other's pieces"),
@@ -55,9 +52,15 @@ APART_IN_SEVERAL_PROCESSES = (
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
 
 
+def require_batch_size(name: str, value: int) -> None:
+    """Raise UserError unless value is a number of images or AUTO_BATCH."""
+    if value != AUTO_BATCH and value < 1:
+        raise UserError(f"{name} {value}; accepted: a whole number of at least 1, or -1 to measure")
+
+
 @dataclass(frozen=True)
-class RecipeConfig(RunConfig):
-    """Settings of the training recipe, apart from the hyper-parameters."""
+class TrainConfig(RunConfig):
+    """Settings of a training run."""
 
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
@@ -112,30 +115,6 @@ class RecipeConfig(RunConfig):
     storage: str = flag("recipe", "--storage", default="", metavar="F",
         help="file of the search of --evolve, which several machines may share; default: one in "
         "its folder")  # fmt: skip
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_apart(self, RECIPE_APART)
-
-    def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
-        """Return the augmentation settings, including transforms and the epochs with mosaics."""
-        last = self.close_mosaic
-        return dataclasses.replace(
-            hyp.augmentation(),
-            transforms=self.albumentations,
-            mosaic_epochs=max(self.epochs - last, 0) if last else None,
-        )
-
-
-def require_batch_size(name: str, value: int) -> None:
-    """Raise UserError unless value is a number of images or AUTO_BATCH."""
-    if value != AUTO_BATCH and value < 1:
-        raise UserError(f"{name} {value}; accepted: a whole number of at least 1, or -1 to measure")
-
-
-@dataclass(frozen=True)
-class TrainConfig(RecipeConfig):
-    """Settings of a training run."""
 
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=require_batch_size,
@@ -222,6 +201,15 @@ class TrainConfig(RecipeConfig):
         if self.batch_size == AUTO_BATCH and self.micro_batch:
             raise UserError("--micro-batch needs a fixed --batch-size, not -1")
 
+    def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
+        """Return the augmentation settings, including transforms and the epochs with mosaics."""
+        last = self.close_mosaic
+        return dataclasses.replace(
+            hyp.augmentation(),
+            transforms=self.albumentations,
+            mosaic_epochs=max(self.epochs - last, 0) if last else None,
+        )
+
     def check_processes(self, number: int) -> None:
         if self.batch_size != AUTO_BATCH and self.batch_size % number:
             processes = count(number, "process", "processes")
@@ -246,14 +234,9 @@ def read_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse a command line; return all settings by name, and those given explicitly."""
-    return read_flags(train_parser(program), arguments)
-
-
-def train_parser(program: str) -> argparse.ArgumentParser:
-    """Return the parser of train.py's flags."""
     parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.", absent=TRAINING)
     add_flags(parser, TrainConfig)
-    return parser
+    return read_flags(parser, arguments)
 
 
 def run_settings(config: TrainConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from duet.utils.comparison.load import disturbs
-from duet.utils.comparison.settings import Cell, Pair, Settings, make_cells, make_pairs
+from duet.utils.comparison.settings import Cell, Pair, Settings, make_pairs
 from duet.utils.comparison.statistics import (
     Document,
     counted_epochs,
@@ -35,10 +35,6 @@ class UnequalWorkError(UserError):
     """The runs to compare did not do the same work; the message lists the differences."""
 
 
-def cells_of(settings: Settings) -> list[Cell]:
-    return make_cells(settings.all_backends, settings.all_variants, settings.batches)
-
-
 def build_document(
     settings: Settings, records: Records, machine: Mapping[str, Any], status: str, created: str
 ) -> Document:
@@ -50,15 +46,16 @@ def build_document(
         status: "running", "complete", "interrupted" or "refused".
         created: date and time.
     """
-    cells = cells_of(settings)
-    pairs = [describe_pair(pair, records, settings) for pair in make_pairs(cells)]
+    pairs = [describe_pair(pair, records, settings) for pair in make_pairs(settings.cells)]
     return {
         "schema": SCHEMA,
         "created": created,
         "status": status,
         "machine": dict(machine),
         "settings": {**asdict(settings), "nproc": settings.processes},
-        "cells": [describe_cell(cell, records.get(cell, ()), machine["cores"]) for cell in cells],
+        "cells": [
+            describe_cell(cell, records.get(cell, ()), machine["cores"]) for cell in settings.cells
+        ],
         "pairs": [pair for pair in pairs if pair is not None],
     }
 
@@ -159,7 +156,7 @@ def unequal_work(pair: Pair, records: Records) -> list[str]:
 
 def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None:
     """Raise UnequalWorkError if a pair with this cell is unequal, unless --allow-unequal is set."""
-    pairs = [pair for pair in make_pairs(cells_of(settings)) if cell in pair]
+    pairs = [pair for pair in make_pairs(settings.cells) if cell in pair]
     lines = [line for pair in pairs for line in unequal_work(pair, records)]
     if lines and not settings.allow_unequal:
         listed = "".join(f"\n  {line}" for line in dict.fromkeys(lines))

@@ -35,7 +35,6 @@ class LoadWatch:
     """Measures the load from other processes, from its creation on."""
 
     def __init__(self) -> None:
-        self._before = load_average()
         self._start, self._all, self._own = time.monotonic(), _all_seconds(), _own_seconds()
 
     def others(self) -> float | None:
@@ -48,10 +47,6 @@ class LoadWatch:
             return None
         taken = _all_seconds() - self._all - (_own_seconds() - self._own)
         return round(max(0.0, taken) / seconds, 2)
-
-    def document(self) -> dict[str, Any]:
-        """Return the load average before and after, and the cores used by others in between."""
-        return {"before": self._before, "others": self.others(), "after": load_average()}
 
 
 def disturbs(others: float | None, cores: int) -> bool:

@@ -20,10 +20,8 @@ from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.settings import VARIANTS, Settings, Turn, find_pythons
 from duet.utils.comparison.statistics import Document
-from duet.utils.errors import UserError
 from duet.utils.json_files import read_json
 from duet.utils.model_yamls import find_model
-from duet.utils.processes.exit_status import EXIT_FAILED
 from duet.utils.processes.process_family import (
     ask_for_signal_when_parent_ends,
     descendants,
@@ -73,15 +71,11 @@ def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
     remove_unfinished(run_folder.parent)
     log, load = run_folder.with_name(f"{run_folder.name}.log"), LoadWatch()
     command = train_command(settings, turn, run_folder)
-    try:
-        outcome = run_process(command, log, 60 * settings.timeout, devices_of(settings))
-    except OSError as error:
-        outcome = Outcome(EXIT_FAILED, False, 0.0, 0.0, 0.0, None)
-        log.write_text(str(error), encoding="utf-8")
+    outcome = run_process(command, log, 60 * settings.timeout, devices_of(settings))
     record = describe_run(turn, command, outcome, log)
     if record["failure"] is None:
         add_what_train_wrote(record, run_folder, settings)
-    record["load"] = load.document()
+    record["load"] = {"others": load.others()}
     shutil.rmtree(run_folder / "weights", ignore_errors=True)  # large and not needed
     with atomic_text_file(record_path(folder, turn)) as file:
         json.dump(record, file, indent=1)
@@ -191,9 +185,7 @@ def add_what_train_wrote(run: Document, folder: Path, settings: Settings) -> Non
 
 def read_epochs(path: Path, warm_up: int) -> list[Document]:
     """Read the rows of results.csv: seconds, their split, losses and metrics."""
-    names, rows = read_results(path)
-    if "seconds/epoch" not in names:
-        raise UserError(f"{path} has no column seconds/epoch, which is needed for timing")
+    _, rows = read_results(path)
     epochs = []
     for number, row in enumerate(rows):
         parts: dict[str, Document] = {"seconds": {}, "train": {}, "val": {}, "metrics": {}}

@@ -11,10 +11,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duet.backend.devices import check_device
-from duet.backend.select import FRAMEWORKS
-from duet.utils.cli.flags import add_flags, check_flags, flag, new_parser, same_flag, whole_from
+from duet.backend.select import FRAMEWORKS, install_command
+from duet.utils.cli.flags import (
+    add_flags,
+    check_flags,
+    flag,
+    new_parser,
+    same_flag,
+    whole_from,
+    within,
+)
 from duet.utils.cli.run_config import require_folder_name
-from duet.utils.cli.train_config import RecipeConfig
+from duet.utils.cli.train_config import TrainConfig
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.json_files import Default, complete, read_json
@@ -70,7 +78,7 @@ class Settings:
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
-    train_part: float | None = same_flag(RecipeConfig, "train_part")
+    train_part: float | None = same_flag(TrainConfig, "train_part")
     image_size: int = flag("data", "--img", default=320, metavar="PX", check=whole_from(32),
         help="long side of the images")  # fmt: skip
     batch: str = flag("data", "--batch", default="8,16,32", metavar="N,N",
@@ -86,7 +94,7 @@ class Settings:
         check=whole_from(0), help="untimed epochs before them")  # fmt: skip
     rounds: int = flag("recipe", "--rounds", default=2, metavar="N", check=whole_from(1),
         help="runs of each cell, alternating: A B A B")  # fmt: skip
-    seed: int = same_flag(RecipeConfig, "seed")
+    seed: int = same_flag(TrainConfig, "seed")
     backends: str = flag("backend and device", "--backends", default=",".join(TRAINERS),
         metavar="B,B", help="backends to compare; the first is the reference")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",
@@ -105,14 +113,13 @@ class Settings:
     workers: int = flag("several processes", "--workers", default=8, metavar="N",
         check=whole_from(0), help="loader workers, at most one per core")  # fmt: skip
     timeout: float = flag("interruption", "--timeout", default=60.0, metavar="MIN",
+        check=within(0, kind="a number of minutes", above=True),
         help="minutes after which a run fails")  # fmt: skip
     allow_unequal: bool = flag("output", "--allow-unequal", default=False,
         help="mark results of unequal work instead of refusing them")  # fmt: skip
 
     def __post_init__(self) -> None:
         check_flags(self)
-        if not self.timeout > 0:
-            raise UserError(f"--timeout {self.timeout}; accepted: a number above 0")
         _check_names("--backends", self.all_backends, TRAINERS)
         _check_names("--variants", self.all_variants, VARIANTS)
         _check_names("--batch", _split(self.batch))
@@ -140,6 +147,12 @@ class Settings:
     @property
     def all_variants(self) -> tuple[str, ...]:
         return ABLATION if self.ablate else _split(self.variants)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """All cells; the backends of a comparison follow one another."""
+        each = product(self.batches, self.all_variants, self.all_backends)
+        return [Cell(side, variant, batch) for batch, variant, side in each]
 
     @property
     def processes(self) -> int:
@@ -221,14 +234,8 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
     for backend in backends:
         python = Path(named.get(backend) or PROJECT / ".venv" / backend / "bin" / "python")
         if not python.is_file():
-            make = (PROJECT / "Makefile").exists()
-            create = (
-                f"run make setup BACKEND={backend}"
-                if make
-                else (f"create an environment and pip install 'duet-detect[{backend}]' there")
-            )
             raise UserError(
-                f"no Python for {backend} at {python}: {create}, "
+                f"no Python for {backend} at {python}: run {install_command(backend)}, "
                 f"use --python {backend}=PATH, or leave {backend} out of --backends"
             )
         found[backend] = str(python)
@@ -285,14 +292,6 @@ class Pair(NamedTuple):
         if self.reference.variant == self.candidate.variant:
             return set()
         return set().union(*(VARIANTS[cell.variant].by_design for cell in self))
-
-
-def make_cells(
-    backends: Sequence[str], variants: Sequence[str], batches: Sequence[int]
-) -> list[Cell]:
-    """Return all cells; the backends of a comparison follow one another."""
-    each = product(batches, variants, backends)
-    return [Cell(side, variant, batch) for batch, variant, side in each]
 
 
 def turns(cells: Sequence[Cell], rounds: int) -> Iterator[Turn]:

@@ -47,18 +47,6 @@ def epoch_ratios(
     return [right[key] / left[key] for key in left if key in right and left[key] > 0]
 
 
-def process_ratios(
-    reference: Sequence[Document], candidate: Sequence[Document], time: str = "process_seconds"
-) -> list[float]:
-    """Divide the candidate's time for the whole run by the reference's of the same round.
-
-    Args:
-        time: entry of a run: "process_seconds" or "processor_seconds".
-    """
-    left, right = ({run["round"]: run[time] for run in runs} for runs in (reference, candidate))
-    return [right[number] / left[number] for number in left if number in right]
-
-
 def verdict(ratios: Sequence[float], rounds: int) -> str:
     """Return the conclusion from the ratios of the pairs.
 

@@ -86,30 +86,30 @@ class Training:
     folder: Path
     device: str
     process: subprocess.Popen[bytes]
-    reported: int  # number of reported epochs
-    best: float = 0.0  # fitness of the best epoch; 0 without any
-    figures: Mapping[str, float] = dataclasses.field(default_factory=dict)  # its metrics
+    reported: int  # number of epochs looked at
     is_hopeless: bool = False  # pruned because others are better
 
-    def read_epochs(self, weights: Mapping[str, float]) -> bool:
-        """Report new epochs in results.csv to Optuna; return whether there are any.
+    def epochs(self, weights: Mapping[str, float]) -> list[tuple[float, dict[str, float]]]:
+        """Return the fitness and the metrics of each epoch in results.csv.
 
         weights: weight of each metric in the fitness, by name.
         """
         path = self.folder / "results.csv"
         columns, rows = read_results(path) if path.exists() else ([], [])
         shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
-        before = self.reported
-        for epoch, row in enumerate(rows):
-            value = sum(x * row[f"metrics/{name}"] for name, x in weights.items())
-            if math.isnan(value):
-                continue
-            if value > self.best or not self.figures:
-                self.best, self.figures = max(value, 0.0), {name: row[name] for name in shown}
-            if epoch >= before:
-                self.trial.report(value, epoch)
-        self.reported = len(rows)
-        return self.reported > before
+        fitness = [sum(x * row[f"metrics/{name}"] for name, x in weights.items()) for row in rows]
+        return [
+            (x, {name: row[name] for name in shown}) for x, row in zip(fitness, rows, strict=True)
+        ]
+
+    def report(self, weights: Mapping[str, float]) -> bool:
+        """Report the fitness of new epochs to Optuna; return whether there are any."""
+        new = self.epochs(weights)[self.reported :]
+        for epoch, (fitness, _) in enumerate(new, start=self.reported):
+            if not math.isnan(fitness):
+                self.trial.report(fitness, epoch)
+        self.reported += len(new)
+        return bool(new)
 
 
 class Search:
@@ -119,17 +119,12 @@ class Search:
         self._config, self._hyp, self._folder = config, hyp, folder
         self._weights = task.fitness
         ranges = searched_ranges(hyp, task.unused)
+        settings = run_settings(config)
         self._study = SearchStudy(
             Path(config.storage) if config.storage else folder / STUDY_FILE,
             {name: getattr(hyp, name) for name in ranges},
             ranges,
-            config.epochs,
-            config.seed,
-            {
-                name: list(value) if isinstance(value, tuple) else value
-                for name, value in run_settings(config).items()
-                if name not in CHANGEABLE
-            },
+            {name: value for name, value in settings.items() if name not in CHANGEABLE},
         )
         found = count(len(ranges), "hyper-parameter")
         log.info("searching %s; those that are 0 in the file stay 0", found)
@@ -144,7 +139,6 @@ class Search:
         self._pending = [
             trial for trial in self._study.trials("RUNNING") if self._place(trial.number).exists()
         ]
-        self._has_begun_well = bool(self._study.trials("COMPLETE", "PRUNED"))
 
     def run(self, stop: StopRequests) -> None:
         """Run trials until there are as many as requested."""
@@ -162,9 +156,6 @@ class Search:
                 self._end(run)
 
     def _wants_another(self) -> bool:
-        """Start the others only after the first trial's first epoch: earlier failures recur."""
-        if self._running and not self._has_begun_well:
-            return False
         begun = len(self._study.trials(*WORDS, "RUNNING"))
         return bool(self._pending) or begun < self._config.evolve
 
@@ -199,8 +190,7 @@ class Search:
     def _has_ended(self, run: Training) -> bool:
         """Update a running trial, and stop it if it is to be pruned."""
         code = run.process.poll()  # before results.csv, to which the process may still write
-        has_more = run.read_epochs(self._weights)
-        self._has_begun_well |= run.reported > 0
+        has_more = run.report(self._weights)
         if code is None and has_more and not run.is_hopeless and run.trial.should_prune():
             run.is_hopeless = True
             run.process.send_signal(signal.SIGTERM)
@@ -208,26 +198,28 @@ class Search:
 
     def _end(self, run: Training) -> None:
         """Record the result of a trial, and keep only the weights of the best one."""
+        number = run.trial.number
+        has_epochs = any(one.reported for one in (run, *self._running))
+        if not has_epochs and not self._study.trials("COMPLETE", "PRUNED"):
+            # The failure would recur in each trial; the same command trains this one again.
+            log_file = run.folder.with_suffix(".log")
+            raise UserError(f"--evolve: trial {number + 1} has failed, see {log_file}")
         is_done = run.process.returncode == EXIT_DONE and run.reported > 0
         state = "COMPLETE" if is_done else "PRUNED" if run.is_hopeless else "FAIL"
-        name = f"trial {run.trial.number + 1}"
-        if not self._has_begun_well:  # the same command trains the trial again
-            raise UserError(f"--evolve: {name} has failed, see {run.folder.with_suffix('.log')}")
-        self._study.end_trial(run.trial, state, run.best, run.figures)
+        scored = [epoch for epoch in run.epochs(self._weights) if not math.isnan(epoch[0])]
+        fitness, figures = max(scored, key=lambda epoch: epoch[0], default=(0.0, {}))
+        self._study.end_trial(run.trial, state, fitness, figures)
         self._write_table()
-        parts = [f"{name}/{self._config.evolve}"]
-        if run.figures:
-            parts.append(f"fitness {run.best:.4f}")
-        if not is_done:
-            parts.append(f"{WORDS[state]} in epoch {run.reported + 1}")
         best = self._study.best()
-        if best is not None:
-            parts.append(f"best {best.value:.4f} of trial {best.number + 1}")
-        log.info("%s", "  ".join(parts))
+        log.info(
+            "trial %d/%d %s after %s, fitness %.4f%s",
+            number + 1, self._config.evolve, WORDS[state], count(run.reported, "epoch"), fitness,
+            f"; best {best.value:.4f} of trial {best.number + 1}" if best else "",
+        )  # fmt: skip
         for trial in self._study.trials(*WORDS):
-            is_best = best is not None and trial.number == best.number
+            kept = ["best"] if best is not None and trial.number == best.number else []
             for path in self._place(trial.number).glob("weights/*"):
-                if not (is_best and path.stem == "best"):
+                if path.stem not in kept:
                     path.unlink(missing_ok=True)
 
     def _suspend(self, cause: str, by_hand: bool) -> None:
@@ -246,19 +238,21 @@ class Search:
 
         They are followed by the trial's number, state and fitness.
         """
+        rows = [
+            {
+                **trial.user_attrs[FIGURES],
+                **self._values_of(trial),
+                "trial": trial.number + 1,
+                "state": WORDS[trial.state.name],
+                "fitness": max(trial.intermediate_values.values()),
+            }
+            for trial in self._study.trials(*WORDS)
+            if trial.user_attrs.get(FIGURES)
+        ]
         with atomic_text_file(self._folder / TABLE_FILE) as file:
-            writer = csv.writer(file)
-            names = [field.name for field in dataclasses.fields(self._hyp)]
-            for index, trial in enumerate(
-                trial for trial in self._study.trials(*WORDS) if trial.user_attrs.get(FIGURES)
-            ):
-                figures = trial.user_attrs[FIGURES]
-                if index == 0:
-                    writer.writerow([*figures, *names, "trial", "state", "fitness"])
-                best = max(trial.intermediate_values.values())
-                cells = map(_cell, [*figures.values(), *self._values_of(trial).values()])
-                own = [trial.number + 1, WORDS[trial.state.name], _cell(best)]
-                writer.writerow([*cells, *own])
+            writer = csv.DictWriter(file, rows[0] if rows else ())
+            writer.writeheader()
+            writer.writerows(rows)
 
     def conclude(self) -> None:
         """Write and print the result of the search."""
@@ -269,18 +263,14 @@ class Search:
         values = {name: [trial.params[name] for trial in done] for name in best.params}
         plot_evolution(values, [trial.value for trial in done], figure)
         self._write_table()
-        number, begin = len(self._study.trials(*WORDS)), done[0].value
+        result = (
+            f"best of {len(self._study.trials(*WORDS))}: trial {best.number + 1} with fitness "
+            f"{best.value:.4f}; the first one had {done[0].value:.4f}"
+        )
         with atomic_text_file(path) as file:
-            file.write(f"# fitness {best.value:.4f}: trial {best.number + 1} of {number}; ")
-            file.write(f"the first one had {begin:.4f}\n")
-            file.write(yaml_text(self._values_of(best)))
+            file.write(f"# {result}\n{yaml_text(self._values_of(best))}")
         say(
-            f"best of {number}: trial {best.number + 1} with fitness {best.value:.4f}; the first "
-            f"trial had {begin:.4f}; pruned: {len(self._study.trials('PRUNED'))}",
+            result,
             f"its hyper-parameters are in {from_here(path)}; train with --hyp {from_here(path)}",
             f"all trials in {from_here(self._folder / TABLE_FILE)} and {from_here(figure)}",
         )
-
-
-def _cell(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.6g}"

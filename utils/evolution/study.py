@@ -92,7 +92,7 @@ class SearchStudy:
         path: path of the journal; a new search starts if it does not exist.
         begin: initial values, used by the first trial.
         ranges: ranges of the values, by the same names.
-        flags: settings shared by all trials, as JSON values; {} for any.
+        settings: flags that all trials share, as JSON values, with the epochs and the seed.
 
     Raises:
         UserError: Optuna is missing, or the file cannot be read or has another search.
@@ -103,34 +103,31 @@ class SearchStudy:
         path: Path,
         begin: Mapping[str, float],
         ranges: Mapping[str, Range],
-        epochs: int,
-        seed: int,
-        flags: Mapping[str, Any],
+        settings: Mapping[str, Any],
     ) -> None:
         self._optuna = optuna = import_optional("optuna", "--evolve")
         logging.getLogger("optuna").setLevel(logging.WARNING)
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        self._ranges, self._seed = ranges, seed
-        ranged = {name: list(found) for name, found in ranges.items()}
-        wanted = {"begin": dict(begin), "ranges": ranged, "epochs": epochs, "seed": seed,
-                  "flags": dict(flags)}  # fmt: skip
+        self._ranges, self._seed = ranges, settings["seed"]
+        wanted = {"begin": dict(begin), "flags": dict(settings)}
+        kept_epochs = max(settings["epochs"] // FIRST_PART, 1)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             journal = optuna.storages.journal.JournalFileBackend(str(path))
             self._study = optuna.create_study(
                 storage=optuna.storages.JournalStorage(journal), study_name=NAME,
                 direction="maximize", load_if_exists=True,
-                pruner=optuna.pruners.MedianPruner(COMPARED_TRIALS, max(epochs // FIRST_PART, 1)),
+                pruner=optuna.pruners.MedianPruner(COMPARED_TRIALS, kept_epochs),
             )  # fmt: skip
             if SETTINGS not in self._study.user_attrs:
                 self._study.enqueue_trial(dict(begin))
                 self._study.set_user_attr(SETTINGS, wanted)
-            found = dict(self._study.user_attrs[SETTINGS])
-        except OSError as error:
-            raise UserError(f"--storage {path}: {error.strerror}") from error
+            found = self._study.user_attrs[SETTINGS]
+            has_same_settings = all(found.get(name) == wanted[name] for name in wanted)
         except Exception as error:  # Optuna trusts its file, and fails in many ways
-            raise UserError(f"{path} is not a search: {error!s:.200}; {REMEDY}") from error
-        if {"flags": wanted["flags"], **found} != wanted:  # earlier versions kept no flags
+            text = f"--storage {path} is not a search: {error!s:.200}; {REMEDY}"
+            raise UserError(text) from error
+        if not has_same_settings:
             raise UserError(f"{path} has a search with other settings; {REMEDY}")
 
     def trials(self, *states: str) -> list[Any]:

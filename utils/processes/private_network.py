@@ -6,78 +6,51 @@ reach each other and nothing else reaches them.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import fcntl
 import os
 import socket
 import struct
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+
+from duet.utils.processes.process_family import call_c_library
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 INTERFACE_REQUEST = "16sh14x"  # struct ifreq: a name and its flags
 
 
-@contextlib.contextmanager
-def private_network() -> Iterator[Sequence[int]]:
-    """Create a network; yield its namespaces as open files for `enter`.
+def make_network(launcher: socket.socket) -> None:
+    """Move this single-threaded process into a new network with an active loopback interface.
 
     Root creates only a network namespace. Other users also need a user namespace, in which they
     keep their ID and groups, and so their access to files.
 
+    Args:
+        launcher: socket to which the namespaces are sent as open files, for `join_network`.
+
     Raises:
-        subprocess.SubprocessError: not allowed, as in most containers.
-        OSError: it cannot be opened, or there is no `cat` to hold it.
+        OSError: not allowed, as in most containers.
     """
-    # CLONE_NEWUSER needs a single-threaded process, which holds the network until opened here.
-    maker = subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=_make)
-    with contextlib.ExitStack() as stack:
-        try:
-            namespaces = [_open(stack, maker.pid, kind) for kind in _kinds()]
-        finally:
-            maker.communicate()
-        yield namespaces
-
-
-def enter(namespaces: Sequence[int]) -> None:
-    """Move this single-threaded process into namespaces."""
-    for namespace in namespaces:
-        _call("setns", namespace, 0)
-
-
-def _kinds() -> tuple[str, ...]:
-    """Return the kinds of namespaces to enter, in order."""
-    return ("net",) if os.geteuid() == 0 else ("user", "net")
-
-
-def _open(stack: contextlib.ExitStack, process: int, kind: str) -> int:
-    file = os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, file)
-    return file
-
-
-def _make() -> None:
-    """Move this process into a new network with an active loopback interface."""
     _leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack(INTERFACE_REQUEST, b"lo", IFF_UP))
+    kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
+    namespaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds]
+    socket.send_fds(launcher, [b"1"], namespaces)
+
+
+def join_network(namespaces: Sequence[int]) -> None:
+    """Move this single-threaded process into a network, by its namespaces as open files."""
+    for namespace in namespaces:
+        call_c_library("setns", namespace, 0)
 
 
 def _leave_network() -> None:
     user, group = os.geteuid(), os.getegid()
     if user == 0:  # in a user namespace root would lose access to other users' files
-        return _call("unshare", CLONE_NEWNET)
-    _call("unshare", CLONE_NEWUSER | CLONE_NEWNET)
+        return call_c_library("unshare", CLONE_NEWNET)
+    call_c_library("unshare", CLONE_NEWUSER | CLONE_NEWNET)
     Path("/proc/self/setgroups").write_text("deny")
     Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
     Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
-
-
-def _call(name: str, *arguments: int) -> None:
-    """Call a C library function that Python 3.10 lacks; OSError on failure."""
-    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))

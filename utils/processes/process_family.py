@@ -23,7 +23,7 @@ ORPHAN_SECONDS = 30  # as long as torchrun waits after SIGTERM
 
 def ask_for_signal_when_parent_ends(number: signal.Signals = signal.SIGTERM) -> None:
     """Make the kernel signal this process when its parent ends for any reason."""
-    _prctl(PR_SET_PDEATHSIG, number)
+    call_c_library("prctl", PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def end_as_orphan() -> None:
@@ -81,7 +81,7 @@ def ending_in_any_call(seconds: float) -> Iterator[None]:
 @contextlib.contextmanager
 def ending_children() -> Iterator[None]:
     """Kill all processes started in the block, and what they started, when it ends."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)  # orphans become children of this process
+    call_c_library("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become children
     others = set(descendants(os.getpid()))
     try:
         yield
@@ -112,8 +112,8 @@ def descendants(process: int) -> list[int]:
     return found
 
 
-def _prctl(option: int, argument: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(option, argument, 0, 0, 0) != 0:
+def call_c_library(name: str, *arguments: int) -> None:
+    """Call a function that Python 3.10 lacks; OSError on failure."""
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))

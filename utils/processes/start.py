@@ -41,16 +41,13 @@ def start_command() -> None:
 
 
 def open_closed_streams() -> None:
-    """Replace closed standard streams, as by `>&-`, with the null device.
+    """Open the null device in place of closed standard streams, as by `>&-`.
 
-    Otherwise the next file opened would get the number of one, and output of libraries, crashes or
-    child processes would be written to it.
+    Otherwise the next file opened would get the number of one, and the output of libraries.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            nowhere = os.open(os.devnull, os.O_RDWR)  # takes the free number of `name`
-            os.set_inheritable(nowhere, True)  # for child processes
-            setattr(sys, name, os.fdopen(nowhere, mode, closefd=False))
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def python_problem() -> str | None:
@@ -119,17 +116,3 @@ def ending_at_termination() -> AbstractContextManager[None]:
 
 def _terminate(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(EXIT_TERMINATED)
-
-
-@contextmanager
-def ending_later() -> Iterator[None]:
-    """Defer SIGINT and SIGTERM to the end of the block."""
-    came: list[int] = []
-    note = {number: lambda caught, frame: came.append(caught)
-        for number in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
-    try:
-        with handling(note):
-            yield
-    finally:
-        for caught in came:
-            signal.raise_signal(caught)

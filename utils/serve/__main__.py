@@ -5,11 +5,6 @@ python -m duet serve --weights runs/train/exp/weights/best.safetensors
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import sys
 
 from duet.utils.optional import import_optional

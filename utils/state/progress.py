@@ -6,8 +6,9 @@ New entries need a default that is correct for earlier runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
+from duet.utils.cli.train_config import TrainConfig
 from duet.utils.json_files import Default, complete
 from duet.utils.text import count
 
@@ -21,12 +22,7 @@ _COLUMNS = [
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
-EARLIER = {  # written only by earlier versions
-    "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
-    "class_scores": Default([float], []),  # from the last validation
-}
 PROGRESS = {
-    **EARLIER,
     "is_best": Default(bool, False),
     # Number of the best epoch, from 1; None if unknown.
     "best_epoch": Default(int, None),
@@ -55,22 +51,11 @@ def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
     return complete(document, PROGRESS)
 
 
-class Limits(NamedTuple):
-    """Limits that end a run early; 0: no limit."""
-
-    patience: int  # epochs
-    hours: float
-
-    @classmethod
-    def of(cls, settings: Mapping[str, Any]) -> Limits:
-        """Return the limits from a run's flags; --patience is ignored without validations."""
-        return cls(0 if settings["no_val"] else settings["patience"], settings["hours"])
-
-
-def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> str:
+def why_ended(config: TrainConfig, epoch: int, best_epoch: int, seconds: float) -> str:
     """Return a message about why a run ends after an epoch; "" if it continues.
 
     Args:
+        config: flags; --patience is ignored without validations.
         epoch: number of finished epochs.
         best_epoch: epoch of the best fitness, from 1, the last one if equal; 0 while every fitness
             is NaN: without labels, --patience has nothing to compare.
@@ -78,14 +63,14 @@ def why_ended(limits: Limits, epoch: int, best_epoch: int, seconds: float) -> st
 
     Patience matches the stored decisions of the public YOLOv5.
     """
-    if limits.patience and best_epoch and epoch - best_epoch >= limits.patience:
-        waited_for = count(limits.patience, "epoch")
-        return f"{waited_for} without improvement (--patience {limits.patience})"
-    if is_over(limits, seconds):
-        return f"--time {limits.hours:g}: reached the limit of {limits.hours:g} hours"
+    patience = 0 if config.no_val else config.patience
+    if patience and best_epoch and epoch - best_epoch >= patience:
+        return f"{count(patience, 'epoch')} without improvement (--patience {patience})"
+    if is_over(config.hours, seconds):
+        return f"--time {config.hours:g}: reached the limit of {config.hours:g} hours"
     return ""
 
 
-def is_over(limits: Limits, seconds: float) -> bool:
-    """Return whether the time limit of --time is reached."""
-    return limits.hours > 0 and seconds >= limits.hours * SECONDS_AN_HOUR
+def is_over(hours: float, seconds: float) -> bool:
+    """Return whether the time limit of --time is reached; 0: no limit."""
+    return hours > 0 and seconds >= hours * SECONDS_AN_HOUR

@@ -11,12 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from duet.backend.processes import this_process
-from duet.utils.cli.hyperparameters import (
-    Hyperparameters,
-    read_hyperparameters,
-    without_gone,
-)
-from duet.utils.cli.run_config import as_document
+from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from duet.utils.cli.run_config import as_document, plain
 from duet.utils.cli.train_config import (
     AUTO,
     AUTO_BATCH,
@@ -28,9 +24,8 @@ from duet.utils.cli.train_config import (
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.processes.world import World
-from duet.utils.report.results import Results
 from duet.utils.state.files import StateFiles, number_of
-from duet.utils.state.progress import Limits, read_progress, why_ended
+from duet.utils.state.progress import read_progress
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from duet.utils.yaml_files import read_yaml
@@ -64,20 +59,7 @@ class ResumePoint(NamedTuple):
     folder: Path
     path: Path
     header: Header
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the run is finished."""
-        if not (self.folder / RECORD).exists():
-            return False
-        return self.header.epoch >= self.header.settings["epochs"] or bool(self.ended_early())
-
-    def ended_early(self) -> str:
-        """Return why the run ended before its last epoch; "" if it did not."""
-        header, progress = self.header, self.header.progress
-        limits = Limits.of(header.settings)
-        results = Results(progress["columns"], progress["results"])
-        return why_ended(limits, header.epoch, progress["best_epoch"], results.seconds)
+    is_finished: bool = False  # nothing is left to do, for --resume auto
 
 
 def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
@@ -101,16 +83,17 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
         point = _point_at(Path(asked))
     if point is None:
         return None
-    limits = {name: given[name] for name in ("patience", "hours") if name in given}
-    settings = {**_all_settings(point.header.settings), **limits}
-    point = point._replace(header=dataclasses.replace(point.header, settings=settings))
-    if point.is_finished and asked != AUTO:
-        early = point.ended_early()
+    settings = _all_settings(point.header.settings)
+    is_finished = (point.folder / RECORD).exists()
+    is_whole = point.header.epoch >= settings["epochs"]
+    has_new_limit = any(given.get(x, settings[x]) != settings[x] for x in ("patience", "hours"))
+    if is_finished and asked != AUTO and (is_whole or not has_new_limit):
         raise UserError(
-            f"--resume: {point.folder} is already finished"
-            + (f": {early}; increase the value to continue, or use 0 for no limit" if early else "")
+            f"--resume: {point.folder} is already finished; if --patience or --time has ended it, "
+            "give a larger value to continue, or 0 for no limit"
         )
-    return point
+    header = dataclasses.replace(point.header, settings=settings)
+    return point._replace(header=header, is_finished=is_finished and asked == AUTO)
 
 
 def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:
@@ -233,14 +216,9 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: the format of its progress does not match this version ({error}); "
             f"{OTHER_VERSION}"
         ) from error
-    settings, epoch = dict(checkpoint.header.settings), checkpoint.header.epoch
     if progress["best_epoch"] is None:  # start counting --patience from here
-        progress["best_epoch"] = epoch
-    if scores := progress.pop("class_scores"):
-        progress["scores_before_epoch"][str(epoch)] = scores
-    if lowered := [size for size in progress.pop("micro_batches") if size]:
-        settings["micro_batch"] = min(lowered)
-    header = dataclasses.replace(checkpoint.header, settings=settings, progress=progress)
+        progress["best_epoch"] = checkpoint.header.epoch
+    header = dataclasses.replace(checkpoint.header, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
 
 
@@ -253,8 +231,8 @@ def resumed_config(
         UserError: flags that would change results; all are listed.
     """
     try:
-        hyp = Hyperparameters(**without_gone(header.hyperparameters))
-    except (TypeError, UserError) as error:  # a name is missing or unknown, or was removed
+        hyp = Hyperparameters(**header.hyperparameters)
+    except (TypeError, UserError) as error:  # a name is missing or unknown
         raise UserError(
             f"--resume: the state's hyper-parameters: {error}; {OTHER_VERSION}"
         ) from error
@@ -288,7 +266,7 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
         UserError: unknown settings, or settings of a different type; all are listed.
     """
     flags = read_train_flags([])[0]
-    defaults = {name: _plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
+    defaults = {name: plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
     known = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
     kept = {name: x for name, x in known.items() if (name, x) not in UNUSED.items()}
     settings = {**defaults, **BEFORE, **kept}
@@ -326,15 +304,8 @@ def _changes(
         stored = settings.get(name)
         if name == "batch_size" and value == AUTO_BATCH:
             continue  # was measured when the run began
-        if name not in FREE | HYPERPARAMETERS and _plain(value) != _plain(stored):
-            yield f"{name} is {_plain(value)} instead of {_plain(stored)}"
-
-
-def _plain(value: Any) -> Any:
-    """Return a flag's value in the form stored in states."""
-    if isinstance(value, Path):
-        return str(value)
-    return list(value) if isinstance(value, tuple) else value
+        if name not in FREE | HYPERPARAMETERS and plain(value) != plain(stored):
+            yield f"{name} is {plain(value)} instead of {plain(stored)}"
 
 
 def _states(folder: Path) -> list[Path]:

@@ -28,7 +28,6 @@ from duet.utils.report.results import Results
 from duet.utils.run_folder import create_run_folder
 from duet.utils.state.files import StateFiles
 from duet.utils.state.job import Job
-from duet.utils.state.progress import Limits
 from duet.utils.state.resume import RECORD, ResumePoint
 
 SCHEMA = 1
@@ -109,11 +108,6 @@ class Run:
     results: Results = field(default_factory=Results)
     work: WorkRecord = field(default_factory=WorkRecord)
     loggers: Loggers = field(default_factory=Loggers)
-
-    @property
-    def limits(self) -> Limits:
-        """Limits that end the run early."""
-        return Limits.of(vars(self.job.config))
 
     @property
     def states(self) -> StateFiles:

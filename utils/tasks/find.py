@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from duet.utils.cli.flags import flags_of
@@ -16,6 +16,7 @@ from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
 from duet.utils.model_yamls import block_of, read_model
 from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
+from duet.utils.weights.load import stored_model
 
 
 def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
@@ -34,32 +35,24 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     return task_of_model(read_model(cfg)[1] if cfg else document)
 
 
-def task_of_flags(
-    values: Mapping[str, Any], stored_model: Callable[[str], Mapping[str, Any]]
-) -> Task:
+def task_of_flags(values: Mapping[str, Any]) -> Task:
     """Return the task of a new training; errors in its weights are reported when loaded.
 
     The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Keeping them would
     occupy the memory of a process that starts ranks for the whole training.
-
-    stored_model: reads the model document of a weights file.
     """
     name, cfg, weights = values["task"], values["cfg"], values["weights"]
     asks_weights = weights and not name and not cfg
     return find_task(name, cfg, stored_model(weights) if asks_weights else {})
 
 
-def complete_flags(
-    values: Mapping[str, Any],
-    given: Collection[str],
-    stored_model: Callable[[str], Mapping[str, Any]],
-) -> TrainConfig:
+def complete_flags(values: Mapping[str, Any], given: Collection[str]) -> TrainConfig:
     """Return the settings of a new training, with the task's defaults for flags not given.
 
     Raises:
         UserError: a flag that does not apply to the task.
     """
-    task = task_of_flags(values, stored_model)
+    task = task_of_flags(values)
     config = TrainConfig(**task.completed(values, given))
     check_flags(task, config)
     return config

@@ -12,7 +12,6 @@ from duet.utils.comparison.document import (
     HALF_TOLERANCE,
     TOLERANCE,
     build_document,
-    cells_of,
     differences,
     loss_gap,
 )
@@ -21,13 +20,13 @@ from duet.utils.comparison.settings import (
     VARIANTS,
     Cell,
     Pair,
+    Settings,
     Turn,
-    make_cells,
     make_pairs,
     parse_flags,
     turns,
 )
-from duet.utils.comparison.statistics import epoch_ratios, process_ratios, verdict
+from duet.utils.comparison.statistics import epoch_ratios, verdict
 from duet.utils.errors import UserError
 
 
@@ -40,7 +39,7 @@ def flags(tmp_path, monkeypatch):
 
 
 def test_runs_take_turns_backend_by_backend_and_round_by_round():
-    cells = make_cells(["torch", "oneflow"], ["plain", "fused"], [8, 16])
+    cells = Settings(backends="torch,oneflow", variants="plain,fused", batch="8,16").cells
     once = [
         "torch-plain-b8", "oneflow-plain-b8", "torch-fused-b8", "oneflow-fused-b8",
         "torch-plain-b16", "oneflow-plain-b16", "torch-fused-b16", "oneflow-fused-b16",
@@ -90,7 +89,7 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
 
 @pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
 def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
-    turn = next(iter(turns(cells_of(parse_flags(flags)[0]), 1)))
+    turn = next(iter(turns(parse_flags(flags)[0].cells, 1)))
     record_path(tmp_path, turn).parent.mkdir()
     record_path(tmp_path, turn).write_text(content)
     assert load_record(tmp_path, turn) is None
@@ -147,23 +146,19 @@ def test_a_damaged_comparison_is_named(tmp_path, content):
 
 def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
-    with pytest.raises(UserError, match="pip install 'duet-detect.torch.' there, use --python"):
-        parse_flags([])
-    (tmp_path / "Makefile").touch()
     with pytest.raises(UserError, match="run make setup BACKEND=torch"):
         parse_flags([])
     with pytest.raises(UserError, match="python -m benchmarks.beside times another trainer"):
         parse_flags(["--external", "mine=tool"])
 
 
-def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1, process=1.0):
+def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1):
     return {
         "cell": cell,
         "round": number,
         "framework": "1.0",
         "work": work or {"precision": "float32"},
         "losses": losses,
-        "process_seconds": process,
         "epochs": [
             {"epoch": epoch, "counted": epoch > 0, "seconds": value}
             for epoch, value in enumerate(seconds)
@@ -233,7 +228,6 @@ def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
             epoch["processor_seconds"] = seconds
     pairs = epoch_ratios(reference[:1], candidate[:1], "processor_seconds")
     assert pairs == [0.75]  # no ratio to an epoch that took no tick
-    assert process_ratios([run(process=2.0)], [run(process=5.0), run(number=2)]) == [2.5]
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,8 @@ def test_what_several_processes_cannot_honour_is_refused(started, flags, message
 @pytest.mark.parametrize(
     ("world_size", "flags", "message"),
     [
-        (1, ["--nproc", "2"], "--nproc 2, but a launcher started 1"),
-        (2, ["--device", "0,1,2"], "names 3 devices, but a launcher started 2"),
+        (1, ["--nproc", "2"], "--nproc 2 asks for 2 processes, but a launcher started 1"),
+        (2, ["--device", "0,1,2"], "0,1,2 asks for 3 processes, but a launcher started 2"),
         (2, ["--batch", "7"], "--batch-size 7 is the total over 2"),
     ],
 )

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from duet import backend
+from duet.__main__ import COMMANDS as SUBCOMMANDS
 from duet.utils.processes import start
-from duet.utils.processes.start import EXIT_INTERRUPTED, EXIT_TERMINATED
+from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES
 from tests.structure.test_imports import module_of
@@ -23,13 +24,13 @@ COMMANDS = ["train.py", "val.py", "compare.py", "-m duet doctor", "-m duet weigh
 # They run before anything is installed, are started by a command that was, or become a command.
 WITHOUT_GATE = ("utils/setup/", "tests/", "benchmarks/", "segment/", "classify/", "benchmarks.py")
 GATED = ("tests/parity/__main__.py", "benchmarks/__main__.py")
+STARTED_BY_DUET = {module: name for name, (module, _) in SUBCOMMANDS.items()}
 # Read by Python before or while it reads the gate.
 READ_BEFORE = [
     "duet/__init__.py", "utils/errors.py",
     "utils/__init__.py", "utils/project.py",
     "utils/processes/__init__.py", "utils/processes/start.py",
-    "models/__init__.py", "models/training/__init__.py", "utils/data/__init__.py",
-    "utils/data/records/__init__.py", "utils/weights/__init__.py",
+    "models/__init__.py", "models/detection/__init__.py",
 ]  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def command_files() -> list[Path]:
         if "\nif __name__ == " in (PROJECT / name).read_text()
         and (not name.startswith(WITHOUT_GATE) or name in GATED)
         and name != "utils/export/opening.py"  # started by a command
+        and module_of(PROJECT / name).removesuffix(".__main__") not in STARTED_BY_DUET
     ]
 
 
@@ -148,9 +150,9 @@ def command_of(script):
     """How a user starts it."""
     if len(script.parts) == 1:
         return [str(script)]
-    if script == Path("duet/__main__.py"):
-        return ["-m", "duet", "train"]
-    return ["-m", module_of(PROJECT / script).removesuffix(".__main__")]
+    module = module_of(PROJECT / script).removesuffix(".__main__")
+    names = {"duet": "train", **STARTED_BY_DUET}
+    return ["-m", "duet", names[module]] if module in names else ["-m", module]
 
 
 def run(arguments, folder, package, text=INTERRUPTION):
@@ -180,21 +182,3 @@ run_command(backend.use)
 def test_control_c_while_a_framework_is_imported_ends_the_command(tmp_path):
     done = run(["-c", CHOICE], tmp_path, backend.use())
     assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "interrupted\n")
-
-
-TERMINATED = """
-import os, signal, sys
-from duet.utils.processes.start import ending_at_termination, ending_later
-with ending_at_termination():
-    with ending_later():
-        os.kill(os.getpid(), getattr(signal, sys.argv[1]))
-        print("to the end")
-    print("further")
-"""
-
-
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", EXIT_TERMINATED), ("SIGINT", -2)])
-def test_a_signal_waits_for_the_end_of_a_block(name, code):
-    command = [sys.executable, "-c", TERMINATED, name]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-    assert (done.stdout, done.returncode) == ("to the end\n", code)

@@ -127,7 +127,7 @@ def reply_of(answer: http.client.HTTPResponse) -> Reply:
 def start(*flags: object, **environ: str) -> subprocess.Popen:
     """Start a server on a free port."""
     return subprocess.Popen(
-        [sys.executable, "-m", "duet.utils.serve", "--port", "0", *map(str, flags)],
+        [sys.executable, "-m", "duet", "serve", "--port", "0", *map(str, flags)],
         cwd=PROJECT,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **environ},
         stdin=subprocess.DEVNULL,

@@ -38,7 +38,6 @@ from duet.utils.tasks.table import (
     TASKS,
 )
 from duet.utils.weights import checkpoint
-from duet.utils.weights.load import stored_model
 from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise
@@ -88,7 +87,7 @@ def test_a_ratio_of_masks_that_leaves_none_is_refused(ratio):
 
 def task_of_flags(weights, task=""):
     values = {"task": task, "cfg": "", "weights": str(weights)}
-    return find.task_of_flags(values, stored_model)
+    return find.task_of_flags(values)
 
 
 def test_of_our_own_files_no_array_is_read(tmp_path, monkeypatch):

@@ -5,11 +5,6 @@ python -m duet audit --data mydata.yaml --weights best.safetensors --task train
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose

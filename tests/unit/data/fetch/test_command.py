@@ -153,7 +153,7 @@ def test_a_command_that_is_ended_goes_on_later(site, run, tmp_path, end):
     file = file_of(site.put("/a", CONTENT))
     path, part = write_list(tmp_path, file), tmp_path / "out/sub/data.bin.part"
     site.pauses = [2_000_000]
-    call = [sys.executable, "-m", "duet.utils.data.fetch", path, "--out", tmp_path / "out"]
+    call = [sys.executable, "-m", "duet", "fetch", path, "--out", tmp_path / "out"]
     with subprocess.Popen(call, cwd=PROJECT, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None and not (part.exists() and part.stat().st_size > 500_000):
             time.sleep(0.01)
