@@ -22,7 +22,12 @@ _COLUMNS = [
     "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
 ]  # fmt: skip
 _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
+EARLIER = {  # written only by earlier versions
+    "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
+    "class_scores": Default([float], []),  # from the last validation
+}
 PROGRESS = {
+    **EARLIER,
     "is_best": Default(bool, False),
     # Number of the best epoch, from 1; None if unknown.
     "best_epoch": Default(int, None),

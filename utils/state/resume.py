@@ -11,7 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from duet.backend.processes import this_process
-from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from duet.utils.cli.hyperparameters import (
+    Hyperparameters,
+    read_hyperparameters,
+    without_gone,
+)
 from duet.utils.cli.run_config import as_document, plain
 from duet.utils.cli.train_config import (
     AUTO,
@@ -216,9 +220,14 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: the format of its progress does not match this version ({error}); "
             f"{OTHER_VERSION}"
         ) from error
+    settings, epoch = dict(checkpoint.header.settings), checkpoint.header.epoch
     if progress["best_epoch"] is None:  # start counting --patience from here
-        progress["best_epoch"] = checkpoint.header.epoch
-    header = dataclasses.replace(checkpoint.header, progress=progress)
+        progress["best_epoch"] = epoch
+    if scores := progress.pop("class_scores"):
+        progress["scores_before_epoch"][str(epoch)] = scores
+    if lowered := [size for size in progress.pop("micro_batches") if size]:
+        settings["micro_batch"] = min(lowered)
+    header = dataclasses.replace(checkpoint.header, settings=settings, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
 
 
@@ -231,8 +240,8 @@ def resumed_config(
         UserError: flags that would change results; all are listed.
     """
     try:
-        hyp = Hyperparameters(**header.hyperparameters)
-    except (TypeError, UserError) as error:  # a name is missing or unknown
+        hyp = Hyperparameters(**without_gone(header.hyperparameters))
+    except (TypeError, UserError) as error:  # a name is missing or unknown, or was removed
         raise UserError(
             f"--resume: the state's hyper-parameters: {error}; {OTHER_VERSION}"
         ) from error

@@ -31,12 +31,15 @@ SAMPLES = {"images": 3, "sha256": "5a", "polygons": ""}
 PROGRESS_OF_ONE_BATCH = {
     "is_best": False,
     "best_epoch": 0,
+    "micro_batches": [0],
+    "class_scores": [0.25],
     "scores_before_epoch": {"1": [0.25]},
     "finite_updates": 1,
     "loss": {},
     "watch": {
         "skipped": 0, "in_a_row": 0, "batches": 1, "lost": 0, "sums": [0.5, 0.25, 0.125],
         "first_losses": [[0.5, 0.25, float("nan")]],
+        "window": [],
     },
     "seconds": StageTimer().state(),
     "work": {"batches": 1, "sha1": "0e"},
