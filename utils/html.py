@@ -5,6 +5,7 @@ A `str` is escaped and made printable; `Html` is inserted unchanged.
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
@@ -53,6 +54,13 @@ def bullets(lines: Iterable[str]) -> Html:
     """Return a list; "" if empty."""
     items = "".join(f"<li>{text(line)}</li>" for line in lines)
     return Html(f'<ul class="lines">{items}</ul>' if items else "")
+
+
+def svg_image(content: bytes, alternative: str) -> Html:
+    """Return a chart with its alternative text; the background is always white."""
+    encoded = base64.b64encode(content).decode()
+    return Html(f'<img style="max-width: 100%; background: white" alt="{text(alternative)}" '
+                f'src="data:image/svg+xml;base64,{encoded}">')  # fmt: skip
 
 
 def section(title: str, *blocks: Html, level: int = 2) -> Html:

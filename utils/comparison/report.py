@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,12 +19,16 @@ from duet.utils.comparison.statistics import (
     spread,
     stage_name,
 )
-from duet.utils.text import count, printable_lines
+from duet.utils.report.plots.style import line_colour, new_figure
+from duet.utils.text import count, printable, printable_lines
 
 TITLE = "OneFlow and PyTorch, epoch by epoch"
 RATIO_NOTE = "Time of the first by that of the second, epoch by epoch: above 1 the first is slower."
 TIMES_NOTE = "The median of the counted epochs, and the range from the fastest to the slowest."
+BACKENDS, OPTIONS = "Backends", "Options"
+STAGES = "Where the seconds went"
 NAME_COLUMNS = ("trainer", "variant")
+CHART_WIDTH, BAR_HEIGHT = 9.0, 0.3  # inches
 
 
 class Section(NamedTuple):
@@ -46,10 +51,13 @@ class Report(NamedTuple):
 def build_report(document: Document) -> Report:
     """Return the report of a compare.json."""
     cells = {cell["name"]: cell for cell in document["cells"]}
+    found: dict[str, list[str]] = {BACKENDS: [], OPTIONS: []}
+    for pair in document["pairs"]:
+        found[kind_of(pair, cells)].append(sentence(pair, cells))
     sections = [
-        Section("Ratios", RATIO_NOTE, [sentence(pair, cells) for pair in document["pairs"]]),
+        *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
         Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
-        Section("Where the seconds went", table=table(document, stages)),
+        Section(STAGES, table=table(document, stages)),
         Section("What training reached", table=table(document, outcomes)),
     ]
     return Report(list(warnings(document)), head(document), sections)
@@ -74,6 +82,12 @@ def head(document: Document) -> list[str]:
         f"{count(settings['epochs'], 'epoch')} after {settings['warm_up_epochs']} of warm-up, "
         f"in turns{processes}; begun {document['created']}.",
     ]
+
+
+def kind_of(pair: Document, cells: Mapping[str, Document]) -> str:
+    """Return the section of a pair."""
+    same = cells[pair["candidate"]]["side"] == cells[pair["reference"]]["side"]
+    return OPTIONS if same else BACKENDS
 
 
 def sentence(pair: Document, cells: Mapping[str, Document]) -> str:
@@ -219,15 +233,36 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")
 
 
-def page_of(report: Report) -> str:
+def page_of(report: Report, document: Document) -> str:
     """Return the report as a page that needs no network and runs no script."""
     blocks = [*map(page.warning, report.warnings), page.bullets(report.head)]
     for part in report.sections:
         shown = [page.bullets(part.items)] if part.items else []
+        if part.title == STAGES and part.table:
+            shown.append(page.svg_image(stage_chart(document), "seconds of an epoch by stage"))
         shown += [page.table(part.table[0], part.table[1:])] if part.table else []
         if shown:
             blocks.append(page.section(part.title, page.paragraph(part.note), *shown))
     return page.html_page(TITLE, blocks)
+
+
+def stage_chart(document: Document) -> bytes:
+    """Return an SVG image with one bar per cell: the seconds of an epoch, stage by stage."""
+    cells = [cell for cell in document["cells"] if cell["stages"]]
+    rows = range(len(cells))
+    figure, axes = new_figure(1, 1, CHART_WIDTH, 1.2 + BAR_HEIGHT * len(cells))
+    ends = [0.0] * len(cells)
+    for index, stage in enumerate(dict.fromkeys(x for cell in cells for x in cell["stages"])):
+        seconds = [cell["stages"].get(stage, 0.0) for cell in cells]
+        axes.barh(rows, seconds, left=ends, color=line_colour(index), label=stage_name(stage))
+        ends = [end + more for end, more in zip(ends, seconds, strict=True)]
+    axes.set_yticks(rows, [printable(cell["name"]).replace("$", r"\$") for cell in cells])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds")
+    figure.legend(loc="outside lower center", ncols=5, frameon=False)
+    content = io.BytesIO()
+    figure.savefig(content, format="svg", metadata={"Date": None})
+    return content.getvalue()
 
 
 def write_reports(document: Document, folder: Path) -> Report:
@@ -236,7 +271,7 @@ def write_reports(document: Document, folder: Path) -> Report:
     for name, content in (
         ("compare.json", json.dumps(document, indent=1)),
         ("compare.md", printable_lines(markdown(report))),
-        ("compare.html", page_of(report)),
+        ("compare.html", page_of(report, document)),
     ):
         with atomic_text_file(folder / name) as file:
             file.write(content)

@@ -1,8 +1,10 @@
 """The report of a comparison, as Markdown and as a page: the same rows, doubts first."""
 
+import base64
 import html.parser
 import json
 import re
+from xml.etree import ElementTree
 
 from duet.utils.comparison.document import build_document
 from duet.utils.comparison.report import write_reports
@@ -96,7 +98,9 @@ def test_text_and_page_show_the_same_rows(tmp_path):
         for row in section.table:
             assert [*row] in rows and all(cell in page.texts for cell in row)
     assert page.open == []
-    assert page.addresses == []  # nothing to fetch
+    (chart,) = page.addresses  # nothing to fetch: an image that is part of the page
+    drawn = base64.b64decode(chart.removeprefix("data:image/svg+xml;base64,"))
+    assert ElementTree.fromstring(drawn).tag.endswith("svg")
     assert report.warnings == []
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
@@ -116,10 +120,10 @@ def test_what_makes_figures_doubtful_comes_first(tmp_path):
     assert unequal.startswith("UNEQUAL WORK: oneflow-plain-b16 against torch-plain-b16: train_im")
     assert load.startswith("UNDER LOAD: 2 runs; during one of torch-plain-b8 other processes used "
                            "2.5 of 4 cores")  # fmt: skip
-    start = page.texts.index("Ratios")
-    assert all(text.index(x) < text.index("## Ratios") for x in report.warnings)
+    start = page.texts.index("Backends")
+    assert all(text.index(x) < text.index("## Backends") for x in report.warnings)
     assert all(page.texts.index(x) < start for x in report.warnings)
-    marks = {tuple(row[:3]): row[-1] for row in report.sections[1].table}
+    marks = {tuple(row[:3]): row[-1] for row in report.sections[2].table}
     assert marks["torch", "plain", "8"] == "under load"
     assert marks["oneflow", "plain", "16"] == "unequal work"
     assert "taken under load" in report.sections[0].items[0]
@@ -129,19 +133,20 @@ def test_what_makes_figures_doubtful_comes_first(tmp_path):
     assert "refused, the work is not equal" in written(refused, tmp_path)[1]
 
 
-def test_an_option_differs_on_purpose_and_few_pairs_have_no_figure(tmp_path):
+def test_options_are_apart_from_backends_and_few_pairs_have_no_figure(tmp_path):
     document = comparison("torch", "plain,bf16", "8")
-    ratios = written(document, tmp_path)[0].sections[0]
+    backends, options, *_ = written(document, tmp_path)[0].sections
+    assert backends.items == []
     assert re.match(
         r"torch-bf16-b8 against torch-plain-b8: 1.00 times the time .*: no difference "
         r"beyond noise; differs on purpose in precision, settings.amp",
-        *ratios.items,
+        *options.items,
     )
     for cell in document["cells"]:
         cell["runs"].clear()
     few = comparison("torch", "plain,bf16", "8", rounds=1)
     few["pairs"][0]["verdict"] = "too few pairs to tell"
-    (item,) = written(few, tmp_path)[0].sections[0].items
+    (item,) = written(few, tmp_path)[0].sections[1].items
     assert "too few pairs to tell (1.00 to 1.00 in 4 pairs" in item and "times" not in item
 
 
