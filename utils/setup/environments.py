@@ -7,8 +7,8 @@ are made, and OneFlow is left out if it cannot be installed, unless REQUIRE_BACK
 
 They train, validate, detect in images and serve. WITH=extras adds the packages of all optional
 features, WITH=dev these and what tests and linters need. TORCH=cuda or TORCH=cpu asks for a build
-of torch; without it pip's configuration decides, which names the mirrors. Every wheel must have one
-of the hashes in the locks.
+of torch; without it pip's configuration decides, which names the mirrors. Where pip has none, uv
+installs, if it is on PATH. Every wheel must have one of the hashes in the locks.
 With DUET_ENVIRONMENT_CACHE set, the environments are in that folder and .venv holds links to them.
 
 It runs before anything is installed, on any `python3` of the machine: standard library only, and no
@@ -213,8 +213,7 @@ def install(lock: Path, python: str, folder: Path, build: str, level: str) -> st
         needs = "CUDA {}.{}, 2.7 GB to download; without driver 580 it computes on the CPU"
         print(f"torch: the build for {needs.format(*CUDA) if build == 'cuda' else 'CPUs'}")
     locks += [lock.with_name(f"{name}-{on}.txt") for on in LEVELS[1 : LEVELS.index(level) + 1]]
-    files = (word for path in locks for word in ("-r", str(path)))
-    run(inside, "-m", "pip", "install", "--no-input", *OPTIONS, *files)
+    run(*installer(inside), *OPTIONS, *(word for path in locks for word in ("-r", str(path))))
     run(inside, "-c", IMPORT + MODULES[name])
     if level == "dev":
         run(inside, "-W", "ignore", "-c", COMPILE)
@@ -222,13 +221,25 @@ def install(lock: Path, python: str, folder: Path, build: str, level: str) -> st
     return build
 
 
+def installer(inside: str) -> list[str]:
+    """Return how packages are installed: by uv where it is, unless pip has settings of its own."""
+    uv = shutil.which("uv")
+    if uv and not output_of(inside, "-m", "pip", "config", "list").strip():
+        # With --require-hashes, ranges such as those in pyproject.toml are not accepted.
+        return [uv, "--project", "/", "pip", "install", "--python", inside]
+    return [inside, "-m", "pip", "install", "--no-input"]
+
+
 def build_of_index(inside: str, lock: Path) -> str:
     """Return "cpu" where pip's configuration finds the CPU build of torch, else "cuda"."""
     pinned = read_lock(lock.with_name(f"{lock.stem}-cpu.txt"))[0].split()[0]  # torch==2.13.0+cpu
     name, _, version = pinned.partition("==")
-    command = [inside, "-m", "pip", "index", "versions", name]
-    found = subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    found = output_of(inside, "-m", "pip", "index", "versions", name)
     return "cpu" if version in found.replace(",", " ").split() else "cuda"
+
+
+def output_of(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
 
 def run(*command: str) -> None:

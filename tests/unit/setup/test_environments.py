@@ -21,12 +21,14 @@ case "$1 $2 $#" in
   "-m venv 3") mkdir -p "$3/bin"; cp "$0" "$3/bin/python";;
   "-m pip "*) case "$3" in
       index) echo "Available versions: {versions}";;
+      config) echo "{config}";;
       *) echo "pip $@" >> "{journal}"; exit {pip_code};;
     esac;;
   "-c "*ensurepip*) echo {version} "$0"; exit {probe_code};;
   "-c import "*) exit {import_code};;
 esac
 """
+FAKE_UV = '#!/bin/sh\necho "uv $@" >> "{journal}"\n'
 
 
 class Checkout:
@@ -53,7 +55,7 @@ class Checkout:
         (self.root / "requirements" / f"{name}.txt").write_text(text + "\n")
 
     def write_python(self, name: str, version: str, **options: object) -> None:
-        parts = {"versions": "2.13.0+cpu, 2.13.0", "journal": self.journal,
+        parts = {"versions": "2.13.0+cpu, 2.13.0", "config": "", "journal": self.journal,
                  "pip_code": 0, "import_code": 0, "probe_code": 0, **options}  # fmt: skip
         self.write_script(name, FAKE_PYTHON.format(version=version, **parts))
 
@@ -65,7 +67,7 @@ class Checkout:
         return prepare_all(names, self.root, {**self.environ, **environ})
 
     def installs(self) -> list[str]:
-        """What pip was asked to install, a line each."""
+        """What pip or uv was asked to install, a line each."""
         return self.journal.read_text().splitlines() if self.journal.exists() else []
 
 
@@ -128,6 +130,19 @@ def test_packages_of_a_level_are_added_once_to_an_environment_that_stays(checkou
     locks = [Path(word).stem for word in line.split() if word.endswith(".txt")]
     assert locks == ["torch", "torch-cuda", *(f"torch-{name}" for name in added)]
     assert (python.parent / "mine").exists()
+
+
+def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
+    checkout.write_script("uv", FAKE_UV.format(journal=checkout.journal))
+    checkout.prepare("torch")
+    checkout.write_python("python3.10", "3.10.13", config="global.index-url='https://a.org'")
+    checkout.prepare("oneflow")
+    by_uv, by_pip = checkout.installs()
+    python = checkout.root / ".venv/torch/bin/python"
+    assert by_uv.startswith(
+        f"uv --project / pip install --python {python} --require-hashes --no-deps"
+    )
+    assert by_pip.startswith("pip -m pip install")
 
 
 @pytest.mark.parametrize(
