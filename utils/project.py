@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 STAMP = "duet-environment.json"  # marks a complete environment made by `make setup`
+FETCH_FOLDER = PROJECT / "data" / "fetch"  # lists of what `python -m duet fetch` can download
+PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx]6?\.pt")  # as in data/fetch/yolov5.yaml
 
 
 def script(name: str) -> list[str]:
@@ -19,3 +22,16 @@ def from_here(path: Path) -> Path:
     """Make a path inside the working folder relative, as a user would type it."""
     path, here = Path(os.path.abspath(path)), Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
+
+
+def list_names() -> list[str]:
+    """Return the names of the lists to fetch."""
+    return sorted(path.stem for path in FETCH_FOLDER.glob("*.yaml"))
+
+
+def how_to_fetch(argument: str | Path) -> str:
+    """Suggest the command that downloads weights or a dataset of this name; "" if unknown."""
+    name = Path(argument).name
+    words = f"yolov5 {name}" if PUBLIC_WEIGHTS.fullmatch(name) else Path(name).stem.lower()
+    known = words.partition(" ")[0] in list_names()
+    return f"`python -m duet fetch {words}` downloads it and shows how to use it" if known else ""

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from duet.utils.cli.flags import whole_from
 from duet.utils.data.image.letterbox import FILL
 from duet.utils.detect.config import DetectConfig, call_config, whole
 from duet.utils.detect.media.finding import file_source, find_sources
-from duet.utils.detect.media.image_file import GivenImage, as_list
+from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.pipeline.threads import Read, Reader, StageSeconds, num_threads
 from duet.utils.detect.results.image_result import ImageResult
@@ -81,7 +82,7 @@ class TrainedDetector:
         """
         config = self._config(**options)
         given = enumerate(as_list(images))
-        frames = [GivenImage(image, index, self._max_pixels).frame() for index, image in given]
+        frames = [read_image(image, index, self._max_pixels) for index, image in given]
         detector = configured(self._detector, config)
         results: list[ImageResult] = []
         for start in range(0, len(frames), config.batch_size):
@@ -135,7 +136,7 @@ class TrainedDetector:
         """Yield images and videos as sources."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
-                yield file_source(os.fsdecode(image), self._max_pixels, stride)
+                yield file_source(Path(os.fsdecode(image)), self._max_pixels, stride)
             else:
                 yield GivenImage(image, index, self._max_pixels)
 

@@ -22,7 +22,7 @@ from duet.models.inference.predictor import class_names_of, with_size
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
-from duet.utils.detect.media.image_file import GivenImage, as_list
+from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
@@ -183,7 +183,7 @@ def _frame(image: Any, index: int) -> Frame:
     """Return an image as a frame whose source is its name in `HubResults.files`."""
     if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
         image = image.transpose(1, 2, 0)
-    frame = GivenImage(image, index, MAX_PIXELS).frame()
+    frame = read_image(image, index, MAX_PIXELS)
     return frame._replace(source=Path(frame.source).with_suffix(".jpg").name)
 
 

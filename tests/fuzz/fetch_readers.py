@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from duet.utils.data.fetch import download
-from duet.utils.data.fetch.download import FOLDER, Item, find_list, unpack
+from duet.utils.data.fetch.download import FETCH_FOLDER, Item, find_list, unpack
 from duet.utils.errors import UserError
 from tests.fuzz.reader import Reader, as_text
 from tests.fuzz.text_readers import YAML_TOKENS
@@ -100,7 +100,7 @@ FETCH_READERS = {
     "fetch-list": replace(
         Reader(
             lambda path: find_list(str(path)),
-            lambda: [path.read_bytes() for path in sorted(FOLDER.glob("*.yaml"))],
+            lambda: [path.read_bytes() for path in sorted(FETCH_FOLDER.glob("*.yaml"))],
             "list.yaml",
             (*YAML_TOKENS, b"url: file:///", b"../", b"sha256: null", b"unpack: ", b"1e9"),
         ),

@@ -43,10 +43,9 @@ class SourceTrackers:
     ) -> tuple[AnyDetections, np.ndarray]:
         """Return the tracked detections in a frame and their IDs; rate: None if unknown."""
         name = None if frame.number is None else frame.source
-        tracker = self._trackers.get(name)
-        if tracker is None or tracker.is_before(frame):  # the source once more
-            tracker = self._trackers[name] = Tracker(rate, *self._settings)
-        return tracker.update(detections, frame)
+        if name not in self._trackers:
+            self._trackers[name] = Tracker(rate, *self._settings)
+        return self._trackers[name].update(detections, frame)
 
 
 class Tracker:
@@ -76,7 +75,6 @@ class Tracker:
         trackers = import_optional("trackers", "--track")
         self._supervision = import_optional("supervision", "--track")
         self._rate = float(rate) if rate and 0 < rate <= HIGHEST_RATE else USUAL_RATE
-        self._last_number: int | None = None
         self._last_seconds: float | None = None
         self._now = 0.0  # seconds, which increase with each frame
         self._threshold = confidence_threshold
@@ -89,18 +87,13 @@ class Tracker:
             minimum_iou_threshold=LOWEST_IOU,
         )
 
-    def is_before(self, frame: Frame) -> bool:
-        """Return whether a frame does not follow the last one: a video is read again."""
-        last = self._last_number
-        return last is not None and frame.number is not None and frame.number <= last
-
     def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
         """Return which of the detections, from `LOWEST_SCORE` on, count, and their ids.
 
         Weaker ones count where they continue a track. The ids are (K',) int64, from 1, or NO_ID.
         """
         self._now += min(self._gap(frame), LONGEST_GAP)
-        self._last_number, self._last_seconds = frame.number, frame.seconds
+        self._last_seconds = frame.seconds
         ids = self._match(detections)
         kept = np.flatnonzero((detections.scores >= self._threshold) | (ids != NO_ID))
         return detections.take(kept), ids[kept]

@@ -15,8 +15,8 @@ from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.data.fetch.download import Item, download, find_list, hash_of, unpack
 from duet.utils.errors import UserError
-from duet.utils.fetch_lists import list_names
 from duet.utils.processes.command import run_command
+from duet.utils.project import list_names
 from duet.utils.regular_files import read_text
 from duet.utils.text import count, say
 

@@ -25,8 +25,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from duet.utils.errors import UserError, brief
-from duet.utils.fetch_lists import FOLDER, list_names
 from duet.utils.progress import Progress
+from duet.utils.project import FETCH_FOLDER, list_names
 from duet.utils.regular_files import open_regular
 from duet.utils.text import printable
 from duet.utils.yaml_files import read_yaml
@@ -81,7 +81,7 @@ def find_list(argument: str) -> FetchList:
     """
     path = Path(argument)
     if not path.exists() and not path.suffix:
-        path = FOLDER / f"{path.name}.yaml"
+        path = FETCH_FOLDER / f"{path.name}.yaml"
     names = ", ".join(list_names())
     document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {names}")
     about, then, files = (document.get(key, "") for key in ("about", "then", "files"))

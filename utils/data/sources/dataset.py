@@ -17,8 +17,7 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec, read_dataset_yaml
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from duet.utils.data.sources.recognised import recognise, unrecognised_text
 from duet.utils.errors import DatasetError
-from duet.utils.fetch_lists import how_to_fetch
-from duet.utils.project import PROJECT
+from duet.utils.project import PROJECT, how_to_fetch
 from duet.utils.text import printable
 
 BUILT_IN = "shapes"

@@ -17,7 +17,7 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
 from duet.utils.data.sources.image_files import has_images, no_images_text
 from duet.utils.errors import DatasetError, brief
-from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.project import how_to_fetch
 from duet.utils.text import count
 from duet.utils.yaml_files import read_yaml, yaml_text
 

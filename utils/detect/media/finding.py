@@ -83,7 +83,8 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
     chosen = _without_others(argument, paths)
     if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
         import_optional("av", "a video")  # if it is absent, the error comes before 1,000 images
-    return [file_source(os.path.join(folder, path), max_pixels, video_stride) for path in chosen]
+    once = dict.fromkeys(Path(folder, path) for path in chosen)  # a list may repeat a file
+    return [file_source(path, max_pixels, video_stride) for path in once]
 
 
 def are_several(sources: Sequence[Source], tiling: Tiling | None) -> bool:
@@ -95,10 +96,10 @@ def are_several(sources: Sequence[Source], tiling: Tiling | None) -> bool:
     return tiling is None and not is_one_image
 
 
-def file_source(path: str, max_pixels: int, video_stride: int = 1) -> Source:
+def file_source(path: Path, max_pixels: int, video_stride: int = 1) -> Source:
     """Return an image or video file, by its name, as a source."""
-    if _suffix(path) in VIDEO_SUFFIXES:
-        return VideoFile(Path(path), max_pixels, video_stride)
+    if _suffix(path.name) in VIDEO_SUFFIXES:
+        return VideoFile(path, max_pixels, video_stride)
     return ImageFile(path, max_pixels)
 
 

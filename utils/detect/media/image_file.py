@@ -33,8 +33,8 @@ class ImageFile(Source):
 
     num_frames = 1
 
-    def __init__(self, path: Path | str, max_pixels: int) -> None:
-        self._path = self.name = Path(path)
+    def __init__(self, path: Path, max_pixels: int) -> None:
+        self._path = self.name = path
         self._max_pixels = max_pixels
 
     def frames(self) -> Iterator[Frame]:
@@ -80,38 +80,19 @@ def as_list(images: Any) -> list[Any]:
 
 
 class GivenImage(Source):
-    """An image in memory, or of a file, as a source.
-
-    Attributes:
-        name: name of the file; images without one are named image<index>.
-    """
+    """An image in memory, as a source with the name image<index>."""
 
     num_frames = 1
 
     def __init__(self, image: Any, index: int, max_pixels: int) -> None:
-        """Keep an image, one of `TAKEN`, and its place among those given."""
+        """Keep an image, one of `TAKEN` but no file name, and its place among those given."""
         self._image, self._max_pixels = image, max_pixels
-        is_file = isinstance(image, (str, os.PathLike))
-        self.name: str = os.fsdecode(image) if is_file else f"image{index}"
-
-    def frame(self) -> Frame:
-        """Return the image; UserError if it is not one, or names the file that cannot be read."""
-        try:
-            (frame,) = self.frames()
-        except BrokenSourceError as error:
-            raise UserError(f"{printable(self.name)}: {error}") from error
-        return frame
+        self.name: str = f"image{index}"
 
     def frames(self) -> Iterator[Frame]:
         """Yield the image; UserError if it is not one."""
         image, name = self._image, self.name
-        if isinstance(image, (str, os.PathLike)):
-            if "://" in name:
-                raise UserError(
-                    f"{image}: nothing is downloaded; detector.stream takes video streams"
-                )
-            yield from ImageFile(Path(name), self._max_pixels).frames()
-        elif isinstance(image, (bytes, bytearray, memoryview)):
+        if isinstance(image, (bytes, bytearray, memoryview)):
             yield Frame(decode_image(bytes(image), self._max_pixels), name)
         elif isinstance(image, Image.Image):
             source = getattr(image, "filename", "") or name
@@ -120,6 +101,20 @@ class GivenImage(Source):
             yield Frame(as_rgb(image, name), name)
         else:
             raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
+
+
+def read_image(image: Any, index: int, max_pixels: int) -> Frame:
+    """Return an image, one of `TAKEN`; UserError names one that is none or cannot be read."""
+    source: Source = GivenImage(image, index, max_pixels)
+    if isinstance(image, (str, os.PathLike)):
+        if "://" in os.fsdecode(image):
+            raise UserError(f"{image}: nothing is downloaded; detector.stream takes video streams")
+        source = ImageFile(Path(os.fsdecode(image)), max_pixels)
+    try:
+        (frame,) = source.frames()
+    except BrokenSourceError as error:
+        raise UserError(f"{printable(str(source.name))}: {error}") from error
+    return frame
 
 
 def as_rgb(image: np.ndarray, name: str) -> np.ndarray:

@@ -121,11 +121,7 @@ class VideoFile(Source):
         self.path = self.name = path
         self._max_pixels = max_pixels
         self._stride = stride
-        self._is_closed = False
         self._num_packets = self._num_damaged = 0
-
-    def close(self) -> None:
-        self._is_closed = True
 
     def frames(self) -> Iterator[Frame]:
         """Yield the frames; of a file that is cut short those that are there, then an error."""
@@ -156,8 +152,6 @@ class VideoFile(Source):
                 decoded = self._decoded(av, container, stream)
                 settings = rate, self._max_pixels, self._stride
                 for frame in timed_frames(decoded, self.path, *settings):
-                    if self._is_closed:
-                        return
                     yield frame
                     num_frames += 1
         except av.FFmpegError as error:

@@ -50,7 +50,6 @@ class SourceFiles:
     table_name: str  # in the table of all results
     drawing: Path  # the image or video with boxes
     rate: Fraction | None  # frames a second; None: unknown, or an image
-    last_frame: int = -1
     num_crops: Counter[str] = field(default_factory=Counter)  # in each folder
 
 
@@ -122,11 +121,10 @@ class RunFiles:
             files = self._new_files(frame, rate)
             place = Place(files, files.stem)
         else:
-            known = self._sources.get(source)
-            if known is None or number <= known.last_frame:  # the same source once more
-                known = self._sources[source] = self._new_files(frame, rate)
-            known.last_frame = number
-            place = Place(known, f"{known.stem}_{number + 1}")
+            if source not in self._sources:
+                self._sources[source] = self._new_files(frame, rate)
+            files = self._sources[source]
+            place = Place(files, f"{files.stem}_{number + 1}")
         drawing = place.files.drawing
         if self._config.nosave or not isinstance(source, Path) or not drawing.exists():
             return place

@@ -8,10 +8,10 @@ import zipfile
 
 import pytest
 
-from duet.utils.data.fetch.download import FOLDER, find_list, unpack
+from duet.utils.data.fetch.download import FETCH_FOLDER, find_list, unpack
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.errors import UserError
-from duet.utils.fetch_lists import how_to_fetch
+from duet.utils.project import how_to_fetch
 from duet.utils.weights.load import load_weights
 from tests.unit.data.fetch.conftest import files_in, tarred, write_list, zipped
 
@@ -78,7 +78,7 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
         "voc": "http://host.robots.ox.ac.uk/pascal/VOC/",
         "yolov5": "https://github.com/ultralytics/yolov5/releases/download/v7.0/",
     }
-    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(servers)
+    assert {path.stem for path in FETCH_FOLDER.glob("*.yaml")} == set(servers)
     for name, server in servers.items():
         items = find_list(name).items
         is_pinned = name != "coco128"  # nobody has published its hash

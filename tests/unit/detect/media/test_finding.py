@@ -58,7 +58,7 @@ def test_a_pattern_does_not_follow_links_that_lead_upward(folder):
 
 def test_a_list_names_files_from_its_own_folder(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other") / "o.jpg"
-    text = f"\ufeffinner/z.jpg\r\n\n  a9.png \n{other}\nclip.mp4\nREADME\nabsent.png\n"
+    text = f"\ufeffinner/z.jpg\r\n\n  a9.png \n{other}\nclip.mp4\nREADME\nabsent.png\n./a9.png\n"
     (folder / "list.txt").write_text(text, encoding="utf-8")
     sources = find_sources(str(folder / "list.txt"), PIXELS)
     assert [source.name for source in sources] == [

@@ -126,9 +126,9 @@ def video(name: str, *numbers: int) -> list[Frame]:
     return [Frame(IMAGE, Path(name), number, number / 25) for number in numbers]
 
 
-def test_ids_begin_at_1_in_each_video_and_when_one_is_read_again():
+def test_ids_begin_at_1_in_each_video():
     trackers = SourceTrackers(0.25)
-    for name in ("a.mp4", "b.mp4", "a.mp4"):
+    for name in ("a.mp4", "b.mp4"):
         assert ids_of(trackers, *video(name, 0, 1, 2)) == [NEW, KNOWN, KNOWN]
 
 
