@@ -5,8 +5,6 @@ The reader gives batches of frames, read ahead, in the order of the sources.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
 import time
 from collections import deque
@@ -24,7 +22,6 @@ from duet.utils.detect.media.source import Frame, Source
 from duet.utils.errors import BrokenSourceError
 
 MOST_THREADS = 8  # per kind; a faster GPU needs several processes
-NICENESS = 5
 MOST_BYTES = 1 << 28  # of images that wait, apart from one that is larger alone
 STAGES = ("decode", "network", "finish", "write")
 Done = TypeVar("Done")
@@ -33,19 +30,6 @@ Done = TypeVar("Done")
 def num_threads() -> int:
     """Return how many threads to decode in, and as many to write in."""
     return min(cores_of_rank(), MOST_THREADS)
-
-
-def background_pool(threads: int, name: str) -> ThreadPoolExecutor:
-    """Return a pool whose threads give way to those that run the network."""
-    return ThreadPoolExecutor(threads, thread_name_prefix=name, initializer=_give_way)
-
-
-def _give_way() -> None:
-    """Lower the priority of this thread; Linux has one for each thread of a process."""
-    thread = threading.get_native_id()
-    with contextlib.suppress(OSError):  # a sandbox may forbid it: it is slower, not wrong
-        niceness = os.getpriority(os.PRIO_PROCESS, thread) + NICENESS
-        os.setpriority(os.PRIO_PROCESS, thread, niceness)
 
 
 class StageSeconds:
@@ -84,8 +68,8 @@ class Writer(Generic[Done]):
             most: pieces of work that may be under way when `add` returns.
         """
         self._report, self._most = report, most
-        self._any_order = background_pool(threads, "write")
-        self._in_turn = background_pool(1, "write in turn")
+        self._any_order = ThreadPoolExecutor(threads, "write")
+        self._in_turn = ThreadPoolExecutor(1, "write in turn")
         self._pending: deque[tuple[Future[Done], int]] = deque()
 
     def add(self, work: Callable[[], Done], in_turn: bool, num_bytes: int) -> None:
@@ -167,7 +151,7 @@ class Reader:
         """
         self._prepare, self._batch_size, self._seconds = prepare, batch_size, seconds
         self._ahead = batch_size + threads if ahead is None else ahead
-        self._images = background_pool(threads, "images")
+        self._images = ThreadPoolExecutor(threads, "images")
 
     def __enter__(self) -> Reader:
         return self
@@ -234,14 +218,14 @@ class Reader:
 
     def _read_video(self, source: Source) -> Iterator[Read]:
         with ExitStack() as stack:
-            pool = stack.enter_context(background_pool(1, "video"))
+            pool = stack.enter_context(ThreadPoolExecutor(1, "video"))
             stack.callback(source.close)  # its thread may wait for the next frame
             yield from self._in_order(pool, repeat(partial(self._next, source, source.frames())))
 
     def _read_live(self, sources: Sequence[Source]) -> Iterator[list[Read]]:
         """Yield the newest frames of the sources; none waits for another."""
         with ExitStack() as stack:
-            pool = stack.enter_context(background_pool(len(sources), "live"))
+            pool = stack.enter_context(ThreadPoolExecutor(len(sources), "live"))
             waiting: dict[Future[Read | None], ReadTask] = {}
             for source in sources:
                 stack.callback(source.close)
