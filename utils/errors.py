@@ -56,7 +56,3 @@ class WorkerError(RuntimeError):
     The message names it and the cause, often with its traceback. Commands print it without their
     own traceback and exit with code 1.
     """
-
-
-class LoaderError(WorkerError):
-    """A loader worker failed or died; the message names it and the cause."""

@@ -77,13 +77,6 @@ class Progress:
             self._bar.update()
 
 
-def clock(seconds: float) -> str:
-    """Format a duration as "3:05" or, with hours, "1:03:05"."""
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
 class LineHandler(logging.StreamHandler):
     """Writes log records on their own lines: it clears the bar and redraws it."""
 

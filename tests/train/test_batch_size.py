@@ -5,7 +5,7 @@ import pytest
 from duet.models.detector import images_to_tensor
 from duet.models.training import batch_size, step
 from duet.models.training.batch_size import with_batch_size
-from duet.utils.errors import LoaderError, UserError
+from duet.utils.errors import UserError, WorkerError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.state.resume import load_state
 from duet.utils.weights.checkpoint import load_checkpoint
@@ -93,7 +93,7 @@ def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
     "error",
     [
         RuntimeError("an illegal memory access"),
-        LoaderError("worker 0 died; if the machine ran out of memory, use fewer"),
+        WorkerError("worker 0 died; if the machine ran out of memory, use fewer"),
     ],
 )
 def test_other_errors_stay_what_they_are(tmp_path, monkeypatch, error):

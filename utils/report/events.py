@@ -17,7 +17,6 @@ from duet.utils.errors import UserError
 from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.report.loggers",)  # packages with a table LOGGERS of loggers by name
-METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
 
 log = logging.getLogger("train")
 
@@ -102,18 +101,12 @@ def _class_of(name: str) -> Any:
             raise UserError(f"--loggers {name}; accepted: {accepted}")
         return known[name]
     try:
-        kind = getattr(importlib.import_module(module), attribute)
+        return getattr(importlib.import_module(module), attribute)
     except Exception as error:  # third-party modules may raise anything
         what = f"{type(error).__name__}: {error}"
         raise UserError(
             f"--loggers {name}: {what}; add the module's folder to PYTHONPATH"
         ) from error
-    if missing := [method for method in METHODS if not callable(getattr(kind, method, None))]:
-        raise UserError(
-            f"--loggers {name} lacks {', '.join(missing)}; see utils/report/events.py for the "
-            "methods of a logger"
-        )
-    return kind
 
 
 class Loggers:

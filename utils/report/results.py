@@ -74,10 +74,7 @@ class Results:
 
 
 def _number_or_none(cell: str) -> int | float | None:
-    number = float(cell or math.nan)
-    if not math.isfinite(number):
-        return None
-    return int(number) if number.is_integer() and "." not in cell else number
+    return json.loads(cell) if math.isfinite(float(cell or math.nan)) else None
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from duet.utils.errors import LoaderError, UserError
+from duet.utils.errors import UserError, WorkerError
 from duet.utils.processes import suspend
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import (
@@ -35,9 +35,9 @@ OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera'
     [
         (UserError("--img 3: a multiple of 32 is needed"), EXIT_USER_ERROR, "error: --img 3"),
         (OSError(28, "No space left on device"), EXIT_USER_ERROR, "error: [Errno 28] No space"),
-        (LoaderError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
+        (WorkerError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
         (
-            LoaderError(BUG),
+            WorkerError(BUG),
             EXIT_FAILED,
             "error: " + BUG.replace("\n", "\n  ").replace("    ", "  "),
         ),

@@ -22,7 +22,7 @@ from duet.utils.cli.train_config import read_train_flags
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import LoaderError
+from duet.utils.errors import WorkerError
 from duet.utils.processes.command import run_command
 from duet.utils.weights import __main__ as weights
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
@@ -99,7 +99,7 @@ CASES = {
     "flag": lambda folder: read_train_flags([f"--{NAME}", NAME]),
     "value of a flag": lambda folder: read_train_flags(["--epochs", NAME]),
     "an error of the system": lambda folder: (folder / NAME).read_text(),
-    "a worker's error": lambda folder: raise_(LoaderError(f"{NAME}\nin a loader worker:\n{NAME}")),
+    "a worker's error": lambda folder: raise_(WorkerError(f"{NAME}\nin a loader worker:\n{NAME}")),
     "an exit": lambda folder: raise_(SystemExit(NAME)),
 }
 

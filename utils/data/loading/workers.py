@@ -31,7 +31,7 @@ from duet.utils.data.image.decoding import note_each
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.image_cache import NamelessFile
 from duet.utils.data.loading.order import Epoch
-from duet.utils.errors import DatasetError, LoaderError
+from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.memory import keep_freed_images
 
 SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
@@ -182,7 +182,7 @@ class WorkerPool:
     ) -> Iterator[Batch]:
         """Request the first few batches of an epoch at once; return an iterator over all.
 
-        This ends an earlier run: its iterator raises LoaderError from then on.
+        This ends an earlier run: its iterator raises WorkerError from then on.
 
         Args:
             new_array: makes the uint8 array that a batch's images are copied into.
@@ -202,7 +202,7 @@ class WorkerPool:
     ) -> Iterator[Batch]:
         for batch_index in range(first_batch, len(self._source)):
             if run != self._run:
-                raise LoaderError("this epoch was ended by the start of another or by close()")
+                raise WorkerError("this epoch was ended by the start of another or by close()")
             number = batch_index % self._num_workers
             reply = self._receive(number)
             if isinstance(reply, Exception):
@@ -234,7 +234,7 @@ class WorkerPool:
         self._unread[number] -= 1
         return reply
 
-    def _death_of(self, number: int) -> LoaderError:
+    def _death_of(self, number: int) -> WorkerError:
         process = self._workers[number].process
         process.join(timeout=5)
         code = process.exitcode or 0
@@ -249,7 +249,7 @@ class WorkerPool:
             "--batch-size or no --cache ram"
         )
         self.close()
-        return LoaderError(text)
+        return WorkerError(text)
 
     def close(self) -> None:
         """End the workers at once; a later run() starts new ones."""
@@ -292,4 +292,4 @@ def _reply(
     except DatasetError as error:  # the parent raises it
         return DatasetError(str(error))
     except Exception as error:
-        return LoaderError(f"{error}\nin a loader worker:\n{traceback.format_exc()}")
+        return WorkerError(f"{error}\nin a loader worker:\n{traceback.format_exc()}")

@@ -108,8 +108,6 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
     name = argument
     if _CAMERA.fullmatch(argument):
         name, opened = f"camera {argument}", partial(open_camera, int(argument), max_pixels)
-    elif argument.partition(" ")[0] == "screen" and not os.path.lexists(argument):
-        raise UserError(f"--source {argument}: screen capture is not supported; save it as a file")
     elif url := _URL.match(argument):
         name, opened = shown_url(argument), partial(open_stream, argument, max_pixels)
         if url[1].lower() not in SCHEMES:

@@ -9,7 +9,7 @@ import pytest
 from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.errors import DatasetError, LoaderError, UserError
+from duet.utils.errors import DatasetError, UserError, WorkerError
 from duet.utils.strengths import AugmentConfig
 from tests.unit.data.batch_digest import EVERYTHING, digest
 
@@ -169,7 +169,7 @@ def test_an_image_that_vanished_is_named(samples, tmp_path, workers):
         list(loader)
 
 
-@pytest.mark.parametrize(("workers", "kind"), [(0, RuntimeError), (2, LoaderError)])
+@pytest.mark.parametrize(("workers", "kind"), [(0, RuntimeError), (2, WorkerError)])
 def test_any_other_failure_names_the_image(samples, workers, kind):
     wrong = dataclasses.replace(samples[0], boxes_cxcywh_norm=np.zeros((2, 3), np.float32))
     with (

@@ -24,7 +24,7 @@ from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.workers import SharedSlots, SharedSource, WorkerPool
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from duet.utils.data.sources.samples import SampleTable, table_of
-from duet.utils.errors import LoaderError
+from duet.utils.errors import WorkerError
 from duet.utils.project import PROJECT
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
@@ -109,7 +109,7 @@ def test_an_epoch_may_be_left_in_the_middle(loader):
         abandoned = loader.epoch(3)
         next(abandoned)
         assert [digest(batch) for batch in loader.epoch(4)] == expected
-    with pytest.raises(LoaderError, match="ended by the start of another"):
+    with pytest.raises(WorkerError, match="ended by the start of another"):
         next(abandoned)
 
 
@@ -122,7 +122,7 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
         assert len(running) == 2
     assert worker_ids() == []
     assert not any(map(is_running, running))
-    with pytest.raises(LoaderError, match="by close"):
+    with pytest.raises(WorkerError, match="by close"):
         next(batches)
     # The first start of a process opens a pipe to multiprocessing's own tracker, once.
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
@@ -136,7 +136,7 @@ def test_a_worker_that_dies_names_the_image_that_it_read(samples, batches, name,
     source = batches(table_of(samples), TrainRecipe(64, 2))
     pool = WorkerPool(source, workers)
     path = re.escape(str(samples[CRASHING_INDEX].image_path))
-    with pytest.raises(LoaderError, match=f"died: {name}, while it read {path}; repair or remove"):
+    with pytest.raises(WorkerError, match=f"died: {name}, while it read {path}; repair or remove"):
         list(pool.run(Epoch(0)))
     assert worker_ids() == []
 

@@ -97,8 +97,7 @@ REFUSED = {
     "fifo.txt": "is a FIFO",
     "**x/*.jpg": "accepted",
     "ftp://host/a.mp4": "ftp is not supported; accepted",
-    "screen 1": "screen capture is not supported",
-    "screen": "screen capture is not supported; save it as a file",
+    "screen 1": "no such file or folder",
     "a\0b.jpg": "no such file",
 }
 
