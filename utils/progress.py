@@ -20,6 +20,7 @@ ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # if the total is unknow
 
 LINE_SECONDS = 30.0  # between log lines if there is no terminal
 
+clock = tqdm.format_interval  # seconds as "03:05" or "1:03:05"
 log = logging.getLogger("progress")
 CLEAR_LINE = "\r\033[K"
 

@@ -249,8 +249,7 @@ def report_epoch(
     if validation is not None:
         found, val_losses = head.metrics(validation.result), validation.losses.tolist()
     metrics = [found[name] for name in head.metric_names]
-    stages = state.timer.seconds.values()  # waits for the device
-    seconds = state.timer.total()
+    *stages, seconds = state.timer.state().values()
     values = (state.epoch - 1, *losses, *metrics, *val_losses, *rates, seconds, *stages)
     row = dict(zip(columns_of(head), values, strict=True))
     if validation is None:

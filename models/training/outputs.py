@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from duet import backend
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -27,6 +25,7 @@ from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import brief
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
+from duet.utils.progress import clock
 from duet.utils.project import from_here, script
 from duet.utils.report.plots.images import plot_batch
 from duet.utils.report.plots.label_statistics import plot_labels
@@ -170,7 +169,7 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"stopped early after epoch {state.epoch} of {config.epochs}: {early}")
-    took = f"{count(state.epoch, 'epoch')} in {tqdm.format_interval(run.results.seconds)}"
+    took = f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
     say(f"{took} (numbered from 1 here, from 0 in results.csv)")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError
+from duet.utils.json_files import parse_json
 from duet.utils.regular_files import read_text
 from duet.utils.report.stage_timer import STAGES
 
@@ -74,7 +75,7 @@ class Results:
 
 
 def _number_or_none(cell: str) -> int | float | None:
-    return json.loads(cell) if math.isfinite(float(cell or math.nan)) else None
+    return parse_json(cell) if math.isfinite(float(cell or math.nan)) else None
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:
