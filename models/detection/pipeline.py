@@ -181,7 +181,7 @@ def run_detection(
     log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
     add = with_window(report.add, config)
     try:
-        with report, RunFiles(folder, config, class_names) as files:
+        with report.progress, RunFiles(folder, config, class_names) as files:
             pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
             pipeline.run(sources)
     except (KeyboardInterrupt, SystemExit):

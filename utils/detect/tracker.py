@@ -6,7 +6,6 @@ objects it gave more detections an id than the OC-SORT there, and switched no mo
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -103,7 +102,7 @@ class Tracker:
         if frame.seconds is None or self._last_seconds is None:
             return 1 / self._rate
         gap = frame.seconds - self._last_seconds
-        return gap if 0 < gap < math.inf else 1 / self._rate
+        return gap if gap > 0 else 1 / self._rate
 
     def _match(self, detections: Detections | Segmentations) -> np.ndarray:
         """Return the id of each detection; one whose box is not finite has none."""

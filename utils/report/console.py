@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult, MetricResult
 from duet.utils.evaluation.legacy import LegacyResult
@@ -29,22 +28,18 @@ def metrics_table(result: EvaluationResult | MaskResult) -> str:
         summaries = [of_boxes, coco_summary(result.masks, " of masks")]
     else:
         summaries = [coco_summary(result)]
-    return "\n".join([*_class_tables(_by_mark(result)), *summaries])
+    return "\n".join([*_class_tables(result), *summaries])
 
 
 def legacy_table(result: LegacyResult | MaskResult) -> str:
     """Return YOLOv5's metrics as text, in the form of `metrics_table` with a title."""
-    return "\n".join([AS_YOLOV5, *_class_tables(_by_mark(result))])
+    return "\n".join([AS_YOLOV5, *_class_tables(result)])
 
 
-def _by_mark(result: Any) -> dict[str, Metrics]:
+def _class_tables(result: Metrics | MaskResult) -> list[str]:
     if isinstance(result, MaskResult):
-        return {"(B)": result.boxes, "(M)": result.masks}
-    return {"": result}
-
-
-def _class_tables(results: Mapping[str, Metrics]) -> list[str]:
-    return [line for mark, result in results.items() for line in _class_lines(result, mark)]
+        return [*_class_lines(result.boxes, "(B)"), *_class_lines(result.masks, "(M)")]
+    return _class_lines(result, "")
 
 
 def _class_lines(result: Metrics, mark: str) -> list[str]:
@@ -90,12 +85,9 @@ class EpochTable:
 
     def __init__(self, losses: Mapping[str, str], metrics: Mapping[str, str]) -> None:
         self._names = (*losses.values(), *metrics.values())
+        names = "".join(f"{name:>{self._width(name)}}" for name in self._names)
+        self._heading = f"{'epoch':>{_EPOCH_WIDTH}}{names}{'seconds':>8}"
         self._rows = 0
-
-    def heading(self) -> str:
-        """Return the names of the columns."""
-        cells = [f"{name:>{self._width(name)}}" for name in self._names]
-        return f"{'epoch':>{_EPOCH_WIDTH}}{''.join(cells)}{'seconds':>8}"
 
     def lines(
         self, epoch: int, epochs: int, numbers: Sequence[float], seconds: float, data_wait: float
@@ -106,7 +98,7 @@ class EpochTable:
             numbers: losses and metrics, in their order; NaN if nothing was measured.
             data_wait: seconds spent waiting for data.
         """
-        heading = [] if self._rows % ROWS_A_HEADING else [self.heading()]
+        heading = [] if self._rows % ROWS_A_HEADING else [self._heading]
         self._rows += 1
         cells = [
             f"{'-' if math.isnan(number) else f'{number:.3f}':>{self._width(name)}}"

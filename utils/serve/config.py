@@ -94,15 +94,11 @@ class ServeConfig:
             raise UserError("--weights is required; accepted files: docs/en/weights.md")
         names = [model.name for model in self.models]
         for name in names:
-            if not name or not name.isprintable() or name != name.strip():
+            is_printable = name and name.isprintable() and name == name.strip()
+            if not is_printable or names.count(name) > 1:
                 raise UserError(
-                    f"--weights {brief(name)}=...; accepted: a name of printable characters, for "
-                    "example --weights day=a/best.pt"
-                )
-            if names.count(name) > 1:
-                raise UserError(
-                    f"--weights: two models are named {brief(name)}; give each its own name, for "
-                    "example --weights day=a/best.pt night=b/best.pt"
+                    f"--weights {brief(name)}=...; accepted: a name of printable characters, "
+                    "another one for each model: --weights day=a/best.pt night=b/best.pt"
                 )
 
 

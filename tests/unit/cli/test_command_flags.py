@@ -82,7 +82,7 @@ REFUSED = [
     ("serve", "", "--weights is required"),
     ("serve", "--weights =b", "accepted: a name of printable"),
     ("serve", "--weights ' ' x", "--weights"),
-    ("serve", "--weights a/best.pt b/best.pt", "two models are named 'best'; give each its own"),
+    ("serve", "--weights a/best.pt b/best.pt", "another one for each model"),
     ("serve", "--weights \x1b=b", "--weights '\\x1b'=...; accepted: a name"),
     ("serve", "--weights W --port 65536", "--port 65536; accepted: a whole number from 0 to 65535"),
 ]

@@ -38,9 +38,10 @@ class Done(NamedTuple):
 
 
 class RunReport:
-    """Prints the result of each frame, in the order of the sources; a context manager.
+    """Prints the result of each frame, in the order of the sources.
 
     Attributes:
+        progress: the bar, shown until it is closed.
         num_frames: processed frames.
         num_broken: sources that were skipped or broke off.
         sources: description of the sources.
@@ -61,15 +62,8 @@ class RunReport:
         alone = len(sources) == 1
         self.sources = str(sources[0].name) if alone else f"{argument}, {self._total}"
         total = self._num_sources if self._images_alone else None
-        self._progress = Progress(total, "detecting", f"{self._unit}s")
+        self.progress = Progress(total, "detecting", f"{self._unit}s")
         self._start = time.monotonic()
-
-    def __enter__(self) -> RunReport:
-        self._progress.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._progress.__exit__(*error)
 
     @property
     def done(self) -> str:
@@ -92,8 +86,8 @@ class RunReport:
                 number = f"{self.num_frames + self.num_broken}/{self._num_sources}"
                 log.info("%s %s: %s", number, name, done.result.summary(done.input_size))
         if self.num_frames == 1 and self._num_sources == 1 and done.source.num_frames is not None:
-            self._progress.expect(done.source.num_frames)
-        self._progress.update(f"{self._speed():.1f} {self._unit}s/s")
+            self.progress.expect(done.source.num_frames)
+        self.progress.update(f"{self._speed():.1f} {self._unit}s/s")
 
     def _count(self, result: ImageResult) -> None:
         """Count detections: a tracked object once, and the frames in which its class appears."""

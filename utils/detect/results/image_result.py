@@ -168,8 +168,8 @@ class ImageResult(Sequence[Any]):
         }
 
     def to_json(self) -> str:
-        """Return `to_dict` as JSON in one line, with characters of all languages as they are."""
-        return json.dumps(self.to_dict(), ensure_ascii=False, allow_nan=False)
+        """Return `to_dict` as JSON in one line, as `json_line`."""
+        return json_line(self.to_dict())
 
     @abstractmethod
     def __len__(self) -> int:
@@ -187,6 +187,12 @@ class ImageResult(Sequence[Any]):
         height, width = self.size
         name = type(self).__name__
         return printable(f"{name}({self.frame.source}, {width}x{height} px: {self.words()})")
+
+
+def json_line(value: Any) -> str:
+    """Return a value in one line of JSON that shows: in ASCII where characters do not print."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return text if text.isprintable() else json.dumps(value, allow_nan=False)
 
 
 def as_utf8(text: str) -> str:

@@ -14,7 +14,6 @@ has NAME-2 everywhere.
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -31,7 +30,7 @@ from duet.utils.data.image.image_file import save_image, suffix_that_holds
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.media.video import VideoWriter
-from duet.utils.detect.results.image_result import ImageResult, as_utf8
+from duet.utils.detect.results.image_result import ImageResult, as_utf8, json_line
 from duet.utils.errors import UserError
 
 TABLE, RECORDS = "predictions.csv", "detections.json"
@@ -217,12 +216,6 @@ class RunFiles:
         place = self.reserve(result.frame)
         self.write(result, place)
         self.append(result, place)
-
-
-def json_line(value: Any) -> str:
-    """Return a value in one line of JSON that shows: in ASCII where characters do not print."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    return text if text.isprintable() else json.dumps(value, allow_nan=False)
 
 
 class Names:

@@ -39,7 +39,7 @@ def plot_results(results: Results, path: Path) -> None:
     panels = _result_panels(results.columns)
     figure, places = panel_grid(len(panels), PANELS_A_ROW, width=14 / 3, height=3.75)
     for axes, (title, lines) in zip(places, panels.items(), strict=True):
-        values = {label: columns[name] for label, name in lines.items()}
+        values = {label: columns[name] for label, name in lines.items() if name in columns}
         has_metrics = any(name.startswith("metrics/") for name in lines.values())
         _draw_panel(axes, columns["epoch"] + 1, values, has_limit=not has_metrics)
         axes.set(title=title, xlabel="epoch, from 1")

@@ -38,7 +38,8 @@ def lines_are_kept(caplog):
 
 def test_few_images_have_a_line_each(caplog):
     sources = [FakeSource(number) for number in range(FEW)]
-    with RunReport(sources, "a") as report:
+    report = RunReport(sources, "a")
+    with report.progress:
         report.add(done(sources[0], 0, 0, 1))
         report.add(broken(sources[1]))
         report.add(done(sources[2]))
@@ -60,7 +61,8 @@ def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
-    with RunReport(sources, "a") as report:
+    report = RunReport(sources, "a")
+    with report.progress:
         for _ in range(12):
             now[0] += 3
             report.add(done(sources[0], 0))
@@ -69,7 +71,8 @@ def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
 
 def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_out(caplog):
     begun, other = FakeSource(1, "video", 9), FakeSource(2, "video", 9)
-    with RunReport([begun, other], "a") as report:
+    report = RunReport([begun, other], "a")
+    with report.progress:
         report.add(done(begun))
         report.add(broken(begun))
         report.add(broken(other))
