@@ -24,7 +24,6 @@ from duet.utils.data.shapes.dataset import draw_dataset
 from duet.utils.data.sources.dataset import BUILT_INS
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.detect.media.video import VideoFile, VideoWriter
-from duet.utils.detect.pipeline.report import Window
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
@@ -233,7 +232,8 @@ def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog,
     monkeypatch.setattr(cv2, "currentUIFramework", lambda: "QT5")
     monkeypatch.setenv("DISPLAY", ":0")
     shown = []
-    monkeypatch.setattr(Window, "show", lambda self, image: shown.append(image) or len(shown) == 2)
+    monkeypatch.setattr(cv2, "imshow", lambda title, image: shown.append(image))
+    monkeypatch.setattr(cv2, "waitKey", lambda delay: ord("q") if len(shown) == 2 else -1)
     folder = many_images(tmp_path / "in", 50)
     with pytest.raises(KeyboardInterrupt):
         run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs", "--view-img")
