@@ -134,7 +134,7 @@ def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
     stages = [stage for stage in STAGES if stage not in ("data_wait", "validation")]
     lines = [f"{'milliseconds a stage, mean':<30}" + "".join(f"{stage:>11}" for stage in stages)]
     for name, timer in timers.items():
-        cells = (f"{1000 * timer.seconds[stage] / steps:>11.2f}" for stage in stages)
+        cells = (f"{1000 * timer.state()[stage] / steps:>11.2f}" for stage in stages)
         lines.append(f"{name:<30}" + "".join(cells))
     return lines
 

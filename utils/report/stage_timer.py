@@ -50,16 +50,11 @@ class StageTimer:
         if len(self._unread) > UNREAD_STAGES:
             self._read_oldest()
 
-    @property
-    def seconds(self) -> dict[str, float]:
-        """Time per stage; waits for the device to finish all of them."""
+    def state(self) -> dict[str, float]:
+        """Return the seconds of each stage, once the device has done them, and "total"."""
         while self._unread:
             self._read_oldest()
-        return self._seconds
-
-    def state(self) -> dict[str, float]:
-        """Return the seconds of each stage, and "total"."""
-        return {**self.seconds, "total": self.total()}
+        return {**self._seconds, "total": self.total()}
 
     def _read_oldest(self) -> None:
         stage, start, end = self._unread.popleft()
