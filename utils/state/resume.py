@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import logging
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -63,7 +64,7 @@ class ResumePoint(NamedTuple):
     folder: Path
     path: Path
     header: Header
-    is_finished: bool = False  # nothing is left to do, for --resume auto
+    is_finished: bool = False  # nothing is left to do; only --resume auto finds such a run
 
 
 def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
@@ -88,16 +89,22 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
     if point is None:
         return None
     settings = _all_settings(point.header.settings)
-    is_finished = (point.folder / RECORD).exists()
-    is_whole = point.header.epoch >= settings["epochs"]
-    has_new_limit = any(given.get(x, settings[x]) != settings[x] for x in ("patience", "hours"))
-    if is_finished and asked != AUTO and (is_whole or not has_new_limit):
+    is_last = all(number_of(x) <= point.header.batch_number for x in _states(point.folder))
+    is_finished = (point.folder / RECORD).exists() and is_last
+    if point.header.epoch < settings["epochs"]:  # --patience or --time has ended it
+        is_finished &= not any(_is_larger(given, settings, x) for x in ("patience", "hours"))
+    if is_finished and asked != AUTO:
         raise UserError(
             f"--resume: {point.folder} is already finished; if --patience or --time has ended it, "
             "give a larger value to continue, or 0 for no limit"
         )
     header = dataclasses.replace(point.header, settings=settings)
-    return point._replace(header=header, is_finished=is_finished and asked == AUTO)
+    return point._replace(header=header, is_finished=is_finished)
+
+
+def _is_larger(given: Mapping[str, Any], settings: Mapping[str, Any], name: str) -> bool:
+    """Return whether a limit on the command line is larger than a state's; 0: no limit."""
+    return bool((given.get(name, settings[name]) or math.inf) > (settings[name] or math.inf))
 
 
 def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint | None:

@@ -167,20 +167,34 @@ def test_a_finished_run_is_nothing_to_resume(tmp_path):
         point(tmp_path, "newest")
 
 
-EARLY = [("--patience", "2"), ("--time", "0.25")]
+def test_a_finished_run_goes_on_from_an_older_state(tmp_path):
+    write_run(tmp_path / "exp", 7, epoch=2)
+    write_run(tmp_path / "exp", 9, epoch=3)
+    (tmp_path / "exp" / "work.json").touch()
+    older, newest = sorted((tmp_path / "exp" / "weights").glob("state-*"))
+    assert batch_number(point(tmp_path, str(older))) == 7
+    with pytest.raises(UserError, match="is already finished"):
+        point(tmp_path, str(newest))
 
 
-@pytest.mark.parametrize("limit", EARLY)
-def test_a_run_that_ended_early_is_finished_unless_its_limit_is_another(tmp_path, limit):
-    settings = state(flags=[*BEGUN, "--epochs", "9", *limit]).header.settings
+EARLY = [("--patience", "2", "1"), ("--time", "0.25", "0.125")]
+
+
+@pytest.mark.parametrize(("flag", "value", "smaller"), EARLY)
+def test_a_run_that_ended_early_is_finished_unless_its_limit_is_larger(
+    tmp_path, flag, value, smaller
+):
+    settings = state(flags=[*BEGUN, "--epochs", "9", flag, value]).header.settings
     write_header(tmp_path / "exp", settings=settings, epoch=3)
     assert not point(tmp_path, "auto").is_finished
     (tmp_path / "exp" / "work.json").touch()
     assert point(tmp_path, "auto").is_finished
     with pytest.raises(UserError, match="already finished; .* give a larger value"):
         point(tmp_path, "newest")
-    for value in ("0", "7"):
-        assert not point(tmp_path, "newest", limit[0], value).is_finished
+    assert point(tmp_path, "auto", flag, smaller).is_finished
+    for larger in ("0", "7"):
+        for asked in ("newest", "auto"):
+            assert not point(tmp_path, asked, flag, larger).is_finished
 
 
 def test_a_run_of_before_early_stopping_has_no_patience_and_its_count_begins_anew(tmp_path):
