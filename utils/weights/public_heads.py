@@ -184,7 +184,11 @@ def classifier_document(
     _check_normalization(model.state.get("transforms"))
     public = read_yaml("--cfg", shipped_model("yolov5n-cls"), PUBLIC_MODELS)
     convolution = stored.get("model.7.conv.weight")
-    if convolution is None or [class_name(x) for x in layers] != [x[2] for x in public["backbone"]]:
+    found = [(class_name(layer), _strides_of(layer)) for layer in layers]
+    if convolution is None or found != [
+        (kind, (args[2],) * 2 if kind == "Conv" else None)
+        for _, _, kind, args in public["backbone"]
+    ]:
         raise UserError(
             "it is another classifier than those of the public YOLOv5, and the file has no model "
             "YAML; give its state dict with --cfg (docs/en/weights.md)"
@@ -200,6 +204,12 @@ def classifier_document(
     if activation not in (None, DEFAULT_ACTIVATION):
         document["act"] = str(activation)
     return document
+
+
+def _strides_of(layer: Record) -> Any:
+    """Return the strides of a Conv, which no shape of its arrays shows; None for other layers."""
+    convolution = layer.state["_modules"].get("conv")
+    return convolution.state.get("stride") if is_module(convolution) else None
 
 
 def _check_normalization(transforms: Any) -> None:

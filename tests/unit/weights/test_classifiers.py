@@ -22,6 +22,7 @@ class Classifier:
 
     def __init__(self, **changes: Any) -> None:
         self.changes, self.file = changes, TorchFile()
+        self.strides = changes.get("strides", (2, 2))
 
     def layer(self, kind: str, modules: Any, **attributes: Any) -> Call:
         return module(f"models.common.{kind}", modules, f=-1, **attributes)
@@ -34,7 +35,7 @@ class Classifier:
         }
         norm["num_batches_tracked"] = self.file.tensor(np.zeros((), np.float32))
         parts = {
-            "conv": module(f"{NN}.conv.Conv2d", tensors=tensors),
+            "conv": module(f"{NN}.conv.Conv2d", tensors=tensors, stride=self.strides),
             "bn": module(f"{NN}.batchnorm.BatchNorm2d", tensors=norm, eps=eps),
             "act": module(f"{NN}.activation.{self.changes.get('activation', 'SiLU')}"),
         }
@@ -116,6 +117,7 @@ def test_a_classifier_of_other_depths_is_not_built(tmp_path):
         ({"eps": 1e-3}, "layer model.9.conv.bn has eps 0.001; 1e-05 is built here"),
         ({"linear": {}}, "no linear layer; those of v6.2 and later have one"),
         ({"bottlenecks": (2, 4)}, "it is another classifier than those of the public YOLOv5"),
+        ({"strides": (1, 1)}, "it is another classifier than those of the public YOLOv5"),
     ],
 )
 def test_what_would_compute_something_else_is_refused(tmp_path, changes, message):
