@@ -176,7 +176,8 @@ def comparison_document() -> list[bytes]:
 
 
 def read_search(path: Path) -> SearchStudy:
-    return SearchStudy(path, {"lr0": 0.01}, {"lr0": Range(0.0, 1.0)}, epochs=2, seed=0, flags={})
+    ranges, settings = {"lr0": Range(0.0, 1.0)}, {"epochs": 2, "seed": 0}
+    return SearchStudy(path, {"lr0": 0.01}, ranges, settings)
 
 
 def write_search() -> list[bytes]:

@@ -123,7 +123,7 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert " parameters, " in text and " GFLOPs at 64 px" in text
     assert "SGD, learning rate 0.01 to 0.0001, batch 4 (64 per update), 2 epochs, seed 0" in text
     assert f"results  {folder}" in text.replace("results ", "results  ")
-    assert any(re.match(r"2 epochs in \d:\d\d \(numbered from 1 here", line) for line in lines)
+    assert any(re.match(r"2 epochs in \d\d:\d\d \(numbered from 1 here", line) for line in lines)
     first = next(number for number, line in enumerate(lines) if line.startswith("data     "))
     last = next(number for number, line in enumerate(lines) if line.startswith("results  "))
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
