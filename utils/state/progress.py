@@ -25,6 +25,7 @@ _SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
 EARLIER = {  # written only by earlier versions
     "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
     "class_scores": Default([float], []),  # from the last validation
+    "loss": Default({str: [float]}, {}),  # always empty
 }
 PROGRESS = {
     **EARLIER,
@@ -41,7 +42,6 @@ PROGRESS = {
         "sums": [float],
         "window": Default([dict], []),  # written by earlier versions
     },
-    "loss": Default({str: [float]}, {}),  # written by earlier versions; always empty
     "seconds": {"total": float, str: float},  # per stage
     "work": {"batches": int, "sha1": str},
     "columns": Default([str], _COLUMNS),  # names for `results`

@@ -58,7 +58,7 @@ class Finding(NamedTuple):
 # Title and advice, in the order shown: the most harmful first.
 _PROBLEMS = {
     "leak": ("Images that are in two splits",
-        "Delete one of two files, or list each in one split; --split 0.8 draws a val of its own"),
+        "Delete one, or list it in one split; --split 0.8 draws a val"),
     "near_leak": ("Images that look alike, in two splits",
         "Move both to one side, as --split 0.8 does"),
     "two_classes": ("Images that are in the folders of two classes",
@@ -73,7 +73,7 @@ _PROBLEMS = {
     "unknown_class": ("Objects of an unknown class",
         "Correct the class or the dataset's names; --fix drops the object"),
     "out_of_range": ("Boxes far outside the image",
-        "A coordinate may be in pixels: correct the export; --fix clips what overlaps the image"),
+        "Export fractions, not pixels; --fix clips what overlaps the image"),
     "zero_area": ("Objects without an area",
         "In a label file one costs the whole image: delete them; --fix drops them"),
     "repeated_object": ("Objects that are labelled twice", "Delete the second; --fix drops it"),
