@@ -238,6 +238,7 @@ def _start_ranks(
                 log.warning(EXPOSED, backend)
                 is_private = False
                 ranks.append(start(place))
+            sender.close()  # else a first rank that was killed before it sent them is waited for
             if is_private and not namespaces:
                 namespaces = socket.recv_fds(receiver, 1, 2)[1]
     for namespace in namespaces:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -123,3 +124,12 @@ def test_ranks_that_listen_everywhere_without_it_report_it(backend, monkeypatch,
     assert launch.run_ranks(command, backend, {"WORLD_SIZE": "1"}) == 0
     line = "the ranks will listen on all interfaces: oneflow always does, and the system"
     assert (line in caplog.text) is LAUNCHERS[backend].needs_network
+
+
+def test_a_first_rank_that_is_killed_while_it_makes_the_network_ends_the_job(monkeypatch, capfd):
+    """As by a sandbox that kills who asks for a network, in place of refusing."""
+    monkeypatch.setattr(
+        private_network, "_leave_network", lambda: os.kill(os.getpid(), signal.SIGKILL)
+    )
+    assert launch.run_ranks(["sleep", "100"], "oneflow", {"WORLD_SIZE": "2"}) == launch.EXIT_FAILED
+    assert "rank 0 was killed by SIGKILL" in capfd.readouterr().err
