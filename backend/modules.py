@@ -183,9 +183,9 @@ class OfMemory:
     def __call__(self, averages: Sequence[Any], values: Sequence[Any]) -> Any:
         known = all(map(_are_same, self._seen, (averages, values)))
         if self._moved != OfMemory.moved or not known:
+            self._result = self._function(averages, values)
             # Tuples are immutable, and tuple() of a tuple makes no copy.
             self._seen, self._moved = (tuple(averages), tuple(values)), OfMemory.moved
-            self._result = self._function(averages, values)
         return self._result
 
 

@@ -57,6 +57,8 @@ from duet.utils.weights.checkpoint import Checkpoint
 
 log = logging.getLogger("export")
 
+# Of weights in an ONNX graph: protobuf ends at 2**31, and cells of large images take 180 MB.
+MOST_BYTES = 2**31 - 2**28
 NOTHING_FOUND = (
     "nothing is found in these images; give --data with images that show the model's classes"
 )
@@ -95,6 +97,12 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         UserError: the model cannot be built, does not fit the size, or has other classes than
             --data.
     """
+    size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
+    if size > MOST_BYTES:
+        raise UserError(
+            f"the weights have {size:,} bytes; an ONNX file holds at most {MOST_BYTES:,}: use "
+            "--half, or export a smaller model"
+        )
     model = load_detector(checkpoint, CPU)
     if not config.is_size_given:
         size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))

@@ -5,12 +5,15 @@ import pytest
 
 from duet.backend import ops
 from duet.models.export.exported import ExportedPredictor
+from duet.models.export.job import run_export
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
 from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, Metadata
+from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import ExportedWeights
 from tests.tiny_weights import tiny_checkpoint
 
@@ -150,3 +153,9 @@ def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
     (record,) = caplog.records
     assert "a.onnx includes NMS" in record.getMessage()
     assert "--conf 0.25, --iou 0.45, --max-det 100" in record.getMessage()
+
+
+def test_weights_that_fill_an_onnx_file_are_refused():
+    weights = {"a": np.broadcast_to(np.zeros(1, np.float32), 2**29)}  # takes the memory of one
+    with pytest.raises(UserError, match="2,147,483,648 bytes; an ONNX file holds .* --half, or"):
+        run_export(ExportConfig(weights="x.pt"), Checkpoint(Header({}, ()), {}, weights, {}), None)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from duet.backend import multi_tensor, ops, optim
+from duet.backend.modules import OfMemory
 from duet.models.training import updates
 
 
@@ -31,3 +32,11 @@ def test_a_missing_or_wrong_kernel_leaves_the_plain_path(monkeypatch, caplog):
     with caplog.at_level("INFO", "train"):
         assert not updates.choose_updates("SGD", "cpu")
     assert "--multi_tensor_optimizer: using the plain path (" in caplog.text
+
+
+def test_a_failure_keeps_nothing_of_other_tensors():
+    kept = OfMemory(lambda averages, values: averages[0] / values[0])
+    assert kept([2], [1]) == 2
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            kept([2], [0])
