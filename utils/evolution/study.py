@@ -18,6 +18,7 @@ import numpy as np
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
 from duet.utils.optional import import_optional
+from duet.utils.state.resume import UNUSED
 
 COMPARED_TRIALS = 5  # minimum number before pruning
 FIRST_PART = 3  # no trial is pruned in the first third of its epochs
@@ -109,7 +110,6 @@ class SearchStudy:
         logging.getLogger("optuna").setLevel(logging.WARNING)
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         self._ranges, self._seed = ranges, settings["seed"]
-        wanted = {"begin": dict(begin), "flags": dict(settings)}
         kept_epochs = max(settings["epochs"] // FIRST_PART, 1)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,9 +121,10 @@ class SearchStudy:
             )  # fmt: skip
             if SETTINGS not in self._study.user_attrs:
                 self._study.enqueue_trial(dict(begin))
-                self._study.set_user_attr(SETTINGS, wanted)
+                self._study.set_user_attr(SETTINGS, {"begin": begin, "flags": settings})
             found = self._study.user_attrs[SETTINGS]
-            has_same_settings = all(found.get(name) == wanted[name] for name in wanted)
+            flags = {**UNUSED, **found.get("flags", settings)}  # once none were kept
+            has_same_settings = found["begin"] == begin and flags == {**UNUSED, **settings}
         except Exception as error:  # Optuna trusts its file, and fails in many ways
             text = f"--storage {path} is not a search: {error!s:.200}; {REMEDY}"
             raise UserError(text) from error

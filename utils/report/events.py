@@ -68,7 +68,7 @@ def make_loggers(names: Sequence[str]) -> Loggers:
     """Create the loggers of --loggers.
 
     Raises:
-        UserError: unknown name, missing package, or a class without all methods.
+        UserError: unknown name, missing package, or a class that cannot be made.
     """
     return Loggers({name: _make(name, _class_of(name)) for name in names})
 
