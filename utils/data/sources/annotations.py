@@ -24,6 +24,7 @@ from duet.utils.data.sources.formats.voc import VOC
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
 from duet.utils.errors import DatasetError, brief
+from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
 from duet.utils.polygons import Polygons
 from duet.utils.text import count
@@ -57,6 +58,7 @@ def format_of(annotations: Path) -> str:
     )
 
 
+@collector_paused()
 def read_annotations(folder: AnnotatedFolder) -> Annotations:
     """Read the annotations of a folder.
 

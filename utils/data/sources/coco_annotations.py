@@ -24,6 +24,7 @@ from duet.utils.data.sources.label_file import BrokenLabelError, require_drawabl
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detections import GroundTruth
 from duet.utils.errors import UserError, brief
+from duet.utils.memory import collector_paused
 from duet.utils.polygons import Polygons, starts_of
 from duet.utils.ragged import Ragged
 
@@ -66,6 +67,7 @@ def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
     return entries[0].annotations if entries[0].format == COCO.name else None
 
 
+@collector_paused()
 def read_coco_annotations(
     path: Path, samples: Sequence[Sample], class_names: Sequence[str], masks: bool = False
 ) -> CocoAnnotations:
