@@ -18,31 +18,31 @@ BUDGETS = {
     "models/blocks": 908,
     "models/detection": 1115,
     "models/evaluation": 1009,
-    "models/export": 1345,
+    "models/export": 1353,
     "models/heads": 2535,
     "models/inference": 507,
     "models/training": 2394,
     "scripts": 1132,
-    "utils": 2231,
+    "utils": 2248,
     "utils/cli": 1027,
     "utils/comparison": 1371,
-    "utils/data": 10947,
+    "utils/data": 10951,
     "utils/detect": 2315,
     "utils/evaluation": 1593,
-    "utils/evolution": 443,
+    "utils/evolution": 444,
     "utils/export": 1804,
-    "utils/processes": 1192,
+    "utils/processes": 1193,
     "utils/report": 1542,
     "utils/serve": 822,
     "utils/setup": 346,
-    "utils/state": 834,
+    "utils/state": 841,
     "utils/tasks": 299,
-    "utils/weights": 1760,
+    "utils/weights": 1770,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 349
-OTHERS = {"tests": 54557, "benchmarks": 2727}
+OTHERS = {"tests": 54609, "benchmarks": 2727}
 
 
 def room_of(path: Path) -> str:
