@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from duet.backend import select
@@ -32,7 +32,7 @@ from duet.utils.processes.exit_status import (
     STATUS_FILE,
     say,
 )
-from duet.utils.processes.private_network import join_network, make_network
+from duet.utils.processes.private_network import enter, private_network
 from duet.utils.processes.process_family import (
     POLL_SECONDS,
     ask_for_signal_when_parent_ends,
@@ -161,8 +161,9 @@ def run_ranks(
         shared |= {MEETING_FOLDER: folder, FILE_VARIABLE: str(message)}
         shared.pop(STATUS_FILE, None)  # written by this process
         try:
-            with _blocked_signals(stop is not None):
-                ranks = _start_ranks(backend, command, shared)
+            with _blocked_signals(stop is not None), _network(backend) as prepare:
+                for place in map(str, range(int(environment["WORLD_SIZE"]))):
+                    ranks.append(_start(place, command, shared, prepare))
             _wait(ranks, stop, message)
         except KeyboardInterrupt:
             _interrupt(ranks)  # a second Ctrl-C ends this wait and thereby the ranks
@@ -201,49 +202,37 @@ def _blocked_signals(suspends: bool) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start_ranks(
-    backend: str, command: Sequence[str], environment: Mapping[str, str]
-) -> list[Rank]:
-    """Start the ranks, in a private network if the framework needs one and the system allows it."""
-    ranks: list[Rank] = []
-    namespaces: list[int] = []  # of the network that the first rank makes
-    is_private, launcher = LAUNCHERS[backend].needs_network, os.getpid()
-
-    def prepare() -> None:
-        if is_private and ranks:  # first, because it resets the next request
-            join_network(namespaces)
-        elif is_private:
-            make_network(sender)
-        ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` requests SIGTERM
-        if os.getppid() != launcher:  # it ended before the request
-            os._exit(EXIT_FAILED)
-
-    def start(place: str) -> Rank:
-        own = {"RANK": place, "LOCAL_RANK": place, "LOCAL_WORLD_SIZE": environment["WORLD_SIZE"]}
-        return subprocess.Popen(
-            command,
-            env={**environment, **own},
-            start_new_session=True,  # Ctrl-C is handled by the launcher
-            preexec_fn=prepare,
-        )
-
-    receiver, sender = socket.socketpair()
-    with receiver, sender:
-        for place in map(str, range(int(environment["WORLD_SIZE"]))):
+@contextmanager
+def _network(backend: str) -> Iterator[Callable[[], None]]:
+    """Yield the preparation of a rank, with a private network for frameworks that need it."""
+    namespaces: Sequence[int] = ()
+    parent = os.getpid()
+    with ExitStack() as stack:
+        if LAUNCHERS[backend].needs_network:
             try:
-                ranks.append(start(place))
-            except subprocess.SubprocessError:
-                if ranks or not is_private:
-                    raise
+                namespaces = stack.enter_context(private_network())
+            except (OSError, subprocess.SubprocessError):
                 log.warning(EXPOSED, backend)
-                is_private = False
-                ranks.append(start(place))
-            sender.close()  # else a first rank that was killed before it sent them is waited for
-            if is_private and not namespaces:
-                namespaces = socket.recv_fds(receiver, 1, 2)[1]
-    for namespace in namespaces:
-        os.close(namespace)
-    return ranks
+        yield lambda: _prepare(namespaces, parent)
+
+
+def _prepare(namespaces: Sequence[int], parent: int) -> None:
+    enter(namespaces)  # first, because it resets the next request
+    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` requests SIGTERM
+    if os.getppid() != parent:  # it ended before the request
+        os._exit(EXIT_FAILED)
+
+
+def _start(
+    place: str, command: Sequence[str], shared: Mapping[str, str], prepare: Callable[[], None]
+) -> Rank:
+    own = {"RANK": place, "LOCAL_RANK": place, "LOCAL_WORLD_SIZE": shared["WORLD_SIZE"]}
+    return subprocess.Popen(
+        command,
+        env={**shared, **own},
+        start_new_session=True,  # Ctrl-C is handled here
+        preexec_fn=prepare,
+    )
 
 
 def _wait(ranks: Sequence[Rank], stop: StopRequests | None, message: Path) -> None:

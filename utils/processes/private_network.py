@@ -6,11 +6,13 @@ reach each other and nothing else reaches them.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 import struct
-from collections.abc import Sequence
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from duet.utils.processes.process_family import call_c_library
@@ -20,30 +22,49 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # linux/sockios.h, linux/if.h
 INTERFACE_REQUEST = "16sh14x"  # struct ifreq: a name and its flags
 
 
-def make_network(launcher: socket.socket) -> None:
-    """Move this single-threaded process into a new network with an active loopback interface.
+@contextlib.contextmanager
+def private_network() -> Iterator[Sequence[int]]:
+    """Create a network; yield its namespaces as open files for `enter`.
 
     Root creates only a network namespace. Other users also need a user namespace, in which they
     keep their ID and groups, and so their access to files.
 
-    Args:
-        launcher: socket to which the namespaces are sent as open files, for `join_network`.
-
     Raises:
-        OSError: not allowed, as in most containers.
+        subprocess.SubprocessError: not allowed, as in most containers.
+        OSError: it cannot be opened, or there is no `cat` to hold it.
     """
+    # CLONE_NEWUSER needs a single-threaded process, which holds the network until opened here.
+    maker = subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=_make)
+    with contextlib.ExitStack() as stack:
+        try:
+            namespaces = [_open(stack, maker.pid, kind) for kind in _kinds()]
+        finally:
+            maker.communicate()
+        yield namespaces
+
+
+def enter(namespaces: Sequence[int]) -> None:
+    """Move this single-threaded process into namespaces."""
+    for namespace in namespaces:
+        call_c_library("setns", namespace, 0)
+
+
+def _kinds() -> tuple[str, ...]:
+    """Return the kinds of namespaces to enter, in order."""
+    return ("net",) if os.geteuid() == 0 else ("user", "net")
+
+
+def _open(stack: contextlib.ExitStack, process: int, kind: str) -> int:
+    file = os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, file)
+    return file
+
+
+def _make() -> None:
+    """Move this process into a new network with an active loopback interface."""
     _leave_network()
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
         fcntl.ioctl(handle, SIOCSIFFLAGS, struct.pack(INTERFACE_REQUEST, b"lo", IFF_UP))
-    kinds = ("net",) if os.geteuid() == 0 else ("user", "net")
-    namespaces = [os.open(f"/proc/self/ns/{kind}", os.O_RDONLY) for kind in kinds]
-    socket.send_fds(launcher, [b"1"], namespaces)
-
-
-def join_network(namespaces: Sequence[int]) -> None:
-    """Move this single-threaded process into a network, by its namespaces as open files."""
-    for namespace in namespaces:
-        call_c_library("setns", namespace, 0)
 
 
 def _leave_network() -> None:

@@ -41,13 +41,16 @@ def start_command() -> None:
 
 
 def open_closed_streams() -> None:
-    """Open the null device in place of closed standard streams, as by `>&-`.
+    """Replace closed standard streams, as by `>&-`, with the null device.
 
-    Otherwise the next file opened would get the number of one, and the output of libraries.
+    Otherwise the next file opened would get the number of one, and output of libraries, crashes or
+    child processes would be written to it.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+            nowhere = os.open(os.devnull, os.O_RDWR)  # takes the free number of `name`
+            os.set_inheritable(nowhere, True)  # for child processes
+            setattr(sys, name, os.fdopen(nowhere, mode, closefd=False))
 
 
 def python_problem() -> str | None:
