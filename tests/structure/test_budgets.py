@@ -31,7 +31,7 @@ BUDGETS = {
     "utils/evaluation": 1593,
     "utils/evolution": 444,
     "utils/export": 1804,
-    "utils/processes": 1193,
+    "utils/processes": 1206,
     "utils/report": 1542,
     "utils/serve": 822,
     "utils/setup": 346,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 349
-OTHERS = {"tests": 54609, "benchmarks": 2727}
+OTHERS = {"tests": 54596, "benchmarks": 2727}
 
 
 def room_of(path: Path) -> str:
