@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import shutil
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -266,7 +265,7 @@ def move(made: Path, path: Path, row: Format) -> None:
     """Move a file or folder to its path, replacing an older export; UserError for anything else."""
     require_free_place(path, row)
     if row.folder and path.exists():  # what rename does not replace
-        shutil.rmtree(path)
+        path.replace(made.with_name(f"{made.name}.old"))  # removed with the temporary folder
     made.replace(path)
 
 

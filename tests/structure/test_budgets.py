@@ -18,7 +18,7 @@ BUDGETS = {
     "models/blocks": 908,
     "models/detection": 1115,
     "models/evaluation": 1009,
-    "models/export": 1353,
+    "models/export": 1352,
     "models/heads": 2535,
     "models/inference": 507,
     "models/training": 2394,
@@ -32,7 +32,7 @@ BUDGETS = {
     "utils/evolution": 444,
     "utils/export": 1804,
     "utils/processes": 1206,
-    "utils/report": 1542,
+    "utils/report": 1549,
     "utils/serve": 822,
     "utils/setup": 346,
     "utils/state": 841,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 349
-OTHERS = {"tests": 54596, "benchmarks": 2727}
+OTHERS = {"tests": 54597, "benchmarks": 2727}
 
 
 def room_of(path: Path) -> str:

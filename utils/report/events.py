@@ -17,6 +17,7 @@ from duet.utils.errors import UserError
 from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.report.loggers",)  # packages with a table LOGGERS of loggers by name
+METHODS = ("run_begins", "epoch_ends", "run_ends", "close")
 
 log = logging.getLogger("train")
 
@@ -68,7 +69,7 @@ def make_loggers(names: Sequence[str]) -> Loggers:
     """Create the loggers of --loggers.
 
     Raises:
-        UserError: unknown name, missing package, or a class that cannot be made.
+        UserError: unknown name, missing package, or a class without all methods.
     """
     return Loggers({name: _make(name, _class_of(name)) for name in names})
 
@@ -101,12 +102,18 @@ def _class_of(name: str) -> Any:
             raise UserError(f"--loggers {name}; accepted: {accepted}")
         return known[name]
     try:
-        return getattr(importlib.import_module(module), attribute)
+        kind = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # third-party modules may raise anything
         what = f"{type(error).__name__}: {error}"
         raise UserError(
             f"--loggers {name}: {what}; add the module's folder to PYTHONPATH"
         ) from error
+    if missing := [method for method in METHODS if not callable(getattr(kind, method, None))]:
+        raise UserError(
+            f"--loggers {name} lacks {', '.join(missing)}; see utils/report/events.py for the "
+            "methods of a logger"
+        )
+    return kind
 
 
 class Loggers:

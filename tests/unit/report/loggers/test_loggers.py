@@ -189,6 +189,7 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
             f"{__name__}:Demanding",
             "Demanding: TypeError: .* missing 1 required",
         ),
+        ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; see utils/report"),
     ],
 )
 def test_a_wrong_name_is_refused(name, message):
