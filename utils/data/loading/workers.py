@@ -13,6 +13,7 @@ import io
 import itertools
 import math
 import mmap
+import os
 import signal
 import traceback
 import weakref
@@ -105,6 +106,7 @@ class WorkerPool:
         self._shared = SharedSource(source)
         self._num_workers = min(workers, len(source))
         self._workers: list[_Worker] = []
+        self._starter = 0  # process that started them
         self._unread: list[int] = []  # requests of each worker that have no reply yet
         self._run = 0
 
@@ -112,6 +114,7 @@ class WorkerPool:
         """Start the workers unless they run, without waiting for them."""
         if self._workers:
             return
+        self._starter = os.getpid()
         slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
         # The workers and multiprocessing's tracker inherit the blocked signals. Ctrl-C reaches all
         # processes of a terminal, a cluster's signals all of a job; only the parent answers them.
@@ -213,11 +216,15 @@ class WorkerPool:
         return WorkerError(text)
 
     def close(self) -> None:
-        """End the workers at once; a later run() starts new ones."""
+        """End the workers at once; a later run() starts new ones.
+
+        In a forked process it only forgets them, at the latest as that process exits.
+        """
         self._run += 1
-        for worker in self._workers:
+        own = self._workers if self._starter == os.getpid() else []
+        for worker in own:
             worker.process.kill()  # it holds nothing that could be left half-done
-        for worker in self._workers:
+        for worker in own:
             worker.process.join()
             worker.process.close()
             worker.connection.close()

@@ -127,6 +127,17 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
 
 
+def test_a_forked_process_that_closes_the_loader_leaves_the_parents_workers(loader):
+    batches = loader.epoch(0)
+    next(batches)
+    forked = os.fork()
+    if forked == 0:
+        loader.close()
+        os._exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
+    assert len(list(batches)) == 10
+
+
 @pytest.mark.parametrize(
     ("batches", "name"), [(CrashingBatches, "SIGSEGV"), (KilledBatches, "SIGKILL")]
 )
