@@ -82,7 +82,7 @@ def test_an_unknown_keyword_is_a_type_error(flags, keyword) -> None:
     assert not Path("runs").exists()
 
 
-# A program that trains in threads, twice at once where the framework can, and goes on with its own work.
+# A program that trains in threads, two where the framework can, beside its own work.
 GUEST = """
 import gc, logging, multiprocessing, os, pickle, sys, threading, warnings
 from pathlib import Path
