@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,6 +161,17 @@ def choose_layout(asked: str, device: str, dtype: str) -> bool:
             "--backend torch"
         )
     return asked == "channels-last"
+
+
+@contextmanager
+def restoring_threads() -> Iterator[None]:
+    """Restore the number of threads after the block, for a program that calls `duet.train`."""
+    before = backend.device.host_threads()
+    try:
+        yield
+    finally:
+        if backend.device.host_threads() != before:
+            backend.device.set_host_threads(before)
 
 
 def choose_step_threads(gflops: float, device: str) -> None:

@@ -22,6 +22,7 @@ from duet.models.evaluation.evaluate import (
     in_precision,
 )
 from duet.models.training.checkpointing import capture, rebuild_model, restore
+from duet.models.training.execution import restoring_threads
 from duet.models.training.outputs import (
     BestEpoch,
     Trained,
@@ -58,6 +59,7 @@ VALIDATION_COLUMNS = ("metrics/", "val/")  # prefixes in results.csv
 log = logging.getLogger("train")
 
 
+@restoring_threads()
 def run_job(job: Job, train_loader: TrainLoader) -> Trained:
     """Train a new run or resume one; return its result."""
     config, ranks = job.config, job.session.world.process.world_size

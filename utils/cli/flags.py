@@ -11,7 +11,6 @@ import dataclasses
 import difflib
 import logging
 import math
-import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from duet.utils.cli.absent_flags import ACCEPTED
 from duet.utils.errors import UserError
+from duet.utils.processes.start import program as program_name
 from duet.utils.project import PROJECT
 from duet.utils.text import printable, printable_lines
 
@@ -40,6 +40,10 @@ log = logging.getLogger("flags")
 
 Check = Callable[[str, Any], None]  # called with name and value; raises UserError
 _NOT_GIVEN = object()
+
+
+class UnknownFlagError(UserError):
+    """A command has no flag of this name."""
 
 
 class Flag(NamedTuple):
@@ -219,14 +223,19 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}\n`{self.prog} --help` lists what is accepted")
+        raise UserError(self._with_help(message))
+
+    def _with_help(self, message: str) -> str:
+        return f"{message}\n`{self.prog} --help` lists what is accepted"
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
             named = [self._answer(word) for word in unknown if word.startswith("-")]
             surplus = f"unexpected argument {printable(unknown[0])!r}; put its flag before it, and "
-            self.error("\n".join(named) or f"{surplus}quote a pattern such as 'images/*.jpg'")
+            if named:
+                raise UnknownFlagError(self._with_help("\n".join(named)))
+            self.error(f"{surplus}quote a pattern such as 'images/*.jpg'")
         return found
 
     def _answer(self, word: str) -> str:
@@ -281,7 +290,7 @@ def new_parser(
         absent: replacements for public flags that do not exist, by name with hyphens; those in
             `ACCEPTED` are accepted without effect.
     """
-    started = sys.argv[0]  # "duet train" if started by duet/__main__.py
+    started = program_name()
     program = started if started.startswith("duet ") else program
     parser = _Parser(prog=program, description=description)
     parser.absent = absent or {}

@@ -64,7 +64,7 @@ class TrainConfig(RunConfig):
 
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
-    epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
+    epochs: int = flag("recipe", "--epochs", default=100, metavar="N",
         check=whole_from(1), help="number of epochs")  # fmt: skip
     seed: int = flag("recipe", "--seed", default=0, check=require_seed,
         help="random seed of weights, order and augmentation")  # fmt: skip

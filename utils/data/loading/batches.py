@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -55,7 +56,12 @@ class TrainRecipe:
     items: BoxItems = BOXES  # the task's
 
 
-@lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
+# Every batch of an epoch asks for the same order: the last few are kept as long as their samples.
+Orders = dict[tuple[TrainRecipe, Epoch], np.ndarray]
+_orders: WeakKeyDictionary[SampleTable, Orders] = WeakKeyDictionary()
+KEPT_ORDERS = 4
+
+
 def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
 
@@ -120,7 +126,12 @@ class TrainBatches:
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
         """Return `draws_of` an epoch, over all ranks, (S,) int64."""
-        return draws_of(self.recipe, self.samples, epoch)
+        known, key = _orders.setdefault(self.samples, {}), (self.recipe, epoch)
+        if key not in known:
+            if len(known) == KEPT_ORDERS:
+                del known[next(iter(known))]
+            known[key] = draws_of(self.recipe, self.samples, epoch)
+        return known[key]
 
     def _positions(self, batch_index: int) -> range:
         """Return the places of a whole batch in the epoch's order, over all ranks."""
