@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -68,7 +68,7 @@ class ServedModel:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
-        return configured(self.detector, replace(config, image_size=self.detector.image_size))
+        return configured(self.detector, config)
 
 
 def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:

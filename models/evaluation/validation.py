@@ -19,9 +19,9 @@ from duet.models.heads.base import Sink
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     Weights,
+    input_size,
     make_predictor,
     suppression_settings,
-    with_size,
 )
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.atomic_files import atomic_text_file
@@ -86,7 +86,7 @@ def run_validation(
         model = OneClass(model)
     task = model.head.task
     samples = samples_for(config, model, samples, class_names, is_of_folders)
-    config = with_size(config, model, weights)
+    size = input_size(config.image_size, model, weights)
     trained_names = weights[0].class_names
     if is_main and class_names != trained_names and not config.single_class:
         log.warning("the weights were trained on other classes: %s", ", ".join(trained_names))
@@ -105,7 +105,7 @@ def run_validation(
     sinks: list[Sink] = [x for x in (coco_results, labels, legacy) if x is not None]
     begin = time.perf_counter()
     found = sinks, objects_of
-    result = _validate(config, model, samples, class_names, device, world, *found).result
+    result = _validate(config, model, size, samples, class_names, device, world, *found).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return None
@@ -257,6 +257,7 @@ def samples_for(
 def _validate(
     config: ValConfig,
     model: Predictor,
+    size: int,
     samples: Sequence[Sample],
     class_names: Sequence[str],
     device: str,
@@ -265,7 +266,7 @@ def _validate(
     objects_of: Callable[[int], GroundTruth] | None,
 ) -> Validation:
     """Validate on whole images or, with --tile, on tiles of full-size images."""
-    size, suppression = config.image_size, suppression_settings(config, multi_label=True)
+    suppression = suppression_settings(config, multi_label=True)
     with watchdog.phase("validation"):
         if config.tile:
             if device == CPU:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,10 @@ from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 require_part = within(0, 1, "a fraction", above=True, below=True)
+image_size_flag = partial(
+    flag, "data", "--img", "--imgsz", "--img-size", metavar="PX",
+    check=whole_from(32, MAX_IMAGE_SIZE),
+)  # fmt: skip
 
 
 def require_folder_name(name: str, value: str) -> None:
@@ -29,10 +34,6 @@ class CommandConfig:
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS), help="framework; default: YOLO_BACKEND, else the installed "
         "one")  # fmt: skip
-    image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_from(32, MAX_IMAGE_SIZE), help="long side of the images; the short side "
-        "follows from the image. Default for classifiers: 224, or the training "
-        "size")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
         check=whole_from(1), help="skip images with more pixels than this")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
@@ -109,6 +110,9 @@ class DetectionConfig(CommandConfig):
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
         metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
+    image_size: int | None = image_size_flag(default=None, type=int,
+        help="long side of the images; the short side follows from the image; default: the "
+        "training size stored in the weights, else 640, or 224 for classifiers")  # fmt: skip
     runtime: str = flag("model", "--runtime", default="", metavar="R",
         help="runtime of an exported file; default: by its name")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
@@ -138,7 +142,6 @@ class DetectionConfig(CommandConfig):
         help="save the detections of each image as YOLO labels")  # fmt: skip
     save_conf: bool = flag("output", "--save-conf", default=False,
         help="with --save-txt: add the score to each line")  # fmt: skip
-    is_size_given: bool = field(default=True, compare=False)  # False: use the task's default size
 
     @property
     def tiling(self) -> Tiling | None:

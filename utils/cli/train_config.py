@@ -20,7 +20,7 @@ from duet.utils.cli.flags import (
     within,
 )
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
-from duet.utils.cli.run_config import RunConfig, as_document
+from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
 from duet.utils.strengths import AugmentConfig
 from duet.utils.text import count
@@ -62,6 +62,8 @@ def require_batch_size(name: str, value: int) -> None:
 class TrainConfig(RunConfig):
     """Settings of a training run."""
 
+    image_size: int = image_size_flag(default=640, help="long side of the images; the short side "
+        "follows from the image. Default for classifiers: 224")  # fmt: skip
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
     epochs: int = flag("recipe", "--epochs", default=100, metavar="N",

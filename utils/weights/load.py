@@ -114,9 +114,9 @@ class ExportedWeights:
         return self.runtime.metadata.class_names
 
     @property
-    def trained_size(self) -> object:
-        """The long side of the images that it was exported for."""
-        return max(self.runtime.metadata.image_size)
+    def trained_size(self) -> int | None:
+        """The long side of the images of the model's training, pixels; None where unknown."""
+        return self.runtime.metadata.trained_size
 
 
 Weights = Checkpoint | ExportedWeights

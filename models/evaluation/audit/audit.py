@@ -17,8 +17,8 @@ from duet.models.evaluation.audit.report import WORDS, Audit, audit_page, summar
 from duet.models.evaluation.evaluate import evaluate
 from duet.models.inference.predictor import (
     Weights,
-    accepted_size,
     class_names_of,
+    input_size,
     make_predictor,
 )
 from duet.utils.atomic_files import atomic_text_file
@@ -68,7 +68,7 @@ def run_audit(
     task = model.head.task
     if "audit" in task.refused:
         raise UserError(task.refused["audit"])
-    accepted_size(config.image_size, model)
+    size = input_size(config.image_size, model, weights)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].class_names, model.head.num_classes
     )
@@ -81,7 +81,7 @@ def run_audit(
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 
     workers = loader_workers(config.workers, config.device)
-    with ValLoader(samples, config.image_size, config.batch_size, workers, model.stride) as loader:
+    with ValLoader(samples, size, config.batch_size, workers, model.stride) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         validation = evaluate(

@@ -34,6 +34,7 @@ class AuditConfig(CommandConfig):
     train_part: float | None = same_flag(RunConfig, "train_part")
     workers: int | None = same_flag(RunConfig, "workers")
     weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
+    image_size: int | None = same_flag(DetectionConfig, "image_size")
     augment: bool = same_flag(DetectionConfig, "augment")
     half: bool = same_flag(DetectionConfig, "half")
     lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
