@@ -116,7 +116,7 @@ def test_images_of_another_type_are_refused(tmp_path, kind):
 
 
 def test_the_graph_tells_what_the_public_exporter_does_not(tmp_path):
-    texts = {"stride": "32", "names": "{0: 010, 1: \"étoile\"}"}
+    texts = {"stride": "32", "names": '{0: 010, 1: "étoile"}'}
     metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts))[1]
     assert metadata.class_names == ("010", "étoile") and not metadata.dynamic
     assert (metadata.stride, metadata.image_size, metadata.batch_size) == (32, (SIDE, SIDE), 4)
