@@ -142,7 +142,7 @@ def figures_of(monkeypatch, tmp_path, data, weights, *words):
 
 def test_a_file_has_the_figures_of_the_model(monkeypatch, tmp_path, weights, files):
     """Padded alike: square, or with the same rectangles."""
-    data = write_small_dataset(tmp_path)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
     for words, names in ((["--square"], ["static", "batch"]), ([], ["dynamic"])):
         model = figures_of(monkeypatch, tmp_path, data, weights, "--img=64", *words)
         for name in names:

@@ -69,7 +69,8 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     Raises:
         UserError: names the file, the key, its value and the places looked at.
     """
-    document = read_yaml("--data", path, "a dataset YAML has the keys path, train, val and names")
+    known = "a dataset YAML has the keys path, train, val and names"
+    document = read_yaml("--data", path, known, texts_in=("names",))
     return _DatasetYaml(path, document).spec(splits)
 
 
@@ -199,11 +200,12 @@ class _DatasetYaml:
             raise self._error("names", f"{text} are needed")
         ordered = [by_index[index] for index in range(len(by_index))]
         for name in ordered:
-            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
-            if isinstance(name, bool) or not isinstance(name, (str, int, float)):
+            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing; an alias may stand
+            # for a number.
+            if not isinstance(name, str):
                 text = f"holds {brief(name)}, which is not text; put it in quotes"
                 raise self._error("names", text)
-        counts = Counter(map(str, ordered))
+        counts = Counter(ordered)
         if repeated := sorted(text for text, number in counts.items() if number > 1):
             raise self._error("names", f"holds {brief(repeated)} more than once; each must differ")
         num_classes = self.document.get("nc", len(ordered))
@@ -211,7 +213,7 @@ class _DatasetYaml:
             text = f", but 'names' has {count(len(ordered), 'entry', 'entries')}"
             text += "; correct one of them, or leave 'nc' out"
             raise self._wrong("nc", num_classes, text)
-        return tuple(map(str, ordered))
+        return tuple(ordered)
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
+from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.errors import DatasetError, UserError
 from tests.shared_files import shared_path
@@ -206,6 +207,30 @@ def test_a_list_may_start_where_darknet_s_and_cvat_s_lists_do(dataset, place):
 )
 def test_wrong_values_are_named(dataset, keys, part):
     assert part in error_of(write_yaml(dataset / "cells.yaml", **keys))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[2_1, 010, 1.10, 12:30, 0x1F, 1e3]", ("2_1", "010", "1.10", "12:30", "0x1F", "1e3")),
+        ("[1_11, 11_1, x]", ("1_11", "11_1", "x")),
+        ("{0: 2024-01-01, 1: .inf}", ("2024-01-01", ".inf")),
+        ("[!!int 007, '008', 99999999999999999999]", ("007", "008", "99999999999999999999")),
+    ],
+)
+def test_a_class_name_that_looks_like_a_number_is_kept_as_written(dataset, text, names):
+    path = write_yaml(dataset / "cells.yaml", names=None)
+    path.write_text(f"{path.read_text()}nc: {len(names)}\nnames: {text}\n")
+    spec = load_dataset(path)
+    assert spec.class_names == names
+    path.write_text(dataset_yaml_text({"train": "images/train", "val": "images/val"}, names))
+    assert load_dataset(path).class_names == names
+
+
+def test_a_class_name_that_is_an_alias_of_a_number_is_refused(dataset):
+    path = write_yaml(dataset / "cells.yaml", names=None)
+    path.write_text(f"sign: &sign 2_1\n{path.read_text()}names: [*sign]\n")
+    assert "holds 21, which is not text; put it in quotes" in error_of(path)
 
 
 @pytest.mark.parametrize(
