@@ -339,6 +339,16 @@ class Amp(Protocol):
         during the backward pass.
         """
 
+    def cast_for_good(self, module: Any, dtype: str) -> None:
+        """Cast a module's convolution weights to a half precision, for inference in `autocast`.
+
+        The outputs are those that `autocast` gives with the float32 weights, which it would cast
+        again in each pass.
+
+        Raises:
+            ValueError: the backend does not support it.
+        """
+
     def scale_gradients_(self, parameters: Iterable[Tensor], factor: float) -> None:
         """Multiply the current gradients in place."""
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from duet import backend
-from duet.backend import amp, ops
+from duet.backend import amp, nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.detector import gains_from_channels_last, images_to_tensor
@@ -93,14 +93,17 @@ class HalfPrecision(PredictorAround):
     def __init__(
         self, model: Predictor, device: str, dtype: str = HALF, channels_last: bool | None = None
     ) -> None:
-        """Wrap a model with float32 weights; dtype is one of `amp.supported`.
+        """Copy a model with float32 weights; dtype is one of `amp.supported`.
 
         channels_last: layout of the maps; None for the faster one on the device.
         """
-        super().__init__(model)
+        super().__init__(nn.frozen_copy(model))
         self.device, self.dtype = device, dtype
         gains = gains_from_channels_last(device, dtype)
         self.channels_last = gains if channels_last is None else channels_last
+        amp.cast_for_good(self.model, dtype)
+        if self.channels_last:
+            nn.lay_channels_last(self.model)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
         if self.channels_last:

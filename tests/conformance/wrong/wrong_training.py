@@ -278,6 +278,7 @@ register(
     ("amp.preferred", "takes any device", returning("float32")),
     ("amp.autocast", "does nothing", lambda b, _: lambda *args: nullcontext()),
     ("amp.cast_together", "keeps copies", cast_for_good),
+    ("amp.cast_for_good", "does nothing", returning(None)),
     ("amp.scale_gradients_", "scales copies", returning(None)),
     (
         "device.resolve",

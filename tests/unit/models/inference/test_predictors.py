@@ -20,6 +20,7 @@ from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.yaml_files import parse_yaml
+from tests.dispatched import dispatched, total
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY
@@ -195,6 +196,25 @@ def test_maps_are_float32_and_near_those_of_float32(float32_model, dtype):
     rows = predictor.decode_above(found, 0.0)
     assert rows[0].dtype == np.float32
     assert rows[0].shape == float32_model.decode_above(plain, 0.0)[0].shape
+
+
+@pytest.mark.parametrize("dtype", HALF_TOLERANCES)
+def test_weights_are_cast_once_and_the_numbers_are_those_of_each_pass_casting(float32_model, dtype):
+    if dtype not in amp.supported("cpu"):
+        pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
+    model, images = nn.frozen_copy(float32_model), drawn_input([1, 3, 64, 96])
+    fold_batch_norm(model)
+    predictor, before = HalfPrecision(model, "cpu", dtype), nn.state_arrays(model)
+    x = ops.channels_last(ops.tensor(images))
+    with amp.autocast("cpu", dtype), autograd.no_grad():
+        wanted = [ops.to_numpy(ops.cast(level, "float32")) for level in model(x)]
+    for level, expected in zip(maps(predictor, images), wanted, strict=True):
+        np.testing.assert_array_equal(ops.to_numpy(level), expected)
+    counts = total(dispatched(lambda _: maps(predictor, images)))
+    assert counts.total() <= 160
+    assert counts["_to_copy"] <= 10  # the images, and the outputs of each level
+    for name, array in nn.state_arrays(model).items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 # One class.
