@@ -245,6 +245,13 @@ class Device(inference.Device, Protocol):
         OneFlow 0.9 has no such switch: `rounds_to_tf32` still returns True.
         """
 
+    def shapes_repeat(self, device: str, repeat: bool) -> AbstractContextManager[None]:
+        """Return a context that declares whether a GPU's convolutions see the same shapes again.
+
+        If so, each new shape is computed by several kernels once, and from then on by the fastest.
+        It does nothing on a CPU, and with OneFlow 0.9, whose switch cannot be read and set back.
+        """
+
 
 class Autograd(inference.Autograd, Protocol):
     """Gradients for eager and compiled execution."""
@@ -337,6 +344,16 @@ class Amp(Protocol):
         values and gradients are the same, with a few launches instead of some per layer. It does
         nothing with "float32" or for a `dist.data_parallel` module, whose ranks exchange gradients
         during the backward pass.
+        """
+
+    def cast_for_good(self, module: Any, dtype: str) -> None:
+        """Cast a module's convolution weights to a half precision, for inference in `autocast`.
+
+        The outputs are those that `autocast` gives with the float32 weights, which it would cast
+        again in each pass.
+
+        Raises:
+            ValueError: the backend does not support it.
         """
 
     def scale_gradients_(self, parameters: Iterable[Tensor], factor: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import oneflow
@@ -92,6 +93,10 @@ def rounds_to_tf32(device: str) -> bool:
 
 def compute_exactly(device: str) -> None:
     """Do nothing: 0.9 has no switch for convolutions, and a CPU computes exactly."""
+
+
+def shapes_repeat(device: str, repeat: bool) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def host_threads() -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,17 @@ def compute_exactly(device: str) -> None:
         # (`fp32_precision`) has been set for convolutions only.
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@contextmanager
+def shapes_repeat(device: str, repeat: bool) -> Iterator[None]:
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
+    try:
+        cudnn.benchmark = repeat if device != CPU else before
+        yield
+    finally:
+        cudnn.benchmark = before
 
 
 def host_threads() -> int:

@@ -213,6 +213,7 @@ def build_state(
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
         multi_scale=multi_scale,
+        fixed_shapes=multi_scale is None and not config.rect,
         micro_batch=config.micro_batch,
     )
 

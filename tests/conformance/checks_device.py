@@ -113,6 +113,13 @@ def says_whether_products_still_lose_bits_when_told_to_be_exact(b: Backend) -> N
     says_whether_products_lose_bits(b)
 
 
+@judges("device.shapes_repeat")
+def a_context_for_one_device_or_a_nested_one(b: Backend) -> None:
+    for repeat in (True, False):
+        with b.device.shapes_repeat("cpu", repeat), b.device.shapes_repeat("cpu", not repeat):
+            says_whether_products_lose_bits(b)
+
+
 @judges("device.host_threads")
 @judges("device.set_host_threads")
 def threads_are_those_of_the_thread_that_asks(b: Backend) -> None:

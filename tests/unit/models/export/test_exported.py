@@ -122,8 +122,8 @@ def test_a_file_and_weights_detect_together(tmp_path):
     image = np.full((1, 3, 32, 48), 100, np.uint8)
     single = make_predictor([model], "cpu")
     tensor = ops.tensor(image.astype(np.float32) / 255)
-    ours = single.decode_above(single(tensor), 0.0)[0]
-    rows = both.decode_above(both(tensor), 0.0)[0]
+    ours = single.decode_above(single(tensor), SuppressionSettings(0.0))[0]
+    rows = both.decode_above(both(tensor), SuppressionSettings(0.0))[0]
     assert len(rows) == 1 + len(ours)
     np.testing.assert_allclose(rows[1:], ours, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rows[0, 4], 100 / 255, rtol=1e-5)

@@ -9,6 +9,7 @@ from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.inference.predictor import input_size, make_predictor
 from duet.models.inference.predictors import Augmented, Ensemble
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
 from tests.small import write_tiny_model
@@ -30,7 +31,7 @@ def weights(tmp_path):
 def rows(model):
     images = np.random.Generator(np.random.Philox(5)).random((1, 3, 32, 64)).astype(np.float32)
     with autograd.no_grad():
-        return model.decode_above(model(ops.tensor(images)), 0.0)[0]
+        return model.decode_above(model(ops.tensor(images)), SuppressionSettings(0.0))[0]
 
 
 def test_one_file_is_a_model_with_batch_norm_folded(weights):
