@@ -122,7 +122,7 @@ def share_classes(
     if not known:
         raise UserError(
             f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} has {num_known} "
-            "without names; the numbers must be equal, or convert the weights: docs/en/weights.md"
+            "without names; the numbers must be equal, or the weights ones with names"
         )
     places = {name: index for index, name in reversed(list(enumerate(known)))}
     in_model = np.array([places.get(name, NOTHING) for name in class_names], np.int64)
