@@ -220,6 +220,12 @@ class Device(inference.Device, Protocol):
         Memory cached by the framework counts. On a CPU it is the process's resident memory.
         """
 
+    def used_memory(self, device: str) -> int | None:
+        """Return the most bytes that the framework has held on a GPU so far; None for a CPU.
+
+        OneFlow 0.9 knows no such figure: there it is what all processes hold now.
+        """
+
     def free_memory(self, device: str) -> int | None:
         """Return a GPU's free bytes, excluding the framework's cache; None for a CPU."""
 

@@ -49,6 +49,10 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
     return _used_memory(device)  # OneFlow never frees memory by itself: this is the peak
 
 
+def used_memory(device: str) -> int | None:
+    return None if device == CPU else _used_memory(device)
+
+
 def free_memory(device: str) -> int | None:
     if device == CPU:
         return None

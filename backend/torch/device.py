@@ -44,6 +44,10 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
     return int(torch.cuda.max_memory_reserved(device))
 
 
+def used_memory(device: str) -> int | None:
+    return None if device == CPU else int(torch.cuda.max_memory_reserved(device))
+
+
 def free_memory(device: str) -> int | None:
     return None if device == CPU else int(torch.cuda.mem_get_info(device)[0])
 

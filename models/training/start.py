@@ -46,6 +46,7 @@ from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
+MOST_LEFT = 5  # names of tensors that are logged
 NEW_HEAD = "the head is initialized anew; --remap-classes keeps the classes with matching names"
 SAME_HEAD = "the number is equal, so the head keeps their order; --remap-classes matches by name"
 
@@ -154,14 +155,17 @@ def transfer_weights(
     kept = (f"{head}anchors",) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
-    log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
-    for line in transfer.left:
+    known, anew = start.header.class_names, [x for x in transfer.left if x.startswith(head)]
+    others = known and known != tuple(class_names) and not remap_classes
+    new_head = any(not line.startswith(f"{head}anchors") for line in anew)
+    what = NEW_HEAD if new_head else SAME_HEAD
+    because = f"; the weights were trained on other classes: {what}" if others else ""
+    log.info("transferred %d/%d tensors%s", transfer.taken, len(transfer.state), because)
+    lines = [line for line in transfer.left if not (others and line in anew)]
+    for line in lines[:MOST_LEFT]:
         log.info("  not transferred: %s", line)
-    known = start.header.class_names
-    if known and known != tuple(class_names) and not remap_classes:
-        anchors = f"{head}anchors"
-        left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
-        log.info("the weights were trained on other classes: %s", NEW_HEAD if left else SAME_HEAD)
+    if len(lines) > MOST_LEFT:
+        log.info("  not transferred: %d more", len(lines) - MOST_LEFT)
 
 
 def build_state(

@@ -181,6 +181,14 @@ def counts_what_a_call_takes_and_gives_back(b: Backend) -> None:
     assert b.device.peak_memory(take, "cpu") - before > 0.9 * size
 
 
+@judges("device.used_memory")
+def a_gpu_has_used_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
+    assert b.device.used_memory("cpu") is None
+    if b.device.supports("cuda"):
+        b.device.synchronize("cuda:0")
+        assert 0 <= b.device.used_memory("cuda:0") < 2**40
+
+
 @judges("device.free_memory")
 def a_gpu_has_free_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
     assert b.device.free_memory("cpu") is None

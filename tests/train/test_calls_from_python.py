@@ -60,7 +60,7 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
     [
         ({"epochs": 0}, "--epochs 0; accepted: a whole number of at least 1"),
         ({"data": "none.yaml"}, "--data none.yaml: no dataset YAML at"),
-        ({"backend": "jax"}, "argument --backend: invalid choice: 'jax'"),
+        ({"backend": "jax"}, "--backend jax; accepted: torch, oneflow"),
         ({"device": "0,1"}, "device='0,1' would start more processes; use the command"),
         ({"evolve": 3}, "evolve=3 would start more processes"),
     ],

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duet.utils.cli.absent_flags import TRAINING
+from duet.utils.cli.absent_flags import TRAINING, VALUE
 from duet.utils.cli.flags import (
     add_flags,
     flag,
@@ -123,7 +123,7 @@ class TrainConfig(RunConfig):
         help="images per batch, over all processes; -1: as many as fit, by measuring")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="initial weights, a file listed in docs/en/weights.md")  # fmt: skip
+        help="initial weights, of a training or of YOLOv5")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML or its name, to train from scratch; default without --weights: "
         "yolov5s")  # fmt: skip
@@ -236,7 +236,10 @@ def read_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse a command line; return all settings by name, and those given explicitly."""
-    parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.", absent=TRAINING)
+    names = [field.name for field in dataclasses.fields(Hyperparameters)]
+    overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
+    about = "Train a YOLOv5 detector on OneFlow or PyTorch."
+    parser = new_parser(program, about, absent={**overrides, **TRAINING})
     add_flags(parser, TrainConfig)
     return read_flags(parser, arguments)
 

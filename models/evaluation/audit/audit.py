@@ -123,7 +123,7 @@ def share_classes(
     if not known and not len(shared):
         raise UserError(
             f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} has {num_known} "
-            "without names; the numbers must be equal, or convert the weights: docs/en/weights.md"
+            "without names; the numbers must be equal, or the weights ones with names"
         )
     if not len(shared):
         raise UserError(

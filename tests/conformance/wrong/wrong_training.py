@@ -288,6 +288,7 @@ register(
     ("device.resolve", "numbers a rank's CPU", device_of_rank),
     ("device.synchronize", "knows GPUs only", failing),
     ("device.peak_memory", "is not called", returning(2**30)),
+    ("device.used_memory", "takes a CPU for a GPU", returning(2**30)),
     ("device.free_memory", "takes a CPU for a GPU", returning(2**30)),
     ("device.describe", "is several lines", returning("CPU\n2.13.0\n0.9.0")),
     ("device.rounds_to_tf32", "takes a CPU for a GPU", returning(True)),
