@@ -25,6 +25,17 @@ log = logging.getLogger("progress")
 CLEAR_LINE = "\r\033[K"
 
 
+class _Bar(tqdm):
+    """tqdm without its lock across processes, which would fix the program's start method of
+    multiprocessing, and without its thread.
+    """
+
+    monitor_interval = 0
+
+
+_Bar.set_lock(threading.RLock())
+
+
 class _Lines(io.TextIOBase):
     """The output of a bar without a terminal: log lines."""
 
@@ -52,9 +63,9 @@ class Progress:
         where: dict[str, Any] = {"dynamic_ncols": True}
         if not is_bar:
             where = {"file": _Lines(), "mininterval": LINE_SECONDS, "delay": LINE_SECONDS,
-                     "miniters": 1, "position": 0}  # fmt: skip
-        self._bar = tqdm(
-            total=total, initial=done, desc=title, unit=unit, leave=False, smoothing=0,
+                     "position": 0}  # fmt: skip
+        self._bar = _Bar(
+            total=total, initial=done, desc=title, unit=unit, leave=False, smoothing=0, miniters=1,
             bar_format=ENDLESS if total is None else self._with_total,
             disable=not this_process().is_main, **where,
         )  # fmt: skip
@@ -87,7 +98,7 @@ class LineHandler(logging.StreamHandler):
     def emit(self, record: logging.LogRecord) -> None:
         if not sys.stderr.isatty():  # no bar; `_Lines` may hold tqdm's lock and wait for ours
             return super().emit(record)
-        with tqdm.external_write_mode(file=self.stream):
+        with _Bar.external_write_mode(file=self.stream):
             if self.stream.isatty():
                 self.stream.write(CLEAR_LINE)  # another rank's bar may be there
             super().emit(record)
