@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 import cv2
 import numpy as np
 
-from duet.utils.data.image.decoding import LabelledImage, SourceImage
-from duet.utils.data.image.letterbox import Letterbox, reduced_size
+from duet.utils.data.image.decoding import LabelledImage, SourceImage, choose_reduction
+from duet.utils.data.image.letterbox import Letterbox, resize_linear
 from duet.utils.data.loading.batch import Batch, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
@@ -149,19 +149,23 @@ class TrainBatches:
             return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is decoded and cached."""
-        sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
-        return [
-            reduced_size(size, self.recipe.items.reduction(size, self.recipe.image_size))
-            for size in sizes
-        ]
+        """Return (height, width) of each sample as it is resized and cached."""
+        return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
+
+    def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return self.recipe.items.kept_size(size, self.recipe.image_size)
 
     def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
-        reduction = self.recipe.items.reduction(size, self.recipe.image_size)
-        read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
-        return SourceImage(size, objects_of(sample), reduction, read)
+        kept_size = self._kept_size(size)
+        reduction = choose_reduction(size, max(kept_size))
+
+        def make() -> np.ndarray:  # more than half the decoded size, so no pixel is skipped
+            return resize_linear(decode(sample, reduction), kept_size)
+
+        read = partial(_cached, self.cache, index, make)
+        return SourceImage(size, objects_of(sample), kept_size, read, reduction)
 
 
 @dataclass(frozen=True)
