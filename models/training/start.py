@@ -186,12 +186,12 @@ def build_state(
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
-    together = config.multi_tensor_optimizer and choose_updates(config.optimizer, device)
+    together = uses_fused(config.multi_tensor_optimizer, device)
+    together = together and choose_updates(config.optimizer, device)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn)
-    settings = LossSettings(
-        hyp.loss_gains(), config.image_size, config.bbox_iou_optim, config.label_smoothing
-    )
+    fused = uses_fused(config.bbox_iou_optim, device)
+    settings = LossSettings(hyp.loss_gains(), config.image_size, fused, config.label_smoothing)
     loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
@@ -220,6 +220,11 @@ def build_state(
         fixed_shapes=multi_scale is None and not config.rect,
         micro_batch=config.micro_batch,
     )
+
+
+def uses_fused(asked: bool | None, device: str) -> bool:
+    """Return whether to use a fused path: as asked, else on a GPU, whose launches it saves."""
+    return device != CPU if asked is None else asked
 
 
 def parallelize(model: Any, sync_bn: bool) -> Any:

@@ -12,7 +12,7 @@ import difflib
 import logging
 import math
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -73,7 +73,8 @@ def flag(
     Args:
         group: one of GROUPS.
         names: "--epochs", then synonyms.
-        default: determines the flag's type unless set in options; False makes a switch.
+        default: determines the flag's type unless set in options; False makes a switch, and
+            `automatic_switch` one with a third state.
         check: called when settings are built.
         options: passed to `argparse.add_argument`.
     """
@@ -84,6 +85,11 @@ def flag(
         options.setdefault("type", type(default))
     metadata = {"flag": Flag(names, group, check, {**options, "help": help})}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def automatic_switch(group: str, *names: str, help: str) -> Any:
+    """Return a field: True for --NAME, False for --no-NAME, else None, for automatic."""
+    return flag(group, *names, default=None, help=help, action=argparse.BooleanOptionalAction)
 
 
 def same_flag(settings: type, name: str, **options: Any) -> Any:
@@ -124,20 +130,25 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 def as_words(settings: Any) -> list[str]:
     """Return the command-line arguments for these settings, omitting defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    return words_of_flags(
-        {
-            found.names[0]: value
-            for name, found in flags_of(settings).items()
-            if (value := getattr(settings, name)) != defaults[name]
-        }
-    )
+    flags = flags_of(settings).items()
+    changed = {
+        found.names[0]: getattr(settings, name)
+        for name, found in flags
+        if getattr(settings, name) != defaults[name]
+    }
+    return words_of_flags(changed, {f.names[0] for name, f in flags if defaults[name] is None})
 
 
-def words_of_flags(values: Mapping[str, Any]) -> list[str]:
-    """Return command-line arguments; True is a switch, False and None are omitted."""
+def words_of_flags(values: Mapping[str, Any], automatic: Collection[str] = ()) -> list[str]:
+    """Return command-line arguments; True is a switch, False and None are omitted.
+
+    automatic: names for which False is --no-NAME.
+    """
     words = []
     for name, value in values.items():
-        if isinstance(value, (list, tuple)):
+        if value is False and name in automatic:
+            words.append(f"--no-{name[2:]}")
+        elif isinstance(value, (list, tuple)):
             words += [name, *map(str, value)]
         elif value is not None and value is not False:  # with "=", values may begin with a hyphen
             words.append(name if value is True else f"{name}={value}")

@@ -60,7 +60,7 @@ class CommandConfig:
         """
         flags, usual = flags_of(self), self.usual()
         for name, reason in reasons.items():
-            if name in usual and getattr(self, name) != usual[name]:
+            if name in usual and getattr(self, name) not in (usual[name], False):
                 raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from duet.utils.cli.absent_flags import TRAINING, VALUE
 from duet.utils.cli.flags import (
     add_flags,
+    automatic_switch,
     flag,
     new_parser,
     read_flags,
@@ -139,10 +140,11 @@ class TrainConfig(RunConfig):
         "names (model.24.m); BatchNorm statistics are still updated")  # fmt: skip
     remap_classes: bool = flag("model", "--remap-classes", default=False,
         help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
-    bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss; equal up to rounding")  # fmt: skip
-    multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
-        help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
+    bbox_iou_optim: bool | None = automatic_switch("speed", "--bbox_iou_optim",
+        help="fused box loss, equal up to rounding; without the flag: on a GPU")  # fmt: skip
+    multi_tensor_optimizer: bool | None = automatic_switch("speed", "--multi_tensor_optimizer",
+        help="update all weights and their EMA in one pass, equal up to rounding; without the "
+        "flag: on a GPU")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
         choices=("ram", "disk"),
         help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "

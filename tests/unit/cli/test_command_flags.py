@@ -105,7 +105,7 @@ def test_training_defaults_are_the_public_ones():
     assert (config.seed, config.project, config.optimizer) == (0, Path("runs/train"), "SGD")
     assert (config.hyp, config.workers) == (DEFAULT_HYPERPARAMETERS, None)
     assert config.freeze == ("0",)  # the first 0 layers
-    assert not config.bbox_iou_optim and not config.multi_tensor_optimizer
+    assert config.bbox_iou_optim is None and config.multi_tensor_optimizer is None  # automatic
 
 
 def test_the_flags_that_were_given_are_reported_from_defaults():

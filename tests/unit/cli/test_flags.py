@@ -196,6 +196,7 @@ def test_a_command_line_without_flags_gives_the_default_settings():
         [],
         ["--epochs", "7", "--cos-lr", "--freeze", "3", "model.24.m", "--cache"],
         ["--weights=-odd name.pt", "--data", "a b.yaml", "--time", "0.5", "--save-period", "-1"],
+        ["--bbox_iou_optim", "--no-multi_tensor_optimizer"],
         ["--seed", "5", "--override", "lr0=0.1", "mosaic=0", "--hyp", "x.yaml", "--evolve"],
     ],
 )
