@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,10 @@ def stored(tmp_path_factory):
 
 @pytest.fixture
 def run(stored, tmp_path, monkeypatch, capsys):
-    """Run the command in this process; return its exit code and what it printed."""
+    """Run the command in this process; return its exit code and what it printed.
+
+    The commands to try next are left out.
+    """
     (folder, graphs), given = stored, [""]
 
     def copy_graph(config, path):
@@ -74,7 +78,8 @@ def run(stored, tmp_path, monkeypatch, capsys):
             export.main()
         except SystemExit as end:
             code = end.code
-        return code, *capsys.readouterr()
+        output, errors = capsys.readouterr()
+        return code, output.partition("next:\n")[0], errors
 
     return run
 
@@ -122,7 +127,12 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
         cwd=folder, capture_output=True, text=True, env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    first, line, *others = done.stdout.splitlines()
+    shown, _, following = done.stdout.partition("next:\n")
+    assert [shlex.split(line)[1:] for line in following.splitlines()] == [
+        [str(PROJECT / "detect.py"), "--weights", "best.onnx", "--source", "images/"],
+        ["-m", "duet", "serve", "--weights", "best.onnx"],
+    ]
+    first, line, *others = shown.splitlines()
     assert first == "files are compared with the model on 8 images of the built-in dataset"
     assert line.startswith("ONNX: best.onnx, 0.03") and " detections matched; largest" in line
     assert [one.split()[0] for one in others] == ["OpenVINO:", "TorchScript:"][: len(formats) - 2]
