@@ -212,10 +212,11 @@ def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
     lines = printed.splitlines()
     assert lines[0] == f"files are compared with the model on 6 images of --data {data}"
     title, model, file = (line.split() for line in lines[-3:])
-    assert title[:5] == ["MB", "P", "R", "mAP50", "mAP50-95"]
+    assert title[:6] == ["MB", "ms/image", "P", "R", "mAP50", "mAP50-95"]
     assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
-    assert model[1:5] == file[3:7]
-    assert all(0 <= float(figure) <= 1 for figure in model[1:5])
+    assert float(model[1]) > 0 and float(file[3]) > 0
+    assert model[2:6] == file[4:8]
+    assert all(0 <= float(figure) <= 1 for figure in model[2:6])
 
 
 def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, monkeypatch):
@@ -298,11 +299,11 @@ def figures_of(output):
     """The rows of the table by their first word, with the figures as numbers."""
     lines = output.splitlines()
     first = next(index for index, line in enumerate(lines) if line.split()[0] == "MB")
-    names = lines[first].split()[1:-2]  # without "largest difference"
+    names = lines[first].split()[2:-2]  # without MB, ms/image and "largest difference"
     rows = {line.split()[0]: line.split() for line in lines[first + 1 :]}
-    skipped = {"model": 1}
+    skipped = {"model": 2}
     return {
-        name: dict(zip(names, map(float, words[skipped.get(name, 2) :][: len(names)]), strict=True))
+        name: dict(zip(names, map(float, words[skipped.get(name, 3) :][: len(names)]), strict=True))
         for name, words in rows.items()
     }
 
