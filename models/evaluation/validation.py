@@ -21,10 +21,10 @@ from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     Weights,
     class_names_of,
+    input_size,
     log_once,
     make_predictor,
     suppression_settings,
-    with_size,
 )
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.atomic_files import atomic_text_file
@@ -90,7 +90,7 @@ def run_validation(
     task = model.head.task
     classes = classes_for(config, class_names, weights[0], model.head.num_classes)
     samples = samples_for(config, model, samples, classes, is_of_folders)
-    config = with_size(config, model, weights)
+    size = input_size(config.image_size, model, weights)
     log.info(backend.device.describe(device))
     files = VAL_FILES.get(task.name)
     coco_results = CocoResults(classes.names, samples) if config.save_json else None
@@ -107,7 +107,7 @@ def run_validation(
     sinks: list[Sink] = [x for x in (coco_results, labels, legacy) if x is not None]
     begin = time.perf_counter()
     found = sinks, objects_of
-    result = _validate(config, model, samples, class_names, device, world, *found).result
+    result = _validate(config, model, size, samples, class_names, device, world, *found).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return None
@@ -272,6 +272,7 @@ def samples_for(
 def _validate(
     config: ValConfig,
     model: Predictor,
+    size: int,
     samples: Sequence[Sample],
     class_names: Sequence[str],
     device: str,
@@ -280,7 +281,7 @@ def _validate(
     objects_of: Callable[[int], GroundTruth] | None,
 ) -> Validation:
     """Validate on whole images or, with --tile, on tiles of full-size images."""
-    size, suppression = config.image_size, suppression_settings(config, multi_label=True)
+    suppression = suppression_settings(config, multi_label=True)
     with watchdog.phase("validation"):
         if config.tile:
             if device == CPU:

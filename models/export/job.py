@@ -32,7 +32,7 @@ from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
 from duet.models.inference.classes import scored_classes
-from duet.models.inference.predictor import class_names_of
+from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.models.stored import fold_batch_norm, load_detector
 from duet.utils.data.image.view import view_of
 from duet.utils.data.sources.needed_labels import check_labels_to_score
@@ -104,9 +104,10 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
             "--half, or export a smaller model"
         )
     model = load_detector(checkpoint, CPU)
-    if not config.is_size_given:
-        size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))
-        config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
+    if config.sizes:
+        warn_of_other_size(max(config.sizes), [checkpoint])
+    else:
+        config = dataclasses.replace(config, sizes=(input_size(None, model, [checkpoint]),))
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
@@ -161,6 +162,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
         precision=config.precision,
         head=model.spec.layers[-1].block,
         suppression=vars(config.suppression) if config.nms else {},
+        trained_size=checkpoint.trained_size,
     )
 
 

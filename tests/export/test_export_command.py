@@ -40,7 +40,7 @@ SIZE = ("--imgsz", "64")
 def stored(tmp_path_factory):
     """Weights of three tasks, and their graphs with and without NMS by the weights' names."""
     folder = tmp_path_factory.mktemp("stored")
-    write_tiny_weights(folder).rename(folder / "my model.safetensors")
+    write_tiny_weights(folder, trained_size=64).rename(folder / "my model.safetensors")
     write_checkpoint(folder / "seg.safetensors", tiny_segmenter(folder))
     write_checkpoint(folder / "free.safetensors", tiny_anchor_free(folder))
     write_tiny_classifier(folder, trained_at=64).rename(folder / "cls.safetensors")
@@ -329,10 +329,12 @@ def test_files_of_an_anchor_free_detector_have_its_metrics(run, tmp_path, flags,
     assert flags == "--int8" or found[name] == found["model"]
 
 
-def test_the_size_of_a_classifier_is_that_of_its_training(run, tmp_path):
-    code, output, errors = run(size=(), name="cls")
+@pytest.mark.parametrize("name", ["my model", "cls"])
+def test_the_size_is_that_of_the_training(run, tmp_path, name):
+    code, output, errors = run(size=(), name=name)
     assert code == 0, errors
-    assert "8 of 8 images matched" in output
+    runtime = opening.open_runtime(tmp_path / f"{name}.onnx")
+    assert runtime.metadata.image_size == (64, 64) and runtime.metadata.trained_size == 64
 
 
 def test_a_classifier_in_float32_and_8_bits_has_accuracies(run, tmp_path):

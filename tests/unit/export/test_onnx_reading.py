@@ -176,6 +176,7 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
         "precision": "float16",
         "head": "Detect",
         "suppression": {},
+        "trained_size": None,
         "producer": "Duet",
     }
 

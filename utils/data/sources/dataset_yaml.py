@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from duet.utils.text import count
 from duet.utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
+KEYS = {"path", "names", "nc", "download", *(x for names in SPLIT_NAMES.values() for x in names)}
 ONE_CLASS = "item"  # the public name of all classes together
 
 
@@ -90,7 +92,9 @@ class _DatasetYaml:
         for key in splits:
             if not self._value(key)[1]:
                 drawn = ", or draw it: --split 0.8" * (key == "val")
-                text = f"is missing: name the folder or the list of its images{drawn}"
+                near = difflib.get_close_matches(key, map(str, {*self.document} - KEYS), n=1)
+                hint = f"did you mean {key} where it has {brief(near[0])}?" if near else ""
+                text = f"is missing: {hint or f'name the folder or the list of its images{drawn}'}"
                 raise self._error(key, text)
         if shape := self.document.get("kpt_shape"):
             raise self._wrong(

@@ -130,6 +130,7 @@ def test_a_folder_without_images_is_an_error(dataset):
     text = error_of(write_yaml(dataset / "cells.yaml", train="empty"))
     assert "key 'train'" in text
     assert f"{dataset / 'empty'} holds no image" in text
+    assert "or record files (.ffr)" in text
     with pytest.raises(DatasetError, match="holds no image"):
         list_images([dataset / "empty"])
 
@@ -302,3 +303,10 @@ def test_images_come_in_the_order_of_their_paths(folder, monkeypatch):
     assert [str(path) for path in list_images([Path("images")])] == [
         f"images/{x}" for x in IN_ORDER
     ]
+
+
+def test_a_mistyped_key_is_answered_with_the_one_that_was_meant(tmp_path):
+    path = tmp_path / "d.yaml"
+    path.write_text("trian: images\nval: images\nnames: [a]\n")
+    with pytest.raises(DatasetError, match="'train' is missing: did you mean train where .*trian"):
+        load_dataset(path)
