@@ -219,7 +219,8 @@ def annotated_images(
     if absent := sorted(set(annotations.class_names) - set(index_of)):
         raise DatasetError(
             f"{file}: has objects of class {brief(absent[0])}, and the dataset's names are "
-            f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
+            f"{brief(list(class_names))}; add it to 'names', count it as another class with "
+            "the key 'merge', or leave 'names' out"
         )
     class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
     return [
