@@ -10,7 +10,7 @@ import logging
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from http import HTTPStatus
@@ -34,6 +34,7 @@ from duet.utils.serve.config import ServeConfig
 from duet.utils.serve.frames import Frame
 from duet.utils.serve.requests import (
     RequestError,
+    Room,
     answer_kind,
     check_access,
     read_image,
@@ -70,6 +71,7 @@ class Paths:
 
     def __init__(self, config: ServeConfig, worker: Worker) -> None:
         self._config, self._worker = config, worker
+        self._room = Room(config.max_queue * config.max_bytes)
         self._places = {one.name: asyncio.Semaphore(config.max_queue) for one in config.models}
 
     async def detect(self, request: Request) -> Response:
@@ -78,25 +80,31 @@ class Paths:
         kind = answer_kind(request.headers.get("accept", ""))
         name = query.pop("model", self._config.models[0].name)
         record = request.scope["record"]
-        async with self._place(name):
-            record["model"] = name
-            with HELD.labels(name).track_inprogress():
-                header = {"model": name, "query": query, "answer": kind}
-                header, body = await self._ask(request, header)
+        header = {"model": name, "query": query, "answer": kind}
+        self._place(name)  # refuse before the image is read
+        with self._room.held() as take:
+            image = await self._read(request, take)
+            record["bytes"] = len(image)
+            async with self._place(name):
+                record["model"] = name
+                with HELD.labels(name).track_inprogress():
+                    header, body = await self._ask(header, image)
         if "refusal" in header:
             raise RequestError(*header["refusal"])
         record["count"], record["milliseconds"] = header["count"], dict(header["milliseconds"])
         count_answer(name, header)
         return Response(body, media_type=header["media_type"])
 
-    async def _ask(self, request: Request, header: dict[str, Any]) -> Frame:
-        """Return the worker's answer for the image in a request."""
-        seconds = self._config.timeout
+    async def _read(self, request: Request, take: Callable[[int], None]) -> bytes:
+        """Return the image in a request, which takes no place in a queue while it arrives."""
+        reading = read_image(request, self._config.max_bytes, take)
         with _time_limit(408, "request_timeout", "the image did not arrive in time"):
-            image = await asyncio.wait_for(read_image(request, self._config.max_bytes), seconds)
-        request.scope["record"]["bytes"] = len(image)
+            return await asyncio.wait_for(reading, self._config.timeout)
+
+    async def _ask(self, header: dict[str, Any], image: bytes) -> Frame:
+        """Return the worker's answer for an image."""
         with _time_limit(504, "timeout", "the model did not answer in time"):
-            return await self._worker.ask(header, image, seconds)
+            return await self._worker.ask(header, image, self._config.timeout)
 
     def _place(self, name: str) -> asyncio.Semaphore:
         """Return a model's queue; RequestError if it is full or the model is unknown."""
