@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ def all_of(items: Any) -> Any:
     return items
 
 
+WHOLE = slice(None)
+
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
 
@@ -55,7 +57,6 @@ class TrainRecipe:
     items: BoxItems = BOXES  # the task's
 
 
-@lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
 def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
 
@@ -90,6 +91,7 @@ class TrainBatches:
     shard: Shard = all_of
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
+    _drawn: dict[Epoch, np.ndarray] = field(default_factory=dict, init=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -105,10 +107,12 @@ class TrainBatches:
             height, width = rectangle(sizes, self.recipe.image_size, self.stride)
         return num_images, 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         draws = self._draws(epoch)[self._positions(batch_index)]
-        mine = self.shard(draws)
+        mine = self.shard(draws)[part]
         make_item = partial(self._item, epoch.number, (images.shape[2], images.shape[3]))
         targets = fill_images(images, mine, make_item, self.recipe.items)
         num_samples = len(self.samples)
@@ -119,8 +123,12 @@ class TrainBatches:
         return self._draws(epoch)[self._positions(batch_index)] % len(self.samples)
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
-        """Return `draws_of` an epoch, over all ranks, (S,) int64."""
-        return draws_of(self.recipe, self.samples, epoch)
+        """Return `draws_of` an epoch, over all ranks, (S,) int64; those of two epochs are kept."""
+        if epoch not in self._drawn:
+            for oldest in list(self._drawn)[:-1]:
+                del self._drawn[oldest]
+            self._drawn[epoch] = draws_of(self.recipe, self.samples, epoch)
+        return self._drawn[epoch]
 
     def _positions(self, batch_index: int) -> range:
         """Return the places of a whole batch in the epoch's order, over all ranks."""
@@ -191,10 +199,12 @@ class ValBatches:
         height, width = self.fixed_size or (height, width)
         return len(self.shard(indices)), 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         global_indices = self.indices(epoch, batch_index)
-        indices = self.shard(global_indices)
+        indices = self.shard(global_indices)[part]
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size), self.items)
