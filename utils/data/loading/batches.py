@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
@@ -57,6 +58,12 @@ class TrainRecipe:
     items: BoxItems = BOXES  # the task's
 
 
+# Every batch of an epoch asks for the same order: the last few are kept as long as their samples.
+Orders = dict[tuple[TrainRecipe, Epoch], np.ndarray]
+_orders: WeakKeyDictionary[SampleTable, Orders] = WeakKeyDictionary()
+KEPT_ORDERS = 4
+
+
 def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
 
@@ -91,7 +98,6 @@ class TrainBatches:
     shard: Shard = all_of
     stride: int = 32
     cache: ImageCache | None = None  # made for `image_sizes`
-    _drawn: dict[Epoch, np.ndarray] = field(default_factory=dict, init=False, compare=False)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -123,12 +129,13 @@ class TrainBatches:
         return self._draws(epoch)[self._positions(batch_index)] % len(self.samples)
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
-        """Return `draws_of` an epoch, over all ranks, (S,) int64; those of two epochs are kept."""
-        if epoch not in self._drawn:
-            for oldest in list(self._drawn)[:-1]:
-                del self._drawn[oldest]
-            self._drawn[epoch] = draws_of(self.recipe, self.samples, epoch)
-        return self._drawn[epoch]
+        """Return `draws_of` an epoch, over all ranks, (S,) int64."""
+        known, key = _orders.setdefault(self.samples, {}), (self.recipe, epoch)
+        if key not in known:
+            if len(known) == KEPT_ORDERS:
+                del known[next(iter(known))]
+            known[key] = draws_of(self.recipe, self.samples, epoch)
+        return known[key]
 
     def _positions(self, batch_index: int) -> range:
         """Return the places of a whole batch in the epoch's order, over all ranks."""
