@@ -352,12 +352,15 @@ class Device(Protocol):
             ValueError: number is below 1.
         """
 
-    def host_bytes(self, shape: tuple[int, ...], device: str) -> np.ndarray:
-        """Return a uint8 array to fill and then copy to the device.
+    def page_lock(self, memory: np.ndarray, device: str) -> None:
+        """Let a GPU read this memory by itself until the array is freed.
 
-        For a GPU it is page-locked if the backend supports that: `ops.tensor` then reads it
-        asynchronously, so do not modify it afterwards. OneFlow 0.9 has no page-locked memory.
+        `ops.tensor` of an array that lies in it then returns before it has been read: change it
+        only after `copies_end`. Without effect on a CPU, and where a backend or system cannot.
         """
+
+    def copies_end(self, device: str) -> Callable[[], None]:
+        """Return a function that waits until page-locked memory has been read by earlier calls."""
 
     def supports(self, capability: str) -> bool:
         """Return whether a capability from `CAPABILITIES` is supported; ValueError if unknown."""
