@@ -116,7 +116,7 @@ def milliseconds(predictor: Predictor, metadata: Metadata) -> float:
         for _ in range(1 + TIMED):
             start = time.perf_counter()
             raw = predictor(network_input(predictor, images, CPU))
-            predictor.decode_above(raw, DEFAULT_SUPPRESSION.confidence_threshold)
+            predictor.decode_above(raw, DEFAULT_SUPPRESSION)
             seconds.append(time.perf_counter() - start)
     return 1000 * float(np.median(seconds[1:])) / len(images)
 
