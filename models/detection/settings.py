@@ -26,6 +26,7 @@ from duet.utils.detections import SuppressionSettings
 from duet.utils.weights.load import ExportedWeights, Weights
 
 SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as long as a small network
+LANES_ON_GPU = 2  # one batch is copied and queued while the other one's results are waited for
 
 log = logging.getLogger("detect")
 
@@ -62,7 +63,9 @@ def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
     file_lanes = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
     if file_lanes:
         return min(file_lanes)
-    return min(backend.device.host_threads(), MOST_THREADS) if device == CPU else 1
+    if device == CPU:
+        return min(backend.device.host_threads(), MOST_THREADS)
+    return LANES_ON_GPU if backend.device.supports("copies_beside") else 1
 
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:

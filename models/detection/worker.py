@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -207,11 +207,16 @@ class Worker:
 
     def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
         """Answer requests as one batch."""
-        # Each image's own threshold is applied afterwards.
-        lowest = min(jobs, key=lambda job: job.detector.suppression.confidence_threshold)
+        # Each image's own settings are applied afterwards.
+        settings = [job.detector.suppression for job in jobs]
+        widest = replace(
+            settings[0],
+            confidence_threshold=min(x.confidence_threshold for x in settings),
+            max_detections=max(x.max_detections for x in settings),
+        )
         found: list[Any] = []
         with self._answering_errors(jobs):
-            found = lowest.detector.predict([job.view for job in jobs])
+            found = jobs[0].detector.predict([job.view for job in jobs], widest)
         for job in jobs:
             job.end_stage()
         for job, rows in zip(jobs[: len(found)], found, strict=True):  # none after an error

@@ -32,6 +32,7 @@ from duet.models.export.exported import ExportedPredictor, exported_kind, form_o
 from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
+from duet.models.inference.classes import scored_classes
 from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.models.stored import fold_batch_norm, load_detector
 from duet.utils.data.image.view import view_of
@@ -114,12 +115,10 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         samples = table_of(dataset.samples)
         task = model.head.task.name
         check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
-        names, classes = dataset.class_names, model.head.num_classes
-        if len(names) != classes:
-            raise UserError(
-                f"--data {dataset.name} has {count(len(names), 'class', 'classes')}, the model "
-                f"{classes}; they must be equal"
-            )
+        data, known = f"--data {dataset.name}", checkpoint.class_names and metadata.class_names
+        file, names = f"--weights {config.weights}", dataset.class_names
+        classes = scored_classes(data, names, file, known, model.head.num_classes)
+        dataset = dataset._replace(class_names=classes.names, samples=classes.renumbered(samples))
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((metadata.smallest_batch, 3, *config.image_size), trains=True)

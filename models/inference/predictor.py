@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from duet.backend.processes import this_process
 from duet.models.detector import require_image_size
+from duet.models.inference.classes import are_placeholders
 from duet.models.inference.predictors import (
     Augmented,
     Ensemble,
@@ -62,7 +63,7 @@ def make_predictor(
     predictor = members[0]
     if len(members) > 1:
         predictor = Ensemble(members, [one.path for one in weights])
-        _warn_of_other_names(weights)
+        _require_same_names(weights)
     return augmented(predictor) if augment else predictor
 
 
@@ -89,15 +90,20 @@ def augmented(predictor: Predictor) -> Predictor:
     return Augmented(predictor)
 
 
-def _warn_of_other_names(weights: Sequence[Weights]) -> None:
-    """Warn about weights whose class names differ from those of the first, which are used."""
+def _require_same_names(weights: Sequence[Weights]) -> None:
+    """Raise UserError for weights that call a class otherwise than the first, whose names count."""
     first = weights[0]
     for other in weights[1:]:
+        if are_placeholders(other.class_names) or are_placeholders(first.class_names):
+            continue
         pairs = zip(other.class_names, first.class_names, strict=False)
         different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different:
-            text = "--weights %s: class names differ from those of %s, which are used: %s"
-            log_once(text, str(other.path), str(first.path), ", ".join(different[:MOST_NAMES]))
+            raise UserError(
+                f"--weights {other.path}: class names differ from those of {first.path}: "
+                f"{', '.join(different[:MOST_NAMES])}; files that detect together need the same "
+                "classes in the same order"
+            )
 
 
 def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import check_flags, flag, flags_of, require_fraction, whole_from, within
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
+from duet.utils.project import WEIGHTS_FILES
 from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 require_part = within(0, 1, "a fraction", above=True, below=True)
@@ -59,7 +60,7 @@ class CommandConfig:
         """
         flags, usual = flags_of(self), self.usual()
         for name, reason in reasons.items():
-            if name in usual and getattr(self, name) != usual[name]:
+            if name in usual and getattr(self, name) not in (usual[name], False):
                 raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
 
     def __post_init__(self) -> None:
@@ -109,7 +110,7 @@ class DetectionConfig(CommandConfig):
     """Weights, and how their predictions are filtered."""
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
+        metavar="F", help="weights files of any kind; several form an ensemble")  # fmt: skip
     image_size: int | None = image_size_flag(default=None, type=int,
         help="long side of the images; the short side follows from the image; default: the "
         "training size stored in the weights, else 640, or 224 for classifiers")  # fmt: skip
@@ -160,7 +161,7 @@ class DetectionConfig(CommandConfig):
         if self.save_conf and not self.save_txt:
             raise UserError("--save-conf adds scores to the files of --save-txt; add --save-txt")
         if not any(self.weights):
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
 
 
 def as_document(config: Any) -> dict[str, Any]:

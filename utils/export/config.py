@@ -24,6 +24,7 @@ from duet.utils.errors import UserError
 from duet.utils.export.formats import FORMATS, format_named
 from duet.utils.export.metadata import LARGEST_BATCH
 from duet.utils.image_limits import MAX_IMAGE_SIZE
+from duet.utils.project import WEIGHTS_FILES
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
 LARGEST_TOP = 10_000
@@ -51,7 +52,7 @@ class ExportConfig:
     """The settings of one export; defaults are the public YOLOv5's but for --include."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="weights file (see docs/en/weights.md), not an exported one")  # fmt: skip
+        help="weights file of a training or of YOLOv5, not an exported one")  # fmt: skip
     include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
         metavar="F", check=_require_formats,
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
@@ -100,7 +101,7 @@ class ExportConfig:
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights:
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
         self._check_formats()
         if self.half and self.int8:
             raise UserError("--half and --int8: a file has one precision; give one of them")

@@ -20,6 +20,7 @@ from duet.utils.cli.flags import (
 )
 from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError, brief
+from duet.utils.project import WEIGHTS_FILES
 
 PROGRAM = "python -m duet serve"
 
@@ -39,7 +40,7 @@ class ServeConfig:
     """The models to serve, the address to listen on, and limits."""
 
     weights: tuple[str, ...] = _detect_flag("weights", metavar="[NAME=]F",
-        help="weights files (see docs/en/weights.md), one per model; a request selects a model by "
+        help="weights files, one per model; a request selects a model by "
         "NAME (default: the file name without suffix), or gets the first")  # fmt: skip
     image_size: int | None = _detect_flag("image_size")
     max_pixels: int = _detect_flag("max_pixels", help="refuse images with more pixels than this")
@@ -89,7 +90,7 @@ class ServeConfig:
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights or not all(model.weights for model in self.models):
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
         names = [model.name for model in self.models]
         for name in names:
             is_printable = name and name.isprintable() and name == name.strip()

@@ -124,8 +124,7 @@ CLASSIFICATION = Task(
         "save_crop": NO_BOXES,
         "nms": NO_BOXES,
         "audit": NO_AUDIT,
-        "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead, see "
-        "docs/en/api.md",
+        "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead",
         "line_thickness": NO_BOXES,
     },
     own_flags=("dropout", "cutoff"),

@@ -18,6 +18,7 @@ from duet.utils.cli.flags import (
 from duet.utils.cli.run_config import CommandConfig, DetectionConfig, RunConfig
 from duet.utils.cli.val_config import SPLITS
 from duet.utils.errors import UserError
+from duet.utils.project import WEIGHTS_FILES
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class AuditConfig(CommandConfig):
         if not self.data:
             raise UserError("--data is required: the dataset to audit")
         if not any(self.weights):
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
 
 
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:

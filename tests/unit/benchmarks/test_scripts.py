@@ -241,7 +241,8 @@ def flags(monkeypatch, tmp_path):
     assert onnx.name == "onnx"
     row = dataclasses.replace(onnx, flags=tuple(set(onnx.flags) - {"half"}))
     monkeypatch.setattr(formats, "FORMATS", [row])
-    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path, trained_size=64)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
+    weights = write_tiny_weights(tmp_path, trained_size=64)
     assert len(CLASS_NAMES) == 5
     words = ["formats", "--weights", weights, "--data", data, "--images", 4,
         "--timed", 2, "--threads", 1, 2, "--repeats", 1, "--device", "cpu",

@@ -64,7 +64,7 @@ REFUSED = [
     ("detect", "--weights W --line-thickness 0", "--line-thickness 0; accepted: a whole number fr"),
     ("detect", "--weights W --line-thickness 1001", "from 1 to 1000"),
     ("detect", "--weights W --save-conf", "--save-txt"),
-    ("export", "", "--weights is required; accepted files: docs/en"),
+    ("export", "", "--weights is required: a .safetensors of a training, or a .pt of YOLOv5"),
     ("export", "--weights W --include pb", "--include pb: no such format; accepted: onnx"),
     ("export", "--weights W --include onnx,openvino", "not commas: --include onnx openvino"),
     ("export", "--weights W --include ''", "--include : no such format"),
@@ -105,7 +105,7 @@ def test_training_defaults_are_the_public_ones():
     assert (config.seed, config.project, config.optimizer) == (0, Path("runs/train"), "SGD")
     assert (config.hyp, config.workers) == (DEFAULT_HYPERPARAMETERS, None)
     assert config.freeze == ("0",)  # the first 0 layers
-    assert not config.bbox_iou_optim and not config.multi_tensor_optimizer
+    assert config.bbox_iou_optim is None and config.multi_tensor_optimizer is None  # automatic
 
 
 def test_the_flags_that_were_given_are_reported_from_defaults():
