@@ -8,6 +8,7 @@ import hashlib
 import json
 import logging
 import secrets
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -25,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from duet.utils.colours import hex_colours
 from duet.utils.errors import brief
 from duet.utils.project import PROJECT
 from duet.utils.regular_files import read_text
@@ -183,11 +185,15 @@ class Gate:
             seconds = time.monotonic() - started
             REQUESTS.labels(path, status).inc()
             REQUEST_SECONDS.labels(path).observe(seconds)
-            _log_request(scope["record"], status, seconds)
+            log_request(scope["record"], status, seconds)
 
 
-def _log_request(record: dict[str, Any], status: int, seconds: float) -> None:
-    """Log a request as a line of JSON, without any content of the image."""
+def log_request(record: dict[str, Any], status: int, seconds: float) -> None:
+    """Log a request as a line of JSON, or of words in a terminal, without the image's content."""
+    if sys.stdout.isatty():
+        found = f", {record['count']} found" if "count" in record else ""
+        words = f"{record['method']} {record['path']} {status}{found}, {1000 * seconds:.0f} ms"
+        return log.info("%s %s", time.strftime("%H:%M:%S"), words)
     stages = {**record.get("milliseconds", {}), "request": round(1000 * seconds, 2)}
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     log.info(json.dumps({"time": now, **record, "status": status, "milliseconds": stages}))
@@ -195,7 +201,7 @@ def _log_request(record: dict[str, Any], status: int, seconds: float) -> None:
 
 def _page_response() -> Response:
     """Return the web page, with a policy that allows only its own scripts and styles, by hash."""
-    text = read_text(FOLDER / "page.html")
+    text = read_text(FOLDER / "page.html").replace("COLOURS_OF_CLASSES", " ".join(hex_colours()))
     policy = (
         f"default-src 'none'; script-src {_hash(text, 'script')}; style-src "
         f"{_hash(text, 'style')}; img-src blob: data:; media-src blob:; connect-src 'self'; "
