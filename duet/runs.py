@@ -22,7 +22,8 @@ from duet.utils.errors import UserError
 from duet.utils.processes.start import called_as
 from duet.utils.progress import begin_lines
 
-WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
+# Flags without hyphens, each with a third state: automatic.
+WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
@@ -53,7 +54,8 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
 def words_of(flags: Mapping[str, Any]) -> list[str]:
     """Convert keywords to command-line arguments."""
     hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
-    return words_of_flags({f"--{hyphens.get(name, name)}": x for name, x in flags.items()})
+    named = {f"--{hyphens.get(name, name)}": x for name, x in flags.items()}
+    return words_of_flags(named, [f"--{name}" for name in WITH_UNDERSCORES])
 
 
 @contextmanager

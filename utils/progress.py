@@ -6,6 +6,8 @@ import io
 import logging
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -13,7 +15,7 @@ from tqdm import tqdm
 from duet.backend.processes import this_process
 from duet.utils.text import as_message, discard_unread, write_what_cannot_be_encoded
 
-# Fits 80 columns with a four-digit epoch and three losses; longer ones are truncated.
+# Fits 80 columns with a two-digit epoch and three losses; longer ones are truncated.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 LINE = "{desc}: {n_fmt} of {total_fmt} {unit}, {remaining} left{postfix}"
 ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # if the total is unknown
@@ -109,6 +111,36 @@ class LineHandler(logging.StreamHandler):
             discard_unread()
         else:
             super().handleError(record)
+
+
+class _Kept(logging.Handler):
+    def __init__(self, records: list[logging.LogRecord]) -> None:
+        super().__init__()
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+
+@contextmanager
+def held_back(log: logging.Logger) -> Iterator[list[logging.LogRecord]]:
+    """Hold back a logger's records in the block, for `log.handle` after other lines.
+
+    If the block fails, they are logged at once: they may say why.
+    """
+    records: list[logging.LogRecord] = []
+    keep = _Kept(records)
+    propagated, log.propagate = log.propagate, False
+    log.addHandler(keep)
+    failed = True
+    try:
+        yield records
+        failed = False
+    finally:
+        log.removeHandler(keep)
+        log.propagate = propagated
+        for record in records if failed else ():
+            log.handle(record)
 
 
 def begin_lines(speaker: str, level: int) -> None:

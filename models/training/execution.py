@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from duet import backend
-from duet.backend import amp, autograd, cores, dist, fused, use
+from duet.backend import amp, autograd, cores, dist, fused, nn, ops, use
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
@@ -20,10 +22,12 @@ from duet.models.heads.base import Loss, LossTerms
 from duet.utils.errors import UserError
 from duet.utils.processes.ranks import on_main
 
-HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "bf16-always": "bfloat16"}
 # Forward-pass GFLOPs per thread. The loops of a small step take less time than waking threads and
 # waiting for them.
 GFLOPS_OF_A_THREAD = 0.5
+SECONDS, WARM_UP = 0.3, 1  # of comparing bfloat16 with float32, and its rounds that do not count
+MOST_PRODUCTS = 5e7  # multiply-adds of a convolution then: a few milliseconds on a core
 
 log = logging.getLogger("train")
 
@@ -37,6 +41,7 @@ class Execution:
     channels_last: bool
     compiled: bool
     graphs: bool = False  # whether compiled functions run as CUDA graphs
+    described: str = ""  # all of this for the log, and why it is not what was asked for
 
     @property
     def autocast_dtype(self) -> str:
@@ -83,7 +88,7 @@ def choose_execution(
     compiles: bool,
     drops: bool,
 ) -> Execution:
-    """Resolve --amp, --layout and --compile for this backend and device, and log the result.
+    """Resolve --amp, --layout and --compile for this backend and device.
 
     Args:
         dtype: dtype of the weights.
@@ -100,16 +105,14 @@ def choose_execution(
     is_compiled = compiles and problem is None
     without_graphs = graph_problem(device, drops) if is_compiled else ""
     graphs = is_compiled and not without_graphs
+    chosen = precision == "auto" and computed != dtype
+    how = "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager"
+    reason = f" (no --compile: {problem})" if problem else ""
+    if without_graphs and device != CPU:
+        reason += f" (no CUDA graphs: {without_graphs})"
     execution = Execution(device, computed, channels_last, is_compiled, graphs)
-    log.info(
-        "%s, %s, %s%s%s",
-        describe_precision(computed, device, chosen=precision == "auto" and computed != dtype),
-        execution.layout,
-        "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager",
-        f" (no --compile: {problem})" if problem else "",
-        f" (no CUDA graphs: {without_graphs})" if without_graphs and device != CPU else "",
-    )
-    return execution
+    words = describe_precision(computed, device, chosen), execution.layout, how + reason
+    return replace(execution, described=", ".join(words))
 
 
 def describe_precision(computed: str, device: str, chosen: bool) -> str:
@@ -143,7 +146,7 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
 
 def preferred_by_all(device: str) -> str:
     """Return the precision that all ranks' devices gain from."""
-    weakest_first = ("float32", *reversed(HALF_PRECISIONS.values()))
+    weakest_first = ("float32", "float16", "bfloat16")
     mine = np.array([weakest_first.index(amp.preferred(device))])
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]
 
@@ -204,3 +207,40 @@ def graph_problem(device: str, drops: bool) -> str:
     if drops:  # the compiler assumes that a module's tensors are fixed like weights
         return "--dropout draws a new tensor for each pass"
     return ""
+
+
+def bfloat16_ratio(channels: int, cells: int) -> float:
+    """Return the time of 3x3 convolutions in bfloat16, forward and backward, in that of float32.
+
+    A larger map than `MOST_PRODUCTS` allows is cut: its rows are computed alike.
+    """
+    cells = max(1, min(cells, int(math.sqrt(MOST_PRODUCTS / 9) / channels)))
+    random = np.random.Generator(np.random.Philox(0))
+    images = ops.tensor(random.random((1, channels, cells, cells), np.float32))
+    if backend.device.supports("channels_last"):
+        images = ops.channels_last(images)
+    runs = {dtype: _convolutions(images, channels, dtype) for dtype in ("float32", "bfloat16")}
+    spent: dict[str, list[float]] = {dtype: [] for dtype in runs}
+    begin, rounds = time.perf_counter(), 0
+    while rounds <= WARM_UP or time.perf_counter() - begin < SECONDS:
+        for dtype, run in runs.items():
+            start = time.perf_counter()
+            run()
+            spent[dtype].append(time.perf_counter() - start)
+        rounds += 1
+    fastest = {dtype: min(times[WARM_UP:]) for dtype, times in spent.items()}
+    return fastest["bfloat16"] / fastest["float32"]
+
+
+def _convolutions(images: Tensor, channels: int, dtype: str) -> Callable[[], object]:
+    """Return a step of two layers between others: their maps are in the dtype."""
+    first, second, third = (nn.Conv2d(channels, channels, 3, 1, 1, bias=False) for _ in range(3))
+    with amp.autocast(CPU, dtype):
+        inner = first(images).detach()
+
+    def run() -> object:
+        with amp.autocast(CPU, dtype):
+            total = ops.sum(ops.cast(third(second(inner)), "float32"))
+        return autograd.gradients(total, [second.weight, third.weight])
+
+    return run

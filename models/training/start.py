@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from duet import backend
-from duet.backend import dist, nn
+from duet.backend import amp, dist, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -25,7 +27,11 @@ from duet.models.heads.base import LossSettings
 from duet.models.stored import spec_of_weights
 from duet.models.training.autoanchor import fit_to_labels
 from duet.models.training.ema import ModelEMA
-from duet.models.training.execution import choose_execution, choose_step_threads
+from duet.models.training.execution import (
+    bfloat16_ratio,
+    choose_execution,
+    choose_step_threads,
+)
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import (
     Schedule,
@@ -39,6 +45,8 @@ from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.memory import keep_freed_images, keep_freed_memory
+from duet.utils.processes.ranks import on_main
+from duet.utils.processes.start import is_called
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
 from duet.utils.tasks.find import adopted, find_task
@@ -46,6 +54,7 @@ from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
+MOST_LEFT = 5  # names of tensors that are logged
 NEW_HEAD = "the head is initialized anew; --remap-classes keeps the classes with matching names"
 SAME_HEAD = "the number is equal, so the head keeps their order; --remap-classes matches by name"
 
@@ -69,10 +78,12 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
     """
     config, ranks = job.config, job.session.world.process.world_size
     device = backend.device.resolve(config.device)
-    if device == CPU:
-        keep_freed_memory()
-    else:  # without workers, images are decoded in this process
-        keep_freed_images()
+    # glibc has no way back, and the process of a Python caller goes on afterwards.
+    if not is_called():
+        if device == CPU:
+            keep_freed_memory()
+        else:  # without workers, images are decoded in this process
+            keep_freed_images()
     if model is None:
         fit = partial(fit_to_labels, job=job)
         model = build_model(config, job.hyp, job.start, job.data.class_names, fit)
@@ -111,6 +122,17 @@ def build_model(
         remap_classes = config.remap_classes or bool(hyp.keep_head)
         transfer_weights(model, start, class_names, keep_anchors, remap_classes)
     return model
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Leave out lines that the run's own model logs again."""
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> ModelSpec:
@@ -154,14 +176,17 @@ def transfer_weights(
     kept = (f"{head}anchors",) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
-    log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
-    for line in transfer.left:
+    known, anew = start.header.class_names, [x for x in transfer.left if x.startswith(head)]
+    others = known and known != tuple(class_names) and not remap_classes
+    new_head = any(not line.startswith(f"{head}anchors") for line in anew)
+    what = NEW_HEAD if new_head else SAME_HEAD
+    because = f"; the weights were trained on other classes: {what}" if others else ""
+    log.info("transferred %d/%d tensors%s", transfer.taken, len(transfer.state), because)
+    lines = [line for line in transfer.left if not (others and line in anew)]
+    for line in lines[:MOST_LEFT]:
         log.info("  not transferred: %s", line)
-    known = start.header.class_names
-    if known and known != tuple(class_names) and not remap_classes:
-        anchors = f"{head}anchors"
-        left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
-        log.info("the weights were trained on other classes: %s", NEW_HEAD if left else SAME_HEAD)
+    if len(lines) > MOST_LEFT:
+        log.info("  not transferred: %d more", len(lines) - MOST_LEFT)
 
 
 def build_state(
@@ -182,12 +207,12 @@ def build_state(
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
-    together = config.multi_tensor_optimizer and choose_updates(config.optimizer, device)
+    together = uses_fused(config.multi_tensor_optimizer, device)
+    together = together and choose_updates(config.optimizer, device)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn)
-    settings = LossSettings(
-        hyp.loss_gains(), config.image_size, config.bbox_iou_optim, config.label_smoothing
-    )
+    fused = uses_fused(config.bbox_iou_optim, device)
+    settings = LossSettings(hyp.loss_gains(), config.image_size, fused, config.label_smoothing)
     loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
@@ -213,8 +238,14 @@ def build_state(
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
         multi_scale=multi_scale,
+        fixed_shapes=multi_scale is None and not config.rect,
         micro_batch=config.micro_batch,
     )
+
+
+def uses_fused(asked: bool | None, device: str) -> bool:
+    """Return whether to use a fused path: as asked, else on a GPU, whose launches it saves."""
+    return device != CPU if asked is None else asked
 
 
 def parallelize(model: Any, sync_bn: bool) -> Any:
@@ -229,3 +260,34 @@ def parallelize(model: Any, sync_bn: bool) -> Any:
     if sync_bn:
         log.info("--sync-bn has no effect in a single process")
     return model
+
+
+def with_precision(job: Job) -> Job:
+    """Return the job of a new run: instead of a slower bfloat16 it computes as with --amp auto.
+
+    Rank 0 decides for all. A run that resumes keeps what it had.
+    """
+    config, world = job.config, job.session.world
+    device = backend.device.resolve(config.device)
+    if device != CPU or "bfloat16" not in amp.supported(device):
+        return job
+    ratio = bfloat16_ratio(*main_sizes(job)) if world.process.is_main else 0.0
+    if not world.any(ratio > 1):
+        return job
+    on_main(log.warning)(
+        "--amp bf16: bfloat16 is slower than float32 on this CPU (x%.1f); computing in float32; "
+        "--amp bf16-always uses it anyway", ratio,
+    )  # fmt: skip
+    return dataclasses.replace(job, config=dataclasses.replace(config, amp="auto"))
+
+
+def main_sizes(job: Job) -> tuple[int, int]:
+    """Return the channels, and the cells along a side, of the maps that take most computation."""
+    config, work = job.config, Counter[tuple[int, int]]()
+    with quietly():
+        spec = spec_to_train(config, job.start, len(job.data.class_names))
+    for layer in plan_layers(spec)[:-1]:  # the head's channels are outputs
+        cells = max(config.image_size // layer.stride, 1)
+        for stride, cost in layer.costs:
+            work[layer.out_channels, cells] += cost.weights // max(stride, 1) ** 2
+    return work.most_common(1)[0][0]

@@ -60,7 +60,7 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
     [
         ({"epochs": 0}, "--epochs 0; accepted: a whole number of at least 1"),
         ({"data": "none.yaml"}, "--data none.yaml: no dataset YAML at"),
-        ({"backend": "jax"}, "argument --backend: invalid choice: 'jax'"),
+        ({"backend": "jax"}, "--backend jax; accepted: torch, oneflow"),
         ({"device": "0,1"}, "device='0,1' would start more processes; use the command"),
         ({"evolve": 3}, "evolve=3 would start more processes"),
     ],
@@ -142,9 +142,10 @@ def test_a_program_that_trains_in_threads_finds_its_process_as_before(tmp_path) 
 
 
 def test_keywords_become_the_words_of_a_command_line() -> None:
-    flags = {"batch_size": 8, "multi_tensor_optimizer": True, "rect": False, "weights": "",
-             "freeze": (0, 1), "cache": None, "override": ["lr0=-1"]}  # fmt: skip
+    flags = {"batch_size": 8, "multi_tensor_optimizer": True, "bbox_iou_optim": False,
+             "rect": False, "weights": "", "freeze": (0, 1), "cache": None,
+             "override": ["lr0=-1"]}  # fmt: skip
     assert words_of(flags) == [
-        "--batch-size=8", "--multi_tensor_optimizer", "--weights=", "--freeze", "0", "1",
-        "--override", "lr0=-1",
+        "--batch-size=8", "--multi_tensor_optimizer", "--no-bbox_iou_optim", "--weights=",
+        "--freeze", "0", "1", "--override", "lr0=-1",
     ]  # fmt: skip

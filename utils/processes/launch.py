@@ -45,7 +45,7 @@ from duet.utils.text import count
 LINGER_SECONDS = 5  # wait for the others after one was interrupted
 EXPOSED = (
     "the ranks will listen on all interfaces: %s always does, and the system does not allow a "
-    "private network; see docs/en/distributed.md for how to protect them"
+    "private network; keep their ports behind a firewall"
 )
 Rank = subprocess.Popen[bytes]
 

@@ -90,7 +90,8 @@ def python_problem() -> str | None:
     if pythons:
         remedy = f"use {pythons} instead"
     elif (PROJECT / "Makefile").exists():
-        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python instead"
+        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python instead; or run "
+        remedy += f"`{sys.executable} -m pip install -r {PROJECT}/requirements.txt`"
     else:
         remedy = f"run `{sys.executable} -m pip install 'duet-detect[torch]'`"
     return f"{sys.executable} {reason}\n{remedy}"

@@ -206,8 +206,9 @@ def test_a_rank_has_its_part_of_the_launchers_cores(monkeypatch, own, launchers,
         ("cpu", True, 16, 4),
         ("cpu", True, 64, 8),
         ("", False, 4, 2),
-        ("", True, 4, 4),
-        ("0", True, 64, 8),
+        ("", True, 4, 2),
+        ("", True, 2, 2),
+        ("0", True, 64, 62),
     ],
 )
 def test_nobody_asked_so_cores_and_device_decide(monkeypatch, device, has_gpu, cores, workers):

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 import cv2
 import numpy as np
 
-from duet.utils.data.image.decoding import LabelledImage, SourceImage
-from duet.utils.data.image.letterbox import Letterbox, reduced_size
+from duet.utils.data.image.decoding import LabelledImage, SourceImage, choose_reduction
+from duet.utils.data.image.letterbox import Letterbox, resize_linear
 from duet.utils.data.loading.batch import Batch, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
@@ -34,6 +34,8 @@ def all_of(items: Any) -> Any:
     """Return the shard of the only rank."""
     return items
 
+
+WHOLE = slice(None)
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -111,10 +113,12 @@ class TrainBatches:
             height, width = rectangle(sizes, self.recipe.image_size, self.stride)
         return num_images, 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         draws = self._draws(epoch)[self._positions(batch_index)]
-        mine = self.shard(draws)
+        mine = self.shard(draws)[part]
         make_item = partial(self._item, epoch.number, (images.shape[2], images.shape[3]))
         targets = fill_images(images, mine, make_item, self.recipe.items)
         num_samples = len(self.samples)
@@ -149,19 +153,23 @@ class TrainBatches:
             return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is decoded and cached."""
-        sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
-        return [
-            reduced_size(size, self.recipe.items.reduction(size, self.recipe.image_size))
-            for size in sizes
-        ]
+        """Return (height, width) of each sample as it is resized and cached."""
+        return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
+
+    def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return self.recipe.items.kept_size(size, self.recipe.image_size)
 
     def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
-        reduction = self.recipe.items.reduction(size, self.recipe.image_size)
-        read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
-        return SourceImage(size, objects_of(sample), reduction, read)
+        kept_size = self._kept_size(size)
+        reduction = choose_reduction(size, max(kept_size))
+
+        def make() -> np.ndarray:  # more than half the decoded size, so no pixel is skipped
+            return resize_linear(decode(sample, reduction), kept_size)
+
+        read = partial(_cached, self.cache, index, make)
+        return SourceImage(size, objects_of(sample), kept_size, read, reduction)
 
 
 @dataclass(frozen=True)
@@ -198,10 +206,12 @@ class ValBatches:
         height, width = self.fixed_size or (height, width)
         return len(self.shard(indices)), 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         global_indices = self.indices(epoch, batch_index)
-        indices = self.shard(global_indices)
+        indices = self.shard(global_indices)[part]
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size), self.items)

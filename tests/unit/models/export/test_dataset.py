@@ -61,7 +61,7 @@ def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
 
 
 def of(fitness: float) -> Score:
-    return Score("w.onnx", {}, fitness)
+    return Score("w.onnx", {}, fitness, 1.0)
 
 
 @pytest.mark.parametrize(
