@@ -368,6 +368,13 @@ class Device(Protocol):
     def supports(self, capability: str) -> bool:
         """Return whether a capability from `CAPABILITIES` is supported; ValueError if unknown."""
 
+    def shapes_repeat(self, device: str, repeat: bool) -> AbstractContextManager[None]:
+        """Return a context that declares whether a GPU's convolutions see the same shapes again.
+
+        If so, each new shape is computed by several kernels once, and from then on by the fastest.
+        It does nothing on a CPU, and with OneFlow 0.9, whose switch cannot be read and set back.
+        """
+
 
 CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",

@@ -269,13 +269,6 @@ class Device(inference.Device, Protocol):
         OneFlow 0.9 has no such switch: `rounds_to_tf32` still returns True.
         """
 
-    def shapes_repeat(self, device: str, repeat: bool) -> AbstractContextManager[None]:
-        """Return a context that declares whether a GPU's convolutions see the same shapes again.
-
-        If so, each new shape is computed by several kernels once, and from then on by the fastest.
-        It does nothing on a CPU, and with OneFlow 0.9, whose switch cannot be read and set back.
-        """
-
 
 class Autograd(inference.Autograd, Protocol):
     """Gradients for eager and compiled execution."""
