@@ -132,12 +132,12 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         )
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
-    source = f"--data {dataset.name}" if dataset else "the built-in dataset"
+    source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
         folder = Path(place)
         graph = folder / "graph.onnx"
         write_graph(config, graph)
-        say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
+        say(f"files are compared with the model on {count(len(images), 'image')}{source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
         if dataset is not None:

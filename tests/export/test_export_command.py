@@ -133,7 +133,10 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
         ["-m", "duet", "serve", "--weights", "best.onnx"],
     ]
     first, line, *others = shown.splitlines()
-    assert first == "files are compared with the model on 8 images of the built-in dataset"
+    assert (
+        first
+        == "files are compared with the model on 8 images: photographs and the built-in dataset"
+    )
     assert line.startswith("ONNX: best.onnx, 0.03") and " detections matched; largest" in line
     assert [one.split()[0] for one in others] == ["OpenVINO:", "TorchScript:"][: len(formats) - 2]
     assert all(" matched; largest" in one for one in others)

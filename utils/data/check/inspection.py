@@ -91,7 +91,8 @@ _NOTES = {
         "They are clipped; a label file with a coordinate above 1.0001 costs its image; --fix "
         "corrects it"),
     "missing_split": ("Splits that are missing",
-        "Training needs images to validate: name them as val, or draw them with --split 0.8"),
+        "Name images for val, or draw them: --split 0.8, as training does in a folder without "
+        "splits"),
     "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
     "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),
     "no_label_file": ("Images without a label file", "Make sure that they show no object"),
