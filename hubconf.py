@@ -13,14 +13,22 @@ from duet.utils.project import PROJECT
 dependencies = list(PACKAGES)  # torch.hub reports missing ones
 
 
-def custom(path: str, device: str | int | None = None, backend: str | None = None):
+def custom(
+    path: str | None = None,
+    device: str | int | None = None,
+    backend: str | None = None,
+    **public: object,
+):
     """Return a model with trained weights: `models/detection/hub.py::HubModel`.
 
     Args:
-        path: a file listed in docs/en/weights.md.
+        path: a file listed in docs/en/weights.md; `path_or_model` is its name until 2022.
         device: "cpu"; "0" or 0 for the first GPU; None for a GPU if available.
         backend: "torch", "oneflow" or "onnx"; None for the default order, see the README.
+        public: arguments of the public YOLOv5's entry points, see `_check_public`.
     """
+    path = path or str(public.pop("path_or_model", "") or "")
+    _check_public(public)
     weights = duet.begin([path], backend, _device_name(device))
     from duet.models.detection.hub import HubModel
 
@@ -36,7 +44,9 @@ def _entry(name: str):
         classes: int | None = None,
         device: str | int | None = None,
         backend: str | None = None,
+        **public: object,
     ):
+        _check_public(public)
         if path is None and pretrained:
             path = _stored(name)
         weights = duet.begin([path] if path else [], backend, _device_name(device))
@@ -58,12 +68,24 @@ def _entry(name: str):
         classes: number of classes; None for that of the weights, or 80 without weights.
         device: as in `custom`.
         backend: as in `custom`.
+        public: as in `custom`.
     """
     return make
 
 
 yolov5n, yolov5s, yolov5m, yolov5l, yolov5x = (_entry(f"yolov5{size}") for size in "nsmlx")
 yolov5n6, yolov5s6, yolov5m6, yolov5l6, yolov5x6 = (_entry(f"yolov5{size}6") for size in "nsmlx")
+
+
+def _check_public(arguments: dict[str, object]) -> None:
+    """Refuse arguments of the public entry points that cannot be honoured; ignore `_verbose`."""
+    unknown = arguments.keys() - {"_verbose", "autoshape", "channels"}
+    if unknown:
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    if not arguments.get("autoshape", True):
+        raise errors.UserError("autoshape=False: omit it; a model takes images, not tensors")
+    if arguments.get("channels", 3) != 3:
+        raise errors.UserError(f"channels={arguments['channels']}; accepted: 3")
 
 
 def _device_name(device: str | int | None) -> str:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:  # their dependencies may be missing at import time
     from duet.models.training.outputs import Trained
     from duet.utils.data.check.checking import Check
 
-__all__ = ["UserError", "check", "export", "load", "train", "val"]
+__version__ = "1.0.0.dev0"  # as in pyproject.toml
+__all__ = ["UserError", "__version__", "check", "export", "load", "train", "val"]
 
 
 def load(

@@ -14,6 +14,7 @@ import difflib
 import runpy
 import sys
 
+from duet import __version__
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.text import say
@@ -55,12 +56,14 @@ def main() -> None:
 
 
 def answer(name: str, meant: str = "") -> None:
-    """Print the help if requested; UserError for an unknown command.
+    """Print the help or the version if requested; UserError for an unknown command.
 
     meant: the command that was probably wanted, if known.
     """
     if name in ("-h", "--help"):
         return say(*usage())
+    if name == "--version":
+        return say(f"duet {__version__}")
     near = difflib.get_close_matches(name, COMMANDS, n=1)
     meant = ELSEWHERE.get(meant or name, meant) or (near[0] if near else "")
     hint = f"; did you mean {meant}?" if meant else ""

@@ -28,7 +28,16 @@ table = result.to_pandas()  # xmin ymin xmax ymax confidence class name
 record = result.to_dict()  # plain numbers and texts
 text = result.to_json()
 print(result, len(result))
+
+import supervision  # its zones, lines and annotators take this
+
+boxes = supervision.Detections(
+    xyxy=result.boxes_xyxy,
+    confidence=result.scores,
+    class_id=result.class_index,
+)
 # --8<-- [end:result]
+assert len(boxes) == 3
 assert record["height"] == 60
 assert (
     drawn.shape == result.image.shape

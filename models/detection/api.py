@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from duet.models.detection.settings import configured, detector_of
+from duet.models.detection.settings import NotCopied, configured, detector_of
 from duet.models.inference.predictor import class_names_of, input_size
 from duet.utils.cli.flags import whole_from
 from duet.utils.detect.config import DetectConfig, call_config, whole
@@ -21,13 +21,13 @@ from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
-from duet.utils.text import printable
+from duet.utils.text import count, printable
 from duet.utils.weights.load import Weights
 
 log = logging.getLogger("detect")
 
 
-class TrainedDetector:
+class TrainedDetector(NotCopied):
     """Trained weights on a device, ready to detect; created by `duet.load`.
 
     It is thread-safe. An image's detections do not depend on other threads or, with batch=1, on
@@ -40,7 +40,7 @@ class TrainedDetector:
     - conf: lowest score.
     - iou: overlap above which the lower-scoring of two boxes of a class is dropped.
     - max_det: maximum detections per image.
-    - classes: class numbers to detect; None for all.
+    - classes: numbers or names of the classes to detect; None for all.
     - agnostic: boxes suppress overlapping boxes of all classes.
     - augment: test-time augmentation with three views per image.
     - tile: also detect in tiles of this many pixels if the image is larger; 0: off.
@@ -64,6 +64,16 @@ class TrainedDetector:
         self.device, self.stride = self._detector.device, self._detector.predictor.stride
         self.class_names = class_names_of(weights[0], self._detector.head.num_classes)
         self._max_pixels = max_pixels or DetectConfig.max_pixels
+
+    @property
+    def names(self) -> dict[int, str]:
+        """`class_names` as in the public YOLOv5."""
+        return dict(enumerate(self.class_names))
+
+    def __repr__(self) -> str:
+        classes = count(len(self.class_names), "class", "classes")
+        task = self._detector.head.task.name
+        return f"TrainedDetector({task}, {classes}, on {self.device}, stride {self.stride})"
 
     def __call__(self, images: Any, **options: Any) -> list[ImageResult]:
         """Return a list with the result for each image, even for a single one.
@@ -159,7 +169,7 @@ class TrainedDetector:
                     yield RESULTS[detector.head.task.name](read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
-        config = call_config(len(self.class_names), **options)
+        config = call_config(self.class_names, **options)
         config.refuse(self._detector.head.task.refused)
         if config.image_size is not None:
             input_size(config.image_size, self._detector.predictor, self._weights)

@@ -14,7 +14,7 @@ import numpy as np
 
 from duet.backend import nn
 from duet.models.detection.hub_results import HubResults
-from duet.models.detection.settings import configured, detector_of
+from duet.models.detection.settings import NotCopied, configured, detector_of
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
@@ -34,7 +34,7 @@ from duet.utils.weights.load import Weights
 FEWEST_ROWS = 5  # arrays with fewer rows are channels-first
 
 
-class HubModel:
+class HubModel(NotCopied):
     """Model returned by `torch.hub.load`; call it with images.
 
     Attributes:
@@ -48,7 +48,7 @@ class HubModel:
         self.conf = DetectConfig.confidence_threshold
         self.iou = DetectConfig.iou_threshold
         self.max_det = DetectConfig.max_detections
-        self.classes: Sequence[int] | None = None
+        self.classes: Sequence[int | str] | None = None
         self.agnostic = False
         self.multi_label = False
         self._weights = weights
@@ -64,7 +64,11 @@ class HubModel:
         self.names = dict(enumerate(self._class_names))
 
     def __call__(
-        self, ims: Any, size: int | Sequence[int] | None = None, augment: bool = False
+        self,
+        ims: Any,
+        size: int | Sequence[int] | None = None,
+        augment: bool = False,
+        profile: bool = False,
     ) -> HubResults:
         """Detect in images.
 
@@ -73,6 +77,7 @@ class HubModel:
             size: long side of the network input in pixels; the larger one of (height, width).
                 None for the training size, or 640 if the weights do not store it.
             augment: test-time augmentation with three views per image.
+            profile: no effect: the results always have their times.
 
         Raises:
             UserError: an unusable image or setting.
@@ -133,7 +138,7 @@ class HubModel:
     def _configured(self, long_side: int, num_images: int, augment: bool) -> ImageDetector:
         """Return the detector with the current settings."""
         config = call_config(
-            len(self.names),
+            self._class_names,
             size=long_side,
             conf=self.conf,
             iou=self.iou,
@@ -178,7 +183,7 @@ def hub_views(
 def _long_side(size: Any) -> int:
     """Return the long side from a number or (height, width)."""
     sides = size if isinstance(size, (list, tuple)) and size else [size]
-    return max(call_config(1, size=side).image_size or 0 for side in sides)
+    return max(call_config((), size=side).image_size or 0 for side in sides)
 
 
 def _frame(image: Any, index: int) -> Frame:

@@ -64,6 +64,11 @@ class HubResults:
         )
         self.pred = self.xyxy
 
+    @property
+    def imgs(self) -> list[np.ndarray]:
+        """`ims`, by its name until 2022."""
+        return self.ims
+
     def __len__(self) -> int:
         return self.n
 

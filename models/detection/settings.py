@@ -7,19 +7,19 @@ import dataclasses
 import logging
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from duet import backend
 from duet.backend.checks import CPU
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     augmented,
+    class_names_of,
     input_size,
     make_predictor,
     suppression_settings,
 )
-from duet.utils.cli.run_config import require_known
-from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.config import DetectConfig, known_classes
 from duet.utils.detect.pipeline.threads import MOST_THREADS
 from duet.utils.detect.tracker import LOWEST_SCORE
 from duet.utils.detections import SuppressionSettings
@@ -29,6 +29,16 @@ SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as lon
 LANES_ON_GPU = 2  # one batch is copied and queued while the other one's results are waited for
 
 log = logging.getLogger("detect")
+
+
+class NotCopied:
+    """Has a network on a device and locks; copying or pickling it names the way."""
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} is neither copied nor pickled: threads may share it, and "
+            "each process loads its own"
+        )
 
 
 def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> ImageDetector:
@@ -52,7 +62,9 @@ def make_detector(
     predictor = make_predictor(weights, device, config.augment, config.half)
     config.refuse(predictor.head.task.refused)
     image_size = input_size(config.image_size, predictor, weights)
-    require_known("--classes", config.classes, predictor.head.num_classes)
+    class_names = class_names_of(weights[0], predictor.head.num_classes)
+    classes = known_classes("--classes", config.classes, class_names)
+    config = dataclasses.replace(config, classes=classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
     return ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)

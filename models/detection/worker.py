@@ -66,7 +66,7 @@ class ServedModel:
         most = MOST_DETECTIONS.get(self.about["task"], MOST_BOXES)
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
-        config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
+        config = call_config(self.class_names, **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
         return configured(self.detector, config)
 

@@ -12,6 +12,7 @@ import pytest
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
+import duet
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
 from duet.utils.setup.environments import CUDA, read_lock
@@ -99,6 +100,10 @@ def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
     users = pins(backend)
     assert users.keys() >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "starlette")}
     assert not users.keys() & {"mypy", "onnx", "pytest", "ruff", "triton"}
+
+
+def test_the_package_and_pyproject_have_one_version():
+    assert f'\nversion = "{duet.__version__}"\n' in (PROJECT / "pyproject.toml").read_text()
 
 
 def test_both_builds_of_torch_are_of_one_version():

@@ -123,7 +123,8 @@ class DetectionConfig(CommandConfig):
         check=require_fraction, help="IoU threshold of NMS")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
         help="class-agnostic NMS: a box removes boxes of all classes")  # fmt: skip
-    classes: tuple[int, ...] | None = flag("detection", "--classes", default=None, type=int,
+    # Numbers; those of detect.py may be names until the model is known.
+    classes: tuple[Any, ...] | None = flag("detection", "--classes", default=None, type=int,
         nargs="+", metavar="C", help="detect only these classes, by number")  # fmt: skip
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
         check=whole_from(1), help="maximum number of detections per image")  # fmt: skip

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 
+import duet
 from duet.__main__ import COMMANDS
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_model
@@ -62,6 +63,11 @@ def test_the_list_of_commands_fits_on_one_screen(words):
     assert (done.returncode, done.stderr) == (0, "")
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert {line.split()[0] for line in lines if line.startswith("  ")} == COMMANDS.keys()
+
+
+def test_the_command_names_its_version():
+    done = run_duet("--version")
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"duet {duet.__version__}\n", "")
 
 
 def test_every_command_is_a_module():

@@ -118,7 +118,7 @@ def read_image(image: Any, index: int, max_pixels: int) -> Frame:
 
 
 def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
-    """Return an array (H, W, 3), (H, W, 4) or (H, W) as (H, W, 3), over white.
+    """Return a copy (H, W, 3), over white, of an array (H, W, 3), (H, W, 4) or (H, W).
 
     Raises:
         UserError: another shape or dtype, or no pixels.
@@ -132,7 +132,7 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
         return np.repeat(image[..., None], 3, axis=2)
     if shape[2] == 4:
         image = over_white(image[..., :3], image[..., 3])
-    return np.ascontiguousarray(image)
+    return np.array(image, order="C")  # the caller may use its array again
 
 
 def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:

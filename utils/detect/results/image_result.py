@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from duet.utils.atomic_files import atomic_text_file
-from duet.utils.data.image.image_file import save_image
+from duet.utils.data.image.image_file import encode_image, save_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.optional import import_optional
 from duet.utils.text import csv_cell, printable
@@ -72,6 +72,10 @@ class ImageResult(Sequence[Any]):
             labels: write the class on each box, as "person 0.87", and a track's number before it.
             scores: write its score too.
         """
+
+    def _repr_png_(self) -> bytes:
+        """Return what a notebook shows: the image as `plot` draws it."""
+        return encode_image(".png", self.plot())
 
     @abstractmethod
     def crop(self) -> list[np.ndarray]:

@@ -115,6 +115,17 @@ def test_settings_are_attributes_of_the_model(model):
         model(IMAGE, size=SIZE)
 
 
+def test_older_public_names_are_taken_or_answered(model, weights):
+    results = model(IMAGE, size=SIZE, profile=True)
+    assert results.imgs is results.ims
+    assert hubconf.custom(path_or_model=weights, autoshape=True, _verbose=False).names
+    for wrong in ({"autoshape": False}, {"channels": 4}):
+        with pytest.raises(UserError, match=next(iter(wrong))):
+            hubconf.custom(weights, **wrong)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'verbos'"):
+        hubconf.yolov5n(pretrained=False, verbos=False)
+
+
 def test_the_model_moves_and_says_what_it_computes_in(model, caplog):
     assert model.to("cpu") is model and model.cpu().eval().float() is model
     assert model.device == "cpu"
