@@ -274,7 +274,7 @@ def report_epoch(
         row = {name: x for name, x in row.items() if not name.startswith(VALIDATION_COLUMNS)}
     run.add_epoch(state.epoch, row)
     numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
-    training = seconds - row["seconds/validation"]
+    training = max(seconds - row["seconds/validation"], 1e-9)  # of two clocks on a GPU
     costs = Costs(
         seconds,
         len(run.job.data.train) / training,

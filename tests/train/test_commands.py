@@ -147,6 +147,10 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert any(re.fullmatch(r"2 epochs in \d\d:\d\d", line) for line in lines)
     first = next(number for number, line in enumerate(lines) if line.startswith("data     "))
     last = next(number for number, line in enumerate(lines) if line.startswith("results  "))
+    # What was found while the model was built follows, and the precision is said once.
+    notes = [number for number, line in enumerate(lines) if line.startswith("anchors: ")]
+    assert notes and min(notes) > last
+    assert done.stdout.count("float32") == 1 and "plain" not in done.stdout
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
 
 

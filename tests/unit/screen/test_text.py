@@ -14,7 +14,7 @@ import pytest
 from duet.utils import progress
 from duet.utils.detect.pipeline.report import SCREENS, require_window, show_in_window
 from duet.utils.errors import UserError
-from duet.utils.progress import LineHandler, Progress
+from duet.utils.progress import LineHandler, Progress, held_back
 from duet.utils.text import as_message, csv_cell, printable, say
 
 # Codes that clear the screen, name colours and ring; ends of lines; marks that turn the direction
@@ -143,3 +143,18 @@ def test_the_window_shows_the_image_and_listens_for_q(monkeypatch, key, ends):
     assert show_in_window(red) is ends
     ((title, image),) = shown
     assert title == "detect.py" and image[0, 0].tolist() == [0, 0, 255]
+
+
+def test_records_are_held_back_behind_what_follows_and_shown_at_once_after_a_failure(caplog):
+    log = logging.getLogger("held")
+    caplog.set_level(logging.INFO)
+    with held_back(log) as notes:
+        log.info("a note")
+    log.info("the summary")
+    for note in notes:
+        log.handle(note)
+    assert caplog.messages == ["the summary", "a note"] and log.propagate and not log.handlers
+    with pytest.raises(ValueError), held_back(log):
+        log.info("why")
+        raise ValueError
+    assert caplog.messages[2:] == ["why"] and log.propagate and not log.handlers

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from duet.models.training.loop import found_best
+from duet.models.training.loop import found_best, seconds_left
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from duet.utils.state.progress import why_ended
@@ -69,3 +69,9 @@ def test_nosave_and_save_period_contradict_each_other():
     with pytest.raises(UserError, match="--nosave .*--save-period .*one of them"):
         parse_train_flags(["--nosave", "--save-period", "2"])
     assert parse_train_flags(["--nosave", "--save-period", "0"]).no_save
+
+
+def test_the_rest_of_a_training_takes_as_long_per_batch_as_before():
+    schedule = SimpleNamespace(epochs=4, batches_per_epoch=25)
+    state = SimpleNamespace(schedule=schedule, batch_number=20)
+    assert seconds_left(30.0, state) == pytest.approx(120.0)  # 80 batches of 1.5 s
