@@ -177,6 +177,8 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
     say(f"weights in {folder / 'weights'}: {files}")
+    for samples in (run.job.data.train, run.job.data.val):
+        say(*table_of(samples).remarks.summary())
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:

@@ -39,7 +39,7 @@ from duet.utils.yaml_files import read_yaml
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
-    "loggers",
+    "loggers", "allow_missing",
 }  # fmt: skip
 GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
 # Settings of earlier versions that are ignored at these values and refused at others.
@@ -48,7 +48,7 @@ UNUSED = {
     "autobalance": False, "half_gradients": False,
 }  # fmt: skip
 # Behaviour before a flag existed, where it differs from the flag's default.
-BEFORE = {"patience": 0, "amp": "off"}
+BEFORE = {"patience": 0, "amp": "off", "allow_missing": True}
 
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 
@@ -96,7 +96,8 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
     if is_finished and asked != AUTO:
         raise UserError(
             f"--resume: {point.folder} is already finished; if --patience or --time has ended it, "
-            "give a larger value to continue, or 0 for no limit"
+            "give a larger value to continue, or 0 for no limit; for more epochs start a new run "
+            f"with --weights {point.folder}/weights/best.safetensors"
         )
     header = dataclasses.replace(point.header, settings=settings)
     return point._replace(header=header, is_finished=is_finished)
