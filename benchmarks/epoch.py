@@ -26,6 +26,7 @@ from benchmarks.side_by_side import (
 )
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
+from duet.utils.comparison.settings import REFERENCE
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import UserError
@@ -33,8 +34,8 @@ from duet.utils.json_files import read_json
 from duet.utils.processes.command import run_command
 from duet.utils.report.results import read_results
 
-# Without --amp off, a GPU would take a half precision.
-PLAIN: Sequence[str] = ("--layout", "contiguous", "--amp", "off")
+# Without these, a GPU would take a half precision and fused paths.
+PLAIN: Sequence[str] = ("--layout", "contiguous", "--amp", "off", *REFERENCE)
 FAST: Sequence[str] = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--cache", "ram")
 # Entries of work.json that must be equal for all candidates.
 WORK = ("batches_sha1", "optimizer_steps", "parameters")

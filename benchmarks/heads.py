@@ -42,17 +42,18 @@ ABOVE = 0.1  # of the rows are decoded
 ROWS = 600  # of an image, for NMS
 
 
-def threshold_of(head: Any, maps: Any) -> float:
-    """Return the confidence above which a tenth of the rows of drawn maps are."""
-    number = sum(map(len, head.decode_above(maps, 0.0)))
-    low, high = 0.0, 1.0
+def settings_of(head: Any, maps: Any) -> SuppressionSettings:
+    """Return settings with the confidence above which a tenth of the rows of drawn maps are."""
+
+    def number_above(threshold: float) -> int:
+        return sum(map(len, head.decode_above(maps, settings(threshold))))
+
+    settings = partial(SuppressionSettings, max_detections=10**6)  # decodes every row
+    number, low, high = number_above(0.0), 0.0, 1.0
     for _ in range(20):
         middle = (low + high) / 2
-        if sum(map(len, head.decode_above(maps, middle))) > ABOVE * number:
-            low = middle
-        else:
-            high = middle
-    return high
+        low, high = (middle, high) if number_above(middle) > ABOVE * number else (low, middle)
+    return settings(high)
 
 
 def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
@@ -71,7 +72,7 @@ def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
     arrays = [random.normal(size=shape).astype(np.float32) for shape in shapes]
     raw = [autograd.variable(array, device) for array in arrays]
     maps = [ops.tensor(array, device) for array in arrays]
-    above = threshold_of(head, maps)
+    above = settings_of(head, maps)
     rows = [image[:ROWS] for image in head.decode_above(maps, above)]
     side = batch.images.shape[2:]
     places = [Letterbox(side, side, (0, 0), side)] * num_images
@@ -81,7 +82,7 @@ def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
 
     def detect() -> None:
         with autograd.no_grad():
-            found = head.decode_above(detector(images), SETTINGS.confidence_threshold)
+            found = head.decode_above(detector(images), SETTINGS)
         head.finish_images(found, places, SETTINGS)
 
     return {

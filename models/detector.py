@@ -15,6 +15,7 @@ from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv
 from duet.models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from duet.models.heads.base import Head
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.memory import require_memory
 from duet.utils.text import count
@@ -101,10 +102,10 @@ class Detector(nn.Module):
         return self.head.decode(raw)
 
     def decode_above(
-        self, raw: tuple[Tensor, ...], confidence_threshold: float
+        self, raw: tuple[Tensor, ...], settings: SuppressionSettings
     ) -> list[np.ndarray]:
-        """Return the rows of `decode` above the threshold, (K, ...) float32 per image."""
-        return self.head.decode_above(raw, confidence_threshold)
+        """Return the rows of `decode` that can become detections, (K, ...) float32 per image."""
+        return self.head.decode_above(raw, settings)
 
     def initialize(self, seed: int) -> None:
         """Draw all weights in NumPy from the seed, so that both backends start identically."""

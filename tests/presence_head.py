@@ -16,6 +16,7 @@ from duet.backend import nn, ops
 from duet.models.blocks import registry
 from duet.models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
 from duet.models.heads.base import Head, Loss, LossSettings, LossTerms
+from duet.utils.detections import SuppressionSettings
 from duet.utils.report.task_reports import REPORTS, TaskReport
 from duet.utils.tasks import table
 from duet.utils.tasks.table import Task
@@ -76,7 +77,7 @@ class PresenceHead(Head):
     def decode(self, raw: Sequence[Any]) -> Any:
         return ops.sigmoid(raw[0][:, : self.num_classes])
 
-    def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:
+    def decode_above(self, raw: Sequence[Any], settings: SuppressionSettings) -> list[np.ndarray]:
         return list(ops.to_numpy(self.decode(raw)))
 
     def finish_images(self, decoded: Sequence[np.ndarray], places: Any, settings: Any) -> Any:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from duet.backend.cores import group_folders
 from duet.utils.errors import UserError
+from duet.utils.processes.start import is_called
 
 SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 # Constants of glibc's malloc.h.
@@ -86,13 +87,13 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def keep_freed_memory() -> bool:
-    """Make this process keep freed memory; return False if the C library is not glibc."""
+    """Make this process keep freed memory; return False without glibc or in the Python API."""
     # No separate mappings, and a heap that never shrinks.
     return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
 
 
 def keep_freed_images() -> bool:
-    """Make this process keep freed blocks below 32 MiB; return False without glibc.
+    """Make this process keep freed blocks below 32 MiB; return as `keep_freed_memory`.
 
     Larger ones, from rare huge images, are still returned: otherwise every worker would keep one.
     """
@@ -100,7 +101,8 @@ def keep_freed_images() -> bool:
 
 
 def _set(options: Mapping[int, int]) -> bool:
-    if platform.libc_ver()[0] != "glibc":
+    # glibc has no way back, and a program that goes on needs its memory for other things.
+    if platform.libc_ver()[0] != "glibc" or is_called():
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all([mallopt(name, value) for name, value in options.items()])

@@ -220,6 +220,12 @@ class Device(inference.Device, Protocol):
         Memory cached by the framework counts. On a CPU it is the process's resident memory.
         """
 
+    def used_memory(self, device: str) -> int | None:
+        """Return the most bytes that the framework has held on a GPU so far; None for a CPU.
+
+        OneFlow 0.9 knows no such figure: there it is what all processes hold now.
+        """
+
     def free_memory(self, device: str) -> int | None:
         """Return a GPU's free bytes, excluding the framework's cache; None for a CPU."""
 
@@ -243,6 +249,13 @@ class Device(inference.Device, Protocol):
         """Disable TF32 for float32 convolutions and matrix products in this process, on all GPUs.
 
         OneFlow 0.9 has no such switch: `rounds_to_tf32` still returns True.
+        """
+
+    def shapes_repeat(self, device: str, repeat: bool) -> AbstractContextManager[None]:
+        """Return a context that declares whether a GPU's convolutions see the same shapes again.
+
+        If so, each new shape is computed by several kernels once, and from then on by the fastest.
+        It does nothing on a CPU, and with OneFlow 0.9, whose switch cannot be read and set back.
         """
 
 
@@ -337,6 +350,16 @@ class Amp(Protocol):
         values and gradients are the same, with a few launches instead of some per layer. It does
         nothing with "float32" or for a `dist.data_parallel` module, whose ranks exchange gradients
         during the backward pass.
+        """
+
+    def cast_for_good(self, module: Any, dtype: str) -> None:
+        """Cast a module's convolution weights to a half precision, for inference in `autocast`.
+
+        The outputs are those that `autocast` gives with the float32 weights, which it would cast
+        again in each pass.
+
+        Raises:
+            ValueError: the backend does not support it.
         """
 
     def scale_gradients_(self, parameters: Iterable[Tensor], factor: float) -> None:

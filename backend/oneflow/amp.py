@@ -34,6 +34,10 @@ def cast_together(module: Any, dtype: str) -> AbstractContextManager[None]:
     return nullcontext()  # no half precision
 
 
+def cast_for_good(module: Any, dtype: str) -> None:
+    raise ValueError(f"{dtype}: OneFlow has no half precision here")
+
+
 def scale_gradients_(parameters: Iterable[Tensor], factor: float) -> None:
     with oneflow.no_grad():
         for x in parameters:

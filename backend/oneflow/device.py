@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 import oneflow
@@ -46,6 +47,10 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
     oneflow.cuda.empty_cache()
     run_all()
     return _used_memory(device)  # OneFlow never frees memory by itself: this is the peak
+
+
+def used_memory(device: str) -> int | None:
+    return None if device == CPU else _used_memory(device)
 
 
 def free_memory(device: str) -> int | None:
@@ -92,6 +97,10 @@ def rounds_to_tf32(device: str) -> bool:
 
 def compute_exactly(device: str) -> None:
     """Do nothing: 0.9 has no switch for convolutions, and a CPU computes exactly."""
+
+
+def shapes_repeat(device: str, repeat: bool) -> AbstractContextManager[None]:
+    return nullcontext()
 
 
 def host_threads() -> int:

@@ -47,15 +47,25 @@ def cast_together(module: torch.nn.Module, dtype: str) -> AbstractContextManager
     return _cast_together(module, HALF_DTYPES[dtype])
 
 
-@contextmanager
-def _cast_together(module: torch.nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    places: list[tuple[dict[str, Any], str, Tensor]] = [
+def cast_for_good(module: torch.nn.Module, dtype: str) -> None:
+    for kept, name, x in _of_convolutions(module):
+        kept[name] = torch.nn.Parameter(x.detach().to(HALF_DTYPES[dtype]), False)
+
+
+def _of_convolutions(module: torch.nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
+    """Return the convolutions' weights and biases, with the places that hold them."""
+    return [
         (part._parameters, name, x)
         for part in module.modules()
         if isinstance(part, torch.nn.Conv2d)
         for name, x in part._parameters.items()
         if x is not None
     ]
+
+
+@contextmanager
+def _cast_together(module: torch.nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    places = _of_convolutions(module)
     halves = _CastTogether.apply(dtype, *(x for _, _, x in places)) if places else ()
     try:
         for (kept, name, _), half in zip(places, halves, strict=True):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,10 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
     run()
     torch.cuda.synchronize(device)
     return int(torch.cuda.max_memory_reserved(device))
+
+
+def used_memory(device: str) -> int | None:
+    return None if device == CPU else int(torch.cuda.max_memory_reserved(device))
 
 
 def free_memory(device: str) -> int | None:
@@ -90,6 +95,17 @@ def compute_exactly(device: str) -> None:
         # (`fp32_precision`) has been set for convolutions only.
         torch.backends.cudnn.allow_tf32 = False
         torch.backends.cuda.matmul.allow_tf32 = False
+
+
+@contextmanager
+def shapes_repeat(device: str, repeat: bool) -> Iterator[None]:
+    cudnn = torch.backends.cudnn
+    before = cudnn.benchmark
+    try:
+        cudnn.benchmark = repeat if device != CPU else before
+        yield
+    finally:
+        cudnn.benchmark = before
 
 
 def host_threads() -> int:

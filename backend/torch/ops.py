@@ -314,11 +314,25 @@ def ema_update_(
     lost: Tensor | None = None,
 ) -> None:
     checks.equal_counts(len(values), len(averages), "values")
-    if lost is not None and lost.item():
-        return
+    weight = unless_lost(1.0 - decay, 0.0, lost, averages)
     with torch.no_grad():
         for average, value in zip(averages, values, strict=True):
-            average.lerp_(value, 1.0 - decay)
+            average.lerp_(value, weight)
+
+
+def unless_lost(
+    number: float, otherwise: float, lost: Tensor | None, like: Sequence[Tensor]
+) -> Any:
+    """Return a factor for `like`, `otherwise` if lost is 1.
+
+    On a GPU it is a tensor, because reading `lost` would wait for the device.
+    """
+    if lost is None or not like:
+        return number
+    if reads_at_once(lost):
+        return otherwise if lost.item() else number
+    both = (torch.full((), x, dtype=like[0].dtype, device=lost.device) for x in (otherwise, number))
+    return torch.where(lost > 0.0, *both)
 
 
 def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:

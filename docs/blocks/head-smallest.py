@@ -9,7 +9,7 @@ import numpy as np
 from duet.backend import nn, ops
 from duet.models.heads.base import Head, LossSettings
 from duet.utils.data.loading.batch import Targets
-from duet.utils.detections import GroundTruth
+from duet.utils.detections import GroundTruth, SuppressionSettings
 from tests.presence_head import PresenceHead
 
 asked = sorted(Head.__abstractmethods__)
@@ -39,7 +39,7 @@ print(
 
 evaluator = head.make_evaluator(["a", "b", "c", "d", "e"])
 for image, rows in enumerate(
-    head.decode_above(raw, confidence_threshold=0.25)
+    head.decode_above(raw, SuppressionSettings(0.25))
 ):
     found = head.finish(rows, letterbox=None, settings=None)
     mine = targets.image_index == image

@@ -68,7 +68,7 @@ class ServedModel:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
-        return configured(self.detector, replace(config, image_size=self.detector.image_size))
+        return configured(self.detector, config)
 
 
 def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
@@ -207,11 +207,16 @@ class Worker:
 
     def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
         """Answer requests as one batch."""
-        # Each image's own threshold is applied afterwards.
-        lowest = min(jobs, key=lambda job: job.detector.suppression.confidence_threshold)
+        # Each image's own settings are applied afterwards.
+        settings = [job.detector.suppression for job in jobs]
+        widest = replace(
+            settings[0],
+            confidence_threshold=min(x.confidence_threshold for x in settings),
+            max_detections=max(x.max_detections for x in settings),
+        )
         found: list[Any] = []
         with self._answering_errors(jobs):
-            found = lowest.detector.predict([job.view for job in jobs])
+            found = jobs[0].detector.predict([job.view for job in jobs], widest)
         for job in jobs:
             job.end_stage()
         for job, rows in zip(jobs[: len(found)], found, strict=True):  # none after an error

@@ -88,8 +88,7 @@ def evaluate(
             read_losses = _losses_later(head, loss, raw, batch.targets)
             # Overlaps with the queued work of the framework, except for PyTorch on a CPU.
             finish_last()
-            lowest = suppression.confidence_threshold
-            predictions = model.decode_above(raw, lowest) if len(batch.images) else []
+            predictions = model.decode_above(raw, suppression) if len(batch.images) else []
             collector.end_batch(read_losses())
             finish_last = partial(finish, batch_index, batch, predictions)
             bar.update()

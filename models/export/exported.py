@@ -16,6 +16,7 @@ from duet.models.heads.base import Head
 from duet.models.heads.mask.head import MaskRows
 from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     DETECTIONS,
@@ -110,11 +111,12 @@ class ExportedPredictor:
         outputs = [output.astype(np.float32, copy=False) for output in found]
         return list(zip(*outputs, strict=True))
 
-    def decode_above(self, raw: Sequence[Outputs], confidence_threshold: float) -> list[Any]:
+    def decode_above(self, raw: Sequence[Outputs], settings: SuppressionSettings) -> list[Any]:
         """Return the candidates in each image, like the head's `decode_above`."""
         kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
-            return [read(self.head, kind, image, confidence_threshold) for image in raw]
+            lowest = settings.confidence_threshold
+            return [read(self.head, kind, image, lowest) for image in raw]
         except UserError as error:
             raise UserError(f"--weights {self.path}: {error}") from error
 

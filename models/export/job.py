@@ -31,7 +31,8 @@ from duet.models.export.exported import ExportedPredictor, exported_kind, form_o
 from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
-from duet.models.inference.predictor import class_names_of
+from duet.models.inference.classes import scored_classes
+from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.models.stored import fold_batch_norm, load_detector
 from duet.utils.data.image.view import view_of
 from duet.utils.data.sources.needed_labels import check_labels_to_score
@@ -103,20 +104,19 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
             "--half, or export a smaller model"
         )
     model = load_detector(checkpoint, CPU)
-    if not config.is_size_given:
-        size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))
-        config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
+    if config.sizes:
+        warn_of_other_size(max(config.sizes), [checkpoint])
+    else:
+        config = dataclasses.replace(config, sizes=(input_size(None, model, [checkpoint]),))
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
         task = model.head.task.name
         check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
-        names, classes = dataset.class_names, model.head.num_classes
-        if len(names) != classes:
-            raise UserError(
-                f"--data {dataset.name} has {count(len(names), 'class', 'classes')}, the model "
-                f"{classes}; they must be equal"
-            )
+        data, known = f"--data {dataset.name}", checkpoint.class_names and metadata.class_names
+        file, names = f"--weights {config.weights}", dataset.class_names
+        classes = scored_classes(data, names, file, known, model.head.num_classes)
+        dataset = dataset._replace(class_names=classes.names, samples=classes.renumbered(samples))
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((metadata.smallest_batch, 3, *config.image_size), trains=True)
@@ -162,6 +162,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
         precision=config.precision,
         head=model.spec.layers[-1].block,
         suppression=vars(config.suppression) if config.nms else {},
+        trained_size=checkpoint.trained_size,
     )
 
 

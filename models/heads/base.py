@@ -247,7 +247,7 @@ class Head(nn.Module, ABC):
         """Return all predictions, (B, N, ...), on the device."""
 
     @abstractmethod
-    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[Any]:
+    def decode_above(self, raw: Sequence[Tensor], settings: SuppressionSettings) -> list[Any]:
         """Return each image's candidates on the host, as input for `finish`."""
 
     @abstractmethod

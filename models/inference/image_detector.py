@@ -75,16 +75,22 @@ class ImageDetector:
         ]
         return [*tiles, whole]
 
-    def predict(self, views: Sequence[View]) -> list[Any]:
+    def predict(
+        self, views: Sequence[View], settings: SuppressionSettings | None = None
+    ) -> list[Any]:
         """Return the candidates in each view, as input for `Head.finish`.
 
         Views of the same shape form a batch, so results do not depend on other views. With tiles,
         batches are limited by `tiling`.
+
+        Args:
+            settings: settings for filtering; None for the detector's.
         """
+        settings = settings or self.suppression
         rows: dict[int, Any] = {}
         for indices in self._batches(views):
             images = np.stack([views[index].pixels.transpose(2, 0, 1) for index in indices])
-            rows.update(zip(indices, self._predict_batch(images), strict=True))
+            rows.update(zip(indices, self._predict_batch(images, settings), strict=True))
         return [rows[index] for index in range(len(views))]
 
     def _batches(self, views: Sequence[View]) -> Iterator[list[int]]:
@@ -97,10 +103,10 @@ class ImageDetector:
             for start in range(0, len(indices), size):
                 yield indices[start : start + size]
 
-    def _predict_batch(self, images: np.ndarray) -> list[Any]:
+    def _predict_batch(self, images: np.ndarray, settings: SuppressionSettings) -> list[Any]:
         with self._network, autograd.no_grad():
             raw = self.predictor(network_input(self.predictor, images, self.device))
-            return self.predictor.decode_above(raw, self.suppression.confidence_threshold)
+            return self.predictor.decode_above(raw, settings)
 
     def finish(self, views: Sequence[View], rows: Iterable[Any]) -> Any:
         """Return an image's detections in its pixels, from the rows of its views, one by one."""

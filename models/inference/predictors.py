@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from duet import backend
-from duet.backend import amp, ops
+from duet.backend import amp, nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.detector import gains_from_channels_last, images_to_tensor
 from duet.models.heads.base import Head, Pass
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.text import count
 
@@ -49,7 +50,7 @@ class Predictor(Protocol):
         If `takes_arrays`, the input is an array (B, 3, H, W) uint8.
         """
 
-    def decode_above(self, raw: Any, confidence_threshold: float) -> list[np.ndarray]:
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[np.ndarray]:
         """Return each image's candidates; see `Head.decode_above`."""
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
@@ -75,9 +76,9 @@ class PredictorAround:
     def __call__(self, images: Any) -> Any:
         return self.model(images)
 
-    def decode_above(self, raw: Any, confidence_threshold: float) -> list[Any]:
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Any]:
         """Return each image's candidates."""
-        return self.model.decode_above(raw, confidence_threshold)
+        return self.model.decode_above(raw, settings)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Raise UserError if images (B, 3, H, W) need too much memory."""
@@ -93,14 +94,17 @@ class HalfPrecision(PredictorAround):
     def __init__(
         self, model: Predictor, device: str, dtype: str = HALF, channels_last: bool | None = None
     ) -> None:
-        """Wrap a model with float32 weights; dtype is one of `amp.supported`.
+        """Copy a model with float32 weights; dtype is one of `amp.supported`.
 
         channels_last: layout of the maps; None for the faster one on the device.
         """
-        super().__init__(model)
+        super().__init__(nn.frozen_copy(model))
         self.device, self.dtype = device, dtype
         gains = gains_from_channels_last(device, dtype)
         self.channels_last = gains if channels_last is None else channels_last
+        amp.cast_for_good(self.model, dtype)
+        if self.channels_last:
+            nn.lay_channels_last(self.model)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
         if self.channels_last:
@@ -125,9 +129,9 @@ class OneClass(PredictorAround):
     The head can finish rows with any number of classes.
     """
 
-    def decode_above(self, raw: Any, confidence_threshold: float) -> list[Any]:
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Any]:
         """Return rows with only the best class's score."""
-        images = super().decode_above(raw, confidence_threshold)
+        images = super().decode_above(raw, settings)
         return [self.head.of_best_class(rows) for rows in images]
 
 
@@ -156,9 +160,9 @@ class Augmented(PredictorAround):
         maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
         return maps, images.shape[3]
 
-    def decode_above(self, raw: tuple[Any, int], confidence_threshold: float) -> list[Any]:
+    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Any]:
         """Return each image's candidates, combined over all passes by the head."""
-        return self.head.join_passes(*raw, confidence_threshold)
+        return self.head.join_passes(*raw, settings)
 
 
 def view(images: Tensor, one: Pass, stride: int) -> Tensor:
@@ -227,10 +231,10 @@ class Ensemble:
     def __call__(self, images: Any) -> list[Any]:
         return [member(images) for member in self.members]
 
-    def decode_above(self, raw: Sequence[Any], confidence_threshold: float) -> list[np.ndarray]:
+    def decode_above(self, raw: Sequence[Any], settings: SuppressionSettings) -> list[np.ndarray]:
         """Return each image's rows from all members, in order."""
         rows = [
-            member.decode_above(predicted, confidence_threshold)
+            member.decode_above(predicted, settings)
             for member, predicted in zip(self.members, raw, strict=True)
         ]
         return [np.concatenate(image) for image in zip(*rows, strict=True)]

@@ -1,7 +1,7 @@
 """--batch-size -1: choose the batch size by measuring the memory of training steps.
 
 It measures the largest possible step: the largest images drawn by --multi-scale, each with the
-maximum number of boxes of an augmented image.
+maximum number of boxes of an augmented image; then a validation, of twice as many images.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from duet import backend
+from duet.backend import autograd
 from duet.backend.checks import CPU
 from duet.backend.processes import local_world_size, this_process
+from duet.models.evaluation.evaluate import in_precision
+from duet.models.inference.predictors import network_input
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.start import build_model, build_state
 from duet.models.training.state import TrainState, settle
@@ -25,6 +28,7 @@ from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.sources.samples import table_of
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.memory import free_memory, keep_freed_memory
 from duet.utils.processes import watchdog
@@ -40,6 +44,7 @@ LARGEST, LARGEST_ON_CPU = 1024, 16
 MEASURED_ON_CPU = 2
 STEPS = 2  # per size; the first one allocates optimizer state
 GIB = 2**30
+EVERY_ROW = SuppressionSettings(confidence_threshold=0.0)  # up to the limit per image
 
 log = logging.getLogger("train")
 
@@ -70,7 +75,12 @@ def fitting_batch(job: Job, device: str) -> int:
 
     def measure(images: int) -> int:
         batch = crowded_batch(images, side, boxes, data.items)
-        return backend.device.peak_memory(lambda: train_on(state, batch), device)
+
+        def run() -> None:
+            train_on(state, batch)
+            validate_on(state, batch.images[..., : config.image_size, : config.image_size])
+
+        return backend.device.peak_memory(run, device)
 
     present = backend.device.peak_memory(lambda: None, device)
     budget = memory_budget(device, present, may_have_graphs=config.compile and device != CPU)
@@ -121,6 +131,16 @@ def train_on(state: TrainState, batch: Batch) -> None:
         train_step(state, batch, StageTimer(state.device))
         settle(state)  # waits for the steps by reading the losses
         state.watch.end_epoch()
+
+
+def validate_on(state: TrainState, images: np.ndarray) -> None:
+    """Validate twice as many images, with as many candidates as there can be."""
+    execution, device = state.execution, state.device
+    dtype, layout = execution.autocast_dtype, execution.channels_last
+    model = in_precision(state.ema.model, device, dtype, layout)
+    with autograd.no_grad():
+        raw = model(network_input(model, np.concatenate([images, images]), device, layout))
+        model.decode_above(raw, EVERY_ROW)
 
 
 def memory_budget(device: str, present: int, may_have_graphs: bool) -> int:

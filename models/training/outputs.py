@@ -36,7 +36,6 @@ from duet.utils.yaml_files import write_yaml
 PLOTTED_BATCHES = 3
 COLUMNS, NAME_WIDTH = 80, 9  # for the summary
 NOTHING_YET = "nothing was found yet: this is normal in the first epochs, so train longer"
-MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
 
 log = logging.getLogger("train")
 
@@ -81,13 +80,11 @@ def describe_run(run: Run, state: TrainState) -> None:
 def summary_lines(run: Run, state: TrainState) -> list[str]:
     """Return a run's summary in lines of 80 columns: data, model, device, recipe, results."""
     config, hyp, data = run.job.config, run.job.hyp, run.job.data
-    model, execution = state.model, state.execution
+    model = state.model
     num_objects = table_of(data.train).num_objects
     labels, background = int(num_objects.sum()), int((num_objects == 0).sum())
     without = f", {background:,} of them without" if background else ""
     gflops = count_gflops(plan_layers(model.spec), config.image_size, folded=True)
-    means = [execution.dtype, execution.layout, "compiled" if execution.compiled else "eager"]
-    means += [f"{MEANS[name]} {how}" for name, how in state.means.items() if name in MEANS]
     workers = loader_workers(config.workers, config.device)
     together = config.batch_size * state.schedule.accumulate
     update = f" ({together} per update)" if state.schedule.accumulate > 1 else ""
@@ -105,7 +102,7 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
             f"{gflops:.3g} GFLOPs at {config.image_size} px",
         ],
         "device": [
-            f"{backend.device.describe(state.device)}; {', '.join(means)}; "
+            f"{backend.device.describe(state.device)}; {state.execution.described}; "
             f"{workers or 'no'} loader {'worker' if workers == 1 else 'workers'}"
         ],
         "recipe": [
@@ -163,8 +160,7 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"stopped early after epoch {state.epoch} of {config.epochs}: {early}")
-    took = f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
-    say(f"{took} (numbered from 1 here, from 0 in results.csv)")
+    say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {metrics[name]:.3f}" for name, short in head.row_names().items()]

@@ -44,6 +44,7 @@ class TrainState:
     table: EpochTable  # rows of epochs on screen
     seed: int = 0
     multi_scale: MultiScale | None = None  # None: fixed size
+    fixed_shapes: bool = False  # whether all full batches have the same shape
     timer: StageTimer = field(default_factory=StageTimer)  # for the current epoch
     seconds_before: Mapping[str, float] | None = None  # the epoch's times before resuming
     batch_number: int = 0  # batches since the start of training

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from duet import backend
 from duet.backend import autograd, dist, nn
 from duet.backend.contract import Stage, Tensor
 from duet.backend.processes import this_process
@@ -28,7 +29,8 @@ def train_step(state: TrainState, batch: Batch, stage: Stage) -> LossTerms:
     """Run one batch's forward and backward pass and, once enough have accumulated, an update."""
     settings = state.schedule.at(state.batch_number)
     ends_update = state.batch_number - state.last_update >= settings.accumulate
-    terms = add_gradients(state, batch, ends_update, stage)
+    with backend.device.shapes_repeat(state.device, state.fixed_shapes):
+        terms = add_gradients(state, batch, ends_update, stage)
     if ends_update:
         update_weights(state, settings, stage)
         state.last_update = state.batch_number

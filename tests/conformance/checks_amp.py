@@ -109,6 +109,21 @@ def an_error_in_the_pass_leaves_the_weights_as_they_were(b: Backend) -> None:
         assert all(x is parameters[name] for name, x in b.nn.named_parameters(layer))
 
 
+@judges("amp.cast_for_good")
+def keeps_half_copies_that_give_the_same_numbers(b: Backend) -> None:
+    images = b.ops.tensor(uniform((2, 3, 6, 6), "float32"))
+    for dtype in b.amp.supported("cpu"):
+        layer = b.nn.Conv2d(3, 4, 3)
+        with b.autograd.no_grad(), b.amp.autocast("cpu", dtype):
+            wanted = b.ops.cast(layer(images), "float32")
+            b.amp.cast_for_good(layer, dtype)
+            found = b.ops.cast(layer(images), "float32")
+        assert {b.ops.dtype_of(x) for _, x in b.nn.named_parameters(layer)} == {dtype}
+        np.testing.assert_array_equal(b.ops.to_numpy(found), b.ops.to_numpy(wanted))
+    if not b.amp.supported("cpu"):
+        assert_refused("float16", b.amp.cast_for_good, b.nn.Conv2d(3, 4, 3), "float16")
+
+
 @judges("amp.scale_gradients_")
 def multiplies_the_gradients_that_are_there(b: Backend) -> None:
     for dtype in ("float32", "float64"):

@@ -113,6 +113,13 @@ def says_whether_products_still_lose_bits_when_told_to_be_exact(b: Backend) -> N
     says_whether_products_lose_bits(b)
 
 
+@judges("device.shapes_repeat")
+def a_context_for_one_device_or_a_nested_one(b: Backend) -> None:
+    for repeat in (True, False):
+        with b.device.shapes_repeat("cpu", repeat), b.device.shapes_repeat("cpu", not repeat):
+            says_whether_products_lose_bits(b)
+
+
 @judges("device.host_threads")
 @judges("device.set_host_threads")
 def threads_are_those_of_the_thread_that_asks(b: Backend) -> None:
@@ -172,6 +179,14 @@ def counts_what_a_call_takes_and_gives_back(b: Backend) -> None:
     before = b.device.peak_memory(lambda: None, "cpu")
     assert 2**20 < before < 2**40
     assert b.device.peak_memory(take, "cpu") - before > 0.9 * size
+
+
+@judges("device.used_memory")
+def a_gpu_has_used_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
+    assert b.device.used_memory("cpu") is None
+    if b.device.supports("cuda"):
+        b.device.synchronize("cuda:0")
+        assert 0 <= b.device.used_memory("cuda:0") < 2**40
 
 
 @judges("device.free_memory")

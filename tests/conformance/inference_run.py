@@ -15,6 +15,7 @@ import numpy as np
 
 from duet import backend
 from duet.backend import select
+from duet.utils.detections import SuppressionSettings
 from tests.conformance import completeness
 
 UNUSABLE = ("optim.SGD", "autograd.variable", "dist.start", "amp.autocast", "fused.complete_iou",
@@ -42,7 +43,10 @@ def predict(weights: dict[str, np.ndarray], cfg: str) -> dict[str, np.ndarray]:
     nn.load_state_arrays(model, weights)
     model = nn.frozen_copy(nn.place(model, "cpu", "float32"))
     raw = model(images)
-    return {"decoded": ops.to_numpy(model.decode(raw)), "above": model.decode_above(raw, 0.01)[0]}
+    return {
+        "decoded": ops.to_numpy(model.decode(raw)),
+        "above": model.decode_above(raw, SuppressionSettings(0.01))[0],
+    }
 
 
 def main(name: str, weights: str, out: str, cfg: str) -> None:

@@ -15,6 +15,7 @@ from duet.backend.contract import inference, training
 from duet.backend.select import FRAMEWORKS
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
+from duet.utils.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from tests.conformance import completeness
 from tests.small import write_small_model
@@ -49,7 +50,10 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 def predict(model: Detector, images: np.ndarray) -> dict[str, np.ndarray]:
     frozen = nn.frozen_copy(nn.place(model, "cpu", "float32"))
     raw = frozen(ops.normalize_images(ops.tensor(images), "float32"))
-    return {"decoded": ops.to_numpy(frozen.decode(raw)), "above": frozen.decode_above(raw, 0.01)[0]}
+    return {
+        "decoded": ops.to_numpy(frozen.decode(raw)),
+        "above": frozen.decode_above(raw, SuppressionSettings(0.01))[0],
+    }
 
 
 def test_it_lacks_nothing_of_its_contract(run: Run) -> None:

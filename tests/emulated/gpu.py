@@ -188,6 +188,9 @@ def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
     """
     GPU.at_once = at_once
     _setup_privateuseone_for_python_backend("emulated")
+    # Registered, it is one kernel as on CUDA; else PyTorch computes it in six operations.
+    kernels = torch.library.Library("aten", "IMPL")
+    kernels.impl("silu_backward", torch.ops.aten.silu_backward, "PrivateUse1")
     replaced = [
         *((torch.cuda, name, stand_in) for name, stand_in in CUDA.items()),
         *((torch, kernel.__name__, in_one_piece(kernel)) for kernel in KERNELS),

@@ -9,6 +9,7 @@ import itertools
 import threading
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class Gpu:
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
         self.waits = 0  # of the host
+        self.operations: Counter[str] = Counter()  # that are queued, by name
         self.runs_ahead = itertools.cycle((False, True))
         self.sync_debug_mode = "default"
         self.lock = threading.RLock()

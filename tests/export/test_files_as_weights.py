@@ -27,6 +27,7 @@ from duet.models.export.recorded import masks_in_boxes
 from duet.models.heads.classify.head import ClassifyHead
 from duet.models.heads.mask.head import MaskHead
 from duet.models.stored import load_detector
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.config import parse_export_flags
 from duet.utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
@@ -56,7 +57,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def weights(folder):
-    return write_tiny_weights(folder)
+    return write_tiny_weights(folder, trained_size=96)
 
 
 @pytest.fixture(scope="module")
@@ -142,13 +143,22 @@ def figures_of(monkeypatch, tmp_path, data, weights, *words):
 
 def test_a_file_has_the_figures_of_the_model(monkeypatch, tmp_path, weights, files):
     """Padded alike: square, or with the same rectangles."""
-    data = write_small_dataset(tmp_path)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
     for words, names in ((["--square"], ["static", "batch"]), ([], ["dynamic"])):
         model = figures_of(monkeypatch, tmp_path, data, weights, "--img=64", *words)
         for name in names:
             file = figures_of(monkeypatch, tmp_path, data, files[name], "--img=64")
             np.testing.assert_allclose(file, model, atol=5e-4)
     assert model[1] > 0
+
+
+def test_model_and_file_are_validated_at_the_training_size(monkeypatch, tmp_path, weights, files):
+    data = write_small_dataset(tmp_path)
+    given = figures_of(monkeypatch, tmp_path, data, weights, "--img=96")
+    np.testing.assert_array_equal(figures_of(monkeypatch, tmp_path, data, weights), given)
+    file = figures_of(monkeypatch, tmp_path, data, files["dynamic"])
+    np.testing.assert_allclose(file, given, atol=5e-4)
+    assert given[1] > 0
 
 
 def run(script, *words, **environment):
@@ -259,7 +269,9 @@ def test_what_is_no_number_is_refused(make, at, value):
         outputs[at][0, 1, 1] = value
         predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
         with pytest.raises(UserError, match="a.onnx: its outputs are not finite"):
-            predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
+            predictor.decode_above(
+                predictor(np.zeros((1, 3, *SIZE), np.uint8)), SuppressionSettings(0.2)
+            )
 
 
 def test_more_masks_than_can_be_put_together_are_refused(make):
@@ -268,7 +280,9 @@ def test_more_masks_than_can_be_put_together_are_refused(make):
     outputs = np.ones((1, 1025, 6), np.float32), np.ones((1, 1025, 1, 1), np.float32)
     predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
     with pytest.raises(UserError, match="returns 1,025 masks per image; accepted: at most 1,024"):
-        predictor.decode_above(predictor(np.zeros((1, 3, *SIZE), np.uint8)), 0.2)
+        predictor.decode_above(
+            predictor(np.zeros((1, 3, *SIZE), np.uint8)), SuppressionSettings(0.2)
+        )
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,21 @@ def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkey
     )
     monkeypatch.setattr(batch_size, "free_memory", lambda: 10_000)
     step = batch_size.train_step
-    images = []
+    images, validated = [], []
     monkeypatch.setattr(
         batch_size,
         "train_step",
         lambda state, batch, stage: (images.append(len(batch.images)), step(state, batch, stage)),
+    )
+
+    predict = batch_size.network_input
+    monkeypatch.setattr(
+        batch_size,
+        "network_input",
+        lambda model, images, *given: (
+            validated.append(len(images)),
+            predict(model, images, *given),
+        )[1],
     )
 
     def peak():
@@ -63,6 +73,7 @@ def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkey
     # 1,000 bytes are there and 8,000 of the 10,000 free may be taken: four images of 2,000.
     assert seen[0].config.batch_size == 4
     assert images == [1, 1, 2, 2]
+    assert validated == [2, 4]  # twice as many, in a measured validation
     images.clear()
     monkeypatch.setattr(batch_size, "free_memory", lambda: 2000)
     with pytest.raises(UserError, match="with 1 image .*smaller --img or model"):

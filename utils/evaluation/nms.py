@@ -67,7 +67,7 @@ def suppress_overlapping(found: Detections, settings: SuppressionSettings) -> De
 
 def _survivors(images: Sequence[Detections], settings: SuppressionSettings) -> list[np.ndarray]:
     """Return per image the indices that `suppress_overlapping` keeps, (K,) int64, best first."""
-    orders = [_descending(found.scores)[:MAX_CANDIDATES] for found in images]
+    orders = [descending(found.scores)[:MAX_CANDIDATES] for found in images]
     lengths = [len(order) for order in orders]
     boxes: list[np.ndarray] = [np.zeros((0, 4), np.float32)]
     groups: list[np.ndarray] = [np.zeros(0, np.int64)]
@@ -113,7 +113,7 @@ def _candidates(
     return found, above[row]
 
 
-def _descending(scores: np.ndarray) -> np.ndarray:
+def descending(scores: np.ndarray) -> np.ndarray:
     """Return (N,) int64 indices that sort non-negative scores: highest first, ties by index."""
     # The bits of a positive float32 rise with its value. Packed with the index they are unique, so
     # a plain sort is stable: 0.3 ms for 60,000 scores where a stable argsort takes 4 ms.

@@ -22,6 +22,7 @@ from duet.models.heads.anchor.boxes import (
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.models.heads.base import Head, LossSettings
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
 from duet.utils.tasks.table import DETECTION
 from duet.utils.text import count
@@ -158,24 +159,30 @@ class CellHead(Head):
     def decode_above(
         self,
         raw: Sequence[Tensor],
-        confidence_threshold: float,
+        settings: SuppressionSettings,
         levels: Sequence[int] | None = None,
     ) -> list[Any]:
         """Return the rows of `decode` that can become detections, one array (K, ...) per image,
         from some levels or all.
 
-        They include all rows with objectness above the threshold, and a few just below.
+        They include all rows with objectness above the threshold, and a few just below, up to the
+        limit of `rows_of_images`.
         """
-        lowest = logit(confidence_threshold - SCORE_ROUNDING)
+        lowest = logit(settings.confidence_threshold - SCORE_ROUNDING)
         levels = range(len(raw)) if levels is None else levels
+        classes = slice(BOX_CHANNELS + 1, BOX_CHANNELS + 1 + self.num_classes)
+
+        def scores_of(image: int) -> Tensor:
+            maps = [raw[level][image] for level in levels]
+            best = [(x[..., BOX_CHANNELS], ops.amax(x[..., classes], 3)) for x in maps]
+            return ops.cat([(ops.sigmoid(x) * ops.sigmoid(y)).reshape(-1) for x, y in best])
 
         def decode_at(number: int, places: Sequence[np.ndarray]) -> Tensor:
             level = levels[number]
             return self._decode_at(level, ops.take_at(raw[level], places), *places[1:])
 
-        return rows_of_images(
-            [raw[level][..., BOX_CHANNELS] > lowest for level in levels], decode_at
-        )
+        above = [raw[level][..., BOX_CHANNELS] > lowest for level in levels]
+        return rows_of_images(above, scores_of, decode_at, settings)
 
     def _decode_at(
         self, level: int, logits: Tensor, anchor: np.ndarray, row: np.ndarray, column: np.ndarray

@@ -170,12 +170,14 @@ class ClassifyHead(Head):
         """Map logits to class probabilities, (B, C)."""
         return ops.softmax(raw[0])
 
-    def decode_above(self, raw: Sequence[Tensor], confidence_threshold: float) -> list[np.ndarray]:
-        """Return the scores of all classes, (1, C) per image; the threshold is ignored."""
+    def decode_above(
+        self, raw: Sequence[Tensor], settings: SuppressionSettings
+    ) -> list[np.ndarray]:
+        """Return the scores of all classes, (1, C) per image; the settings are ignored."""
         return [row[None] for row in ops.to_numpy(self.decode(raw))]
 
     def join_passes(
-        self, raw: Sequence[Sequence[Tensor]], width: int, confidence_threshold: float
+        self, raw: Sequence[Sequence[Tensor]], width: int, settings: SuppressionSettings
     ) -> list[np.ndarray]:
         """Return the mean scores over all passes, (1, C) per image."""
         scores = np.stack([ops.to_numpy(self.decode(one)) for one in raw])

@@ -23,6 +23,7 @@ from duet.models.heads.base import LossSettings
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.models.heads.distribution.rows import BINS, EDGE_LOGITS, boxes_of_rows, rows_of_maps
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.tasks.table import ANCHOR_FREE
 
@@ -118,16 +119,21 @@ class DistributionHead(BoxHead):
     def decode_above(
         self,
         raw: Sequence[Tensor],
-        confidence_threshold: float,
+        settings: SuppressionSettings,
         levels: Sequence[int] | None = None,
     ) -> list[np.ndarray]:
         """Return the rows of `decode` that can become detections, one array (K, 5 + C) per image,
         from some levels or all.
 
-        They include all rows with a class score above the threshold, and a few just below.
+        They include all rows with a class score above the threshold, and a few just below, up to
+        the limit of `rows_of_images`.
         """
-        lowest = logit(confidence_threshold - SCORE_ROUNDING)
+        lowest = logit(settings.confidence_threshold - SCORE_ROUNDING)
         levels = range(len(raw)) if levels is None else levels
+        best = [ops.amax(raw[level][:, EDGE_LOGITS:], 1) for level in levels]
+
+        def scores_of(image: int) -> Tensor:
+            return ops.sigmoid(ops.cat([x[image].reshape(-1) for x in best]))
 
         def decode_at(number: int, places: Sequence[np.ndarray]) -> Tensor:
             level = levels[number]
@@ -135,8 +141,8 @@ class DistributionHead(BoxHead):
             cells = np.stack((places[2], places[1]), axis=-1).astype(ops.dtype_of(rows))
             return self._decode(rows, ops.tensor(cells, ops.device_of(rows)), self.strides[level])
 
-        best = [ops.amax(raw[level][:, EDGE_LOGITS:], 1) for level in levels]
-        return rows_of_images([scores > lowest for scores in best], decode_at)
+        above = [scores > lowest for scores in best]
+        return rows_of_images(above, scores_of, decode_at, settings)
 
     def of_best_class(self, decoded: Any) -> Any:
         best = decoded[:, 5:].max(axis=1, keepdims=True)

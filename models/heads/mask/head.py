@@ -124,10 +124,10 @@ class MaskHead(CellHead):
     def decode_above(
         self,
         raw: Sequence[Tensor],
-        confidence_threshold: float,
+        settings: SuppressionSettings,
         levels: Sequence[int] | None = None,
     ) -> list[MaskRows]:
-        rows = super().decode_above(raw[:-1], confidence_threshold, levels)
+        rows = super().decode_above(raw[:-1], settings, levels)
         return [MaskRows(*image) for image in zip(rows, ops.to_numpy(raw[-1]), strict=True)]
 
     def of_best_class(self, decoded: MaskRows) -> MaskRows:

@@ -278,6 +278,7 @@ register(
     ("amp.preferred", "takes any device", returning("float32")),
     ("amp.autocast", "does nothing", lambda b, _: lambda *args: nullcontext()),
     ("amp.cast_together", "keeps copies", cast_for_good),
+    ("amp.cast_for_good", "does nothing", returning(None)),
     ("amp.scale_gradients_", "scales copies", returning(None)),
     (
         "device.resolve",
@@ -287,10 +288,12 @@ register(
     ("device.resolve", "numbers a rank's CPU", device_of_rank),
     ("device.synchronize", "knows GPUs only", failing),
     ("device.peak_memory", "is not called", returning(2**30)),
+    ("device.used_memory", "takes a CPU for a GPU", returning(2**30)),
     ("device.free_memory", "takes a CPU for a GPU", returning(2**30)),
     ("device.describe", "is several lines", returning("CPU\n2.13.0\n0.9.0")),
     ("device.rounds_to_tf32", "takes a CPU for a GPU", returning(True)),
     ("device.compute_exactly", "knows GPUs only", failing),
+    ("device.shapes_repeat", "knows GPUs only", failing),
     ("device.is_out_of_memory", "takes any error for it", returning(True)),
     (
         "device.is_out_of_memory",

@@ -45,6 +45,20 @@ def test_products_of_matrices_are_exact_too(device):
     assert not device.torch.backends.cudnn.allow_tf32
 
 
+@pytest.mark.skipif(backend.use() != "torch", reason="OneFlow's switch cannot be set back")
+def test_kernels_are_chosen_by_time_only_while_shapes_repeat_on_a_gpu(device):
+    cudnn = device.torch.backends.cudnn
+    with device.shapes_repeat("cpu", True):
+        assert not cudnn.benchmark
+    with pytest.raises(ZeroDivisionError), device.shapes_repeat(GPU, True):
+        assert cudnn.benchmark
+        with device.shapes_repeat(GPU, False):
+            assert not cudnn.benchmark
+        assert cudnn.benchmark
+        raise ZeroDivisionError
+    assert not cudnn.benchmark  # the host program's setting
+
+
 @pytest.mark.parametrize(("value", "rounds"), [("0", False), ("1", True), ("", True)])
 def test_the_variable_of_nvidias_libraries_rules_every_backend(device, monkeypatch, value, rounds):
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", value)

@@ -240,7 +240,7 @@ def flags(monkeypatch, tmp_path):
     assert onnx.name == "onnx"
     row = dataclasses.replace(onnx, flags=tuple(set(onnx.flags) - {"half"}))
     monkeypatch.setattr(formats, "FORMATS", [row])
-    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
+    data, weights = write_small_dataset(tmp_path, CLASS_NAMES), write_tiny_weights(tmp_path)
     assert len(CLASS_NAMES) == 5
     words = ["formats", "--weights", weights, "--data", data, "--img", 64, "--images", 4,
         "--timed", 2, "--threads", 1, 2, "--repeats", 1, "--device", "cpu",

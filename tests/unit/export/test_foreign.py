@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from duet.models.export.exported import ExportedPredictor
+from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import LOGITS, MASK_ROWS, NORMALIZED
 from duet.utils.export.onnx import OnnxRuntime, read_onnx
@@ -37,7 +38,7 @@ def test_a_public_classifier_takes_normalized_images(tmp_path):
     wanted = [(1 - MEANS[at]) / DEVIATIONS[at] for at in (0, 1)]
     np.testing.assert_allclose(logits, wanted, rtol=1e-5)
     powers = np.exp(np.array(wanted) - max(wanted))
-    (scores,) = predictor.decode_above([(logits,)], 0.0)
+    (scores,) = predictor.decode_above([(logits,)], SuppressionSettings(0.0))
     np.testing.assert_allclose(scores, (powers / powers.sum())[None], rtol=1e-5)
 
 

@@ -139,6 +139,44 @@ def test_a_batch_is_computed_with_few_images_at_a_time(model, samples, at_a_time
         assert_same_detections(found[index], wanted)
 
 
+def every_row(threshold):
+    return SuppressionSettings(threshold, max_detections=10**6)
+
+
+@pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])
+def test_of_a_crowded_image_only_the_best_rows_are_decoded(name):
+    model = Detector(read_model_yaml(f"models/{name}.yaml", 3)).eval()
+    model.initialize(seed=0)
+    images = np.random.default_rng(1).random((3, 3, 64, 64), np.float32)
+    with autograd.no_grad():
+        raw = model(ops.tensor(images))
+        every = model.decode_above(raw, every_row(0.0))
+        scores = [rows[:, 4] * rows[:, 5:].max(axis=1) for rows in every]
+        # Of the first image more than 10 * 7 rows are above, of the others at most that many.
+        lowest = np.sort(every[0][:, 4] if name == "yolov5n" else scores[0])[-75]
+        settings = SuppressionSettings(float(lowest) - 2e-6, max_detections=7)
+        above = model.decode_above(raw, every_row(settings.confidence_threshold))
+        found = model.decode_above(raw, settings)
+    assert len(above[0]) > 70
+    for rows, candidates in zip(found, above, strict=True):
+        best = np.sort(candidates[:, 4] * candidates[:, 5:].max(axis=1))[::-1][:70]
+        np.testing.assert_allclose(
+            np.sort(rows[:, 4] * rows[:, 5:].max(axis=1))[::-1], best, rtol=1e-5
+        )
+        kept = np.isclose(candidates[:, None], rows, rtol=1e-5).all(axis=2).any(axis=1)
+        np.testing.assert_allclose(rows, candidates[kept], rtol=1e-5)  # in their order
+
+
+@pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])
+def test_the_first_validation_of_a_model_decodes_few_rows(name):
+    model = Detector(read_model_yaml(f"models/{name}.yaml", 1)).eval()
+    model.initialize(seed=0)
+    with autograd.no_grad():
+        raw = model(ops.tensor(np.zeros((1, 3, 640, 640), np.float32)))
+        (rows,) = model.decode_above(raw, evaluation.DEFAULT_SUPPRESSION)
+    assert len(rows) <= 3000  # of 25,200, or 8,400 without anchors
+
+
 @pytest.mark.parametrize("threshold", [0.0, 1e-7, 0.001, 0.3, 0.9, 1.0])
 def test_rows_above_the_threshold_are_all_decoded(model, threshold):
     random = np.random.Generator(np.random.Philox(5))
@@ -147,7 +185,7 @@ def test_rows_above_the_threshold_are_all_decoded(model, threshold):
     maps[1][1, 4] = np.nan  # an objectness that is no number makes no detection
     raw = [ops.tensor(x).reshape(2, 3, 7, *x.shape[2:]).permute(0, 1, 3, 4, 2) for x in maps]
     every = ops.to_numpy(model.decode(raw))
-    for found, decoded in zip(model.decode_above(raw, threshold), every, strict=True):
+    for found, decoded in zip(model.decode_above(raw, every_row(threshold)), every, strict=True):
         assert found.dtype == np.float32
         expected = decoded[decoded[:, 4] > threshold]
         # A sigmoid may round otherwise in another memory layout.

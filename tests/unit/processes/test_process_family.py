@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -81,6 +82,34 @@ os._exit(7)
 def test_the_other_threads_go_on_for_a_while_before_one_aborts(seconds: float, code: int) -> None:
     done = subprocess.run([sys.executable, "-c", ABORTING, str(seconds)], timeout=60, check=False)
     assert done.returncode == code
+
+
+# What a launcher does that starts its ranks in a thread; then it may end, too.
+LAUNCHER = """
+import subprocess, sys, threading, time
+rank = "from duet.utils.processes.process_family import end_as_orphan; import time; "
+rank += "end_as_orphan(); print('runs', flush=True); time.sleep(1.5); print('ran', flush=True); "
+rank += "time.sleep(60)"
+ranks = []
+starter = threading.Thread(target=lambda: ranks.append(
+    subprocess.Popen([sys.executable, "-c", rank], stdout=subprocess.PIPE, text=True)))
+starter.start()
+starter.join()
+print(ranks[0].stdout.readline(), ranks[0].stdout.readline(), ranks[0].pid, flush=True)
+"""
+
+
+def test_a_rank_ends_with_its_launcher_and_not_with_the_thread_that_started_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER], cwd=PROJECT, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    *lines, rank = done.stdout.split()
+    assert lines == ["runs", "ran"]
+    deadline = time.monotonic() + 10
+    while Path("/proc", rank, "cmdline").exists() and Path("/proc", rank, "cmdline").read_bytes():
+        assert time.monotonic() < deadline, "the rank still runs"
+        time.sleep(0.05)
 
 
 # The steps come every tenth of a second.

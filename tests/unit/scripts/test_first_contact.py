@@ -96,7 +96,8 @@ def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
     assert str(start.python_problem()).splitlines() == [
         f"{sys.executable} lacks the packages cv2",
-        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python instead",
+        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python instead; or run "
+        f"`{sys.executable} -m pip install -r {tmp_path}/requirements.txt`",
     ]
     for name in ("torch", "half-made"):
         (tmp_path / ".venv" / name).mkdir(parents=True)

@@ -165,7 +165,7 @@ def test_a_finished_run_is_nothing_to_resume(tmp_path):
     assert point(tmp_path, "auto").is_finished
     with pytest.raises(UserError, match="is already finished") as caught:
         point(tmp_path, "newest")
-    assert f"with --weights {tmp_path}/exp/weights/best.safetensors" in str(caught.value)
+    assert f"with --weights {tmp_path}/exp/weights/last.safetensors" in str(caught.value)
 
 
 def test_a_finished_run_goes_on_from_an_older_state(tmp_path):

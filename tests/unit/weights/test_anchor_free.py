@@ -75,7 +75,7 @@ def test_images_give_the_stored_rows(name, image, fold):
     with autograd.no_grad():
         raw = model(ops.normalize_images(ops.tensor(pixels), "float32"))
         decoded = ops.to_numpy(model.decode(raw))[0]
-        (above,) = model.decode_above(raw, 0.001)
+        (above,) = model.decode_above(raw, SuppressionSettings(0.001))
     wanted = predicted()[f"{name}_{image}_decoded_every4"].T
     # Float32 in another order; stored half precision weights were fused before.
     np.testing.assert_allclose(decoded[::4, :4], wanted[:, :4], rtol=0, atol=5e-3)
@@ -94,7 +94,7 @@ def test_square_images_give_the_rows_of_the_stored_validation(name, index):
     pixels = np.pad(pixels, ((0, 0), (16, 16), (0, 0)), constant_values=FILL)[None]
     with autograd.no_grad():
         raw = model(ops.normalize_images(ops.tensor(pixels), "float32"))
-        (above,) = model.decode_above(raw, VAL.confidence_threshold)
+        (above,) = model.decode_above(raw, VAL)
     found = non_max_suppression(above, VAL)
     assert_same_rows(found, predicted()[f"{name}_val_rows_i{index}"])
 

@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
 
-from duet.utils.data.image.decoding import LabelledImage, SourceImage
-from duet.utils.data.image.letterbox import Letterbox, reduced_size
+from duet.utils.data.image.decoding import LabelledImage, SourceImage, choose_reduction
+from duet.utils.data.image.letterbox import Letterbox, resize_linear
 from duet.utils.data.loading.batch import Batch, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
@@ -55,7 +56,12 @@ class TrainRecipe:
     items: BoxItems = BOXES  # the task's
 
 
-@lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
+# Every batch of an epoch asks for the same order: the last few are kept as long as their samples.
+Orders = dict[tuple[TrainRecipe, Epoch], np.ndarray]
+_orders: WeakKeyDictionary[SampleTable, Orders] = WeakKeyDictionary()
+KEPT_ORDERS = 4
+
+
 def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
 
@@ -120,7 +126,12 @@ class TrainBatches:
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
         """Return `draws_of` an epoch, over all ranks, (S,) int64."""
-        return draws_of(self.recipe, self.samples, epoch)
+        known, key = _orders.setdefault(self.samples, {}), (self.recipe, epoch)
+        if key not in known:
+            if len(known) == KEPT_ORDERS:
+                del known[next(iter(known))]
+            known[key] = draws_of(self.recipe, self.samples, epoch)
+        return known[key]
 
     def _positions(self, batch_index: int) -> range:
         """Return the places of a whole batch in the epoch's order, over all ranks."""
@@ -138,19 +149,23 @@ class TrainBatches:
             return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is decoded and cached."""
-        sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
-        return [
-            reduced_size(size, self.recipe.items.reduction(size, self.recipe.image_size))
-            for size in sizes
-        ]
+        """Return (height, width) of each sample as it is resized and cached."""
+        return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
+
+    def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return self.recipe.items.kept_size(size, self.recipe.image_size)
 
     def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
-        reduction = self.recipe.items.reduction(size, self.recipe.image_size)
-        read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
-        return SourceImage(size, objects_of(sample), reduction, read)
+        kept_size = self._kept_size(size)
+        reduction = choose_reduction(size, max(kept_size))
+
+        def make() -> np.ndarray:  # more than half the decoded size, so no pixel is skipped
+            return resize_linear(decode(sample, reduction), kept_size)
+
+        read = partial(_cached, self.cache, index, make)
+        return SourceImage(size, objects_of(sample), kept_size, read, reduction)
 
 
 @dataclass(frozen=True)

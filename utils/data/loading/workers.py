@@ -8,19 +8,20 @@ worker's own pipe. If a process dies on either side, the pipe ends the other's w
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import io
 import itertools
 import math
 import mmap
+import os
 import signal
+import subprocess
 import traceback
 import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
-from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import Batches
 from duet.utils.data.loading.image_cache import NamelessFile
 from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.worker_process import start_process
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.memory import keep_freed_images
 from duet.utils.text import STDERR
@@ -43,7 +45,7 @@ new_bytes: NewArray = partial(np.empty, dtype=np.uint8)
 
 
 class SharedSlots(NamedTuple):
-    """Memory for a few image arrays, shared with a spawned process."""
+    """Memory for a few image arrays, shared with a worker."""
 
     slot_bytes: int  # of the largest array
     file: NamelessFile
@@ -56,7 +58,7 @@ class SharedSlots(NamedTuple):
 
 
 class SharedSource:
-    """A batch source for spawned processes; what they get is equal to it, its arrays read-only.
+    """A batch source for workers; what they get is equal to it, its arrays read-only.
 
     The arrays lie in shared memory: a copy of a million samples would take 200 MB or more per
     worker.
@@ -91,7 +93,7 @@ def _attach(rest: bytes, file: NamelessFile, places: list[tuple[int, int]]) -> B
 
 
 class _Worker(NamedTuple):
-    process: SpawnProcess
+    process: subprocess.Popen[bytes]
     connection: Connection
     slots: SharedSlots
 
@@ -105,6 +107,7 @@ class WorkerPool:
         self._shared = SharedSource(source)
         self._num_workers = min(workers, len(source))
         self._workers: list[_Worker] = []
+        self._starter = 0  # process that started them
         self._unread: list[int] = []  # requests of each worker that have no reply yet
         self._run = 0
 
@@ -112,35 +115,20 @@ class WorkerPool:
         """Start the workers unless they run, without waiting for them."""
         if self._workers:
             return
+        self._starter = os.getpid()
         slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
-        # The workers and multiprocessing's tracker inherit the blocked signals. Ctrl-C reaches all
-        # processes of a terminal, a cluster's signals all of a job; only the parent answers them.
-        # Starting the tracker unblocks some.
+        # The workers inherit the blocked signals. Ctrl-C reaches all processes of a terminal, a
+        # cluster's signals all of a job; only the parent answers them.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
         try:
-            resource_tracker.ensure_running()
-            signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
-            for number in range(self._num_workers):
-                self._workers.append(self._start_one(number, slot_bytes))
+            for _ in range(self._num_workers):
+                slots = SharedSlots(slot_bytes, NamelessFile(SLOTS_PER_WORKER * slot_bytes))
+                started = start_process(_serve, self._shared, self._num_workers, slots)
+                self._workers.append(_Worker(*started, slots))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._unread = [0] * self._num_workers
-        # Run before multiprocessing's exit handler, which waits after SIGTERM; workers block it.
         atexit.register(_close_if_there, weakref.ref(self))
-
-    def _start_one(self, number: int, slot_bytes: int) -> _Worker:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        slots = SharedSlots(slot_bytes, NamelessFile(SLOTS_PER_WORKER * slot_bytes))
-        process = context.Process(
-            target=_serve,
-            args=(self._shared, self._num_workers, theirs, slots),
-            name=f"loader-{number}",
-            daemon=True,
-        )
-        process.start()
-        theirs.close()  # then the pipe ends when the worker dies
-        return _Worker(process, ours, slots)
 
     def run(
         self, epoch: Epoch, first_batch: int = 0, new_array: NewArray = new_bytes
@@ -201,8 +189,9 @@ class WorkerPool:
 
     def _death_of(self, number: int) -> WorkerError:
         process = self._workers[number].process
-        process.join(timeout=5)
-        code = process.exitcode or 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+        code = process.returncode or 0
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         text = (
             f"loader worker {number} of {self._num_workers} (process {process.pid}) died: {cause}; "
@@ -213,13 +202,16 @@ class WorkerPool:
         return WorkerError(text)
 
     def close(self) -> None:
-        """End the workers at once; a later run() starts new ones."""
+        """End the workers at once; a later run() starts new ones.
+
+        In a forked process it only forgets them, at the latest as that process exits.
+        """
         self._run += 1
-        for worker in self._workers:
+        own = self._workers if self._starter == os.getpid() else []
+        for worker in own:
             worker.process.kill()  # it holds nothing that could be left half-done
-        for worker in self._workers:
-            worker.process.join()
-            worker.process.close()
+        for worker in own:
+            worker.process.wait()
             worker.connection.close()
         self._workers = []
 
@@ -230,7 +222,7 @@ def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
         found.close()
 
 
-def _serve(source: Batches, workers: int, connection: Connection, slots: SharedSlots) -> None:
+def _serve(connection: Connection, source: Batches, workers: int, slots: SharedSlots) -> None:
     """Answer requests (epoch, batch index) in a worker until the pipe ends."""
     cv2.setNumThreads(0)
     keep_freed_images()

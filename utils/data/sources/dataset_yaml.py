@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from duet.utils.text import count
 from duet.utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
+KEYS = {"path", "names", "nc", "download", *(x for names in SPLIT_NAMES.values() for x in names)}
 ONE_CLASS = "item"  # the public name of all classes together
 
 
@@ -69,7 +71,8 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     Raises:
         UserError: names the file, the key, its value and the places looked at.
     """
-    document = read_yaml("--data", path, "a dataset YAML has the keys path, train, val and names")
+    known = "a dataset YAML has the keys path, train, val and names"
+    document = read_yaml("--data", path, known, texts_in=("names",))
     return _DatasetYaml(path, document).spec(splits)
 
 
@@ -89,7 +92,9 @@ class _DatasetYaml:
         for key in splits:
             if not self._value(key)[1]:
                 drawn = ", or draw it: --split 0.8" * (key == "val")
-                text = f"is missing: name the folder or the list of its images{drawn}"
+                near = difflib.get_close_matches(key, map(str, {*self.document} - KEYS), n=1)
+                hint = f"did you mean {key} where it has {brief(near[0])}?" if near else ""
+                text = f"is missing: {hint or f'name the folder or the list of its images{drawn}'}"
                 raise self._error(key, text)
         if shape := self.document.get("kpt_shape"):
             raise self._wrong(
@@ -204,11 +209,12 @@ class _DatasetYaml:
             raise self._error("names", f"{text} are needed")
         ordered = [by_index[index] for index in range(len(by_index))]
         for name in ordered:
-            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
-            if isinstance(name, bool) or not isinstance(name, (str, int, float)):
+            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing; an alias may stand
+            # for a number.
+            if not isinstance(name, str):
                 text = f"holds {brief(name)}, which is not text; put it in quotes"
                 raise self._error("names", text)
-        counts = Counter(map(str, ordered))
+        counts = Counter(ordered)
         if repeated := sorted(text for text, number in counts.items() if number > 1):
             raise self._error("names", f"holds {brief(repeated)} more than once; each must differ")
         num_classes = self.document.get("nc", len(ordered))
@@ -216,7 +222,7 @@ class _DatasetYaml:
             text = f", but 'names' has {count(len(ordered), 'entry', 'entries')}"
             text += "; correct one of them, or leave 'nc' out"
             raise self._wrong("nc", num_classes, text)
-        return tuple(map(str, ordered))
+        return tuple(ordered)
 
 
 def _spellings(path: str) -> list[str]:

@@ -1,6 +1,6 @@
 """Worker processes: how they start, fail and end."""
 
-import multiprocessing
+import contextlib
 import os
 import signal
 import subprocess
@@ -9,7 +9,6 @@ import time
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -20,10 +19,12 @@ import pytest
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.worker_process import start_process
 from duet.utils.data.loading.workers import SharedSource, WorkerPool
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from duet.utils.data.sources.samples import SampleTable, table_of
 from duet.utils.errors import WorkerError
+from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
@@ -75,7 +76,12 @@ def loader(samples):
 
 
 def worker_ids() -> list[int]:
-    return [process.pid for process in multiprocessing.active_children()]
+    found = []
+    for process_id in descendants(os.getpid()):
+        with contextlib.suppress(FileNotFoundError):
+            if b"worker_process" in Path(f"/proc/{process_id}/cmdline").read_bytes():
+                found.append(process_id)
+    return found
 
 
 def wait_for_end(process_ids: list[int]) -> None:
@@ -123,8 +129,19 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
     assert not any(map(is_running, running))
     with pytest.raises(WorkerError, match="by close"):
         next(batches)
-    # The first start of a process opens a pipe to multiprocessing's own tracker, once.
+    # The file of the arrays stays for the next start.
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
+
+
+def test_a_forked_process_that_closes_the_loader_leaves_the_parents_workers(loader):
+    batches = loader.epoch(0)
+    next(batches)
+    forked = os.fork()
+    if forked == 0:
+        loader.close()
+        os._exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
+    assert len(list(batches)) == 10
 
 
 @pytest.mark.parametrize(
@@ -143,7 +160,6 @@ def test_a_worker_that_dies_is_an_error_and_a_crash_names_the_image(
     assert (f'File "<image {path}>"' in capfd.readouterr().err) is (name == "SIGSEGV")
 
 
-# A process of its own, since multiprocessing behaves differently at its first start of a worker.
 PARENT = """
 import sys, time
 from tests.unit.data.loading.test_workers import *
@@ -243,23 +259,18 @@ def checksums(source: Source) -> list[int]:
     return [zlib.crc32(np.ascontiguousarray(array)) for array in arrays]
 
 
-def answer(source: Source, connection: Connection) -> None:
+def answer(connection: Connection, source: Source) -> None:
     """Send what this process got, whether it may write, and the memory of its own."""
     found = checksums(source), list(source.samples.paths), source.empty.shape
     connection.send((found, source.samples.class_index.flags.writeable, own_kib()))
 
 
 def answers(shared: SharedSource, number: int) -> list:
-    context = get_context("spawn")
     found = []
     for _ in range(number):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=answer, args=(shared, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        found.append(ours.recv())
-        process.join()
-        process.close()
+        process, connection = start_process(answer, shared)
+        with process, connection:
+            found.append(connection.recv())
     return found
 
 
@@ -275,3 +286,29 @@ def test_workers_get_the_same_arrays_and_no_copy_of_them():
         assert found == (checksums(source), list(source.samples.paths), (0, 4))
         assert not writable
         assert kib - few_kib < 8_000
+
+
+UNGUARDED = """
+import os, sys
+os.chdir(os.path.dirname(sys.argv[1]))  # away from what "" in sys.path means
+from multiprocessing import set_start_method
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+print("once", flush=True)
+samples = load_split(load_dataset(sys.argv[1]), "train")
+with TrainLoader(samples, TrainRecipe(64, 4), workers=2) as loader:
+    print(len(list(loader.epoch(0))))
+set_start_method("spawn")
+"""
+
+
+def test_workers_neither_import_the_main_module_nor_fix_the_start_method(dataset_yaml, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, program, dataset_yaml], cwd=PROJECT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout.split(), done.stderr) == (["once", "5"], "")

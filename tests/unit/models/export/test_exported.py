@@ -7,7 +7,7 @@ from duet.backend import ops
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import run_export
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictor import input_size, make_predictor
 from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
@@ -122,8 +122,8 @@ def test_a_file_and_weights_detect_together(tmp_path):
     image = np.full((1, 3, 32, 48), 100, np.uint8)
     single = make_predictor([model], "cpu")
     tensor = ops.tensor(image.astype(np.float32) / 255)
-    ours = single.decode_above(single(tensor), 0.0)[0]
-    rows = both.decode_above(both(tensor), 0.0)[0]
+    ours = single.decode_above(single(tensor), SuppressionSettings(0.0))[0]
+    rows = both.decode_above(both(tensor), SuppressionSettings(0.0))[0]
     assert len(rows) == 1 + len(ours)
     np.testing.assert_allclose(rows[1:], ours, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(rows[0, 4], 100 / 255, rtol=1e-5)
@@ -159,3 +159,26 @@ def test_weights_that_fill_an_onnx_file_are_refused():
     weights = {"a": np.broadcast_to(np.zeros(1, np.float32), 2**29)}  # takes the memory of one
     with pytest.raises(UserError, match="2,147,483,648 bytes; an ONNX file holds .* --half, or"):
         run_export(ExportConfig(weights="x.pt"), Checkpoint(Header({}, ()), {}, weights, {}), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"dynamic": True, "trained_size": 96}, 96),
+        ({"dynamic": True}, 48),  # of an older file: as it was exported
+        ({"trained_size": 64}, 48),
+    ],
+)
+def test_without_a_size_a_file_takes_that_of_the_training_if_it_can(given, size, caplog):
+    runtime = Runtime(**given)
+    assert input_size(None, ExportedPredictor(runtime), [weights(runtime)]) == size
+    assert caplog.messages == []
+
+
+def test_a_file_of_one_size_takes_no_other(caplog):
+    runtime = Runtime(trained_size=128)
+    with pytest.raises(UserError, match="--img 640: .* accepts only images of 32 x 48 px"):
+        input_size(640, ExportedPredictor(runtime), [weights(runtime)])
+    assert input_size(48, ExportedPredictor(runtime), [weights(runtime, "far.onnx")]) == 48
+    line = "far.onnx: trained at 128 px, used at 48 px: expect worse results"
+    assert caplog.messages == [line]

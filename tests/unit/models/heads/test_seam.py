@@ -116,7 +116,7 @@ def test_what_is_found_is_scored_named_and_drawn(kind, tmp_path):
     evaluator = model.head.make_evaluator(("a", "b", "c", "d", "e"))
     letterbox = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))
     truth = GroundTruth(np.array([1]), np.array([[8.0, 8.0, 32.0, 32.0]]))
-    for index, decoded in enumerate(model.head.decode_above(raw, 0.001)):
+    for index, decoded in enumerate(model.head.decode_above(raw, SuppressionSettings(0.001))):
         found = model.head.finish(decoded, letterbox, SuppressionSettings())
         evaluator.add(index, found, truth)
     result = evaluator.result()

@@ -20,6 +20,7 @@ from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.yaml_files import parse_yaml
+from tests.dispatched import dispatched, total
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY
@@ -31,9 +32,12 @@ NETWORK_TOLERANCE = 2e-5
 PASSES = AnchorHead.passes
 
 
+EVERY_ROW = SuppressionSettings(0.0, max_detections=10**6)
+
+
 def all_rows(predictor, images):
     with autograd.no_grad():
-        return np.stack(predictor.decode_above(predictor(ops.tensor(images)), 0.0))
+        return np.stack(predictor.decode_above(predictor(ops.tensor(images)), EVERY_ROW))
 
 
 def assert_near(found, wanted):
@@ -192,9 +196,28 @@ def test_maps_are_float32_and_near_those_of_float32(float32_model, dtype):
         expected = ops.to_numpy(wanted)
         error = (ops.to_numpy(level) - expected).std() / expected.std()
         assert 0 < error < HALF_TOLERANCES[dtype]
-    rows = predictor.decode_above(found, 0.0)
+    rows = predictor.decode_above(found, EVERY_ROW)
     assert rows[0].dtype == np.float32
-    assert rows[0].shape == float32_model.decode_above(plain, 0.0)[0].shape
+    assert rows[0].shape == float32_model.decode_above(plain, EVERY_ROW)[0].shape
+
+
+@pytest.mark.parametrize("dtype", HALF_TOLERANCES)
+def test_weights_are_cast_once_and_the_numbers_are_those_of_each_pass_casting(float32_model, dtype):
+    if dtype not in amp.supported("cpu"):
+        pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
+    model, images = nn.frozen_copy(float32_model), drawn_input([1, 3, 64, 96])
+    fold_batch_norm(model)
+    predictor, before = HalfPrecision(model, "cpu", dtype), nn.state_arrays(model)
+    x = ops.channels_last(ops.tensor(images))
+    with amp.autocast("cpu", dtype), autograd.no_grad():
+        wanted = [ops.to_numpy(ops.cast(level, "float32")) for level in model(x)]
+    for level, expected in zip(maps(predictor, images), wanted, strict=True):
+        np.testing.assert_array_equal(ops.to_numpy(level), expected)
+    counts = total(dispatched(lambda _: maps(predictor, images)))
+    assert counts.total() <= 160
+    assert counts["_to_copy"] <= 10  # the images, and the outputs of each level
+    for name, array in nn.state_arrays(model).items():
+        np.testing.assert_array_equal(array, before[name])
 
 
 # One class.
@@ -219,7 +242,7 @@ class Finds:
     def __call__(self, images):
         return len(images)
 
-    def decode_above(self, raw, confidence_threshold):
+    def decode_above(self, raw, settings):
         return [ROWS] * raw
 
 
@@ -229,7 +252,7 @@ def one_class():
 
 
 def test_each_row_keeps_its_best_class_score(one_class):
-    found = one_class.decode_above(one_class([0, 0]), 0.1)
+    found = one_class.decode_above(one_class([0, 0]), SuppressionSettings(0.1))
     assert len(found) == 2
     best = np.array([0.8, 0.7, 0.9], np.float32)
     np.testing.assert_array_equal(found[0], np.column_stack([ROWS[:, :5], best]))
@@ -237,7 +260,7 @@ def test_each_row_keeps_its_best_class_score(one_class):
 
 
 def test_boxes_of_different_classes_suppress_each_other(one_class):
-    (rows,) = one_class.decode_above(1, 0.1)
+    (rows,) = one_class.decode_above(1, SuppressionSettings(0.1))
     place = fit_letterbox((64, 64), (64, 64))
     found = one_class.head.finish(rows, place, SuppressionSettings(0.1, 0.5))
     assert found.class_index.tolist() == [0, 0]
@@ -266,7 +289,9 @@ def test_scores_are_the_mean_of_an_image_and_its_mirror(classifier):
     images[:, :, :, :16] *= 0.2  # the mirror is another image
     with autograd.no_grad():
         found = Augmented(classifier)
-        rows = found.decode_above(found(ops.tensor(images)), 0.9)  # whatever the threshold
+        rows = found.decode_above(
+            found(ops.tensor(images)), SuppressionSettings(0.9)
+        )  # whatever the threshold
         logits = [ops.to_numpy(classifier(ops.tensor(np.ascontiguousarray(x)))[0])
                   for x in (images, images[..., ::-1])]  # fmt: skip
     plain, mirrored = map(softmax, logits)

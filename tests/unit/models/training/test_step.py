@@ -1,11 +1,13 @@
 """A batch in chunks has the whole batch's gradients and losses; flags for several processes."""
 
+import contextlib
 import dataclasses
 import logging
 
 import numpy as np
 import pytest
 
+from duet import backend
 from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
@@ -53,6 +55,21 @@ def run_steps(state, batches=2):
     gradients = {name: ops.to_numpy(x.grad) for name, x in nn.named_parameters(state.model)}
     terms = [{name: float(ops.to_numpy(x)) for name, x in t.by_name.items()} for t in found]
     return gradients, terms
+
+
+@pytest.mark.parametrize(
+    ("flags", "repeat"), [({}, True), ({"multi_scale": True}, False), ({"rect": True}, False)]
+)
+def test_a_step_declares_whether_its_shapes_repeat(tmp_path, monkeypatch, flags, repeat):
+    asked = []
+
+    def shapes_repeat(device, repeat):
+        asked.append((device, repeat))
+        return contextlib.nullcontext()
+
+    monkeypatch.setattr(backend.device, "shapes_repeat", shapes_repeat)
+    train_step(make_state(tmp_path, **flags), draw_batch(), StageTimer())
+    assert asked == [("cpu", repeat)]
 
 
 @pytest.mark.parametrize("size", [1, 3])

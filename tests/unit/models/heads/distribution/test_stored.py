@@ -16,6 +16,7 @@ from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, count_parameters
 from duet.models.graph import plan_layers, read_model_yaml
 from duet.models.inference.predictors import Augmented
+from duet.utils.detections import SuppressionSettings
 from duet.utils.model_yamls import shipped_model
 from duet.utils.project import PROJECT
 from tests.golden_models import drawn_input, drawn_model, info, stored
@@ -118,7 +119,7 @@ def test_larger_sizes_have_their_own_depth_and_channel_limit(name):
 def test_test_time_augmentation_gives_the_stored_rows(name):
     model = Augmented(model_of(name))
     with autograd.no_grad():
-        (rows,) = model.decode_above(model(images_of(name)[:1]), 0.0)
+        (rows,) = model.decode_above(model(images_of(name)[:1]), SuppressionSettings(0.0))
     wanted = golden(name)["augment_every4"][0].T
     assert len(rows[::4]) == len(wanted)
     assert_decoded(rows[None, ::4], wanted.T[None], loosened=3)

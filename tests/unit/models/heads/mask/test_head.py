@@ -67,7 +67,7 @@ def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
     wanted = stored("segment/model_w0125")
     objectness = wanted["decoded"][..., 4]
     threshold = float(np.quantile(objectness, 0.9))
-    found = model.head.decode_above(raw, threshold)
+    found = model.head.decode_above(raw, SuppressionSettings(threshold))
     for image, (rows, prototypes) in enumerate(found):
         above = wanted["decoded"][image][objectness[image] > threshold]
         rows = rows[rows[:, 4] > threshold]
