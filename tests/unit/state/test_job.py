@@ -45,6 +45,7 @@ def test_a_tenth_and_single_objects_end_no_training(tmp_path):
     data = dataset(tmp_path / "b", "train", 9, 9, f"{BOX}0 0.5 0.5 0 0.5\n{BOX}")
     remarks = read(data).train.remarks
     assert remarks.numbers == {"zero_area": 9, "repeated_object": 9}
+    assert remarks.summary()[0] == "train: 9 images, all used; noted:"
 
 
 def test_labels_under_another_name_count_as_missing(tmp_path):

@@ -16,6 +16,7 @@ from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.regular_files import encoding_fault, read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
+OTHER_SUFFIXES = (".dng", ".jp2", ".pbm", ".pfm", ".pgm", ".ppm", ".tga")  # are not decoded
 MOST_PROBED = 100  # names of a list, spread over it, that are looked for at each start
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
@@ -85,9 +86,13 @@ def _record_files(entry: Path) -> list[Path]:
 
 
 def sorted_images(folder: Path, remarks: Remarks | None = None) -> list[Path]:
-    """Return the images in a folder, in the order of their paths part by part."""
+    """Return the images in a folder, in the order of their paths part by part.
+
+    Some of kinds that are not decoded are there too: the scan names them.
+    """
     # Strings: comparing Paths takes ten times as long.
-    found = sorted(search_files(folder, remarks=remarks), key=lambda x: x.replace("/", "\0"))
+    suffixes = *IMAGE_SUFFIXES, *OTHER_SUFFIXES
+    found = sorted(search_files(folder, suffixes, remarks), key=lambda x: x.replace("/", "\0"))
     return list(map(Path, found))
 
 

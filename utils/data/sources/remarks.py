@@ -68,6 +68,8 @@ class Remarks:
     def head(self) -> str:
         """Return how many images are missing, in words."""
         images = count(self.num_images, "image")
+        if not self.num_missing:
+            return f"{self.split}: {images}, all used; noted:"
         return f"{self.split}: {self.num_missing:,} of {images} not used as labelled"
 
     def lines(self) -> Iterator[str]:

@@ -146,6 +146,12 @@ def test_entries_are_lists_and_images_but_for_hidden_files_and_links_that_lead_u
     assert "b.jpg" in names and "c.jpeg" not in names
 
 
+def test_images_of_kinds_that_are_not_decoded_are_listed_and_named(dataset):
+    write_images(dataset, "images/train/a.ppm")
+    paths = list_images([dataset / "images/train"])
+    assert [path.name for path in paths] == ["a.ppm", "b.jpg", "a.PNG"]
+
+
 def test_linked_folders_are_read_once_and_loops_end(dataset):
     train, store = dataset / "images/train", dataset / "store"
     write_images(store, "site/x.jpg", "site/y.jpg", "site/._x.jpg", "site/__MACOSX/z.jpg")
