@@ -18,7 +18,6 @@ from pathlib import Path
 
 from duet.backend.cores import group_folders
 from duet.utils.errors import UserError
-from duet.utils.processes.start import is_called
 
 SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 # Constants of glibc's malloc.h.
@@ -87,7 +86,7 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def keep_freed_memory() -> bool:
-    """Make this process keep freed memory; return False without glibc or in the Python API."""
+    """Make this process keep freed memory; return False without glibc."""
     # No separate mappings, and a heap that never shrinks.
     return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
 
@@ -101,8 +100,7 @@ def keep_freed_images() -> bool:
 
 
 def _set(options: Mapping[int, int]) -> bool:
-    # glibc has no way back, and a program that goes on needs its memory for other things.
-    if platform.libc_ver()[0] != "glibc" or is_called():
+    if platform.libc_ver()[0] != "glibc":
         return False
     mallopt = ctypes.CDLL(None).mallopt
     return all([mallopt(name, value) for name, value in options.items()])

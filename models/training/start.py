@@ -39,6 +39,7 @@ from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.memory import keep_freed_images, keep_freed_memory
+from duet.utils.processes.start import is_called
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
 from duet.utils.tasks.find import adopted, find_task
@@ -70,10 +71,12 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
     """
     config, ranks = job.config, job.session.world.process.world_size
     device = backend.device.resolve(config.device)
-    if device == CPU:
-        keep_freed_memory()
-    else:  # without workers, images are decoded in this process
-        keep_freed_images()
+    # glibc has no way back, and the process of a Python caller goes on afterwards.
+    if not is_called():
+        if device == CPU:
+            keep_freed_memory()
+        else:  # without workers, images are decoded in this process
+            keep_freed_images()
     if model is None:
         fit = partial(fit_to_labels, job=job)
         model = build_model(config, job.hyp, job.start, job.data.class_names, fit)

@@ -26,9 +26,9 @@ class Runtime:
 
     name = "a runtime"
 
-    def __init__(self, columns=10, **given):
+    def __init__(self, columns=10, names=NAMES, **given):
         values = {"stride": 16, "image_size": (32, 48), **given}
-        self.metadata = Metadata(NAMES, **values)
+        self.metadata = Metadata(names, **values)
         self.columns, self.seen = columns, []
 
     def __call__(self, images):
@@ -116,7 +116,8 @@ def test_a_head_that_is_not_known_is_named_with_the_file_and_what_to_do(head):
 
 
 def test_a_file_and_weights_detect_together(tmp_path):
-    file, model = weights(Runtime()), tiny_checkpoint(tmp_path)
+    model = tiny_checkpoint(tmp_path)
+    file = weights(Runtime(names=model.class_names))
     both = make_predictor([file, model], "cpu")
     assert (both.fixed_size, both.stride, both.takes_arrays) == ((32, 48), 16, False)
     image = np.full((1, 3, 32, 48), 100, np.uint8)
