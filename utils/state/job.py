@@ -20,6 +20,7 @@ from duet.utils.data.loading.items import BOXES, BoxItems, items_of
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.needed_labels import check_labels
+from duet.utils.data.sources.remarks import require_most
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
@@ -93,20 +94,21 @@ def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData
         raise DatasetError(f"{error}; if it was moved, resume with --data and its place") from error
     train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
     val = load_split(dataset, "val", world, config.max_pixels)
-    note_shared(train, val)
+    if not config.allow_missing:
+        require_most([train.remarks, val.remarks], config.data)
+    note_shared(train, val, world.process.is_main)
     for samples in (train, val):
-        if not config.allow_missing:
-            samples.remarks.require_most(config.data)
         check_labels(task, table_of(samples), dataset.name, dataset.is_of_folders)
     items = items_of(task).with_masks(config.mask_ratio, not config.no_overlap)
     return TrainData(dataset.class_names, train, val, items)
 
 
-def note_shared(train: SampleTable, val: SampleTable) -> None:
-    """Note, and log, the images on which training and validation look."""
+def note_shared(train: SampleTable, val: SampleTable, is_main: bool) -> None:
+    """Note, and log, the images that are both for training and for validation."""
     shared = sorted(set(train.paths) & set(val.paths))
     if shared:
         val.remarks.add("in_both", shared[0], len(shared))
+    if shared and is_main:
         number = count(len(shared), "image")
         log.warning(
             "val: %s are in train too, such as %s: its figures tell what is known by heart; "

@@ -5,7 +5,7 @@ The scan fills it. A command prints it when the data are read, and again at its 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from duet.utils.errors import DatasetError
@@ -76,23 +76,21 @@ class Remarks:
         """Yield a line for each kind, with an example."""
         for kind, number in self.numbers.items():
             example = printable(self.examples[kind])[:LONGEST_EXAMPLE]
-            yield f"  {printable(TITLES.get(kind, kind))}: {number:,}, {example}"
+            such = ", such as" if number > 1 else ","
+            yield f"  {printable(TITLES.get(kind, kind))}: {number:,}{such} {example}"
 
     def summary(self) -> list[str]:
         """Return the lines below their head; none if there is no remark."""
         return [self.head(), *self.lines()] if self.numbers else []
 
-    def require_most(self, data: str) -> None:
-        """Raise DatasetError if more than a tenth of the images of --data is missing."""
-        if self.num_missing <= MOST_MISSING * self.num_images:
-            return
+
+def require_most(splits: Sequence[Remarks], data: str) -> None:
+    """Raise DatasetError if more than a tenth of the images of a split of --data is missing."""
+    found = [one for one in splits if one.num_missing > MOST_MISSING * one.num_images]
+    if found:
+        lines = "\n".join(line for one in found for line in one.summary())
         raise DatasetError(
-            "\n".join(
-                [
-                    "more than a tenth of the images is missing:",
-                    *self.summary(),
-                    f"correct them (python -m duet check --data {data} names all), or add "
-                    "--allow-missing to train on the rest",
-                ]
-            )
+            f"more than a tenth of the images is missing:\n{lines}\n"
+            f"correct them (python -m duet check --data {data} names all), or add --allow-missing "
+            "to train on the rest"
         )
