@@ -117,6 +117,15 @@ def _listed(name: str, usable: Sequence[str]) -> list[str]:
     return wanted
 
 
+def page_lock(memory: object, device: str) -> None:
+    """Do nothing: copies from ordinary memory end with the call."""
+
+
+def copies_end(device: str) -> Callable[[], None]:
+    """Return a function that does not wait, for the same reason."""
+    return lambda: None
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether a framework's error means that the device or host is out of memory."""
     if isinstance(error, MemoryError):

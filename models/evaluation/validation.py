@@ -293,7 +293,7 @@ def _validate(
             samples, size, config.batch_size, workers, model.stride, not config.square, cache="",
             world=world, fixed_size=model.fixed_size, items=items_of(model.head.task.name),
         ) as loader:  # fmt: skip
-            loader.build_in(partial(backend.device.host_bytes, device=device))
+            loader.lend_to(device)
             if device == CPU:
                 model.require_memory(loader.largest_shape, trains=False)
             return evaluate(

@@ -69,7 +69,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         model = rebuild_model(checkpoint) if checkpoint is not None else None
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
-        train_loader.build_in(partial(backend.device.host_bytes, device=state.device))
+        train_loader.lend_to(state.device)
         if state.device == CPU:
             images, *size = train_loader.largest_shape
             shape = min(images, state.micro_batch or images), *size
@@ -83,7 +83,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         restore(run, state, checkpoint)
         del checkpoint  # free its arrays
     with make_val_loader(job, state.model.stride) as loader, closing(run.loggers):
-        loader.build_in(partial(backend.device.host_bytes, device=state.device))
+        loader.lend_to(state.device)
         run.log_start(state.epoch, resumed=state.batch_number > 0)
         try:
             best = train(run, state, train_loader, loader)
@@ -129,6 +129,8 @@ def train(
             with watchdog.phase("resuming"):
                 accumulate_again(state, train_loader)
         while not ended:
+            if not config.no_val:
+                val_loader.start()  # its first batches are built meanwhile
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
             validation = None
@@ -168,7 +170,8 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     title, before = f"epoch {state.epoch + 1}/{config.epochs}", run.results.seconds
     with Progress(len(loader), title, "batches", done) as progress:
         scores = state.class_scores.get(state.epoch, ())
-        batches = loader.epoch(state.epoch, done, scores)
+        is_last = state.epoch + 1 >= state.schedule.epochs
+        batches = loader.epoch(state.epoch, done, scores, is_last)
         while True:
             with state.timer.waiting():
                 batch = next(batches, None)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -157,7 +158,9 @@ def in_one_piece(kernel: Any) -> Any:
     return run
 
 
+RUNTIME = SimpleNamespace(cudaHostRegister=GPU.register, cudaHostUnregister=GPU.unregister)
 CUDA = {
+    "cudart": lambda: RUNTIME,
     "Stream": GPU.new_stream,
     "Event": Event,
     "stream": GPU.in_stream,

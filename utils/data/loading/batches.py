@@ -35,6 +35,8 @@ def all_of(items: Any) -> Any:
     return items
 
 
+WHOLE = slice(None)
+
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
 
@@ -111,10 +113,12 @@ class TrainBatches:
             height, width = rectangle(sizes, self.recipe.image_size, self.stride)
         return num_images, 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         draws = self._draws(epoch)[self._positions(batch_index)]
-        mine = self.shard(draws)
+        mine = self.shard(draws)[part]
         make_item = partial(self._item, epoch.number, (images.shape[2], images.shape[3]))
         targets = fill_images(images, mine, make_item, self.recipe.items)
         num_samples = len(self.samples)
@@ -202,10 +206,12 @@ class ValBatches:
         height, width = self.fixed_size or (height, width)
         return len(self.shard(indices)), 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         global_indices = self.indices(epoch, batch_index)
-        indices = self.shard(global_indices)
+        indices = self.shard(global_indices)[part]
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size), self.items)

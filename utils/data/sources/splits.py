@@ -72,7 +72,7 @@ def load_split(
     """
     listed = Remarks(split)
     paths = choose_part(images_of(dataset, split, world, listed), fraction)
-    num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
+    num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.names_in_labels)
     places = [os.path.abspath(str(entry)) for entry in dataset.entries]
     settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
     memory = Memory.of("labels", *settings)
@@ -89,7 +89,7 @@ def load_split(
     samples = dataclasses.replace(samples, remarks=listed)
     if dataset.single_class:
         return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
-    return samples
+    return dataclasses.replace(samples, class_index=dataset.class_of(samples.class_index))
 
 
 def images_of(
@@ -119,10 +119,10 @@ def images_of(
                 )
             for kind, number in sorted(annotations.left_out.items()):
                 remarks.add(kind, f"left out of {entry.annotations}", number)
-            names = annotations.class_names if dataset.single_class else dataset.class_names
+            names = annotations.class_names if dataset.single_class else dataset.names_in_labels
             images += annotated_images(annotations, names, entry.annotations)
         elif isinstance(entry, ClassFolders):
-            images += class_images(entry, dataset.class_names, remarks)
+            images += class_images(entry, dataset.names_in_labels, remarks)
         else:
             images += list_images([entry], dataset.root, remarks)
     if dataset.train_part is None or split == "test":

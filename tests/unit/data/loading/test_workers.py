@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,14 +17,17 @@ import cv2
 import numpy as np
 import pytest
 
+from duet import backend
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.worker_process import start_process
 from duet.utils.data.loading.workers import SharedSource, WorkerPool
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import SampleTable, table_of
-from duet.utils.errors import WorkerError
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT
 from tests.unit.data.batch_digest import EVERYTHING, digest
@@ -216,22 +220,90 @@ def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
     wait_for_end([int(text) for text in printed.split()])
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_images_are_built_in_the_arrays_that_are_asked_for(samples, workers):
-    made = []
+@pytest.mark.parametrize("workers", [0, 3])
+def test_lent_batches_are_equal_and_their_images_lie_in_a_few_slots(samples, workers):
+    backend.use()
+    with TrainLoader(samples, TrainRecipe(64, 3, EVERYTHING), workers) as loader:
+        expected = [digest(batch) for batch in loader.epoch(0)]
+        loader.lend_to("cpu")
+        lent, places = [], []
+        for batch in loader.epoch(0):
+            lent.append(digest(batch))
+            places.append(batch.images.ctypes.data)
+    assert lent == expected and len(expected) == 8
+    if workers:
+        assert len(set(places)) == 4  # two in the making, two in use
 
-    def new_array(shape):
-        made.append(np.full(shape, 99, np.uint8))
-        return made[-1]
 
-    with TrainLoader(samples, TrainRecipe(64, 3), workers) as loader:
-        ordinary = [batch.images for batch in loader.epoch(0)]
-        loader.build_in(new_array)
-        found = [batch.images for batch in loader.epoch(0)]
-    assert len(made) == len(found) == len(ordinary) > 1
-    for images, array, wanted in zip(found, made, ordinary, strict=True):
-        assert images is array
-        np.testing.assert_array_equal(images, wanted)
+class SignedBatches(TrainBatches):
+    """Training batches whose images have the process number of their builder in front."""
+
+    def build(self, epoch, batch_index, images, part):
+        batch = super().build(epoch, batch_index, images, part)
+        for image in images:
+            image.reshape(-1)[:4] = np.array([os.getpid()], np.uint32).view(np.uint8)
+        return batch
+
+
+@pytest.mark.parametrize(("workers", "batch_size"), [(2, 4), (3, 2), (4, 1)])
+def test_all_workers_build_parts_of_the_next_batches(samples, workers, batch_size):
+    pool = WorkerPool(SignedBatches(table_of(samples), TrainRecipe(64, batch_size)), workers)
+    builders = [
+        image.reshape(-1)[:4].view(np.uint32)[0]
+        for batch in pool.run(Epoch(0))
+        for image in batch.images
+    ]
+    pool.close()
+    assert len(builders) == len(samples)
+    for first in range(0, len(builders) - 2 * workers, batch_size):
+        assert len(set(builders[first : first + max(workers, batch_size)])) == workers
+
+
+def wait_for_replies(loader) -> None:
+    """Wait until the workers have built what they were asked for."""
+    for worker in loader._pool._workers:
+        assert worker.connection.poll(20)
+
+
+@pytest.fixture
+def own_samples(dataset_yaml, tmp_path):
+    """Samples whose files a test may remove."""
+    shutil.copytree(dataset_yaml.parent, tmp_path / "shapes")
+    return load_split(load_dataset(tmp_path / "shapes" / dataset_yaml.name), "train")
+
+
+def remove_images(samples) -> None:
+    for sample in samples:
+        sample.image_path.unlink()
+
+
+@pytest.mark.parametrize("loses", ["nothing", "the last epoch", "weighted samples"])
+def test_the_next_epoch_begins_while_this_one_ends(own_samples, loses):
+    recipe = TrainRecipe(64, 4, image_weights=loses == "weighted samples")
+    with TrainLoader(own_samples, recipe, workers=2) as loader:
+        first = digest(next(loader.epoch(1)))
+        list(loader.epoch(0, is_last=loses == "the last epoch"))
+        if loses == "nothing":
+            wait_for_replies(loader)
+        remove_images(own_samples)
+        batches = loader.epoch(1)
+        if loses == "nothing":
+            assert digest(next(batches)) == first
+        with pytest.raises(DatasetError, match="cannot be read"):
+            list(batches)
+
+
+def test_a_validation_that_is_started_has_its_first_batches(own_samples):
+    with ValLoader(own_samples, 64, 4, workers=2) as loader:
+        first = digest(next(iter(loader)))
+        list(loader)
+        loader.start()
+        wait_for_replies(loader)
+        remove_images(own_samples)
+        batches = iter(loader)
+        assert digest(next(batches)) == first
+        with pytest.raises(DatasetError, match="cannot be read"):
+            list(batches)
 
 
 @dataclass(frozen=True)
@@ -292,7 +364,7 @@ UNGUARDED = """
 import os, sys
 os.chdir(os.path.dirname(sys.argv[1]))  # away from what "" in sys.path means
 from multiprocessing import set_start_method
-from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
