@@ -6,6 +6,8 @@ space. All files from outside the project are opened here.
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import errno
 import os
 import stat
@@ -83,13 +85,28 @@ def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     return content
 
 
+def as_utf8(content: bytes) -> bytes:
+    """Return a text without its byte order mark; UTF-16 with a mark, as of Windows, as UTF-8."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        with contextlib.suppress(UnicodeDecodeError):
+            content = content.decode("utf-16").encode()
+    return content.removeprefix(codecs.BOM_UTF8)
+
+
+def encoding_fault(error: UnicodeDecodeError) -> str:
+    """Return where a text is not UTF-8, and the next step."""
+    line = error.object.count(b"\n", 0, error.start) + 1
+    byte = error.object[error.start]
+    return f"line {line}: the byte {byte:#x} is not UTF-8; save the file as UTF-8"
+
+
 def read_text_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
-    """Return the content of a text file in any encoding.
+    """Return the content of a text file in any encoding, as `as_utf8` does.
 
     Raises:
         OSError: as `read_bytes`; or it contains a null byte, as a sparse file does.
     """
-    content = read_bytes(path, max_bytes)
+    content = as_utf8(read_bytes(path, max_bytes))
     if b"\0" in content:
         raise OSError(errno.EILSEQ, "contains a null byte; not a text file", str(path))
     return content

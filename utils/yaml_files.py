@@ -19,13 +19,14 @@ import yaml
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT
-from duet.utils.regular_files import read_bytes
+from duet.utils.regular_files import as_utf8, encoding_fault, read_bytes
 
 MAX_BYTES = 1 << 22
 MAX_DEPTH = 32
 MAX_NODES = 300_000  # values and keys; an alias counts as its whole content
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
+ESCAPE = "; write / for \\, or use single quotes"
 
 Place = tuple[str | int, ...]  # keys and positions, from the outside
 
@@ -107,12 +108,9 @@ def parse_yaml(content: bytes, texts_in: Place | None = None) -> Any:
         ValueError: as UserError in `read_yaml`, "line 3, names.5: ...".
     """
     try:
-        text = content.decode("utf-8-sig")
+        text = as_utf8(content).decode()
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(
-            f"line {line}: the byte {content[error.start]:#x} is not UTF-8; save the file as UTF-8"
-        ) from error
+        raise ValueError(encoding_fault(error)) from error
     if found := _DIRECTIVE.search(text):
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line}: directives (%) are not supported; remove it")
@@ -121,7 +119,8 @@ def parse_yaml(content: bytes, texts_in: Place | None = None) -> Any:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         context = f"{error.context}, " if error.context else ""
-        raise ValueError(f"line {line}: invalid YAML: {context}{error.problem}") from error
+        problem = f"{error.problem}{ESCAPE if 'escape character' in str(error.problem) else ''}"
+        raise ValueError(f"line {line}: invalid YAML: {context}{problem}") from error
     except yaml.reader.ReaderError as error:
         line = content.count(b"\n", 0, error.position) + 1
         raise ValueError(f"line {line}: invalid YAML: {error.reason}") from error

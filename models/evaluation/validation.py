@@ -122,7 +122,7 @@ def run_validation(
         coco_results.write(folder / "predictions.json")
     if labels is not None:
         labels.write(folder / "labels")
-    say(f"results in {folder}")
+    say(f"results in {folder}", *samples.remarks.summary())
     return Validated(folder, model.head.metrics(result), result)
 
 

@@ -15,7 +15,7 @@ from duet.models.export.exported import ExportedPredictor, form_of, probabilitie
 from duet.models.inference.predictors import network_input
 from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.decoding import decode_bytes
-from duet.utils.data.image.header import read_image_size
+from duet.utils.data.image.header import check_file
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.loading.reading import read_ahead, read_image_bytes
 from duet.utils.data.masks.assemble import THRESHOLD, prototype_masks
@@ -78,7 +78,7 @@ def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
     """
     if samples is None:
         photos = [
-            decode_bytes(read_image_bytes(path, None), read_image_size(path))[..., ::-1]
+            decode_bytes(read_image_bytes(path, None), check_file(path).size)[..., ::-1]
             for path in sorted(PHOTOS.glob("*.jpg"))
         ]
         sides = DRAWN_SIDES * NUM_IMAGES

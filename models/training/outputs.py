@@ -178,6 +178,8 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     files = ", ".join(f"{name}.safetensors" for name in names)
     say(f"weights in {folder / 'weights'}: {files}")
     say(*next_commands(run, from_here(weights_to_use(run, best))))
+    for samples in (run.job.data.train, run.job.data.val):
+        say(*table_of(samples).remarks.summary())
 
 
 def next_commands(run: Run, weights: Path) -> list[str]:

@@ -219,7 +219,7 @@ _READERS = {
     ),
     "image-list": Reader(
         lambda path: list_images([path]),
-        lambda: [b"images/a.jpg\n./b.png\n\n/c/d.jpeg\n", b"one.jpg"],
+        lambda: [b"images/a.jpg\n./list.txt\n\n/c/d.jpeg\n", b"list.txt"],  # one must be there
         "list.txt",
     ),
     "labels": Reader(read_labels, lambda: LABELS, "a.txt", LABEL_TOKENS),

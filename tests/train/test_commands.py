@@ -63,8 +63,14 @@ def all_rows(run_folder):
 
 def test_a_file_name_that_is_no_text_is_spelt_out(trained):
     _, done = trained
-    (line,) = [line for line in done.stdout.splitlines() if "left out" in line]
-    assert r"/images/train/zz caf\xe9\x1b[31m\n\u202e2.jpg: left out: " in line
+    lines = done.stdout.splitlines()
+    found = [number for number, line in enumerate(lines) if "left out" in line]
+    assert len(found) == 2  # when it is found, and at the end again
+    for number in found:
+        assert r"/images/train/zz caf\xe9\x1b[31m\n\u202e2.jpg: left out: " in lines[number]
+    assert lines[-2] == "train: 1 of 13 images not used as labelled"
+    assert found[-1] == len(lines) - 1
+    assert lines[-1].startswith("  images that cannot be read: 1, /")
     assert all(line.isprintable() for line in done.stdout.splitlines())
 
 

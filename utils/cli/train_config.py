@@ -119,6 +119,8 @@ class TrainConfig(RunConfig):
         help="file of the search of --evolve, which several machines may share; default: one in "
         "its folder")  # fmt: skip
 
+    allow_missing: bool = flag("data", "--allow-missing", default=False,
+        help="train even if more than a tenth of the images of a split is left out")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=require_batch_size,
         help="images per batch, over all processes; -1: as many as fit, by measuring")  # fmt: skip

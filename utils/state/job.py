@@ -20,16 +20,17 @@ from duet.utils.data.loading.items import BOXES, BoxItems, items_of
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.needed_labels import check_labels
-from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.data.sources.remarks import require_most
+from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
-from duet.utils.errors import UserError
+from duet.utils.errors import DatasetError, UserError
 from duet.utils.model_yamls import read_model
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.processes.world import ALONE, World
 from duet.utils.run_folder import RunLock
 from duet.utils.state.resume import ResumePoint
-from duet.utils.text import count
+from duet.utils.text import count, printable
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import stored_model
 
@@ -83,15 +84,37 @@ def check_inputs(config: TrainConfig) -> None:
 
 def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData:
     """Read the splits of --data for a task; DatasetError for labels of another task."""
-    dataset = load_dataset(
-        config.data, single_class=config.single_class, train_part=config.train_part
-    )
+    try:
+        dataset = load_dataset(
+            config.data, single_class=config.single_class, train_part=config.train_part
+        )
+    except DatasetError as error:
+        if not config.resume:
+            raise
+        raise DatasetError(f"{error}; if it was moved, resume with --data and its place") from error
     train = load_split(dataset, "train", world, config.max_pixels, config.fraction)
     val = load_split(dataset, "val", world, config.max_pixels)
+    if not config.allow_missing:
+        require_most([train.remarks, val.remarks], config.data)
+    note_shared(train, val, world.process.is_main)
     for samples in (train, val):
         check_labels(task, table_of(samples), dataset.name, dataset.is_of_folders)
     items = items_of(task).with_masks(config.mask_ratio, not config.no_overlap)
     return TrainData(dataset.class_names, train, val, items)
+
+
+def note_shared(train: SampleTable, val: SampleTable, is_main: bool) -> None:
+    """Note, and log, the images that are both for training and for validation."""
+    shared = sorted(set(train.paths) & set(val.paths))
+    if shared:
+        val.remarks.add("in_both", shared[0], len(shared))
+    if shared and is_main:
+        number = count(len(shared), "image")
+        log.warning(
+            "val: %s are in train too, such as %s: its figures tell what is known by heart; "
+            "--split 0.8 draws images for val, where the dataset has no val",
+            number, printable(shared[0]),
+        )  # fmt: skip
 
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:

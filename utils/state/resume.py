@@ -40,7 +40,7 @@ from duet.utils.yaml_files import read_yaml
 FREE = PROCESS_SETTINGS | {
     "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
-    "loggers",
+    "loggers", "allow_missing",
 }  # fmt: skip
 GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
 # Settings of earlier versions that are ignored at these values and refused at others.
@@ -49,7 +49,7 @@ UNUSED = {
     "autobalance": False, "half_gradients": False,
 }  # fmt: skip
 # Behaviour before a flag existed, where it differs from the flag's default.
-BEFORE = {"patience": 0, "amp": "off"}
+BEFORE = {"patience": 0, "amp": "off", "allow_missing": True}
 
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 

@@ -163,8 +163,9 @@ def test_a_finished_run_is_nothing_to_resume(tmp_path):
     assert not point(tmp_path, "newest").is_finished  # it was killed before its last file
     (tmp_path / "exp" / "work.json").touch()
     assert point(tmp_path, "auto").is_finished
-    with pytest.raises(UserError, match="is already finished"):
+    with pytest.raises(UserError, match="is already finished") as caught:
         point(tmp_path, "newest")
+    assert f"with --weights {tmp_path}/exp/weights/last.safetensors" in str(caught.value)
 
 
 def test_a_finished_run_goes_on_from_an_older_state(tmp_path):

@@ -16,14 +16,14 @@ from duet.utils.data.image.fingerprint import duplicates, near_duplicates
 from duet.utils.data.sources.class_folders import ClassImage, similar_names
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from duet.utils.data.sources.image_source import ImageFile, ImageSource, image_of
-from duet.utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
+from duet.utils.data.sources.label_file import has_rows, label_file_of
+from duet.utils.data.sources.remarks import TITLES, Remarks
 from duet.utils.data.sources.splits import group_copies, images_of
 from duet.utils.errors import brief
 from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from duet.utils.progress import Progress
 from duet.utils.text import count
 
-COLUMNS = 5  # minimum for a label line
 MOST_THREADS = 8  # each has an image of up to 150 MB
 
 
@@ -57,8 +57,16 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     """
     is_drawn = dataset.train_part is not None
     splits = [x for x in SPLITS if getattr(dataset, x) or (is_drawn and x == "val")]
-    listed = [(split, image_of(image)) for split in splits for image in images_of(dataset, split)]
+    remarks = Remarks()
+    listed = [
+        (split, image_of(image))
+        for split in splits
+        for image in images_of(dataset, split, remarks=remarks)
+    ]
     num_classes, images, findings = len(dataset.names_in_labels), [], []
+    for kind, number in remarks.numbers.items():
+        where = remarks.examples[kind]
+        findings.append(Finding("skipped", "", where, f"{TITLES.get(kind, kind)}: {number:,}"))
     with (
         Progress(len(listed), "checking", "images") as shown,
         ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool,
@@ -150,19 +158,15 @@ def _find_unpaired(sources: Sequence[ImageSource]) -> Iterator[Finding]:
     unused = [
         path
         for path in _beside(named)
-        if path.suffix.lower() in IMAGE_SUFFIXES and path not in named
+        if path.suffix.lower() in IMAGE_SUFFIXES
+        and not path.name.startswith("._")  # of macOS, which is counted already
+        and path not in named
     ]
     labels = {_label_file(source.path) for source in sources if isinstance(source, ImageFile)}
     known = labels.union(map(_label_file, unused))
     for path in _beside(labels):
-        if path.suffix == ".txt" and path not in known:
-            try:
-                content = read_label_bytes(path) or b""
-                columns = list(map(float, content.lstrip().partition(b"\n")[0].split()))
-            except (BrokenLabelError, ValueError):
-                continue
-            if len(columns) >= COLUMNS:
-                yield Finding("lost_labels", "", str(path), "no image of this name")
+        if path.suffix == ".txt" and path not in known and has_rows(path):
+            yield Finding("lost_labels", "", str(path), "no image of this name")
     for path in unused:
         text = "no split, list or annotation names it"
         yield Finding("unused_image", "", str(path), text)

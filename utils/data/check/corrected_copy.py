@@ -5,8 +5,9 @@
     FOLDER/NAME.yaml             the dataset
     FOLDER/left_out.txt          images that are not in it, and why
 
-No image is copied, and no original is changed. Boxes are clipped; objects without an area, repeated
-ones and those of an unknown class are dropped. An image with an undecidable label is left out.
+No original is changed, and no image is copied but a JPEG that lacks its end mark. Boxes are
+clipped; objects without an area, repeated ones and those of an unknown class are dropped. An image
+with an undecidable label is left out.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ import numpy as np
 from duet.utils.atomic_files import new_folder, refuse_existing
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.check.checking import Check
-from duet.utils.data.check.inspection import CheckedImage, Row, is_unlabelled, read_rows
+from duet.utils.data.check.inspection import Row, is_unlabelled, read_rows
+from duet.utils.data.image.header import with_end
 from duet.utils.data.sources.class_folders import ClassFolders
 from duet.utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.errors import DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.regular_files import read_bytes
 from duet.utils.text import count, printable
 
 DROPPED = ("zero_area", "repeated_object", "unknown_class")
@@ -93,6 +96,7 @@ class _Copy:
         self._taken: set[Path] = set()  # links and label files
         self.num_images = 0
         self.left_out: list[str] = []
+        self._without_end = {found.image for found in check.of_kind("no_end_mark")}
         self._broken = {found.image: found for found in check.of_kind("unusable_image")}
 
     def write(self, split: str) -> int:
@@ -109,7 +113,7 @@ class _Copy:
                 self._leave_out(found.where, found.text)
             elif image.size:
                 link = self._folder / "images" / split / os.path.relpath(path, base)
-                self._write_image(link, path, image, image.size)
+                self._write_image(link, path, number, image.size)
         return self.num_images - before
 
     def _with_class(self, row: Row) -> Row:
@@ -120,10 +124,9 @@ class _Copy:
     def _leave_out(self, where: str, why: str) -> None:
         self.left_out.append(f"{printable(where)}: {printable(why)}\n")
 
-    def _write_image(
-        self, link: Path, path: str, image: CheckedImage, size: tuple[int, int]
-    ) -> None:
+    def _write_image(self, link: Path, path: str, number: int, size: tuple[int, int]) -> None:
         """Link an image and write its labels, unless a label is undecidable."""
+        image = self._check.images[number]
         rows = read_rows(image.source, len(self._check.dataset.names_in_labels), size)
         undecided = [row for row in rows if not row.is_decided and row.kind not in DROPPED]
         for row in undecided:
@@ -137,7 +140,10 @@ class _Copy:
             labels = label_path(link)
             for file in (link, labels):
                 file.parent.mkdir(parents=True, exist_ok=True)
-            os.symlink(path, link)
+            if number in self._without_end:
+                link.write_bytes(with_end(read_bytes(path)))
+            else:
+                os.symlink(path, link)
             if not is_unlabelled(image.source):
                 lines = [_line(self._with_class(row)) for row in rows if row.is_decided]
                 labels.write_text("".join(lines), encoding="utf-8")

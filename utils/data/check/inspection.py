@@ -27,14 +27,14 @@ from duet.utils.data.sources.formats.format import UNKNOWN as NO_SIZE
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
+    NO_CLASS,
     BrokenLabelError,
-    box_of_polygon,
-    lines_of,
+    label_rows,
+    repeats,
 )
 from duet.utils.data.sources.splits import MOST_DECODED
-from duet.utils.errors import DatasetError, brief
+from duet.utils.errors import DatasetError
 from duet.utils.image_limits import MAX_PIXELS
-from duet.utils.text import count
 
 
 class Kind(NamedTuple):
@@ -76,8 +76,10 @@ _PROBLEMS = {
         "Correct the class or the dataset's names; --fix drops the object"),
     "out_of_range": ("Boxes far outside the image",
         "Export fractions, not pixels; --fix clips what overlaps the image"),
+    "near_label": ("Label files that are not read, under another name or in another place",
+        "Rename or move them: training takes their images for empty"),
     "zero_area": ("Objects without an area",
-        "In a label file one costs the whole image: delete them; --fix drops them"),
+        "Training leaves them out: delete them; --fix drops them"),
     "repeated_object": ("Objects that are labelled twice", "Delete the second; --fix drops it"),
     "lost_labels": ("Label files without an image",
         "Find the image, or correct one of the two names"),
@@ -98,6 +100,11 @@ _NOTES = {
     "no_label_file": ("Images without a label file", "Make sure that they show no object"),
     "no_outline": ("Objects without an outline, while others have one",
         "Where masks are learned, label their outlines"),
+    "exchanged_corners": ("Boxes whose corners are exchanged",
+        "Training exchanges them back: look at the boxes"),
+    "no_end_mark": ("JPEG files that lack only their end mark",
+        "They are read; --fix writes them anew"),
+    "skipped": ("Files and folders that are skipped", "Delete them, or make them readable"),
     "unused_image": ("Images that the dataset does not name", "Label or list them, or leave them"),
 }  # fmt: skip
 KINDS = {name: Kind(True, *words) for name, words in _PROBLEMS.items()} | {
@@ -107,7 +114,6 @@ KINDS = {name: Kind(True, *words) for name, words in _PROBLEMS.items()} | {
 
 SMALL = 64  # pixels of the long side, to see whether an image can be decoded
 NO_OBJECTS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
-NO_CLASS = -1
 _IN_PIXELS = "out_of_range", "overshoot"
 _EDGES = "xmin", "ymin", "xmax", "ymax"
 MOST_FAULTS = 1000  # per image: a file that is not a label file may have millions
@@ -136,17 +142,19 @@ def inspect(
     """
     path = str(source.path)
     try:
-        size = read_as(source.path, partial(source.read_size, max_pixels))
+        size, lacks_end = read_as(source.path, partial(source.check, max_pixels))
     except BrokenImageError as error:
         finding = Finding("unusable_image", split, path, str(error))
         return CheckedImage(split, source, None), [finding]
-    found = []
-    for row in read_rows(source, num_classes, size):
+    found = [Finding("no_end_mark", split, path, "it has all its pixels")] if lacks_end else []
+    for row in (rows := read_rows(source, num_classes, size)):
         if row.kind:
             where = ": ".join(filter(None, [source.labels_at, row.place]))
             box = row.box_xyxy_norm
             found.append(Finding(row.kind, split, where, row.fault, box_xyxy_norm=box))
-    if is_unlabelled(source):
+    remarks = source.remarks(sum(row.is_decided for row in rows))
+    found += [Finding(x.kind, split, *x.text.rpartition(": ")[::2]) for x in remarks]
+    if is_unlabelled(source) and not remarks:
         found.append(Finding("no_label_file", split, path, f"there is no {source.labels_at}"))
     try:
         fingerprint, is_turned = read_as(source.path, partial(_look_at, source, size))
@@ -210,23 +218,34 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
         size: (height, width) of the image, pixels.
     """
     found: list[Row] = []
-    first: dict[tuple[float, ...], str] = {}
     num_faults = 0
     try:
         for row in _rows(image, num_classes, size):
-            key = (row.class_index, *row.box_cxcywh_norm)
-            if row.is_decided and (before := first.setdefault(key, row.place)) != row.place:
-                text = f"the same as {before}"
-                row = replace(row, kind="repeated_object", fault=text, is_decided=False)
             found.append(row)
             num_faults += row.kind != ""
             if num_faults == MOST_FAULTS:
                 text = f"{MOST_FAULTS:,} faults; the rest is not checked"
-                return [*found, Row("", "broken_label", text)]
+                return [*_without_repeats(found), Row("", "broken_label", text)]
     except BrokenLabelError as error:
-        is_other = isinstance(image, AnnotatedImage) and not image.annotations.broken[image.index]
-        return [Row("", "other_shape" if is_other else "broken_label", str(error))]
-    return found
+        return [Row("", error.kind, str(error))]
+    return list(_without_repeats(found))
+
+
+def _without_repeats(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the rows; those that repeat another one have that fault."""
+    usable = [row for row in rows if row.is_decided]
+    places = [(row.class_index, *row.box_cxcywh_norm) for row in usable]
+    originals = repeats(places, lambda number: tuple(usable[number].outline_norm))
+    same_as = {
+        row.place: usable[original].place
+        for row, original in zip(usable, originals, strict=True)
+        if usable[original] is not row
+    }
+    for row in rows:
+        if row.place in same_as:
+            text = f"the same as {same_as[row.place]}"
+            row = replace(row, kind="repeated_object", fault=text, is_decided=False)
+        yield row
 
 
 def is_unlabelled(image: ImageSource) -> bool:
@@ -265,26 +284,18 @@ def _fault_in_pixels(row: Row, image: AnnotatedImage, size: tuple[int, int]) -> 
 
 
 def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:
-    """Yield the lines of a label file in YOLO's format; raise BrokenLabelError for no text."""
-    for number, line in lines_of(content):
-        yield _row_of_line(f"line {number}", line, num_classes)
+    """Yield the lines of a label file in YOLO's format; raise BrokenLabelError for no text.
 
-
-def _row_of_line(place: str, line: str, num_classes: int) -> Row:
-    try:
-        label, *numbers = map(float, line.split())
-    except ValueError:
-        return Row(place, "broken_label", f"{brief(line.strip()[:200])}; numbers are needed")
-    if len(numbers) < 4 or len(numbers) % 2:
-        columns = count(len(numbers) + 1, "column")
-        return Row(place, "broken_label", f"{columns}; 5 are needed, or a polygon's")
-    outline = numbers if len(numbers) > 4 else []
-    box = box_of_polygon(outline) if outline else numbers
-    if not (label.is_integer() and 0 <= label < num_classes):
-        text = f"class {label:g}; the classes are 0 to {num_classes - 1}"
-        return Row(place, "unknown_class", text, NO_CLASS, box, outline)
-    # Training refuses a coordinate as it is written, not an edge of the box.
-    return _judged(Row(place, "", "", int(label), box, outline), numbers, COORDINATE_TOLERANCE)
+    Unlike training, this tells what is far outside from what is a little outside.
+    """
+    for line in label_rows(content, num_classes):
+        row = Row(f"line {line.number}", *line[1:])
+        if row.kind in ("broken_label", "unknown_class"):
+            yield row
+        else:
+            # Training refuses a coordinate as it is written, not an edge of the box.
+            written = row.outline_norm or row.box_cxcywh_norm
+            yield _judged(replace(row, kind="", fault=""), written, COORDINATE_TOLERANCE)
 
 
 def _judged(row: Row, written: Sequence[float], tolerance: float) -> Row:

@@ -12,7 +12,14 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from duet.utils.data.image.header import BrokenImageError, ImageHeader, open_image, read_header
+from duet.utils.data.image.header import (
+    JPEG_END,
+    BrokenImageError,
+    ImageHeader,
+    open_image,
+    read_header,
+    with_end,
+)
 from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.data.image.orientation import UPRIGHT, turned_upright
 from duet.utils.errors import BrokenSourceError
@@ -94,6 +101,8 @@ def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndar
         image = open_image(header.kind, io.BytesIO(content.data))
         image.load()  # here, so that its mode is that of the pixels
         return as_bgr(image)
+    if content[-2:].tobytes() != JPEG_END:
+        content = np.frombuffer(with_end(content.tobytes()), np.uint8)
     found = cv2.imdecode(content, REDUCTIONS[reduction])
     if found is None:
         raise ValueError("not decoded")

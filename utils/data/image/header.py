@@ -60,7 +60,8 @@ _NOT_EIGHT_BITS = ("F", "I")
 _MAX_READS = 1 << 12
 _MAX_HEADER_BYTES = 1 << 23
 _RLE_PIXELS = 128  # maximum per file byte of a run-length encoded bitmap
-_SCAN_START, _JPEG_END = b"\xff\xda", b"\xff\xd9"
+_SCAN_START, JPEG_END = b"\xff\xda", b"\xff\xd9"
+_ENDINGS = bytes(range(1, 200)), bytes(range(199, 0, -1))  # as if pixels followed
 
 
 class BrokenImageError(BrokenSourceError):
@@ -76,8 +77,15 @@ class ImageHeader(NamedTuple):
     may_repeat_scans: bool  # a JPEG that codes its pixels in any number of passes
 
 
-def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]:
-    """Return (height, width) in pixels as it is decoded.
+class CheckedFile(NamedTuple):
+    """An image file that can be used."""
+
+    size: tuple[int, int]  # (height, width) in pixels as it is decoded
+    lacks_end: bool = False  # a JPEG that lacks only its end mark, which its decoding adds
+
+
+def check_file(path: Path, max_pixels: int = MAX_PIXELS) -> CheckedFile:
+    """Check an image file, and return its size.
 
     A JPEG, a PNG and a WebP are not decoded for it.
 
@@ -88,8 +96,7 @@ def read_image_size(path: Path, max_pixels: int = MAX_PIXELS) -> tuple[int, int]
         with open_regular(path, MAX_IMAGE_BYTES) as file:
             header = read_header(file)
             check_size(header.size, max_pixels)
-            check_complete(file, header.kind)
-            return header.size
+            return CheckedFile(header.size, check_complete(file, header.kind))
     except OSError as error:
         raise BrokenImageError(error.strerror or str(error)) from error
 
@@ -110,14 +117,17 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
         )
 
 
-def check_complete(file: BinaryIO, kind: str) -> None:
+def check_complete(file: BinaryIO, kind: str) -> bool:
     """Raise BrokenImageError for a file that is cut off, and for a PNG with a damaged chunk.
 
     Rare kinds are decoded for it. The header of a WebP is read only if the file is whole.
+
+    Returns:
+        Whether it is a JPEG that lacks only its end mark.
     """
     if kind == "JPEG":
-        _check_jpeg(file)
-    elif kind != "WEBP":
+        return _check_jpeg(file)
+    if kind != "WEBP":
         file.seek(0)
         try:
             image = open_image(kind, file)
@@ -127,17 +137,53 @@ def check_complete(file: BinaryIO, kind: str) -> None:
                 image.load()
         except Exception as error:  # Pillow promises no list of what a damaged image raises
             raise BrokenImageError(f"truncated or damaged {kind} file: {error!s:.200}") from error
+    return False
 
 
-def _check_jpeg(file: BinaryIO) -> None:
-    file.seek(-len(_JPEG_END), io.SEEK_END)
-    if file.read() == _JPEG_END:
-        return
+def _check_jpeg(file: BinaryIO) -> bool:
+    file.seek(-len(JPEG_END), io.SEEK_END)
+    if file.read() == JPEG_END:
+        return False
     file.seek(0)
     content = file.read()
-    # Some cameras append data. A preview in the header ends before the last scan starts.
-    if content.rfind(_JPEG_END) <= content.rfind(_SCAN_START):
+    if has_end(content):
+        return False
+    if not _has_all_pixels(content):
         raise BrokenImageError("truncated: the JPEG file does not reach its end mark")
+    return True
+
+
+def has_end(content: bytes) -> bool:
+    """Return whether a JPEG reaches its end mark, perhaps followed by what a camera appends.
+
+    A preview in the header ends before the last scan starts.
+    """
+    return content.endswith(JPEG_END) or content.rfind(JPEG_END) > content.rfind(_SCAN_START)
+
+
+def with_end(content: bytes) -> bytes:
+    """Return a JPEG with an end mark, without which OpenCV decodes nothing."""
+    return content if has_end(content) else content.removesuffix(b"\xff") + JPEG_END
+
+
+def _has_all_pixels(content: bytes) -> bool:
+    """Return whether a JPEG without an end mark has all its pixels: none depends on what follows.
+
+    Of one in several scans it cannot be known.
+    """
+    content = content.removesuffix(b"\xff")  # half of the mark
+    try:
+        image = open_image("JPEG", io.BytesIO(content))
+        num_in_scan = content[content.rfind(_SCAN_START) + 4]
+        if "progressive" in image.info or num_in_scan != len(image.getbands()):
+            return False
+        looks = [
+            open_image("JPEG", io.BytesIO(with_end(content + ending))).tobytes()
+            for ending in (b"", *_ENDINGS)
+        ]
+    except Exception:  # Pillow promises no list of what a damaged image raises
+        return False
+    return all(look == looks[0] for look in looks)
 
 
 def read_header(file: BinaryIO) -> ImageHeader:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils.data.image.header import check_size
+from duet.utils.data.image.header import CheckedFile, check_size
 from duet.utils.data.records.layout import (
     SUFFIX,
     damaged_record,
@@ -144,14 +144,14 @@ class RecordImage(ImageSource):
         text = f"{self.path}\0{height} {width} {self.entry.labels is None}\0"
         return text.encode("utf-8", "surrogatepass") + (self.entry.labels or b"")
 
-    def read_size(self, max_pixels: int) -> tuple[int, int]:
-        """Return (height, width) in pixels, or raise BrokenImageError.
+    def check(self, max_pixels: int) -> CheckedFile:
+        """Return the size in pixels, or raise BrokenImageError.
 
         `pack` has checked that the image is complete.
         """
         size = self.entry.height, self.entry.width
         check_size(size, max_pixels)
-        return size
+        return CheckedFile(size)
 
     def label_bytes(self) -> bytes | None:
         return self.entry.labels

@@ -24,12 +24,20 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.voc import VOC
 from duet.utils.data.sources.image_source import ImageSource
-from duet.utils.data.sources.label_file import BrokenLabelError, Labels, require_drawable
+from duet.utils.data.sources.label_file import (
+    REPEATED,
+    ZERO_AREA,
+    BrokenLabelError,
+    Labels,
+    repeats,
+    require_drawable,
+)
+from duet.utils.data.sources.remarks import Remark
 from duet.utils.errors import DatasetError, brief
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
 from duet.utils.polygons import Polygons
-from duet.utils.text import count, printable
+from duet.utils.text import printable
 
 log = logging.getLogger("data")
 
@@ -102,6 +110,10 @@ class AnnotatedImage(ImageSource):
     def labels_at(self) -> str:
         return f"{self.file}: {self.path.name}"
 
+    def remarks(self, num_objects: int) -> list[Remark]:
+        texts = self.annotations.exchanged.get(self.index, ())
+        return [Remark("exchanged_corners", f"{self.labels_at}: {text}") for text in texts]
+
     def state(self, now_ns: int) -> bytes | None:
         """Return size and times of the image file, and all its annotations."""
         file = state_of_files((str(self.path),), now_ns)
@@ -110,9 +122,12 @@ class AnnotatedImage(ImageSource):
         class_index, boxes_xyxy, polygons = self.annotations.objects(self.index)
         outlines = () if polygons is None else (polygons.starts, polygons.points_xy)
         own = self.annotations.sizes[self.index], self.class_of[class_index], boxes_xyxy, *outlines
-        reason = self.annotations.broken[self.index]
+        reason = self.annotations.broken[self.index] + str(self.remarks(0))
         text = f"{self.labels_at}\0{len(boxes_xyxy)} {reason}\0".encode("utf-8", "surrogatepass")
         return b"".join([file, text, *(array.tobytes() for array in own)])
+
+    def label_bytes(self) -> bytes | None:
+        return None if self.index in self.annotations.unlabelled else b""
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects; those without an area, and repeated ones, are removed.
@@ -159,7 +174,8 @@ class AnnotatedImage(ImageSource):
         if not _same_shape(annotated, size):
             raise BrokenLabelError(
                 f"it was labelled as an image of {width}x{height} px, and has {size[1]}x{size[0]}; "
-                "find the image that was labelled, or label it as a browser shows it"
+                "find the image that was labelled, or label it as a browser shows it",
+                "other_shape",
             )
         return annotated
 
@@ -176,7 +192,8 @@ def _clipped(coordinates_norm: np.ndarray) -> np.ndarray:
         value = coordinates_norm[far][0]
         raise BrokenLabelError(
             f"an object lies outside the image, at {value:.3g} of its side; "
-            "correct it, or label this file again if it was exchanged"
+            "correct it, or label this file again if it was exchanged",
+            "out_of_range",
         )
     return coordinates_norm.clip(0, 1)
 
@@ -187,20 +204,16 @@ def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons 
     centres = (boxes_xyxy[:, :2] + boxes_xyxy[:, 2:]) / 2
     table = np.column_stack([class_index, centres, sizes])
     has_area = (sizes > 0).all(axis=1)
-    _, first = np.unique(table, axis=0, return_index=True)
-    is_first = np.isin(np.arange(len(table)), first)
-    kept = np.flatnonzero(has_area & is_first)
-    removed = {
-        count(int((~has_area).sum()), "object") + " without an area": not has_area.all(),
-        count(int((~is_first & has_area).sum()), "repeated object"): not is_first[has_area].all(),
-    }
+    numbers = np.flatnonzero(has_area)
+
+    def outline_of(number: int) -> bytes:
+        return b"" if polygons is None else polygons.outline(numbers[number]).tobytes()
+
+    originals = repeats(list(map(tuple, table[numbers].tolist())), outline_of)
+    kept = numbers[originals == np.arange(len(numbers))]
     chosen = None if polygons is None else polygons.select(kept).range(0, len(kept))
-    return Labels(
-        class_index[kept],
-        table[kept, 1:].astype(np.float32),
-        chosen,
-        ", ".join(text for text, found in removed.items() if found),
-    )
+    removed = {ZERO_AREA: len(table) - len(numbers), REPEATED: len(numbers) - len(kept)}
+    return Labels(class_index[kept], table[kept, 1:].astype(np.float32), chosen, removed)
 
 
 def annotated_images(

@@ -18,10 +18,10 @@ from duet.utils.data.sources.formats.names import search_files, split_folders, s
 from duet.utils.data.sources.image_files import sorted_images
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, brief
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.text import printable
 
 FEWEST_CLASSES = 2
 FULL_BOX = (0.5, 0.5, 1.0, 1.0)  # cx, cy, width, height of what fills an image
@@ -55,9 +55,9 @@ class ClassImage(ImageSource):
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the object that fills the image, or raise BrokenLabelError."""
         if self.class_index >= num_classes:
-            raise BrokenLabelError(f"class {self.class_index} of {num_classes}")
+            raise BrokenLabelError(f"class {self.class_index} of {num_classes}", "unknown_class")
         boxes = np.array([FULL_BOX], np.float32)
-        return Labels(np.array([self.class_index], np.int64), boxes, None, "")
+        return Labels(np.array([self.class_index], np.int64), boxes, None)
 
 
 def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
@@ -122,8 +122,12 @@ def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, 
     return tuple(sorted(names))
 
 
-def class_images(entry: ClassFolders, class_names: Sequence[str]) -> list[ClassImage]:
+def class_images(
+    entry: ClassFolders, class_names: Sequence[str], remarks: Remarks
+) -> list[ClassImage]:
     """Return the images of all class folders, class by class and sorted.
+
+    remarks: told what is left out.
 
     Raises:
         DatasetError: a folder with images is of no class of the dataset, or there is no image.
@@ -131,16 +135,15 @@ def class_images(entry: ClassFolders, class_names: Sequence[str]) -> list[ClassI
     index_of = {name: index for index, name in enumerate(class_names)}
     found: list[ClassImage] = []
     for name, folder in sorted(_folders_in(entry.folder)):
-        images = sorted_images(folder)
+        images = sorted_images(folder, remarks)
         if images and name not in index_of:
             raise DatasetError(
                 f"{folder}: its images are of class {brief(name)}, and the dataset's names are "
                 f"{brief(list(class_names))}; add it to 'names', or move the folder away"
             )
         found += [ClassImage(image, index_of[name]) for image in images]
-    if beside := _images_beside(entry.folder):
-        text = "%s: images beside the folders of classes are left out: %s"
-        log.warning(text, printable(str(entry.folder)), brief(sorted(beside)))
+    if beside := sorted(_images_beside(entry.folder)):
+        remarks.add("beside_classes", str(entry.folder / beside[0]), len(beside))
     if not found:
         raise DatasetError(f"{entry.folder}: no folder in it holds an image")
     return found

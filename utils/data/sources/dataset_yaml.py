@@ -18,7 +18,7 @@ from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
-from duet.utils.data.sources.image_files import has_images, no_images_text
+from duet.utils.data.sources.image_files import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
 from duet.utils.project import how_to_fetch
 from duet.utils.text import count
@@ -181,7 +181,9 @@ class _DatasetYaml:
         value = self.document.get("path") or "."
         if not isinstance(value, str):
             raise self._wrong("path", value, "; accepted: the path of a folder")
-        candidates = [self.path.parent / value, Path(value)]
+        candidates = [
+            base / one for one in _spellings(value) for base in (self.path.parent, Path())
+        ]
         roots = list(filter(os.path.isdir, candidates))
         if not roots:
             raise self._not_found("path", value, candidates)
@@ -196,6 +198,8 @@ class _DatasetYaml:
                 f"{brief(download)}; "
                 "python -m duet fetch LIST downloads a list of URLs"
             )
+        if is_of_windows(value):
+            next_step += "; it is a path of Windows: write where the folder is here"
         if "*" in value:
             next_step += "; patterns are not expanded: list the folders"
         if fetched := how_to_fetch(self.path):
@@ -237,9 +241,10 @@ class _DatasetYaml:
         """Return the path of an entry, which must exist if it is required."""
         if not isinstance(value, str) or "\0" in value:
             raise self._wrong(key, value, "; accepted: a path or a list of paths")
-        candidates = [root / value for root in self._roots]
-        if value.startswith("../"):  # Roboflow writes ../train/images for train/images
-            candidates += [root / value.removeprefix("../") for root in self._roots]
+        names = _spellings(value)
+        if names[-1].startswith("../"):  # Roboflow writes ../train/images for train/images
+            names.append(names[-1].removeprefix("../"))
+        candidates = [root / name for name in names for root in self._roots]
         existing = next(filter(os.path.exists, candidates), None)
         if required and existing is None:
             raise self._not_found(key, value, candidates)
@@ -269,6 +274,11 @@ class _DatasetYaml:
             text += "; correct one of them, or leave 'nc' out"
             raise self._wrong("nc", num_classes, text)
         return tuple(ordered)
+
+
+def _spellings(path: str) -> list[str]:
+    """Return a path, and with / for Windows' \\ where it has some."""
+    return list(dict.fromkeys([path, path.replace("\\", "/")]))
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:

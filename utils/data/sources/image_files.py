@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-import codecs
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from duet.utils.data.sources.formats.names import search_files
 from duet.utils.data.sources.image_source import ImageSource, record_kinds
-from duet.utils.errors import DatasetError
+from duet.utils.data.sources.remarks import Remarks
+from duet.utils.errors import DatasetError, brief
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.regular_files import read_text_bytes
+from duet.utils.regular_files import encoding_fault, read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
+OTHER_SUFFIXES = (".dng", ".jp2", ".pbm", ".pfm", ".pgm", ".ppm", ".tga")  # are not decoded
+MOST_PROBED = 100  # names of a list, spread over it, that are looked for at each start
+_DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
-def list_images(entries: Sequence[Path]) -> list[Path | ImageSource]:
+def list_images(
+    entries: Sequence[Path], root: Path | None = None, remarks: Remarks | None = None
+) -> list[Path | ImageSource]:
     """Return the images of folders (searched recursively, sorted) and list files (in their order).
 
-    Relative lines of a list file start at the list's own folder, or where its first line is found.
-    `labels.scan_samples` finds out whether a file exists and can be read. A record
-    file, or a folder of record files, gives the images in them. An image stands for itself.
+    `start_of` finds where relative lines of a list file start. `labels.scan_samples` finds out
+    whether a file exists and can be read. A record file, or a folder of record files, gives the
+    images in them. An image stands for itself.
+
+    Args:
+        root: the dataset's folder.
+        remarks: told what is left out.
 
     Raises:
         DatasetError: an entry cannot be read, or holds no image, or images beside record files.
     """
-    return [image for entry in entries for image in _images_of(entry)]
+    return [image for entry in entries for image in _images_of(entry, root, remarks)]
 
 
-def _images_of(entry: Path) -> Sequence[Path | ImageSource]:
+def _images_of(
+    entry: Path, root: Path | None, remarks: Remarks | None
+) -> Sequence[Path | ImageSource]:
     images: Sequence[Path | ImageSource]
     if entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
         return [entry]
@@ -41,7 +54,7 @@ def _images_of(entry: Path) -> Sequence[Path | ImageSource]:
             )
         images = [x for path in record_files for x in record_kinds()[path.suffix].images(path)]
     else:
-        images = sorted_images(entry) if entry.is_dir() else _read_list(entry)
+        images = sorted_images(entry, remarks) if entry.is_dir() else _read_list(entry, root)
     if not images:
         raise DatasetError(no_images_text(entry))
     return images
@@ -72,40 +85,98 @@ def _record_files(entry: Path) -> list[Path]:
     return sorted(path for path in files if path.suffix in kinds and path.is_file())
 
 
-def sorted_images(folder: Path) -> list[Path]:
-    """Return the images in a folder, in the order of their paths part by part."""
+def sorted_images(folder: Path, remarks: Remarks | None = None) -> list[Path]:
+    """Return the images in a folder, in the order of their paths part by part.
+
+    Some of kinds that are not decoded are there too: the scan names them.
+    """
     # Strings: comparing Paths takes ten times as long.
-    found = sorted(search_files(folder), key=lambda path: path.replace("/", "\0"))
+    suffixes = *IMAGE_SUFFIXES, *OTHER_SUFFIXES
+    found = sorted(search_files(folder, suffixes, remarks), key=lambda x: x.replace("/", "\0"))
     return list(map(Path, found))
 
 
-def start_of(file: Path, name: str) -> tuple[Path, str]:
-    """Return the folder where a name in a file starts, and what is left out at its beginning.
+def is_of_windows(path: str) -> bool:
+    """Return whether a path begins with a drive: D:\\images or D:/images."""
+    return _DRIVE.match(path) is not None
 
-    A relative name starts at the file or, as Darknet's do, at the folder that `data` lies in, even
-    if CVAT has written the file into another; or at the current folder.
+
+class Start(NamedTuple):
+    """Where the names in a file start."""
+
+    folder: Path
+    prefix: str = ""  # left out at the beginning of each name
+
+    def path(self, name: str) -> Path:
+        """Return the path of a name, with / for Windows' \\ if there is no file of that name."""
+        path = self.folder / name.removeprefix(self.prefix)
+        if "\\" in name and not os.path.exists(path):
+            return self.folder / name.replace("\\", "/").removeprefix(self.prefix)
+        return path
+
+
+def start_of(file: Path, names: Sequence[str], root: Path | None = None) -> Start:
+    """Return the start by which most of some names in a file exist; the first of equals.
+
+    A relative name starts at the file, at the dataset's folder or, as Darknet's do, at the folder
+    that `data` lies in, even if CVAT has written the file into another; or at the current folder.
+    Of a Windows path with a drive, leading folders are left out.
     """
-    beside = file.parent, ""
-    starts = (beside, (file.parent.parent, ""), (file.parent, "data/"), (Path(), ""))
-    found = (way for way in starts if os.path.exists(way[0] / name.removeprefix(way[1])))
-    return next(found, beside)
+    folders = _folders_tried(file, root)
+    probed = _probed(names)
+    starts = [*map(Start, folders), Start(file.parent, "data/")]
+    if drive := next(filter(is_of_windows, probed), ""):
+        parts = drive.replace("\\", "/").split("/")[:MOST_PROBED]
+        prefixes = ["/".join([*parts[:end], ""]) for end in range(1, len(parts))]
+        starts += [Start(folder, prefix) for prefix in prefixes for folder in folders]
+    return max(starts, key=lambda start: _num_found(start, probed))  # the first of equals
 
 
-def _read_list(path: Path) -> list[Path]:
-    """Return the images on the lines of a list, which need not be UTF-8 if there is such a file."""
-    images: list[Path] = []
+def _folders_tried(file: Path, root: Path | None) -> list[Path]:
+    own = [file.parent, *([] if root is None else [root]), file.parent.parent, Path()]
+    return list({os.path.realpath(folder): folder for folder in reversed(own)}.values())[::-1]
+
+
+def _probed(names: Sequence[str]) -> Sequence[str]:
+    """Return some of many names, spread over them."""
+    return names[:: max(1, len(names) // MOST_PROBED)][:MOST_PROBED]
+
+
+def _num_found(start: Start, names: Sequence[str]) -> int:
+    return sum(os.path.exists(start.path(name)) for name in names)
+
+
+def _read_list(path: Path, root: Path | None) -> list[Path]:
+    """Return the images on the lines of a list.
+
+    It is in UTF-8 or, with its mark, UTF-16; or names files as they are, or in GB18030, Chinese
+    Windows' encoding.
+    """
     try:
-        lines = read_text_bytes(path, MAX_LIST_BYTES).removeprefix(codecs.BOM_UTF8).splitlines()
-        for line in filter(None, map(bytes.strip, lines)):
-            name = os.fsdecode(line)
-            if not images:  # the first line gives the start of all paths
-                folder, prefix = start_of(path, name)
-            images.append(folder / name.removeprefix(prefix))
-            if not images[-1].exists():
-                line.decode()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = read_text_bytes(path, MAX_LIST_BYTES).splitlines()
+    except OSError as error:
         raise DatasetError(
             f"{path}: a folder of images, a text file that lists them, or a record file is "
-            f"needed: {error!s:.300}"
+            f"needed: {error.strerror}"
         ) from error
-    return images
+    encoded = [line for line in map(bytes.strip, lines) if line]
+    if not encoded:
+        return []
+    fault, spellings = None, [list(map(os.fsdecode, encoded))]
+    try:
+        b"\n".join(encoded).decode()
+    except UnicodeDecodeError as error:
+        fault = error
+        spellings.append([line.decode("gb18030", "surrogateescape") for line in encoded])
+    ways = [(start_of(path, names, root), names) for names in spellings]
+    start, names = max(ways, key=lambda way: _num_found(way[0], _probed(way[1])))
+    if _num_found(start, _probed(names)):
+        return list(map(start.path, names))
+    if fault is not None:
+        raise DatasetError(f"{path}: {encoding_fault(fault)}") from fault
+    windows = "; it is a path of Windows" * is_of_windows(names[0])
+    raise DatasetError(
+        f"{path}: none of its images was found, such as {brief(names[0])}{windows}; folders tried: "
+        f"{', '.join(map(os.path.realpath, _folders_tried(path, root)))}; correct the lines, or "
+        "give the folder in which they start as 'path' in the dataset YAML"
+    )

@@ -15,14 +15,16 @@ from typing import NamedTuple
 import numpy as np
 
 from duet.utils.array_cache import state_of_files
-from duet.utils.data.image.header import read_image_size
+from duet.utils.data.image.header import CheckedFile, check_file
 from duet.utils.data.sources.label_file import (
     Labels,
     label_file_of,
+    overlooked_labels,
     parse_labels,
     read_label_bytes,
     require_drawable,
 )
+from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.optional import load_wings
 
@@ -45,9 +47,13 @@ class ImageSource(ABC):
     def state(self, now_ns: int) -> bytes | None:
         """Return a state that changes with its size or labels; None if unsure."""
 
-    def read_size(self, max_pixels: int) -> tuple[int, int]:
-        """Return (height, width) in pixels as decoded, or raise BrokenImageError."""
-        return read_image_size(self.path, max_pixels)
+    def remarks(self, num_objects: int) -> list[Remark]:
+        """Return what is to be said about its labels if that many objects are used."""
+        return []
+
+    def check(self, max_pixels: int) -> CheckedFile:
+        """Return the size in pixels as decoded, or raise BrokenImageError."""
+        return check_file(self.path, max_pixels)
 
     def label_bytes(self) -> bytes | None:
         """Return its label file, None if it lacks one; b"" if its labels are no such file."""
@@ -72,7 +78,13 @@ class ImageFile(ImageSource):
 
     def state(self, now_ns: int) -> bytes | None:
         """Return size and times of both files; None if one has just been changed."""
-        return state_of_files((str(self.path), self.labels_at), now_ns)
+        files = str(self.path), self.labels_at, overlooked_labels(str(self.path))
+        return state_of_files(tuple(filter(None, files)), now_ns)
+
+    def remarks(self, num_objects: int) -> list[Remark]:
+        overlooked = "" if num_objects else overlooked_labels(str(self.path))
+        text = f"{overlooked}: is not read; call it {self.labels_at}"
+        return [Remark("near_label", text)] if overlooked else []
 
     def label_bytes(self) -> bytes | None:
         return read_label_bytes(Path(self.labels_at))

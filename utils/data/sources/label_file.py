@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -14,18 +14,27 @@ import numpy as np
 from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.masks.runs import LONGEST_OUTLINE, outline_of_runs
 from duet.utils.detections import Detections, Segmentations
+from duet.utils.errors import brief
 from duet.utils.polygons import Polygons, starts_of
-from duet.utils.regular_files import read_bytes
+from duet.utils.regular_files import as_utf8, encoding_fault, read_bytes
 from duet.utils.text import count
 
 MAX_LABEL_BYTES = 1 << 22  # per image; parsed numbers take many times as much
 COORDINATE_TOLERANCE = 1e-4  # a rounded decimal may lie this far outside [0, 1]; it is clipped
 FEWEST_CORNERS = 3  # in an outline
 MOST_CROSSINGS = 5000  # total length of all outlines, in image sides
+BOX_COLUMNS = 4  # behind the class
+NO_CLASS = -1
+ZERO_AREA, REPEATED = "zero_area", "repeated_object"  # kinds of faults that cost one object
+WITHOUT_SCORES = "write labels without --save-conf and --track"
 
 
 class BrokenLabelError(Exception):
     """Why a label file cannot be used."""
+
+    def __init__(self, text: str, kind: str = "broken_label") -> None:
+        super().__init__(text)
+        self.kind = kind  # a key of `remarks.TITLES`
 
 
 def label_path(image_path: Path) -> Path:
@@ -60,6 +69,31 @@ def label_file_of(image_path: str) -> str:
     return beside if os.path.exists(beside) else name
 
 
+def overlooked_labels(image_path: str) -> str:
+    """Return the file with an image's labels that is not read, if no other is; else "".
+
+    Its suffix is upper case, or it keeps that of the image; or it lies beside the image, while
+    there is a folder of labels.
+    """
+    name = label_file_of(image_path)
+    if os.path.exists(name):
+        return ""
+    stem, image_folder = name.removesuffix(".txt"), os.path.dirname(image_path)
+    suffix = os.path.splitext(image_path)[1]
+    stems = stem, os.path.join(image_folder, os.path.basename(stem))
+    places = (f"{one}{end}" for one in stems for end in (".TXT", f"{suffix}.txt", ".txt"))
+    return next((place for place in places if has_rows(Path(place))), "")
+
+
+def has_rows(path: Path) -> bool:
+    """Return whether a file begins as labels do; other texts lie beside images too."""
+    try:
+        words = (read_label_bytes(path) or b"").lstrip().partition(b"\n")[0].split()
+        return len(list(map(float, words))) > BOX_COLUMNS
+    except (BrokenLabelError, ValueError):
+        return False
+
+
 def read_label_bytes(path: Path) -> bytes | None:
     """Return the content of a label file; None when there is no such file.
 
@@ -71,7 +105,7 @@ def read_label_bytes(path: Path) -> bytes | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise BrokenLabelError(error.strerror) from error
+        raise BrokenLabelError(str(error.strerror)) from error
 
 
 class Labels(NamedTuple):
@@ -80,39 +114,77 @@ class Labels(NamedTuple):
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
     polygons_norm: Polygons | None  # float32 in [0, 1], of the M objects; None when all are boxes
-    removed: str  # description of the repeated rows that were dropped; or ""
+    removed: Mapping[str, int] = {}  # number of objects that were left out, by kind of fault
+
+
+class LabelRow(NamedTuple):
+    """A line of a label file, and its fault if it has one."""
+
+    number: int  # from 1
+    kind: str = ""  # broken_label, unknown_class, out_of_range, zero_area; "" without a fault
+    fault: str = ""  # description
+    class_index: int = NO_CLASS
+    box_cxcywh_norm: Sequence[float] = ()  # empty where it cannot be read
+    outline_norm: Sequence[float] = ()  # x1, y1, x2, y2, ...; empty of a box
 
 
 def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     """Read lines of `class cx cy w h`, or `class x1 y1 x2 y2 x3 y3 ...` (a polygon), normalised.
 
-    Both may be in one file. The box of a polygon is the smallest around its points.
+    Both may be in one file. The box of a polygon is the smallest around its points. Objects
+    without an area and repeated ones are left out.
 
     Args:
-        content: content of a label file in UTF-8; None if missing.
+        content: content of a label file; None if missing.
 
     Raises:
-        BrokenLabelError: the first line that breaks the format, and how.
+        BrokenLabelError: the first line with another fault, and which.
     """
-    lines = lines_of(content)
-    unique: dict[tuple[float, ...], list[float]] = {}  # class and box: x1, y1, ..., empty for a box
-    for number, line in lines:
-        try:
-            label, outline = _parse_row(list(map(float, line.split())), num_classes)
-        except (BrokenLabelError, ValueError) as error:  # it may quote a line as long as the file
-            raise BrokenLabelError(f"line {number}: {str(error):.120}") from error
-        unique.setdefault(label, outline)
-    table = np.array(list(unique), np.float64).reshape(-1, 5)
-    boxes = table[:, 1:].clip(0, 1).astype(np.float32)
+    rows = list(label_rows(content, num_classes))
+    if broken := next((row for row in rows if row.kind not in ("", ZERO_AREA)), None):
+        raise BrokenLabelError(f"line {broken.number}: {broken.fault:.300}", broken.kind)
+    found = [row for row in rows if not row.kind]
+    originals = repeats(
+        [(row.class_index, *row.box_cxcywh_norm) for row in found],
+        lambda number: tuple(found[number].outline_norm),
+    )
+    unique = [row for number, row in enumerate(found) if originals[number] == number]
+    boxes = np.array([row.box_cxcywh_norm for row in unique], np.float64).reshape(-1, 4)
     polygons = None
-    if any(unique.values()):
-        coordinates = np.fromiter(chain.from_iterable(unique.values()), np.float64)
-        points = coordinates.reshape(-1, 2).clip(0, 1).astype(np.float32)
-        num_points = [len(outline) // 2 for outline in unique.values()]
-        polygons = Polygons(points, starts_of(np.array(num_points)))
-    num_repeated = len(lines) - len(unique)
-    removed = count(num_repeated, "repeated row") if num_repeated else ""
-    return Labels(table[:, 0].astype(np.int64), boxes, polygons, removed)
+    if any(row.outline_norm for row in unique):
+        flat = chain.from_iterable(row.outline_norm for row in unique)
+        points = np.fromiter(flat, np.float64).reshape(-1, 2).clip(0, 1).astype(np.float32)
+        polygons = Polygons(points, starts_of(np.array([len(x.outline_norm) // 2 for x in unique])))
+    return Labels(
+        np.array([row.class_index for row in unique], np.int64),
+        boxes.clip(0, 1).astype(np.float32),
+        polygons,
+        {ZERO_AREA: len(rows) - len(found), REPEATED: len(found) - len(unique)},
+    )
+
+
+def repeats(
+    places: Sequence[Hashable], outline_of: Callable[[int], Sequence[float] | bytes]
+) -> list[int]:
+    """Return for each object the number of the one that it repeats; its own if there is none.
+
+    Equal outlines of one class are one object; so is a box around exactly one of them.
+
+    Args:
+        places: class and box of each object.
+        outline_of: returns the outline of an object, empty for a box.
+    """
+    found = list(range(len(places)))
+    groups: dict[Hashable, list[int]] = {}
+    for number, place in enumerate(places):
+        groups.setdefault(place, []).append(number)
+    for group in groups.values() if len(groups) < len(places) else ():
+        outlines = {number: outline_of(number) for number in group}
+        outlined = next((number for number in group if len(outlines[number])), group[0])
+        first = {outlines[outlined]: outlined, outlines[outlined][:0]: outlined}
+        for number in group:
+            found[number] = first.setdefault(outlines[number], number)
+    return found
 
 
 def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
@@ -139,36 +211,68 @@ def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
         )
 
 
-def lines_of(content: bytes | None) -> list[tuple[int, str]]:
-    """Return lines that are not blank with their numbers; raise BrokenLabelError if not UTF-8."""
+def label_rows(content: bytes | None, num_classes: int) -> Iterator[LabelRow]:
+    """Yield the lines of a label file that are not blank.
+
+    Raises:
+        BrokenLabelError: it is neither UTF-8 nor, with its mark, UTF-16.
+    """
     try:
-        lines = (content or b"").decode("utf-8-sig").splitlines()
+        lines = as_utf8(content or b"").decode().splitlines()
     except UnicodeDecodeError as error:
-        raise BrokenLabelError(str(error)) from error
-    return [(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+        raise BrokenLabelError(encoding_fault(error)) from error
+    for number, line in enumerate(lines, start=1):
+        if words := line.split():
+            yield _parse_row(number, words, num_classes)
 
 
-def _parse_row(values: list[float], num_classes: int) -> tuple[tuple[float, ...], list[float]]:
-    if len(values) < 5 or len(values) % 2 == 0:
-        raise BrokenLabelError(
-            f"{count(len(values), 'column')}; accepted: class cx cy w h, or a polygon"
-        )
-    class_number, *coordinates = values
-    if not (class_number.is_integer() and 0 <= class_number < num_classes):
-        raise BrokenLabelError(
-            f"class {class_number:g}, but the dataset's classes are 0 to {num_classes - 1}"
-        )
+def _parse_row(number: int, words: list[str], num_classes: int) -> LabelRow:
+    try:
+        label, *coordinates = map(float, words)
+    except ValueError:  # a file that is none may be one line
+        text = brief(" ".join(words[:50])[:200])
+        return LabelRow(number, "broken_label", f"{text}; numbers are needed")
+    if fault := _fault_of_columns(words, coordinates):
+        return LabelRow(number, "broken_label", fault)
+    outline = coordinates if len(coordinates) > BOX_COLUMNS else ()
+    box = box_of_polygon(outline) if outline else coordinates
+    if not (label.is_integer() and 0 <= label < num_classes):
+        text = f"class {label:g}, but the dataset's classes are 0 to {num_classes - 1}"
+        return LabelRow(number, "unknown_class", text, NO_CLASS, box, outline)
+    kind = fault = ""
     lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
     within = lowest <= min(coordinates) and max(coordinates) <= highest
     # Min and max may step over NaN, which a sum does not.
     if not within or math.isnan(sum(coordinates)):
         value = next(value for value in coordinates if not lowest <= value <= highest)
-        raise BrokenLabelError(f"coordinate {value:g}; accepted: normalised, from 0 to 1")
-    outline = coordinates if len(coordinates) > 4 else []
-    box = box_of_polygon(outline) if outline else coordinates
-    if min(box[2:]) <= 0:
-        raise BrokenLabelError(f"a box of {box[2]:g} x {box[3]:g}; accepted: a box with an area")
-    return (class_number, *box), outline
+        kind, fault = "out_of_range", f"coordinate {value:g}; accepted: normalised, from 0 to 1"
+    elif min(box[2:]) <= 0:
+        kind, fault = ZERO_AREA, f"a box of {box[2]:g} x {box[3]:g}"
+    return LabelRow(number, kind, fault, int(label), box, outline)
+
+
+def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str:
+    """Return what is wrong with the number of columns; "" for a box or a polygon."""
+    columns = count(len(words), "column")
+    if len(words) > BOX_COLUMNS + 1 and len(words) % 2 == 0:
+        return f"{columns}: one too many, a score or a track id; {WITHOUT_SCORES}"
+    if len(words) < BOX_COLUMNS + 1 or len(words) % 2 == 0:
+        return f"{columns}; accepted: class cx cy w h, or a polygon"
+    if len(words) > BOX_COLUMNS + 1 and _is_tracked(words[-1], coordinates):
+        return f"{columns}: two too many, a score and a track id; {WITHOUT_SCORES}"
+    return ""
+
+
+def _is_tracked(last: str, coordinates: Sequence[float]) -> bool:
+    """Return whether an odd number of columns ends in a score and a track id, no corner.
+
+    Track id 1 could be a corner at the lower edge: it is none behind a box within the image.
+    """
+    if not last.isdecimal() or last == "0" or not all(0 <= x <= 1 for x in coordinates[:-1]):
+        return False
+    x, y, width, height, *others = coordinates
+    is_box = 0 < width <= 2 * min(x, 1 - x) + 1e-5 and 0 < height <= 2 * min(y, 1 - y) + 1e-5
+    return last != "1" or (is_box and len(others) == 2)
 
 
 def box_of_polygon(coordinates: Sequence[float]) -> list[float]:

@@ -6,7 +6,7 @@ Each rank scans a shard, and all ranks get all samples.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +17,8 @@ from duet.utils.array_cache import Arrays
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.image_source import ImageSource, image_of
-from duet.utils.data.sources.label_file import BrokenLabelError, Labels
+from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
+from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import Places, SampleTable
 from duet.utils.data.sources.scan_memory import Memory, scan
 from duet.utils.errors import DatasetError
@@ -28,18 +29,27 @@ from duet.utils.ragged import Texts
 from duet.utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5
+_REMOVED = {
+    ZERO_AREA: ("object without an area", "objects without an area"),
+    REPEATED: ("repeated object", "repeated objects"),
+}
 
 
 class ScanReport(NamedTuple):
-    """The usable samples, in the order of the images, and a line for each problem found."""
+    """The usable samples, in the order of the images, and what is to be said about others."""
 
     samples: SampleTable
-    problems: list[str]
+    remarks: list[Remark]
+
+    @property
+    def problems(self) -> list[str]:
+        """A line for each remark."""
+        return [remark.text for remark in self.remarks]
 
 
-# Scan result of an image: (height, width) in pixels, labels, and a problem or "". An image that is
-# left out has no labels and size 0.
-_Scanned = tuple[tuple[int, int], Labels | None, str]
+# Scan result of an image: (height, width) in pixels, labels, and remarks. An image that is left out
+# has no labels and size 0.
+_Scanned = tuple[tuple[int, int], Labels | None, list[Remark]]
 
 
 class _ScanArrays(NamedTuple):
@@ -51,8 +61,8 @@ class _ScanArrays(NamedTuple):
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
     num_points: np.ndarray  # (T,) int64, of each polygon
     points_norm: np.ndarray  # (P, 2) float32
-    problem_bytes: np.ndarray  # (N,) int64, of each image's text; mostly 0
-    problems: np.ndarray  # uint8, the texts
+    remark_bytes: np.ndarray  # (N,) int64, of each image's remarks as a text; mostly 0
+    remarks: np.ndarray  # uint8, the texts
 
     @staticmethod
     def of(results: Sequence[_Scanned]) -> _ScanArrays:
@@ -61,7 +71,7 @@ class _ScanArrays(NamedTuple):
         counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
         parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
         polygons = join_polygons(parts) or without_outlines(sum(counts))
-        problems = Texts.of(problem for _, _, problem in results)
+        texts = Texts.of(_text_of(remarks) for _, _, remarks in results)
         no_boxes = np.zeros((0, 4), np.float32)
         return _ScanArrays(
             np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
@@ -70,8 +80,8 @@ class _ScanArrays(NamedTuple):
             np.concatenate([no_boxes, *(one.boxes_cxcywh_norm for one in usable)]),
             polygons.num_points,
             polygons.points_xy,
-            problems.lengths,
-            problems.content,
+            texts.lengths,
+            texts.content,
         )
 
     @staticmethod
@@ -91,9 +101,9 @@ def scan_samples(
 ) -> ScanReport:
     """Read the header and labels of every image; each rank reads a shard for all.
 
-    Broken images, and images with a broken label line, are left out; repeated label rows are
-    removed. Either is a line of the report that names the file and the reason. An image without
-    a label file is a background: it has no objects.
+    Broken images, and images with a broken label line, are left out; repeated objects and those
+    without an area are removed. Each is a remark that names the file and the reason. An image
+    without a label file is a background: it has no objects.
 
     Args:
         images: the same ones on all ranks, in the same order.
@@ -128,10 +138,12 @@ def scan_samples(
     report = _report(images, _ScanArrays(**(kept or scan_all())))
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
+        overlooked = [one.text for one in report.remarks if one.kind == "near_label"]
         raise DatasetError(
             f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
             f"labels of {first.path} belong in {first.labels_at}"
             + (", before it is packed" if first.place else "")
+            + (f"; {overlooked[0]}" if overlooked else "")
         )
     return report
 
@@ -154,12 +166,12 @@ def require_same_images(images: Sequence[Path | ImageSource], world: World) -> N
 
 def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
-    texts = Texts(found.problems, starts_of(found.problem_bytes))
-    problems = list(texts.select(np.flatnonzero(found.problem_bytes)))
+    texts = Texts(found.remarks, starts_of(found.remark_bytes))
+    remarks = [x for text in texts.select(np.flatnonzero(found.remark_bytes)) for x in _of(text)]
     usable = np.flatnonzero(found.sizes[:, 0])
     if not len(usable):
-        lines = list(map(printable, problems[:_SHOWN_PROBLEMS]))
-        if (hidden := len(problems) - _SHOWN_PROBLEMS) > 0:
+        lines = [printable(remark.text) for remark in remarks[:_SHOWN_PROBLEMS]]
+        if (hidden := len(remarks) - _SHOWN_PROBLEMS) > 0:
             lines.append(f"... and {hidden} more")
         text = f"of {count(len(images), 'image')} none is usable:"
         raise DatasetError("\n".join([text, *lines]))
@@ -174,16 +186,34 @@ def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanRep
         found.boxes_cxcywh_norm,
         polygons if len(found.points_norm) else None,
     )
-    return ScanReport(samples, problems)
+    return ScanReport(samples, remarks)
 
 
 def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> _Scanned:
     try:
-        size = read_as(image.path, partial(image.read_size, max_pixels))
+        size, lacks_end = read_as(image.path, partial(image.check, max_pixels))
         found = image.read_labels(num_classes, size)
     except BrokenImageError as error:
-        return (0, 0), None, f"{image.path}: left out: {error}"
+        return (0, 0), None, [Remark("unusable_image", f"{image.path}: left out: {error}")]
     except BrokenLabelError as error:
-        return (0, 0), None, f"{image.path}: left out: {image.labels_at}: {error}"
-    problem = f"{image.labels_at}: {found.removed} removed" if found.removed else ""
-    return size, found, problem
+        text = f"{image.path}: left out: {image.labels_at}: {error}"
+        return (0, 0), None, [Remark(error.kind, text)]
+    remarks = [
+        Remark(kind, f"{image.labels_at}: {count(number, *_REMOVED[kind])} removed", number)
+        for kind, number in found.removed.items()
+        if number
+    ]
+    if lacks_end:
+        remarks.append(Remark("no_end_mark", f"{image.path}: it is read without its end mark"))
+    return size, found, [*remarks, *image.remarks(len(found.class_index))]
+
+
+def _text_of(remarks: Sequence[Remark]) -> str:
+    return "\0".join(str(x).replace("\0", "") for remark in remarks for x in remark)
+
+
+def _of(text: str) -> Iterator[Remark]:
+    """Yield the remarks of `_text_of`."""
+    parts = text.split("\0")
+    for kind, what, number in zip(parts[0::3], parts[1::3], parts[2::3], strict=True):
+        yield Remark(kind, what, int(number))

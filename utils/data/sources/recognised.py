@@ -21,7 +21,7 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
 from duet.utils.data.sources.image_files import has_images, start_of
 from duet.utils.errors import DatasetError, UserError, brief
-from duet.utils.regular_files import read_text
+from duet.utils.regular_files import encoding_fault, read_text
 from duet.utils.text import printable
 from duet.utils.yaml_files import read_yaml
 
@@ -191,8 +191,7 @@ def _place_of(file: Path, value: str) -> Path:
     """Return a path that Darknet's settings name."""
     if len(value) > MAX_PATH_LENGTH:
         raise DatasetError(f"{file}: {brief(value)} is not a path; correct the line")
-    folder, prefix = start_of(file, value)
-    return folder / value.removeprefix(prefix)
+    return start_of(file, [value]).path(value)
 
 
 def _class_files(folder: Path) -> Iterator[Path]:
@@ -233,10 +232,11 @@ def _class_names(file: Path) -> tuple[str, ...]:
 
 def _lines(file: Path) -> list[str]:
     try:
-        return read_text(file, MAX_NAMES_BYTES).removeprefix("\ufeff").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"not UTF-8: {error!s:.200}"
-        raise DatasetError(f"{file}: {reason}") from error
+        return read_text(file, MAX_NAMES_BYTES).splitlines()
+    except UnicodeDecodeError as error:
+        raise DatasetError(f"{file}: {encoding_fault(error)}") from error
+    except OSError as error:
+        raise DatasetError(f"{file}: {error.strerror}") from error
 
 
 def _split_places(folder: Path) -> Mapping[str, Sequence[Path]]:

@@ -7,12 +7,13 @@ an object 24, and a point of a polygon 8.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, overload
 
 import numpy as np
 
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.polygons import Polygons, join_polygons, starts_of
 from duet.utils.ragged import Texts, rows_of
 
@@ -72,6 +73,7 @@ class SampleTable(Sequence[Sample]):
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
     polygons_norm: Polygons | None  # T objects
+    remarks: Remarks = field(default_factory=Remarks)  # on the split that they are from
 
     @property
     def num_objects(self) -> np.ndarray:

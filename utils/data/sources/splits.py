@@ -36,6 +36,7 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.image_source import ImageSource, image_of
 from duet.utils.data.sources.labels import require_same_images, scan_samples
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.data.sources.scan_memory import Memory, scan
 from duet.utils.errors import DatasetError, UserError
@@ -69,32 +70,43 @@ def load_split(
         max_pixels: limit per image; larger ones are skipped.
         fraction: about this fraction of the images is read, as `choose_part` does.
     """
-    paths = choose_part(images_of(dataset, split, world), fraction)
+    listed = Remarks(split)
+    paths = choose_part(images_of(dataset, split, world, listed), fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.names_in_labels)
     places = [os.path.abspath(str(entry)) for entry in dataset.entries]
     settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
     memory = Memory.of("labels", *settings)
     work = f"reading the labels of {split}"
-    samples, problems = scan_samples(paths, num_classes, max_pixels, world, memory, work=work)
-    if world.process.is_main and problems:
-        for problem in problems:
-            log.warning("%s", printable(problem))
-        numbers = count(len(paths), "image"), count(len(problems), "problem")
-        log.warning("%s: %d of %s usable, %s listed above", split, len(samples), *numbers)
+    try:
+        samples, found = scan_samples(paths, num_classes, max_pixels, world, memory, work=work)
+    except DatasetError as error:
+        raise DatasetError(f"{split}: {error}") from error
+    shown = [*listed.lines(), *(printable(remark.text) for remark in found)]
+    listed.num_images = len(paths)
+    listed.add_all(found)
+    for line in [*shown, listed.head()] if shown and world.process.is_main else ():
+        log.warning("%s", line)
+    samples = dataclasses.replace(samples, remarks=listed)
     if dataset.single_class:
         return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
     return dataclasses.replace(samples, class_index=dataset.class_of(samples.class_index))
 
 
-def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Path | ImageSource]:
+def images_of(
+    dataset: DatasetSpec, split: str, world: World = ALONE, remarks: Remarks | None = None
+) -> list[Path | ImageSource]:
     """Return the images of a split, in the order in which they are numbered.
 
     All ranks of the world call it: they look for near-duplicates together where it is drawn.
+
+    Args:
+        remarks: told what is left out.
 
     Raises:
         DatasetError: an entry cannot be read, or holds no image; a drawn split would be empty.
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
+    remarks = Remarks() if remarks is None else remarks
     images: list[Path | ImageSource] = []
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
@@ -105,16 +117,14 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
                     f"{entry.annotations}: has no images, or none of those in {place}; a list has "
                     f"the name of an image on each line, with its folders in {entry.images}"
                 )
-            if world.process.is_main and annotations.left_out:
-                kinds = [f"{kind} ({n:,})" for kind, n in sorted(annotations.left_out.items())]
-                text = f"{pool}: left out of {entry.annotations}: {', '.join(kinds)}"
-                log.info("%s", printable(text))
+            for kind, number in sorted(annotations.left_out.items()):
+                remarks.add(kind, f"left out of {entry.annotations}", number)
             names = annotations.class_names if dataset.single_class else dataset.names_in_labels
             images += annotated_images(annotations, names, entry.annotations)
         elif isinstance(entry, ClassFolders):
-            images += class_images(entry, dataset.names_in_labels)
+            images += class_images(entry, dataset.names_in_labels, remarks)
         else:
-            images += list_images([entry])
+            images += list_images([entry], dataset.root, remarks)
     if dataset.train_part is None or split == "test":
         return images
     return _drawn_part(images, dataset.train_part, split, world)

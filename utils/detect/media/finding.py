@@ -14,6 +14,7 @@ from pathlib import Path
 
 import cv2
 
+from duet.utils.data.sources.image_files import start_of
 from duet.utils.detect.media.image_file import ImageFile
 from duet.utils.detect.media.live import (
     SCHEMES,
@@ -79,7 +80,8 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
             )
         return [source for source in live.values() if source]
     elif _suffix(argument) == ".txt":
-        folder, paths = os.path.dirname(argument), _read_list(argument)
+        names = _read_list(argument)
+        paths = list(map(str, map(start_of(Path(argument), names).path, names)))
     chosen = _without_others(argument, paths)
     if any(_suffix(path) in VIDEO_SUFFIXES for path in chosen):
         import_optional("av", "a video")  # if it is absent, the error comes before 1,000 images
@@ -152,13 +154,18 @@ def _matching(argument: str) -> list[str]:
 
 def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
     """Return the images and videos by their names, and log how many others there are."""
-    chosen = [path for path in paths if _suffix(path) in _KNOWN]
+    chosen = [path for path in paths if _suffix(path) in _KNOWN and not _is_of_macos(path)]
     if not chosen:
         inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
         raise UserError(f"--source {argument}: no images or videos{inner}; {ACCEPTED}")
     if others := len(paths) - len(chosen):
         log.info("%s: %s ignored, not an image or video", argument, count(others, "other name"))
     return chosen
+
+
+def _is_of_macos(path: str) -> bool:
+    """Return whether macOS wrote a file beside another one, as "._a.jpg"."""
+    return os.path.basename(path).startswith("._") or "__MACOSX" in path.split(os.sep)
 
 
 def _natural(names: Iterable[str]) -> list[str]:

@@ -194,6 +194,40 @@ def write_voc(folder):
     (folder / "ImageSets/Main/val.txt").write_text("d\n")
 
 
+def test_what_training_does_not_take_as_it_lies_there_is_a_finding(tmp_path):
+    """An XML file that is missing or exchanges corners, junk of macOS."""
+    write_voc(tmp_path)
+    corners = "<xmin>70</xmin><ymin>40</ymin><xmax>30</xmax><ymax>50</ymax>"
+    box = f"<object><name>dog</name><bndbox>{corners}</bndbox></object>"
+    xml = tmp_path / "Annotations/d.xml"
+    xml.write_text(xml.read_text().replace("</annotation>", f"{box}</annotation>"))
+    (tmp_path / "ImageSets/Main/val.txt").write_text("d\nnobody\n")
+    check = check_dataset(load_dataset(tmp_path))
+    (absent,), (found,) = check.of_kind("no_label_file"), check.of_kind("exchanged_corners")
+    assert absent.where.endswith("JPEGImages/nobody.png") and absent.split == "val"
+    assert found.where.endswith("Annotations: d.png")
+    assert found.text == "object 3, xmin 70, ymin 40, xmax 30, ymax 50"
+    samples = load_split(load_dataset(tmp_path), "val")
+    assert samples.remarks.numbers == {"exchanged_corners": 1}
+    assert samples.num_objects.tolist() == [3, 0]
+
+
+def test_label_files_that_are_not_read_and_skipped_files_are_findings(tmp_path):
+    yaml = "train: images\nnames: [a]\n"
+    data = write_dataset(tmp_path, {"a": BOX, "b": BOX, "c": BOX}, yaml)
+    (tmp_path / "labels/b.txt").rename(tmp_path / "labels/b.TXT")
+    (tmp_path / "labels/c.txt").rename(tmp_path / "images/c.txt")
+    (tmp_path / "images/._a.png").write_bytes(b"\0")
+    check = check_dataset(load_dataset(data, splits=("train",)))
+    found = found_in(check, tmp_path)
+    assert [x[:2] for x in found] == [
+        ("near_label", "labels/b.TXT"), ("near_label", "images/c.txt"),
+        ("skipped", "images/._a.png"),
+    ]  # fmt: skip
+    assert check.has_problems
+    assert check.findings[0].text == f"is not read; call it {tmp_path}/labels/b.txt"
+
+
 SIZE = 100, 200
 
 

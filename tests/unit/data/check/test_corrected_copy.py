@@ -47,6 +47,19 @@ def test_the_copy_has_no_fault_in_its_labels(copied):
     assert lines[-1] == f"train with --data {folder / 'planted.yaml'}"
 
 
+def test_a_jpeg_without_its_end_mark_is_written_anew(tmp_path):
+    data = write_dataset(tmp_path / "old", {"a.jpg": GOOD, "b.jpg": GOOD}, YAML)
+    image = tmp_path / "old/images/a.jpg"
+    whole = image.read_bytes()
+    image.write_bytes(whole[:-2])
+    check = check_dataset(load_dataset(data, splits=("train",)))
+    assert [x.kind for x in check.findings if x.kind != "leak"] == ["no_end_mark"] * 2
+    write_corrected(check, tmp_path / "new")
+    copy = tmp_path / "new/images/train/a.jpg"
+    assert copy.read_bytes() == whole and not copy.is_symlink()
+    assert (tmp_path / "new/images/train/b.jpg").is_symlink()
+
+
 def test_objects_are_clipped_dropped_or_kept_as_they_are(copied):
     folder, _ = copied
     labels = {path.stem: path.read_text() for path in (folder / "labels/train").iterdir()}

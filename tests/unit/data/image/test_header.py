@@ -9,7 +9,13 @@ import pytest
 from PIL import Image
 
 from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
-from duet.utils.data.image.header import BrokenImageError, check_size, read_header, read_image_size
+from duet.utils.data.image.header import (
+    BrokenImageError,
+    check_file,
+    check_size,
+    read_header,
+    with_end,
+)
 
 
 def encoded(kind: str, **options) -> bytes:
@@ -56,19 +62,19 @@ def run_length_bitmap(side: int, code: bytes) -> bytes:
 def test_jumps_of_a_bitmap_fill_no_more_pixels_than_its_bytes_can_hold(tmp_path):
     path = tmp_path / "a.bmp"
     path.write_bytes(run_length_bitmap(510, (b"\xff\1" * 2 + b"\0\0") * 510))
-    assert read_image_size(path) == (510, 510)
+    assert check_file(path).size == (510, 510)
     path.write_bytes(run_length_bitmap(13_000, b"\0\2\xff\xff" * 60))
     with pytest.raises(BrokenImageError, match="1,318 bytes do not hold its 169,000,000 pixels"):
-        read_image_size(path)
+        check_file(path)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
 def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
     path = tmp_path / "a.png"
     path.write_bytes(encoded(kind))
-    assert read_image_size(path, max_pixels=1200) == (30, 40)
+    assert check_file(path, max_pixels=1200).size == (30, 40)
     with pytest.raises(BrokenImageError, match="40x30 px are 1,200, over the limit of 1,199"):
-        read_image_size(path, max_pixels=1199)
+        check_file(path, max_pixels=1199)
 
 
 def test_a_png_whose_checksums_are_wrong_is_left_out(tmp_path):
@@ -77,7 +83,7 @@ def test_a_png_whose_checksums_are_wrong_is_left_out(tmp_path):
     content[content.index(b"IDAT") + 6] ^= 1
     path.write_bytes(content)
     with pytest.raises(BrokenImageError, match="truncated or damaged PNG file"):
-        read_image_size(path)
+        check_file(path)
 
 
 @pytest.mark.parametrize("size", [(30, (1 << 20) + 1), (1 << 16, (1 << 14) + 1)])
@@ -85,6 +91,37 @@ def test_what_opencv_does_not_decode_is_refused_whatever_the_limit(size):
     with pytest.raises(BrokenImageError, match="at most 1,048,576 per side and 1,073,741,824 are"):
         check_size(size, max_pixels=1 << 40)
     check_size((1 << 16, 1 << 14), max_pixels=1 << 40)
+
+
+def photo(seed: int = 0) -> bytes:
+    """A JPEG in which every bit matters: noise."""
+    pixels = np.random.default_rng(seed).integers(0, 256, (24, 40, 3), np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, "JPEG", quality=95)
+    return file.getvalue()
+
+
+def test_a_jpeg_that_lacks_only_its_end_mark_is_read(tmp_path):
+    path, whole = tmp_path / "a.jpg", photo()
+    for content, lacks_end in ((whole, False), (whole[:-2], True), (whole[:-1], True)):
+        path.write_bytes(content)
+        assert check_file(path) == ((24, 40), lacks_end)
+        pixels = decode_bytes(np.frombuffer(content, np.uint8), (24, 40))
+        np.testing.assert_array_equal(
+            pixels, decode_bytes(np.frombuffer(whole, np.uint8), (24, 40))
+        )
+    for content in (whole + bytes(5), with_end(whole[:-2])):  # a camera appends data
+        path.write_bytes(content)
+        assert not check_file(path).lacks_end
+
+
+def test_a_jpeg_that_lacks_pixels_or_may_lack_them_is_refused(tmp_path):
+    path, cut = tmp_path / "a.jpg", range(3, 60)
+    contents = [photo(seed)[:-number] for number, seed in zip(cut, cut, strict=True)]
+    for content in [*contents, encoded("JPEG", progressive=True)[:-2]]:
+        path.write_bytes(content)
+        with pytest.raises(BrokenImageError, match="truncated: the JPEG file does not reach"):
+            check_file(path)
 
 
 def test_exif_that_names_its_bytes_thousands_of_times_takes_no_memory():

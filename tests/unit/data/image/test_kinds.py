@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageOps
 
 from duet.utils.data.image.decoding import decode_bytes
-from duet.utils.data.image.header import BrokenImageError, read_image_size, recognise
+from duet.utils.data.image.header import BrokenImageError, check_file, recognise
 from duet.utils.data.image.letterbox import reduced_size
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.detect.media.image_file import decode_image
@@ -38,7 +38,7 @@ def decoded(content: bytes, size: tuple[int, int] = (HEIGHT, WIDTH), reduction: 
 def scanned(folder: Path, content: bytes) -> tuple[int, int]:
     path = folder / "a.png"
     path.write_bytes(content)
-    return read_image_size(path)
+    return check_file(path).size
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -198,7 +198,7 @@ def write(folder: Path, content: bytes) -> Path:
 
 
 def test_a_photo_is_seen_upright(tmp_path):
-    assert read_image_size(write(tmp_path, HEIC)) == (WIDTH, HEIGHT)
+    assert check_file(write(tmp_path, HEIC)).size == (WIDTH, HEIGHT)
     found = decode_bytes(np.frombuffer(HEIC, np.uint8), (WIDTH, HEIGHT))[..., ::-1]
     assert np.abs(found.astype(int) - np.rot90(PHOTO, -1)).max() <= 24
     np.testing.assert_array_equal(decode_image(HEIC, MAX_PIXELS), found)

@@ -14,6 +14,7 @@ import yaml
 
 from duet.utils.data.sources.class_folders import ClassFolders, similar_names
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.splits import images_of, load_split
 from duet.utils.errors import DatasetError, UserError
 
@@ -149,15 +150,15 @@ def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path)
     ]
 
 
-def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_reported(tmp_path, caplog):
+def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_reported(tmp_path):
     write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/preview.png",
           "val/._1.png", "._2.png")  # fmt: skip
     dataset = load_dataset(tmp_path)
-    with caplog.at_level(logging.WARNING):
-        assert len(images_of(dataset, "train")) == 2
-        assert len(images_of(dataset, "val")) == 1
-    (line,) = caplog.messages
-    assert "train: images beside the folders" in line and "['preview.png']" in line
+    remarks = Remarks()
+    assert len(images_of(dataset, "train", remarks=remarks)) == 2
+    assert len(images_of(dataset, "val", remarks=remarks)) == 1
+    assert remarks.numbers == {"beside_classes": 1}
+    assert "preview.png" in remarks.examples["beside_classes"]
 
 
 def test_names_that_differ_only_in_case_blanks_or_the_form_of_letters_are_one_group():

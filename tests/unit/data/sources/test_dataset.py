@@ -10,6 +10,7 @@ import yaml
 from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
 from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, UserError
 from tests.shared_files import shared_path
 
@@ -135,7 +136,7 @@ def test_a_folder_without_images_is_an_error(dataset):
         list_images([dataset / "empty"])
 
 
-def test_entries_are_lists_and_images_but_for_hidden_files_and_linked_folders(dataset):
+def test_entries_are_lists_and_images_but_for_hidden_files_and_links_that_lead_upward(dataset):
     write_images(dataset, "images/train/.hidden/x.jpg")
     (dataset / "images/train/loop").symlink_to(dataset / "images")
     keys = {"train": ["images/val/c.jpeg", "images/train/b.jpg"], "val": "images/train"}
@@ -143,6 +144,26 @@ def test_entries_are_lists_and_images_but_for_hidden_files_and_linked_folders(da
     assert [path.name for path in list_images(spec.train)] == ["c.jpeg", "b.jpg"]
     names = {path.name for path in list_images(spec.val)}
     assert "b.jpg" in names and "c.jpeg" not in names
+
+
+def test_images_of_kinds_that_are_not_decoded_are_listed_and_named(dataset):
+    write_images(dataset, "images/train/a.ppm")
+    paths = list_images([dataset / "images/train"])
+    assert [path.name for path in paths] == ["a.ppm", "b.jpg", "a.PNG"]
+
+
+def test_linked_folders_are_read_once_and_loops_end(dataset):
+    train, store = dataset / "images/train", dataset / "store"
+    write_images(store, "site/x.jpg", "site/y.jpg", "site/._x.jpg", "site/__MACOSX/z.jpg")
+    for link in ("a", "b"):
+        (train / link).symlink_to(store)
+    (store / "site/around").symlink_to(store)
+    (train / "gone").symlink_to(dataset / "nowhere")
+    remarks = Remarks("train")
+    found = list_images([train], remarks=remarks)
+    names = [path.relative_to(train).as_posix() for path in found]
+    assert names == ["a/site/x.jpg", "a/site/y.jpg", "b.jpg", "sub/a.PNG"]
+    assert remarks.numbers == {"dead_link": 1, "of_macos": 2}
 
 
 def test_a_pattern_is_answered(dataset):
@@ -192,6 +213,65 @@ def test_a_list_may_start_where_darknet_s_and_cvat_s_lists_do(dataset, place):
     above.write_text("images/val/c.jpeg\nimages/absent.jpg\n")
     found = [path.resolve() for path in list_images([above])]
     assert found == [dataset / "images/val/c.jpeg", dataset / "images/absent.jpg"]
+
+
+@pytest.mark.parametrize(
+    "folder", ["images\\train", ".\\images\\train\\", "..\\images\\train", "images/train/sub/.."]
+)
+def test_backslashes_in_the_paths_of_a_yaml_are_taken(dataset, folder):
+    spec = load_dataset(write_yaml(dataset / "cells.yaml", path=".\\", train=folder))
+    assert [path.name for path in list_images(spec.train)] == ["b.jpg", "a.PNG"]
+
+
+def test_a_path_of_windows_is_answered(dataset):
+    text = error_of(write_yaml(dataset / "cells.yaml", train="D:\\cells\\train"))
+    assert "it is a path of Windows: write where the folder is here" in text
+    (dataset / "bad.yaml").write_text('train: "D:\\data\\new"\n')
+    assert "write / for \\, or use single quotes" in error_of(dataset / "bad.yaml")
+
+
+def write_list(dataset, lines, encoding="utf-8", place="splits/a/train.txt"):
+    path = dataset / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes("\r\n".join(lines).encode(encoding))
+    return path
+
+
+def found_in(dataset, path):
+    return [os.path.relpath(x, dataset) for x in list_images([path], dataset)]
+
+
+def test_a_list_starts_where_most_of_its_images_are(dataset):
+    """Whatever its first line is: that image may have been deleted."""
+    lines = ["images/gone.jpg", "images/train/b.jpg", "images/val/c.jpeg"]
+    for place in ("splits/train.txt", "splits/a/train.txt"):
+        assert found_in(dataset, write_list(dataset, lines, place=place)) == lines
+
+
+@pytest.mark.parametrize("start", ["", ".\\", "D:\\work\\my cells\\", "C:/x/"])
+def test_windows_lines_of_a_list_are_found(dataset, start):
+    lines = [f"{start}images\\train\\b.jpg", f"{start}images\\val\\c.jpeg"]
+    expected = ["images/train/b.jpg", "images/val/c.jpeg"]
+    assert found_in(dataset, write_list(dataset, lines)) == expected
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gbk"])
+def test_lists_of_windows_editors_are_read(dataset, encoding):
+    write_images(dataset, "images/train/细胞.jpg")
+    lines = ["images/train/细胞.jpg", "images/train/b.jpg"]
+    assert found_in(dataset, write_list(dataset, lines, encoding)) == lines
+
+
+def test_a_list_of_absent_images_names_the_folders_tried_or_the_encoding(dataset):
+    path = write_list(dataset, ["images/x.jpg", "D:\\y.jpg"])
+    with pytest.raises(DatasetError) as caught:
+        list_images([path], dataset)
+    text = str(caught.value)
+    assert "none of its images was found, such as 'images/x.jpg'; folders tried: " in text
+    assert all(str(place) in text for place in (path.parent, path.parent.parent, dataset))
+    path = write_list(dataset, ["images/x.jpg", "images/gone 细胞.jpg"], "gbk")
+    with pytest.raises(DatasetError, match="line 2: the byte 0x.. is not UTF-8; save the file as"):
+        list_images([path], dataset)
 
 
 @pytest.mark.parametrize(

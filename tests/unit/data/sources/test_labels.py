@@ -89,17 +89,22 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
     ("line", "reason"),
     [
         ("0 0.5 0.5 0.25", "4 columns"),
-        ("0 0.5 0.5 a 0.25", "could not convert"),
+        ("0 0.5 0.5 a 0.25", "'0 0.5 0.5 a 0.25'; numbers are needed"),
         ("3 0.5 0.5 0.25 0.25", "class 3, but the dataset's classes are 0 to 2"),
         ("0.5 0.5 0.5 0.25 0.25", "class 0.5"),
         ("0 0.5 1.01 0.25 0.25", "coordinate 1.01"),
         ("0 0.5 0.5 nan 0.25", "coordinate nan"),
         ("0 0.5 0.5 inf 0.25", "coordinate inf"),
-        ("0 0.5 0.5 0.25 0", "accepted: a box with an area"),
-        ("0 0.1 0.1 0.5 0.1 0.9", "6 columns"),
+        (
+            "0 0.5 0.5 0.5 0.5 0.9",
+            "6 columns: one too many, a score or a track id; write",
+        ),
+        ("0 0.5 0.5 0.5 0.5 0.9 12", "7 columns: two too many, a score and a track id"),
+        ("0 0.2 0.3 0.1 0.1 0.9 1", "7 columns: two too many, a score and a track id"),
+        ("0 0.1 0.1 0.5 0.1 0.9 0.9 0.9 2", "9 columns: two too many"),
         ("0 0.1 0.1 0.5 nan 0.9 0.2", "coordinate nan"),
         ("0 0.1 0.1 0.5 0.1 1.2 0.9", "coordinate 1.2"),
-        ("0 0.1 0.1 0.5 0.1 0.9 0.1", "accepted: a box with an area"),
+        ("0 10 20 30 40 50 60", "coordinate 10; accepted: normalised"),
     ],
 )
 def test_a_broken_line_leaves_the_image_out_and_explains_why(tmp_path, line, reason):
@@ -123,7 +128,48 @@ def test_repeated_rows_are_removed_and_reported(tmp_path):
     path = add_image(tmp_path, "a.png", row + other + row + "0 0.50 0.5 0.250 0.5\n")
     (sample,), (problem,) = scan_with_good_one(tmp_path, path)
     assert sample.class_index.tolist() == [0, 1]
-    assert problem == f"{label_path(path)}: 2 repeated rows removed"
+    assert problem == f"{label_path(path)}: 2 repeated objects removed"
+
+
+@pytest.mark.parametrize("empty", ["0 0.4 0.4 0 0.1", "1 0 0 .5 0 1 0"])
+def test_an_object_without_an_area_is_left_out_alone(tmp_path, empty):
+    path = add_image(tmp_path, "a.png", f"0 0.5 0.5 0.25 0.5\n{empty}\n2 0.5 0.5 0.5 0.5\n")
+    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
+    assert sample.class_index.tolist() == [0, 2]
+    assert problem == f"{label_path(path)}: 1 object without an area removed"
+
+
+def test_outlines_in_one_box_are_objects_and_a_box_around_one_repeats_it():
+    lower, upper = "0 0.25 0.25 0.75 0.75 0.25 0.75", "0 0.25 0.25 0.75 0.25 0.75 0.75"
+    box, other = "0 0.5 0.5 0.5 0.5", "1 0.5 0.5 0.5 0.5"
+    found = parse_labels("\n".join([box, other, lower, upper, lower]).encode(), 2)
+    assert found.class_index.tolist() == [1, 0, 0]
+    assert found.polygons_norm.num_points.tolist() == [0, 3, 3]
+    assert found.removed["repeated_object"] == 2
+
+
+def test_a_triangle_that_ends_at_the_lower_edge_is_none_of_a_tracked_box():
+    found = parse_labels(b"0 0.1 0.5 0.9 0.5 0.5 1", 1)  # as a box it would leave the image
+    assert found.polygons_norm.num_points.tolist() == [3]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_labels_of_windows_are_read_and_other_encodings_are_named(encoding):
+    assert parse_labels("0 0.5 0.5 0.5 0.5\r\n".encode(encoding), 1).class_index.tolist() == [0]
+    with pytest.raises(BrokenLabelError, match="line 2: the byte 0x.. is not UTF-8; save the file"):
+        parse_labels("0 0.5 0.5 0.5 0.5\n细胞".encode("gbk"), 1)
+
+
+@pytest.mark.parametrize("name", ["labels/a.TXT", "labels/a.png.txt", "images/a.txt"])
+def test_a_label_file_under_another_name_is_named(tmp_path, name):
+    path = add_image(tmp_path, "a.png", None)
+    (tmp_path / "labels").mkdir()
+    (tmp_path / name).write_text("a photo of a cat, with words\n")
+    assert scan_with_good_one(tmp_path, path)[1] == []
+    (tmp_path / name).write_text("0 0.5 0.5 0.5 0.5\n")
+    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
+    assert not len(sample.class_index)
+    assert problem == f"{tmp_path / name}: is not read; call it {label_path(path)}"
 
 
 def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
@@ -179,6 +225,13 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
     assert len(samples) == 0
     assert "No such file" in problem
+
+
+def test_a_jpeg_without_its_end_mark_is_used_and_counted(tmp_path):
+    path = add_image(tmp_path, "a.jpg")
+    path.write_bytes(path.read_bytes()[:-2])
+    samples, (problem,) = scan_with_good_one(tmp_path, path)
+    assert len(samples) == 1 and problem == f"{path}: it is read without its end mark"
 
 
 def test_a_dataset_without_usable_images_is_an_error(tmp_path):
@@ -271,7 +324,7 @@ def test_objects_without_area_and_repeated_ones_are_removed_and_counted():
         ("dog", box), ("cat", box), ("dog", box), ("cat", (5, 5, 5, 9)), ("cat", (9, 5, 5, 9))
     )
     assert found.class_index.tolist() == [1, 0]
-    assert found.removed == "2 objects without an area, 1 repeated object"
+    assert found.removed == {"zero_area": 2, "repeated_object": 1}
 
 
 def test_a_class_that_the_dataset_lacks_is_an_error_that_names_it():

@@ -12,6 +12,7 @@ from PIL import Image
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.image_source import image_of
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import UserError
 
@@ -187,15 +188,14 @@ def test_what_belongs_to_no_split_is_reported(tmp_path, caplog):
     assert "annotations.xml: 'later' belongs to no split and is ignored" in caplog.text
 
 
-def test_what_annotations_have_beside_boxes_is_counted_and_reported(tmp_path, caplog):
-    caplog.set_level(logging.INFO)
+def test_what_annotations_have_beside_boxes_is_counted_and_reported(tmp_path):
     more = '<tag label="b"/><points label="b"/><tag label="b"/>'
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT.replace("</image>", f"{more}</image>")})
-    images_of(load_dataset(tmp_path, splits=()), "train")
-    *_, line = caplog.messages
-    assert line.startswith("train: left out of ")
-    assert line.endswith("annotations.xml: points (1), tags of images (2)")
+    remarks = Remarks("train")
+    images_of(load_dataset(tmp_path, splits=()), "train", remarks=remarks)
+    assert remarks.numbers == {"points": 1, "tags of images": 2}
+    assert remarks.examples["points"] == f"left out of {tmp_path}/annotations.xml"
 
 
 def test_pipes_and_broken_links_are_passed_over(tmp_path):

@@ -56,13 +56,13 @@ def data(tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The names of the images whose header a scan reads."""
-    names, read_image_size = [], image_source.read_image_size
+    names, check_file = [], image_source.check_file
 
     def counting(path, max_pixels):
         names.append(path.name)
-        return read_image_size(path, max_pixels)
+        return check_file(path, max_pixels)
 
-    monkeypatch.setattr(image_source, "read_image_size", counting)
+    monkeypatch.setattr(image_source, "check_file", counting)
     return names
 
 

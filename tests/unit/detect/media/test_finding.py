@@ -67,6 +67,26 @@ def test_a_list_names_files_from_its_own_folder(folder, tmp_path_factory):
     ]  # fmt: skip
 
 
+def test_a_list_may_start_at_the_current_folder_and_have_windows_paths(
+    folder, tmp_path_factory, monkeypatch
+):
+    path = tmp_path_factory.mktemp("lists") / "a" / "list.txt"
+    path.parent.mkdir()
+    path.write_text("gone.png\ninner\\z.jpg\na9.png\n")
+    monkeypatch.chdir(folder)
+    assert names(path) == ["gone.png", "z.jpg", "a9.png"]
+
+
+def test_what_macos_writes_beside_files_is_no_image(folder, caplog):
+    (folder / "._b.JPG").touch()
+    (folder / "__MACOSX").mkdir()
+    (folder / "__MACOSX" / "a.png").touch()
+    with caplog.at_level(logging.INFO):
+        assert names(folder) == ["a2.webp", "a9.png", "a10.png", "b.JPG", "clip.mp4"]
+        assert names(folder / "**/*.png") == ["a9.png", "a10.png"]
+    assert "5 other names ignored" in caplog.text
+
+
 def test_a_list_of_streams_names_urls_and_cameras(tmp_path):
     path = tmp_path / "all.streams"
     path.write_text("rtsp://user:word@host:1/x\n\nhttp://h/a@b\n0\n")

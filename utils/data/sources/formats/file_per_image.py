@@ -113,14 +113,16 @@ class FilePerImage:
 
             read = [labels for labels in self._read(folder, images, order) if place(labels) >= 0]
             places = set(map(place, read))
-            read += (ImageLabels(path) for path in listed if order[path] not in places)
+            absent = (path for path in listed if order[path] not in places)
+            read += (ImageLabels(path, is_labelled=False) for path in absent)
             yield from sorted(read, key=place)
             return
         read = list(self._read(folder, images, images.paths))
         # The folder may also contain images of other splits.
         is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
         if not (folder.is_shared or is_of_split):
-            read += map(ImageLabels, {*images.paths} - {labels.path for labels in read})
+            others = {*images.paths} - {labels.path for labels in read}
+            read += (ImageLabels(path, is_labelled=False) for path in others)
         # The order of images with label files.
         yield from sorted(read, key=lambda labels: labels.path.parts)
 

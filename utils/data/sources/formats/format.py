@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +49,8 @@ class ImageLabels:
     called: str = "an image of the annotations"  # name in messages
     objects: list[tuple[str, Box, np.ndarray]] = field(default_factory=list)  # class, xyxy, outline
     left_out: list[str] = field(default_factory=list)  # kinds of objects that are not trained on
+    exchanged: list[str] = field(default_factory=list)  # boxes that began at their end, used
+    is_labelled: bool = True  # False: it has no annotation file
     broken: str = ""  # the first reason why it cannot be used, such as several files of its name
 
     def add(self, class_name: str, box_xyxy: Box, outline_xy: np.ndarray = NO_OUTLINE) -> None:
@@ -103,6 +105,8 @@ class Annotations:
     class_index: np.ndarray  # (T,) int64, into class_names
     boxes_xyxy: np.ndarray  # (T, 4) float64
     polygons: Polygons  # float64, of the T objects; one without points has only a box
+    exchanged: Mapping[int, Sequence[str]] = field(default_factory=dict)  # by image
+    unlabelled: Set[int] = frozenset()  # images without an annotation file
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -123,6 +127,7 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
     boxes, points = array("d"), array("d")
     numbers: dict[str, int] = {}
     of_file: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    exchanged, unlabelled = {}, set()
     for index, image in enumerate(images):
         paths.append(str(image.path))
         sizes.append(image.size)
@@ -134,6 +139,10 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
             points.frombytes(np.asarray(outline, np.float64).tobytes())
             num_points.append(len(outline))
         notes.left_out.update(image.left_out)
+        if image.exchanged:
+            exchanged[index] = image.exchanged
+        if not image.is_labelled:
+            unlabelled.add(index)
         if not image.broken:
             of_file[paths[-1]].append((index, image.called))
     for group in filter(lambda found: len(found) > 1, of_file.values()):
@@ -156,6 +165,8 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
         class_of[np.array(class_index, np.int64)],
         np.frombuffer(boxes, np.float64).reshape(-1, 4),
         Polygons(np.frombuffer(points, np.float64).reshape(-1, 2), starts_of(np.array(num_points))),
+        exchanged,
+        unlabelled,
     )
 
 

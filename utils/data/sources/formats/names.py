@@ -10,9 +10,10 @@ from itertools import islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
+from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, brief
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.regular_files import read_text
+from duet.utils.regular_files import encoding_fault, read_text
 from duet.utils.text import count
 
 SPLIT_NAMES = {
@@ -175,30 +176,55 @@ def parts_of(name: str) -> tuple[str, ...]:
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-def search_files(folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES) -> Iterator[str]:
-    """Yield the images in a folder and the folders in it, in no order; not in linked folders.
+def search_files(
+    folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
+) -> Iterator[str]:
+    """Yield the images in a folder and the folders in it, in no order.
 
-    suffixes: of other files to search for.
+    Linked folders are read after all others, each once, and none that the folder itself lies in.
+    What macOS writes beside files, "._a.jpg" and __MACOSX, is left out.
+
+    Args:
+        suffixes: of other files to search for.
+        remarks: told what is left out.
     """
-    waiting = [str(folder)]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    if os.path.splitext(entry.name)[1].lower() in suffixes:
-                        yield entry.path
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-        except (FileNotFoundError, NotADirectoryError, PermissionError):
+    remarks = Remarks() if remarks is None else remarks
+    waiting, linked = [str(folder)], list[str]()
+    seen: set[tuple[int, int]] = set()
+    while waiting or linked:
+        linked.sort(reverse=True)  # the order decides which of two links to a folder is read
+        is_link = not waiting
+        place = linked.pop() if is_link else waiting.pop()
+        if is_link and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(place)):
             continue
+        try:
+            status = os.stat(place)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    is_wanted = os.path.splitext(entry.name)[1].lower() in suffixes
+                    if entry.name == "__MACOSX" or (is_wanted and entry.name.startswith("._")):
+                        remarks.add("of_macos", entry.path)
+                        continue
+                    if is_wanted:
+                        yield entry.path
+                    if entry.is_dir():
+                        (linked if entry.is_symlink() else waiting).append(entry.path)
+                    elif entry.is_symlink() and not is_wanted and not os.path.exists(entry.path):
+                        remarks.add("dead_link", entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError:
+            remarks.add("unread_folder", place)
 
 
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
-    """Yield the paths of files in a folder, in no order; not "._a.xml", a Mac's."""
+    """Yield the paths of files in a folder, in no order; none in a hidden folder."""
     start = len(os.path.join(folder, ""))
     for path in search_files(folder, suffixes):
-        *folders, name = path[start:].split("/")
-        if not (name.startswith("._") or any(inner.startswith(".") for inner in folders)):
+        if not any(inner.startswith(".") for inner in path[start:].split("/")[:-1]):
             yield path[start:]
 
 
@@ -222,9 +248,10 @@ def listed_images(image_list: Path, images: FileNames) -> list[Path]:
         DatasetError: the list cannot be read, or a line may be several images.
     """
     try:
-        lines = read_text(image_list, MAX_LIST_BYTES).removeprefix("\ufeff").split("\n")
+        lines = read_text(image_list, MAX_LIST_BYTES).split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise DatasetError(f"{image_list}: a list of images is needed: {error!s:.300}") from error
+        reason = error.strerror if isinstance(error, OSError) else encoding_fault(error)
+        raise DatasetError(f"{image_list}: a list of images is needed: {reason}") from error
     listed = []
     for name in (_name_in(line.strip(), images) for line in lines if line.strip()):
         path, trouble = images.find([name])

@@ -99,7 +99,7 @@ def parse(path: Path) -> Parsed | None:
     """Read the XML file of an image.
 
     Objects that are marked as difficult are left out. The two corners of a box may be
-    exchanged. Parts of an object, such as a hand of a person, are not objects.
+    exchanged, which is noted. Parts of an object, such as a hand of a person, are not objects.
 
     Raises:
         OSError, ValueError: the file is broken; the message says where.
@@ -113,7 +113,7 @@ def parse(path: Path) -> Parsed | None:
     labels = ImageLabels(Path(), (height, width) if min(height, width) > 1 else UNKNOWN)
     for number, element in enumerate(root.findall("object"), start=1):
         try:
-            _add(labels, element)
+            _add(labels, element, number)
         except ValueError as error:
             raise ValueError(f"object {number}: {error}") from error
     boxes = [box for _, box, _ in labels.objects]
@@ -131,7 +131,7 @@ def _text(element: Element, name: str) -> str:
     return (element.findtext(name) or "").strip()
 
 
-def _add(labels: ImageLabels, element: Element) -> None:
+def _add(labels: ImageLabels, element: Element, number: int) -> None:
     class_name = _text(element, "name")
     if not class_name:
         raise ValueError("no name")
@@ -144,6 +144,9 @@ def _add(labels: ImageLabels, element: Element) -> None:
         raise ValueError("no bndbox")
     left, top, right, bottom = (read_number(_text(box, name), name) for name in _CORNERS)
     corners = min(left, right), min(top, bottom), max(left, right), max(top, bottom)
+    if corners != (left, top, right, bottom):
+        text = f"object {number}, xmin {left:g}, ymin {top:g}, xmax {right:g}, ymax {bottom:g}"
+        labels.exchanged.append(text)
     labels.add(class_name, corners, outline)
 
 
