@@ -84,6 +84,12 @@ def run(
         job = jobs.Job(config, hyp, data, jobs.Session(stop, lock, world), start, point)
         if point is not None:
             jobs.require_equal_data(point.header, data)
+        if point is None and config.amp == "bf16":
+            backend.use(config.backend)
+            stop.take_signals()
+            from duet.models.training.start import with_precision
+
+            job = with_precision(job)
         if config.batch_size == AUTO_BATCH:
             backend.use(config.backend)
             stop.take_signals()

@@ -29,7 +29,7 @@ DOCS = PROJECT / "docs"
 TRANSLATIONS, PAGES = DOCS / "flag-words.yaml", DOCS / "flag-pages.yaml"
 # Flags that both backends do not honour alike, by field.
 BACKENDS = {
-    "amp": "OneFlow has no half precision: `auto` is float32, `bf16` and `fp16` an error",
+    "amp": "OneFlow has no half precision: `auto` is float32, the others but `off` an error",
     "layout": "OneFlow has contiguous only: `channels-last` is an error",
     "compile": "OneFlow runs the plain step, and a line says so",
 }

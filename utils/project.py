@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -19,6 +21,12 @@ def script(name: str) -> list[str]:
     """Return the arguments after `python` that run one of our scripts, as a user types them."""
     path = PROJECT / f"{name}.py"  # in a checkout; an installed package only has `duet`
     return [str(from_here(path))] if path.exists() else ["-m", "duet", name]
+
+
+def command_line(name: str, *words: object) -> str:
+    """Return a shell command that runs one of our scripts with this Python."""
+    start = [str(from_here(Path(sys.executable))), *script(name)]
+    return shlex.join([*start, *map(str, words)])
 
 
 def from_here(path: Path) -> Path:

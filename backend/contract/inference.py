@@ -160,6 +160,9 @@ class Ops(Protocol):
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
         """Upsample (B, C, H, W) to (B, C, 2H, 2W) by repeating each value."""
 
+    def arange(self, count: int, dtype: str = "int64", device: str = "cpu") -> Tensor:
+        """Return 0, 1, ... count - 1; ValueError for a negative count or an unknown dtype."""
+
     def cells(self, height: int, width: int, like: Tensor) -> Tensor:
         """Return each cell's column and row, (1, 1, H, W, 2), with like's dtype and device.
 

@@ -237,6 +237,16 @@ def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return x.index_put((index,), values)
 
 
+def put_largest(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    _check_rows(x, index)
+    checks.row_values(values.shape, dtype_of(values), (len(index),), dtype_of(x))
+    return x.detach().scatter_reduce(0, index, values.detach(), "amax")
+
+
+def repeated(counts: np.ndarray, device: str = "cpu") -> Tensor:
+    return torch.repeat_interleave(tensor(counts, device), output_size=int(counts.sum()))
+
+
 def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
     part = x.detach()[index]
     checks.same_shape(part.shape, values.shape)
@@ -256,6 +266,11 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     # On a GPU, autocast would convert half precision to float32, though values are only copied.
     with torch.autocast(x.device.type, enabled=False):
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+def arange(count: int, dtype: str = "int64", device: str = "cpu") -> Tensor:
+    checks.sizes((count,))
+    return torch.arange(count, dtype=dtype_named(dtype), device=present(device))
 
 
 def cells(height: int, width: int, like: Tensor) -> Tensor:

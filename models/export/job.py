@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -52,6 +53,7 @@ from duet.utils.export.formats import (
 from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.start import ending_at_termination
+from duet.utils.project import command_line, from_here
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint
 
@@ -130,12 +132,12 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         )
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
-    source = f"--data {dataset.name}" if dataset else "the built-in dataset"
+    source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
         folder = Path(place)
         graph = folder / "graph.onnx"
         write_graph(config, graph)
-        say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
+        say(f"files are compared with the model on {count(len(images), 'image')}{source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
         if dataset is not None:
@@ -146,6 +148,19 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         say(*table(export.scores, model.head))
     files = tuple(exported_path(config.weights, row) for row, fine in done.items() if fine)
     return Exports(files, tuple(row.name for row, fine in done.items() if not fine))
+
+
+def next_commands(config: ExportConfig, files: Sequence[Path]) -> list[str]:
+    """Return the commands that use the first of the files that can be run here; [] for none."""
+    rows = [row for row in FORMATS if not row.is_program and not row.why_not_run()]
+    able = [path for path in files if any(row.has_written(path) for row in rows)]
+    if not able:
+        return []
+    weights = "--weights", from_here(able[0])
+    commands = [command_line("val", *weights, "--data", config.data)] if config.data else []
+    commands.append(command_line("detect", *weights, "--source", "images/"))
+    commands.append(command_line("serve", *weights))
+    return ["next:", *(f"  {command}" for command in commands)]
 
 
 def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) -> Metadata:

@@ -90,8 +90,8 @@ def scored_classes(
     if unknown:
         raise UserError(
             f"{data} has classes that {weights} does not know: {brief(unknown)}; its "
-            f"classes: {brief(list(known))}; name the dataset's classes as the weights do, or use "
-            "weights that were trained on them"
+            f"classes: {brief(list(known))}; rename the dataset's in its YAML, as in merge: "
+            f"{{{brief(unknown[0])}: {brief(known[0])}}}, or use weights that were trained on them"
         )
     names = tuple(class_names)
     if not np.array_equal(in_model, np.arange(num_known)):

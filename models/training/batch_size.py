@@ -20,7 +20,7 @@ from duet.backend.processes import local_world_size, this_process
 from duet.models.evaluation.evaluate import in_precision
 from duet.models.inference.predictors import network_input
 from duet.models.training.multi_scale import MultiScale
-from duet.models.training.start import build_model, build_state
+from duet.models.training.start import build_model, build_state, quietly
 from duet.models.training.state import TrainState, settle
 from duet.models.training.step import train_step
 from duet.utils.boxes import cxcywh_to_xyxy
@@ -117,13 +117,9 @@ def measured_state(job: Job, device: str) -> TrainState:
     ranks = job.session.world.process.world_size
     # Only one shape is compiled, and eager steps take more memory.
     config = dataclasses.replace(job.config, batch_size=ranks, multi_scale=False, compile=False)
-    level = log.level
-    log.setLevel(logging.WARNING)  # the run's own model logs the same lines again
-    try:
+    with quietly():
         model = build_model(config, job.hyp, job.start, job.data.class_names)
         return build_state(config, job.hyp, model, 1, device)
-    finally:
-        log.setLevel(level)
 
 
 def train_on(state: TrainState, batch: Batch) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from duet import backend
-from duet.backend import amp, autograd, cores, dist, fused, use
+from duet.backend import amp, autograd, cores, dist, fused, nn, ops, use
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
@@ -20,10 +22,12 @@ from duet.models.heads.base import Loss, LossTerms
 from duet.utils.errors import UserError
 from duet.utils.processes.ranks import on_main
 
-HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16"}
+HALF_PRECISIONS = {"bf16": "bfloat16", "fp16": "float16", "bf16-always": "bfloat16"}
 # Forward-pass GFLOPs per thread. The loops of a small step take less time than waking threads and
 # waiting for them.
 GFLOPS_OF_A_THREAD = 0.5
+SECONDS, WARM_UP = 0.3, 1  # of comparing bfloat16 with float32, and its rounds that do not count
+MOST_PRODUCTS = 5e7  # multiply-adds of a convolution then: a few milliseconds on a core
 
 log = logging.getLogger("train")
 
@@ -142,7 +146,7 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
 
 def preferred_by_all(device: str) -> str:
     """Return the precision that all ranks' devices gain from."""
-    weakest_first = ("float32", *reversed(HALF_PRECISIONS.values()))
+    weakest_first = ("float32", "float16", "bfloat16")
     mine = np.array([weakest_first.index(amp.preferred(device))])
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]
 
@@ -203,3 +207,40 @@ def graph_problem(device: str, drops: bool) -> str:
     if drops:  # the compiler assumes that a module's tensors are fixed like weights
         return "--dropout draws a new tensor for each pass"
     return ""
+
+
+def bfloat16_ratio(channels: int, cells: int) -> float:
+    """Return the time of 3x3 convolutions in bfloat16, forward and backward, in that of float32.
+
+    A larger map than `MOST_PRODUCTS` allows is cut: its rows are computed alike.
+    """
+    cells = max(1, min(cells, int(math.sqrt(MOST_PRODUCTS / 9) / channels)))
+    random = np.random.Generator(np.random.Philox(0))
+    images = ops.tensor(random.random((1, channels, cells, cells), np.float32))
+    if backend.device.supports("channels_last"):
+        images = ops.channels_last(images)
+    runs = {dtype: _convolutions(images, channels, dtype) for dtype in ("float32", "bfloat16")}
+    spent: dict[str, list[float]] = {dtype: [] for dtype in runs}
+    begin, rounds = time.perf_counter(), 0
+    while rounds <= WARM_UP or time.perf_counter() - begin < SECONDS:
+        for dtype, run in runs.items():
+            start = time.perf_counter()
+            run()
+            spent[dtype].append(time.perf_counter() - start)
+        rounds += 1
+    fastest = {dtype: min(times[WARM_UP:]) for dtype, times in spent.items()}
+    return fastest["bfloat16"] / fastest["float32"]
+
+
+def _convolutions(images: Tensor, channels: int, dtype: str) -> Callable[[], object]:
+    """Return a step of two layers between others: their maps are in the dtype."""
+    first, second, third = (nn.Conv2d(channels, channels, 3, 1, 1, bias=False) for _ in range(3))
+    with amp.autocast(CPU, dtype):
+        inner = first(images).detach()
+
+    def run() -> object:
+        with amp.autocast(CPU, dtype):
+            total = ops.sum(ops.cast(third(second(inner)), "float32"))
+        return autograd.gradients(total, [second.weight, third.weight])
+
+    return run

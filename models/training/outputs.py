@@ -22,7 +22,7 @@ from duet.utils.data.sources.samples import table_of
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
-from duet.utils.project import from_here
+from duet.utils.project import command_line, from_here
 from duet.utils.report.plots.images import plot_batch
 from duet.utils.report.plots.label_statistics import plot_labels
 from duet.utils.report.plots.results import plot_results
@@ -58,10 +58,14 @@ class Trained(NamedTuple):
 
 def trained(run: Run, state: TrainState, best: BestEpoch | None) -> Trained:
     """Return the result of a run."""
-    name = "last" if run.job.config.no_save or best is None else "best"
     metrics = state.model.head.metrics(best.result) if best is not None else {}
-    weights = run.folder / "weights" / f"{name}.safetensors"
-    return Trained(run.folder, weights, best and best.epoch, metrics)
+    return Trained(run.folder, weights_to_use(run, best), best and best.epoch, metrics)
+
+
+def weights_to_use(run: Run, best: BestEpoch | None) -> Path:
+    """Return the best weights of a run, or the last ones if it has no best epoch."""
+    name = "last" if run.job.config.no_save or best is None else "best"
+    return run.folder / "weights" / f"{name}.safetensors"
 
 
 @on_main
@@ -173,6 +177,24 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
     say(f"weights in {folder / 'weights'}: {files}")
+    say(*next_commands(run, from_here(weights_to_use(run, best))))
+
+
+def next_commands(run: Run, weights: Path) -> list[str]:
+    """Return the commands that validate, detect with and export the weights of a run."""
+    config, first = run.job.config, run.job.data.val[0]
+    data = ["--data", config.data]
+    data += ["--split", str(config.train_part)] if config.train_part else []
+    data += ["--single-cls"] if config.single_class else []
+    images = from_here(first.image_path.parent)
+    with_weights = ["--weights", weights]
+    with_weights += ["--backend", config.backend] if config.backend else []
+    commands = [
+        command_line("val", *with_weights, *data),
+        command_line("detect", *with_weights, "--source", images if images.is_dir() else "images/"),
+        command_line("export", *with_weights),
+    ]
+    return ["next:", *(f"  {command}" for command in commands)]
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from duet import backend
-from duet.backend import dist, nn
+from duet.backend import amp, dist, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -25,7 +27,11 @@ from duet.models.heads.base import LossSettings
 from duet.models.stored import spec_of_weights
 from duet.models.training.autoanchor import fit_to_labels
 from duet.models.training.ema import ModelEMA
-from duet.models.training.execution import choose_execution, choose_step_threads
+from duet.models.training.execution import (
+    bfloat16_ratio,
+    choose_execution,
+    choose_step_threads,
+)
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import (
     Schedule,
@@ -39,6 +45,7 @@ from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.memory import keep_freed_images, keep_freed_memory
+from duet.utils.processes.ranks import on_main
 from duet.utils.processes.start import is_called
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
@@ -115,6 +122,17 @@ def build_model(
         remap_classes = config.remap_classes or bool(hyp.keep_head)
         transfer_weights(model, start, class_names, keep_anchors, remap_classes)
     return model
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Leave out lines that the run's own model logs again."""
+    level = log.level
+    log.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
 
 
 def spec_to_train(config: TrainConfig, start: Checkpoint | None, num_classes: int) -> ModelSpec:
@@ -242,3 +260,34 @@ def parallelize(model: Any, sync_bn: bool) -> Any:
     if sync_bn:
         log.info("--sync-bn has no effect in a single process")
     return model
+
+
+def with_precision(job: Job) -> Job:
+    """Return the job of a new run: instead of a slower bfloat16 it computes as with --amp auto.
+
+    Rank 0 decides for all. A run that resumes keeps what it had.
+    """
+    config, world = job.config, job.session.world
+    device = backend.device.resolve(config.device)
+    if device != CPU or "bfloat16" not in amp.supported(device):
+        return job
+    ratio = bfloat16_ratio(*main_sizes(job)) if world.process.is_main else 0.0
+    if not world.any(ratio > 1):
+        return job
+    on_main(log.warning)(
+        "--amp bf16: bfloat16 is slower than float32 on this CPU (x%.1f); computing in float32; "
+        "--amp bf16-always uses it anyway", ratio,
+    )  # fmt: skip
+    return dataclasses.replace(job, config=dataclasses.replace(config, amp="auto"))
+
+
+def main_sizes(job: Job) -> tuple[int, int]:
+    """Return the channels, and the cells along a side, of the maps that take most computation."""
+    config, work = job.config, Counter[tuple[int, int]]()
+    with quietly():
+        spec = spec_to_train(config, job.start, len(job.data.class_names))
+    for layer in plan_layers(spec)[:-1]:  # the head's channels are outputs
+        cells = max(config.image_size // layer.stride, 1)
+        for stride, cost in layer.costs:
+            work[layer.out_channels, cells] += cost.weights // max(stride, 1) ** 2
+    return work.most_common(1)[0][0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -56,7 +57,10 @@ def stored(tmp_path_factory):
 
 @pytest.fixture
 def run(stored, tmp_path, monkeypatch, capsys):
-    """Run the command in this process; return its exit code and what it printed."""
+    """Run the command in this process; return its exit code and what it printed.
+
+    The commands to try next are left out.
+    """
     (folder, graphs), given = stored, [""]
 
     def copy_graph(config, path):
@@ -74,7 +78,8 @@ def run(stored, tmp_path, monkeypatch, capsys):
             export.main()
         except SystemExit as end:
             code = end.code
-        return code, *capsys.readouterr()
+        output, errors = capsys.readouterr()
+        return code, output.partition("next:\n")[0], errors
 
     return run
 
@@ -122,8 +127,16 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
         cwd=folder, capture_output=True, text=True, env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    first, line, *others = done.stdout.splitlines()
-    assert first == "files are compared with the model on 8 images of the built-in dataset"
+    shown, _, following = done.stdout.partition("next:\n")
+    assert [shlex.split(line)[1:] for line in following.splitlines()] == [
+        [str(PROJECT / "detect.py"), "--weights", "best.onnx", "--source", "images/"],
+        ["-m", "duet", "serve", "--weights", "best.onnx"],
+    ]
+    first, line, *others = shown.splitlines()
+    assert (
+        first
+        == "files are compared with the model on 8 images: photographs and the built-in dataset"
+    )
     assert line.startswith("ONNX: best.onnx, 0.03") and " detections matched; largest" in line
     assert [one.split()[0] for one in others] == ["OpenVINO:", "TorchScript:"][: len(formats) - 2]
     assert all(" matched; largest" in one for one in others)
@@ -202,10 +215,11 @@ def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
     lines = printed.splitlines()
     assert lines[0] == f"files are compared with the model on 6 images of --data {data}"
     title, model, file = (line.split() for line in lines[-3:])
-    assert title[:5] == ["MB", "P", "R", "mAP50", "mAP50-95"]
+    assert title[:6] == ["MB", "ms/image", "P", "R", "mAP50", "mAP50-95"]
     assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
-    assert model[1:5] == file[3:7]
-    assert all(0 <= float(figure) <= 1 for figure in model[1:5])
+    assert float(model[1]) > 0 and float(file[3]) > 0
+    assert model[2:6] == file[4:8]
+    assert all(0 <= float(figure) <= 1 for figure in model[2:6])
 
 
 def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, monkeypatch):
@@ -288,11 +302,11 @@ def figures_of(output):
     """The rows of the table by their first word, with the figures as numbers."""
     lines = output.splitlines()
     first = next(index for index, line in enumerate(lines) if line.split()[0] == "MB")
-    names = lines[first].split()[1:-2]  # without "largest difference"
+    names = lines[first].split()[2:-2]  # without MB, ms/image and "largest difference"
     rows = {line.split()[0]: line.split() for line in lines[first + 1 :]}
-    skipped = {"model": 1}
+    skipped = {"model": 2}
     return {
-        name: dict(zip(names, map(float, words[skipped.get(name, 2) :][: len(names)]), strict=True))
+        name: dict(zip(names, map(float, words[skipped.get(name, 3) :][: len(names)]), strict=True))
         for name, words in rows.items()
     }
 

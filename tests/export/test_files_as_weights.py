@@ -153,7 +153,7 @@ def test_a_file_has_the_figures_of_the_model(monkeypatch, tmp_path, weights, fil
 
 
 def test_model_and_file_are_validated_at_the_training_size(monkeypatch, tmp_path, weights, files):
-    data = write_small_dataset(tmp_path)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
     given = figures_of(monkeypatch, tmp_path, data, weights, "--img=96")
     np.testing.assert_array_equal(figures_of(monkeypatch, tmp_path, data, weights), given)
     file = figures_of(monkeypatch, tmp_path, data, files["dynamic"])

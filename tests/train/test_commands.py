@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -65,6 +66,25 @@ def test_a_file_name_that_is_no_text_is_spelt_out(trained):
     (line,) = [line for line in done.stdout.splitlines() if "left out" in line]
     assert r"/images/train/zz caf\xe9\x1b[31m\n\u202e2.jpg: left out: " in line
     assert all(line.isprintable() for line in done.stdout.splitlines())
+
+
+def test_the_commands_shown_at_the_end_use_the_weights_as_they_were_trained(trained, tmp_path):
+    _, done = trained
+    *_, best, _, _, title, val, detect, export = done.stdout.splitlines()
+    assert title == "next:" and " export.py --weights " in export
+    validated, detected = (
+        subprocess.run(
+            [*shlex.split(line), "--project", str(tmp_path), "--device", "cpu"],
+            capture_output=True, text=True, timeout=300,
+        )
+        for line in (val, detect)
+    )  # fmt: skip
+    assert (validated.returncode, detected.returncode) == (0, 0), detected.stderr
+    for shown in (validated, detected):
+        assert "images at 64 px, the training size" in shown.stdout + shown.stderr
+    overall = next(line for line in validated.stdout.splitlines() if " all " in line)
+    assert f"mAP50 {float(overall.split()[-2]):.3f}" in best
+    assert len(list(tmp_path.rglob("*.jpg"))) >= 6
 
 
 def test_training_leaves_weights_results_settings_and_plots(trained):

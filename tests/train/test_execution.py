@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,22 +10,26 @@ import pytest
 
 from duet import backend
 from duet.backend import amp, autograd, dist, nn, ops
+from duet.backend.processes import Process
 from duet.models.detector import Detector, images_to_tensor
 from duet.models.evaluation.evaluate import in_precision
 from duet.models.graph import read_model_yaml
-from duet.models.training.execution import choose_precision
+from duet.models.training import start as start_of_run
+from duet.models.training.execution import bfloat16_ratio, choose_precision
 from duet.models.training.outputs import write_work
 from duet.models.training.start import build_state
 from duet.models.training.state import settle
 from duet.models.training.step import train_step
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.errors import UserError
+from duet.utils.processes.suspend import Suspended
+from duet.utils.processes.world import ALONE, World
 from duet.utils.report.stage_timer import StageTimer
-from duet.utils.state.job import Job, TrainData
+from duet.utils.state.job import Job, Session, TrainData
 from duet.utils.state.run import Run
 from tests.small import write_small_model
-from tests.train.short_runs import small_training
+from tests.train.short_runs import StopAt, folder_of, short_flags, small_training, start
 
 FLAGS = {"bfloat16": "bf16", "float16": "fp16"}
 OTHER_LOSS = "--label-smoothing", "0.1"
@@ -133,7 +138,64 @@ def test_auto_takes_what_the_devices_of_all_ranks_gain_from(monkeypatch, preferr
     assert choose_precision("auto", "cpu", "float64") == "float64"
 
 
-@pytest.mark.skipif("bfloat16" not in amp.supported("cpu"), reason="the backend has no bfloat16")
+HAS_BFLOAT16 = pytest.mark.skipif(
+    "bfloat16" not in amp.supported("cpu"), reason="the backend has no bfloat16"
+)
+
+
+def precision_of(folder):
+    return json.loads((folder / "work.json").read_text())["work"]["precision"]
+
+
+@HAS_BFLOAT16
+def test_a_run_in_bfloat16_that_is_slower_on_the_cpu_computes_in_float32(
+    tmp_path, monkeypatch, caplog
+):
+    flags, ratios = [*short_flags(tmp_path), "--amp", "bf16", "--name", "slower"], [1.26]
+    monkeypatch.setattr(start_of_run, "bfloat16_ratio", lambda *sizes: ratios.pop())
+    with caplog.at_level("INFO"), pytest.raises(Suspended):
+        start(flags, StopAt(4))
+    assert "bfloat16 is slower than float32 on this CPU (x1.3); computing in float" in caplog.text
+    assert "--amp bf16-always" in caplog.text and "float32, channels-last" in caplog.text
+    start([*flags, "--resume", "auto"])  # keeps what it had: nothing is measured
+    assert precision_of(folder_of(flags, "slower")) == "float32"
+
+
+@HAS_BFLOAT16
+@pytest.mark.parametrize(("asked", "ratios"), [("bf16", [0.9]), ("bf16-always", [])])
+def test_a_run_in_bfloat16_that_is_faster_or_forced_computes_in_it(
+    tmp_path, monkeypatch, asked, ratios
+):
+    monkeypatch.setattr(start_of_run, "bfloat16_ratio", lambda *sizes: ratios.pop())
+    flags = [*short_flags(tmp_path), "--amp", asked, "--name", "fast", "--epochs", "1"]
+    start(flags)
+    assert precision_of(folder_of(flags, "fast")) == "bfloat16"
+
+
+@HAS_BFLOAT16
+@pytest.mark.parametrize("is_slower", [True, False])
+def test_the_first_rank_decides_on_bfloat16_for_all(tmp_path, monkeypatch, is_slower):
+    monkeypatch.setattr(start_of_run, "bfloat16_ratio", None)  # is not called
+    config = TrainConfig(**read_train_flags([*short_flags(tmp_path), "--amp", "bf16"])[0])
+    first = np.array([is_slower], np.uint8)
+    world = World(Process(rank=1, world_size=2), lambda own: [first, own])
+    job = Job(config, None, None, Session(None, None, world))
+    assert start_of_run.with_precision(job).config.amp == ("auto" if is_slower else "bf16")
+
+
+@HAS_BFLOAT16
+def test_bfloat16_is_timed_with_the_sizes_of_the_network_in_half_a_second(tmp_path):
+    config = TrainConfig(**read_train_flags(["--cfg", "yolov5n", "--img", "640"])[0])
+    data = TrainData(("a",), (), ())
+    job = Job(config, None, data, Session(None, None, ALONE))
+    channels, cells = start_of_run.main_sizes(job)
+    assert channels * cells == 64 * 80  # of each stage of YOLOv5n, but for the first
+    begin = time.process_time()
+    assert 0.05 < bfloat16_ratio(channels, cells) < 20
+    assert time.process_time() - begin < 0.5 * backend.device.host_threads()
+
+
+@HAS_BFLOAT16
 def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog):
     monkeypatch.setattr(amp, "preferred", lambda device: "bfloat16")
     with caplog.at_level(logging.INFO):

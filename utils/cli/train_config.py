@@ -39,7 +39,7 @@ APART = (
     ("evolve", "no_save", "a search keeps its best weights"),
     ("evolve", "resume", "the same command continues a search automatically"),
 )
-PRECISIONS = ("auto", "off", "bf16", "fp16")
+PRECISIONS = ("auto", "off", "bf16", "fp16", "bf16-always")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # values of --resume besides a folder or file
 # Same as in utils/tasks/table.py, which imports this module.
@@ -151,7 +151,8 @@ class TrainConfig(RunConfig):
         "(disk)")  # fmt: skip
     amp: str = flag("speed", "--amp", default="auto", choices=PRECISIONS,
         help="mixed precision: compute the network in half precision; auto: if faster on the GPU; "
-        "off: exact float32, if the backend supports it")  # fmt: skip
+        "off: exact float32, if the backend supports it; bf16: on a CPU only if faster there, "
+        "bf16-always: even if slower")  # fmt: skip
     layout: str = flag("speed", "--layout", default="auto", choices=LAYOUTS,
         help="memory layout of feature maps; auto: the faster one on the device")  # fmt: skip
     compile: bool = flag("speed", "--compile", default=False,

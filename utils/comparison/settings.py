@@ -63,7 +63,7 @@ VARIANTS = {
     "fused-loss": Variant(("--bbox_iou_optim",)),
     "fused-update": Variant(("--multi_tensor_optimizer",)),
     "compile": Variant(("--compile",)),
-    "bf16": Variant(("--amp", "bf16"), ("precision",)),
+    "bf16": Variant(("--amp", "bf16-always"), ("precision",)),
     # Its loss scale may skip a step.
     "fp16": Variant(("--amp", "fp16"), ("precision", "optimizer_steps")),
     "channels-last": Variant(("--layout", "channels-last"), ("layout",)),

@@ -100,7 +100,7 @@ def run_audit(
         file.write(audit_page(audit, config.top))
     for kind in KINDS:
         say(f"{WORDS[kind][0]}: {len(audit.of_kind(kind)):,}")
-    say(summary(audit), f"results in {folder}")
+    say(summary(audit), f"page: {folder / 'audit.html'}, all findings: {folder / 'audit.csv'}")
 
 
 def share_classes(

@@ -16,6 +16,7 @@ from duet.utils.processes import cores as cores_module
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.process_family import ending_in_any_call
 from duet.utils.processes.suspend import listening
+from duet.utils.processes.watchdog import Watchdog
 from duet.utils.project import PROJECT
 from tests.rank_threads import run_rank_threads
 
@@ -152,6 +153,17 @@ def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -
     name = f"rank 1 ({os.uname().nodename})"
     line = f"error: {name}: no progress for 1 s in training, step 3 (--timeout 0.5); ending the job"
     assert line in errors and "in stand_still" in errors
+
+
+def test_a_phase_that_an_error_ended_is_described_until_there_is_progress() -> None:
+    watchdog = Watchdog()
+    with watchdog.phase("training"):
+        with pytest.raises(KeyError), watchdog.phase("validation"), watchdog.phase("saving"):
+            raise KeyError
+        assert watchdog.describe() == "in saving"
+        watchdog.progress()
+        assert watchdog.describe() == "in training, step 1"
+    assert watchdog.describe() == "in setup"
 
 
 def test_time_in_which_the_process_is_stopped_does_not_count() -> None:

@@ -186,3 +186,13 @@ def test_folders_of_some_classes_are_scored_by_name(tmp_path, validate, results)
     (tmp_path / "all" / "val" / sorted(names)[1]).rename(tmp_path / "all" / "val" / "heart")
     with pytest.raises(UserError, match=r"does not know: \['heart'\]"):
         validate(weights, tmp_path / "all")
+
+
+def test_a_class_of_another_name_is_renamed_in_the_yaml(tmp_path, validate, results):
+    data = write_small_dataset(tmp_path)
+    weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_checkpoint(tmp_path)))
+    validate(weights, data, "--img", 64)
+    other = renumbered(data, np.arange(5), ["circle", "square", "heart", "star", "cross"])
+    other.write_text(other.read_text() + "merge: {heart: triangle}\n")
+    validate(weights, other, "--img", 64)
+    np.testing.assert_array_equal(figures(results[0]), figures(results[1]))

@@ -7,10 +7,12 @@ import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
@@ -43,6 +45,8 @@ class DatasetSpec:
     class_names: tuple[str, ...]
     single_class: bool = False  # all objects are taken for one class
     train_part: float | None = None  # drawn: this part of `train` is for training, the rest is val
+    merge: Mapping[str, str] = field(default_factory=dict)  # name in the labels -> the class it is
+    label_names: tuple[str, ...] = ()  # names of the labels' numbers, if some are merged
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -53,6 +57,28 @@ class DatasetSpec:
     def is_of_folders(self) -> bool:
         """Whether folder names are the labels."""
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
+
+    @property
+    def names_in_labels(self) -> tuple[str, ...]:
+        """Class names by the numbers of the labels, before any are merged."""
+        return self.label_names or self.class_names
+
+    def class_of(self, labels: np.ndarray) -> np.ndarray:
+        """Return the classes of class numbers in labels, int64."""
+        if not self.label_names:
+            return labels
+        merged = [self.merge.get(name, name) for name in self.label_names]
+        return np.array([self.class_names.index(name) for name in merged], np.int64)[labels]
+
+    def merged(self) -> DatasetSpec:
+        """Return the dataset with each class that `merge` names counted as another, or renamed."""
+        if absent := sorted(set(self.merge) - set(self.class_names)):
+            raise DatasetError(
+                f"{self.name}: key 'merge' has {brief(absent)}, but the classes are "
+                f"{brief(list(self.class_names))}; correct it"
+            )
+        names = dict.fromkeys(self.merge.get(name, name) for name in self.class_names)
+        return dataclasses.replace(self, class_names=tuple(names), label_names=self.class_names)
 
     def as_single_class(self) -> DatasetSpec:
         """Return the dataset with a single class: its only class, or "item"."""
@@ -66,7 +92,8 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
     names annotations in another format and, if not all images are meant, a list of them. A path may
     be that of folders named for classes. Without `names` the class names are empty if all
-    entries have annotations, or are such folders: those give the names.
+    entries have annotations, or are such folders: those give the names. `merge: {rbc: RBC}` counts
+    the objects of one name as of another.
 
     Raises:
         UserError: names the file, the key, its value and the places looked at.
@@ -76,9 +103,12 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     return _DatasetYaml(path, document).spec(splits)
 
 
-def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
+def dataset_yaml_text(
+    entries: Mapping[str, str], class_names: Sequence[str], merge: Mapping[str, str] | None = None
+) -> str:
     """Return a dataset YAML with an entry, relative to its folder, for each split."""
-    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
+    more = {"merge": dict(merge)} if merge else {}
+    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names)), **more})
 
 
 @dataclass(frozen=True)
@@ -105,12 +135,33 @@ class _DatasetYaml:
                 "out of its YAML",
             )
         class_names = self._class_names() if "names" in self.document else ()
+        merge = self._merge()
+        if class_names:  # annotations and folders may have more names than numbers stand for
+            more = [name for name in merge if name not in class_names]
+            class_names = (*class_names, *more)
         found = [self._entries(key, key in splits, class_names) for key in SPLITS]
         train, val, test = _with_shared_images(found)
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
-        return DatasetSpec(self.path.stem, self._roots[0], train, val, test, class_names)
+        if merge and class_names and not kinds <= {AnnotatedFolder, ClassFolders} and more:
+            raise self._error("merge", f"has {brief(more)}, which 'names' lacks; add or correct it")
+        return DatasetSpec(
+            self.path.stem, self._roots[0], train, val, test, class_names, merge=merge
+        )
+
+    def _merge(self) -> dict[str, str]:
+        """Return the names that stand for another class."""
+        merge = self.document.get("merge") or {}
+        accepted = "; accepted: a mapping of names, such as {rbc: RBC}"
+        if not isinstance(merge, Mapping):
+            raise self._wrong("merge", merge, accepted)
+        for name, target in merge.items():
+            if not isinstance(name, str) or not isinstance(target, str) or not target:
+                raise self._wrong("merge", merge, f"{accepted}; put numbers in quotes")
+            if target in merge:
+                raise self._wrong("merge", merge, f"; {brief(target)} is merged itself")
+        return dict(merge)
 
     def _value(self, split: str) -> tuple[str, Any]:
         """Return the key of a split, which may be another name of it, and its value or None."""
