@@ -25,10 +25,10 @@ def main() -> None:
         backend.use("torch")
         samples = load_split(load_dataset(sys.argv[1]), "train")
         with TrainLoader(samples, TrainRecipe(64, 2), workers=2) as loader:
-            expected = [batch.images for batch in loader.epoch(0)]
+            expected = [batch.images for batch in loader.epoch(0, is_last=True)]
             loader.lend_to("cuda:0")
             found, in_place = [], []
-            for batch in loader.epoch(0):
+            for batch in loader.epoch(0, is_last=True):
                 for piece in batch.pieces(PIECE):
                     in_place.append(backend.device.is_page_locked(piece.images))
                     found.append(backend.ops.tensor(piece.images, "cuda:0"))

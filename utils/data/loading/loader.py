@@ -135,7 +135,7 @@ class TrainLoader(_Loader):
         epoch: int,
         first_batch: int = 0,
         class_scores: Sequence[float] = (),
-        is_last: bool = True,
+        is_last: bool = False,
     ) -> Iterator[Batch]:
         """Return the batches of an epoch from `first_batch` on; those before are not built.
 
@@ -143,7 +143,7 @@ class TrainLoader(_Loader):
 
         Args:
             class_scores: what --image-weights goes by, as `order.Epoch` has it.
-            is_last: False to build the first batches of the next epoch, if its order is known,
+            is_last: False to have the first batches of the next epoch built, if its order is known,
                 while the last ones of this one are used.
         """
         is_known = not (is_last or self._source.recipe.image_weights)
