@@ -344,8 +344,9 @@ def unless_lost(
         return number
     if reads_at_once(lost):
         return otherwise if lost.item() else number
+    lost = lost.to(like[0].dtype)
     factor = (1.0 - lost) * number  # exact, because lost is 0 or 1
-    return (factor + lost * otherwise if otherwise else factor).to(like[0].dtype)
+    return factor + lost * otherwise if otherwise else factor
 
 
 def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
