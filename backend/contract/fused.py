@@ -69,8 +69,8 @@ class Fused(Protocol):
         PyTorch allocates one gradient the size of x; separate operations need two and their sum.
 
         Args:
-            x: (N, R). Half-precision values are returned in float32 without casting all of x;
-                their gradient accumulates in half precision.
+            x: (N, R). The column of half-precision values is returned in float32 without casting
+                all of x; their gradient accumulates in half precision.
             index: (K,) int64; rows may repeat.
             column: 0 to R - 1.
 

@@ -40,7 +40,7 @@ def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
 def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
     if torch.compiler.is_compiling():  # the compiler fuses the plain operations
         full = x.float() if x.dtype in HALF_PRECISIONS else x
-        return ops.take_rows(full, index), full[:, column]
+        return ops.take_rows(full, index).to(x.dtype), full[:, column]
     return _RowsAndColumn.apply(x, index, column)
 
 
@@ -101,14 +101,14 @@ class _RowsAndColumn(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
         dtype = torch.float32 if x.dtype in HALF_PRECISIONS else x.dtype
         ctx.save_for_backward(index)
-        ctx.shape, ctx.dtype, ctx.column = x.shape, x.dtype, column
-        return ops.take_rows(x, index).to(dtype), x[:, column].to(dtype)
+        ctx.shape, ctx.column = x.shape, column
+        return ops.take_rows(x, index), x[:, column].to(dtype)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_rows: Tensor, by_column: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
-        gradient, by_rows = by_rows.new_zeros(ctx.shape, dtype=ctx.dtype), by_rows.to(ctx.dtype)
+        gradient = by_rows.new_zeros(ctx.shape)
         gradient[:, ctx.column] = by_column
         if gradient.device.type == CPU:  # each function is deterministic on one device only
             return gradient.index_add_(0, index, by_rows), None, None

@@ -180,12 +180,10 @@ def where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
         checks.one_dtype(map(dtype_of, tensors))
     dtype = tensors[0].dtype if tensors else torch.float32
 
-    def as_tensor(value: Tensor | float) -> Tensor:
-        if isinstance(value, Tensor):
-            return value
-        return torch.full((), value, dtype=dtype, device=condition.device)
-
-    return torch.where(condition, as_tensor(x), as_tensor(y))
+    # A number needs no tensor on the device, which would be one more launch.
+    kind = float if dtype.is_floating_point else int
+    x, y = (value if isinstance(value, Tensor) else kind(value) for value in (x, y))
+    return torch.where(condition, x, y).to(dtype)
 
 
 def sum(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -332,8 +330,9 @@ def unless_lost(
         return number
     if reads_at_once(lost):
         return otherwise if lost.item() else number
-    both = (torch.full((), x, dtype=like[0].dtype, device=lost.device) for x in (otherwise, number))
-    return torch.where(lost > 0.0, *both)
+    lost = lost.to(like[0].dtype)
+    factor = (1.0 - lost) * number  # exact, because lost is 0 or 1
+    return factor + lost * otherwise if otherwise else factor
 
 
 def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:

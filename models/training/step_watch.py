@@ -133,7 +133,8 @@ class StepWatch:
         self._unread = []
         read_before = all(np.isfinite(losses).all() for _, losses in self._window)
         # Infinity times 0 is NaN, and NaN is not at most 0.
-        return ops.where(ops.sum(values * 0.0) <= 0.0, 0.0 if read_before else 1.0, 1.0)
+        finite = ops.cast(ops.sum(values * 0.0) <= 0.0, "float32")
+        return 1.0 - (finite if read_before else finite * 0.0)
 
     def settle(self, scale_can_fall: bool = False) -> bool | None:
         """Return whether the last closed update happened; None if already returned.

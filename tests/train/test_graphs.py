@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.backend import nn, ops
+from duet.backend import autograd, fused, nn, ops
 from duet.backend.processes import Process
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.models.heads.base import LossTerms
+from duet.models.heads.base import LossSettings, LossTerms
 from duet.models.training import execution
 from duet.models.training.start import build_state
 from duet.models.training.state import settle
 from duet.models.training.step import train_step
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batch import Batch, TargetMasks, Targets
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.items import BOXES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader
@@ -34,14 +34,22 @@ from duet.utils.report.stage_timer import StageTimer
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
+    write_tiny_anchor_free,
     write_tiny_model,
     write_tiny_segmenter,
 )
+from tests.tiny_tasks import CLASSIFIER
 from tests.train.graph_memory import compile_steps, run_in_graph_memory
 
 ON_TORCH = pytest.mark.skipif(backend.use() != "torch", reason="OneFlow compiles no step")
 LOST = 4  # batch, and so the update that it is in
 IN_PIECES = "--micro-batch", "2"
+
+
+def classifier(folder):
+    path = folder / "classifier.yaml"
+    path.write_text(CLASSIFIER, encoding="utf-8")
+    return path
 
 
 class Inputs(NamedTuple):
@@ -164,6 +172,41 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
 def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks, reason):
     monkeypatch.setattr(execution, "this_process", lambda: Process(world_size=ranks))
     assert execution.graph_problem(device, drops).startswith(reason)
+
+
+@ON_TORCH
+@pytest.mark.filterwarnings("ignore")  # the compiler's own
+@pytest.mark.parametrize(
+    "write_model", [write_tiny_model, write_tiny_anchor_free, write_tiny_segmenter, classifier]
+)
+def test_no_compiled_function_breaks_into_several_graphs(tmp_path, write_model):
+    dynamo = importlib.import_module("torch._dynamo")
+    _ = fused.complete_iou  # looked up before, as `Execution` does
+    model = Detector(read_model_yaml(write_model(tmp_path), 5))
+    model.initialize(seed=0)
+    random = np.random.default_rng(0)
+    images = autograd.variable(random.uniform(size=(2, 3, 64, 64)).astype(np.float32))
+    boxes = np.array([[0.5, 0.5, 0.3, 0.4], [0.4, 0.6, 0.6, 0.2]], np.float32)
+    masks = TargetMasks(np.ones((2, 32, 32), np.uint8), np.arange(2), np.ones(2, np.uint8))
+    targets = Targets(np.arange(2), np.arange(2), boxes, masks)
+    called = []
+
+    def recording(function, most_shapes):
+        def run(*inputs):
+            called.append((function, inputs))
+            return function(*inputs)
+
+        return run
+
+    gains = read_hyperparameters(DEFAULT_HYPERPARAMETERS).loss_gains()
+    loss = model.head.make_loss(LossSettings(gains, 64, fused=True)).compiled(recording)
+    raw = model.train()(images)
+    loss(raw, targets)
+    assert [function.__name__ for function, _ in called] == ["on_device"]
+    for function, inputs in (*called, (model, (images,))):
+        dynamo.reset()
+        found = dynamo.explain(function)(*inputs)
+        assert (found.graph_count, found.graph_break_count) == (1, 0), found.break_reasons
 
 
 @ON_TORCH

@@ -4,8 +4,8 @@ Assignment depends only on targets and anchors, not on predictions. It is comput
 host, so that both backends get the same one without reading from the device. Source: the public
 YOLOv5 recipe, checked against its stored results.
 
-The device receives exactly the rows needed or, for compiled functions, which recompile for each
-input shape, rows padded with weight 0 to one of a few sizes.
+The device receives the rows of all levels, padded with a weight of 0: on a GPU and for compiled
+functions to one of a few sizes, because graphs and memory are kept for each shape.
 """
 
 from __future__ import annotations
@@ -113,67 +113,56 @@ def _choose_cells(centres: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, n
 class Positives(NamedTuple):
     """The positives of all levels, concatenated: K rows.
 
-    The rows of `indices` are, for each positive:
-    - its flat cell index over (B, H, W, A);
-    - the position of its objectness: its flat index over (B, A, H, W) or, padded, (B, H, W, A). If
-      a later row claims the same cell, and for padding, a separate position after all cells;
-    - its class, or C for padding.
+    Rows beyond the positives of a level repeat them with a weight of 0. The rows of `indices` are:
+    - the flat cell index over (B, H, W, A) of the level;
+    - the place of its objectness: its flat index over the cells of all levels. For rows of weight 0
+      and if a later row claims the same cell, a separate place after all cells;
+    - its class;
+    - its level.
     """
 
     sizes: tuple[int, ...]  # rows per level
-    indices: np.ndarray  # (3, K) int64
+    indices: np.ndarray  # (4, K) int64
     numbers: np.ndarray  # (K, 7): target cxcywh and anchor wh in cells, weight: 1 / positives
+    rows: np.ndarray  # (P,) int64: those of the positives, in the order of the assignments
 
 
 def join_assignments(
-    assignments: Sequence[Assignment],
-    shapes: Sequence[Sequence[int]],
-    num_classes: int,
-    padded: bool,
+    assignments: Sequence[Assignment], shapes: Sequence[Sequence[int]], padded: bool
 ) -> Positives:
-    """Join levels into exactly the rows needed or, padded, `padded_size` rows per level.
+    """Join levels, each with at least a row if there are images; padded: `padded_size` rows.
 
     Args:
         shapes: (B, A, H, W, outputs) per level.
     """
     counts = [len(found.row) for found in assignments]
-    sizes = [padded_size(max(counts))] * len(counts) if padded else counts
-    levels = [
-        _rows_of(found, shape, num_classes, size, padded)
-        for found, shape, size in zip(assignments, shapes, sizes, strict=True)
-    ]
-    indices, numbers = zip(*levels, strict=True)
-    return Positives(tuple(sizes), np.concatenate(indices, axis=1), np.concatenate(numbers))
+    least = min(shapes[0][0], 1)
+    sizes = [padded_size(max(counts)) if padded else max(count, least) for count in counts]
+    cells = [math.prod(shape[:4]) for shape in shapes]
+    levels = []
+    for level, (found, shape) in enumerate(zip(assignments, shapes, strict=True)):
+        _, anchors, height, width = shape[:4]
+        size, behind = sizes[level], sum(cells) + sum(sizes[:level])
+        cell = (found.image_index * height + found.row) * width + found.column
+        cell = cell * anchors + found.anchor_index
+        last = last_claims(cell)
+        places = np.arange(behind, behind + size)
+        places[last] = sum(cells[:level]) + cell[last]
+        weights = np.zeros(size)
+        weights[: len(cell)] = 1 / max(len(cell), 1)
+        numbers = np.concatenate([found.boxes_cxcywh, found.anchors_wh], axis=1)
+        numbers = np.column_stack([np.resize(numbers, (size, 6)), weights])
+        indices = [np.resize(cell, size), places, np.resize(found.class_index, size)]
+        levels.append((np.stack([*indices, np.full(size, level)]), numbers))
+    all_indices, all_numbers = zip(*levels, strict=True)
+    numbers = np.concatenate(all_numbers)
+    rows = np.flatnonzero(numbers[:, 6])
+    return Positives(tuple(sizes), np.concatenate(all_indices, axis=1), numbers, rows)
 
 
 def padded_size(count: int) -> int:
     """Return the smallest of 256, 512, 1024, ... that is at least count."""
     return max(SMALLEST_SIZE, 1 << (count - 1).bit_length())
-
-
-def _rows_of(
-    found: Assignment, shape: Sequence[int], num_classes: int, size: int, padded: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return one level's indices (3, size) and numbers (size, 7)."""
-    _, anchors, height, width = shape[:4]
-    count = len(found.row)
-    grid = (found.image_index * anchors + found.anchor_index) * height + found.row
-    grid = grid * width + found.column
-    memory = (found.image_index * height + found.row) * width + found.column
-    memory = memory * anchors + found.anchor_index
-    last = last_claims(memory)
-    indices = np.zeros((3, size), np.int64)
-    indices[0, :count] = memory
-    indices[1] = math.prod(shape[:4]) + np.arange(size)
-    indices[1, last] = (memory if padded else grid)[last]
-    indices[2] = num_classes
-    indices[2, :count] = found.class_index
-    numbers = np.ones((size, 7))
-    numbers[:count, :4] = found.boxes_cxcywh
-    numbers[:count, 4:6] = found.anchors_wh
-    numbers[:, 6] = 0
-    numbers[:count, 6] = 1 / max(count, 1)
-    return indices, numbers
 
 
 def last_claims(cells: np.ndarray) -> np.ndarray:

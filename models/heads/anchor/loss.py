@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from duet.backend import fused, ops
+from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from duet.models.heads.anchor.boxes import (
@@ -29,8 +30,6 @@ from duet.utils.strengths import LossGains
 # smaller fraction of positives.
 LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
-# Logit whose binary cross-entropy against 0, and its gradient, is 0 in any float dtype.
-CERTAINLY_NOT = -1e4
 FOCAL_ALPHA = 0.25  # weight of positives, as in the paper; 1 - alpha for negatives
 FOCAL_EPS = 1e-12  # added to the error: powers below 1 have no gradient at 0
 
@@ -45,8 +44,17 @@ class DetectionCost(NamedTuple):
 
     terms: LossTerms
     assignments: Sequence[Assignment]
-    added: Sequence[Tensor]  # per level the extra values of its positives, (P, ...)
+    added: Tensor  # (K, ...) extra values of all rows
+    rows: np.ndarray  # (P,) int64: those of the positives of all levels
     parts: BatchParts | None
+
+
+class Constants(NamedTuple):
+    """Constants of the loss on the device."""
+
+    one_hot: Tensor  # (C, C): a smoothed row per class
+    balance: Tensor  # (levels,)
+    gains: Tensor  # (3,) of box, objectness and classification
 
 
 class DetectionLoss(Loss):
@@ -71,7 +79,7 @@ class DetectionLoss(Loss):
         self.anchors, self.num_classes, self.gains = anchors, num_classes, gains
         self.box_iou, self.label_smoothing = box_iou, label_smoothing
         self._balance = LEVEL_BALANCE.get(len(anchors), LEVEL_BALANCE_OTHER)
-        self._one_hots: dict[tuple[str, str], Tensor] = {}
+        self._kept: dict[tuple[str, str], Constants] = {}
 
     @property
     def means(self) -> Mapping[str, str]:
@@ -96,10 +104,11 @@ class DetectionLoss(Loss):
         shapes = [level.shape for level in raw]
         grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
+        dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
         # Without images there are no cells for padding rows.
         compiled = self._compiled if shapes[0][0] else None
-        positives = join_assignments(assignments, shapes, self.num_classes, compiled is not None)
-        dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
+        padded = shapes[0][0] > 0 and (compiled is not None or device != CPU)
+        positives = join_assignments(assignments, shapes, padded)
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
         terms, added = (compiled or self.on_device)(
@@ -107,12 +116,10 @@ class DetectionLoss(Loss):
             positives.sizes,
             ops.tensor(positives.indices, device),
             ops.tensor(positives.numbers.astype(dtype), device),
-            self._one_hot(dtype, device),
+            self._constants(dtype, device),
             parts,
-            compiled is not None,
         )
-        added = [rows[:number] for rows, number in zip(added, counts[1:], strict=False)]
-        return DetectionCost(terms, assignments, added, parts)
+        return DetectionCost(terms, assignments, added, positives.rows, parts)
 
     def _counts_of(
         self, whole: WholeBatch | None, counts: Sequence[int], grids: Sequence[tuple[int, int]]
@@ -129,14 +136,13 @@ class DetectionLoss(Loss):
         sizes: Sequence[int],
         indices: Tensor,
         numbers: Tensor,
-        one_hot: Tensor,
+        constants: Constants,
         parts: BatchParts | None,
-        padded: bool,
-    ) -> tuple[LossTerms, list[Tensor]]:
+    ) -> tuple[LossTerms, Tensor]:
         """Compute the terms from raw maps and `Positives`, without reading from the device.
 
         Returns:
-            The terms, and per level the extra values of its positives.
+            The terms, and the extra values of all rows, (K, added).
         """
         spans = [slice(end - size, end) for size, end in zip(sizes, accumulate(sizes), strict=True)]
         # In (B, H, W, A) order, channels-last maps need no copy.
@@ -145,33 +151,28 @@ class DetectionLoss(Loss):
             fused.take_rows_and_column(rows, indices[0, span], BOX_CHANNELS)
             for rows, span in zip(cells, spans, strict=True)
         ]
-        predicted = [rows for rows, _ in taken]
-        if padded:  # lets a compiled function gather whole rows once, for box and class
-            box_logits = ops.cat(predicted)[:, :BOX_CHANNELS]
-        else:
-            box_logits = ops.cat([rows[:, :BOX_CHANNELS] for rows in predicted])
-        iou = self._iou(box_logits, numbers)
-        box = objectness = classification = ops.zeros(
-            (), ops.dtype_of(numbers), ops.device_of(numbers)
+        predicted = ops.cast(ops.cat([rows for rows, _ in taken]), ops.dtype_of(numbers))
+        weights = numbers[:, 6]
+        if parts is not None:
+            weights = weights * ops.take_rows(parts.positives, indices[3])
+        iou = self._iou(predicted[:, :BOX_CHANNELS], numbers)
+        objectness = self._objectness(
+            [logits for _, logits in taken], indices[1], iou, constants.balance
         )
-        for index, ((_, logits), span) in enumerate(zip(taken, spans, strict=True)):
-            part = None if parts is None else parts.positives[index]
-            logits = logits if padded else grid_order(logits, raw[index].shape)
-            mean = self._objectness(logits, indices[1, span], iou[span])
-            mean = part_of(mean, None if parts is None else parts.images)
-            objectness = objectness + mean * self._balance[index]
-            if sizes[index] == 0:
-                continue
-            weights = numbers[span, 6] if padded else None
-            box = box + part_of(mean_gap(iou[span], weights), part)
-            if self.num_classes > 1:
-                wanted = ops.take_rows(one_hot, indices[2, span])
-                mean = self._classification(predicted[index], wanted, weights)
-                classification = classification + part_of(mean, part)
-        terms = self._weighted(box, objectness, classification, raw[0].shape[0], parts)
-        end = BOX_CHANNELS + 1 + self.num_classes
-        added = [rows[:, end:] for rows in predicted] if raw[0].shape[4] > end else []
-        return terms, added
+        if parts is not None:
+            objectness = objectness * parts.images
+        box, end = ops.sum((1.0 - iou) * weights), BOX_CHANNELS + 1 + self.num_classes
+        if self.num_classes > 1 and iou.shape[0]:
+            wanted = ops.take_rows(constants.one_hot, indices[2])
+            costs = self._class_costs(predicted[:, BOX_CHANNELS + 1 : end], wanted)
+            classification = ops.sum(costs * weights)
+        else:
+            classification = ops.zeros((), ops.dtype_of(iou), ops.device_of(iou))
+        losses = ops.stack([box, objectness, classification]) * constants.gains
+        total = ops.sum(losses) * (parts.total if parts else raw[0].shape[0])
+        names = ("box", "objectness", "classification")
+        terms = LossTerms({name: losses[i] for i, name in enumerate(names)}, total)
+        return terms, predicted[:, end:]
 
     def _iou(self, box_logits: Tensor, numbers: Tensor) -> Tensor:
         """Return the IoU (K,) of predicted boxes (K, 4) and their targets, in cells."""
@@ -180,69 +181,44 @@ class DetectionLoss(Loss):
         boxes = ops.cat([decode_centres(scores[:, :2]), sizes], 1)
         return self.box_iou(boxes, numbers[:, :4])
 
-    def _objectness(self, logits: Tensor, claims: Tensor, iou: Tensor) -> Tensor:
-        """Return a level's mean cross-entropy against the IoU of the targets, 0-d."""
-        if logits.shape[0] == 0:  # a rank without images in the last batch
-            return ops.sum(logits)
-        cells, dtype, device = logits.shape[0], ops.dtype_of(logits), ops.device_of(logits)
-        truth = ops.zeros((cells + claims.shape[0],), dtype, device)
-        if claims.shape[0]:
-            truth = ops.put_rows(truth, claims, ops.clamp(iou.detach(), low=0.0))
-        gains = self.gains
-        return cross_entropy(logits, truth[:cells], gains.objectness_positive, gains.focal_gamma)
+    def _objectness(
+        self, logits: Sequence[Tensor], claims: Tensor, iou: Tensor, balance: Tensor
+    ) -> Tensor:
+        """Return the levels' mean cross-entropies against the IoU of targets, weighted, 0-d."""
+        counts = [level.shape[0] for level in logits]
+        if not sum(counts):  # a rank without images in the last batch
+            return ops.sum(ops.cat(logits))
+        truth = ops.zeros((sum(counts) + claims.shape[0],), ops.dtype_of(iou), ops.device_of(iou))
+        truth = ops.put_rows(truth, claims, ops.clamp(iou.detach(), low=0.0))
+        ends = list(accumulate(counts))
+        gains = self.gains.objectness_positive, self.gains.focal_gamma
+        means = [
+            cross_entropy(level, truth[end - level.shape[0] : end], *gains)
+            for level, end in zip(logits, ends, strict=True)
+        ]
+        return ops.sum(ops.stack(means) * balance)
 
-    def _classification(self, predicted: Tensor, wanted: Tensor, weights: Tensor | None) -> Tensor:
-        """Return the mean cross-entropy of rows (P, 5 + C) against one-hot rows (P, C), 0-d."""
-        gains, first = self.gains, BOX_CHANNELS + 1
-        logits = predicted[:, first : first + self.num_classes]
-        if weights is None:
-            return cross_entropy(logits, wanted, gains.classification_positive, gains.focal_gamma)
-        size = wanted.shape[0]
-        logits = ops.where(weights.reshape(size, 1) > 0.0, logits, CERTAINLY_NOT)
-        mean = cross_entropy(logits, wanted, gains.classification_positive, gains.focal_gamma)
-        return mean * (ops.amax(weights, 0) * float(size))
+    def _class_costs(self, logits: Tensor, wanted: Tensor) -> Tensor:
+        """Return the mean cross-entropy of each row (K, C) against its one-hot row, (K,)."""
+        gains = self.gains.classification_positive, self.gains.focal_gamma
+        return ops.mean(entropy_terms(logits, wanted, *gains), 1)
 
-    def _weighted(
-        self,
-        box: Tensor,
-        objectness: Tensor,
-        classification: Tensor,
-        num_images: int,
-        parts: BatchParts | None,
-    ) -> LossTerms:
-        """Return the terms multiplied by their gains, and the total."""
-        box, objectness = box * self.gains.box, objectness * self.gains.objectness
-        classification = classification * self.gains.classification
-        total = (box + objectness + classification) * (parts.total if parts else num_images)
-        names = {"box": box, "objectness": objectness, "classification": classification}
-        return LossTerms(names, total)
-
-    def _one_hot(self, dtype: str, device: str) -> Tensor:
-        """Return cached (C + 1, C): a smoothed row per class, then zeros for padding."""
-        if (dtype, device) not in self._one_hots:
-            rows = np.eye(self.num_classes + 1, self.num_classes)
-            rows[:-1] = rows[:-1] * (1 - self.label_smoothing) + self.label_smoothing / 2
-            self._one_hots[dtype, device] = ops.tensor(rows.astype(dtype), device)
-        return self._one_hots[dtype, device]
+    def _constants(self, dtype: str, device: str) -> Constants:
+        """Return the loss's constants on a device, made once."""
+        if (dtype, device) not in self._kept:
+            one_hot = np.eye(self.num_classes)
+            one_hot = one_hot * (1 - self.label_smoothing) + self.label_smoothing / 2
+            gains = (self.gains.box, self.gains.objectness, self.gains.classification)
+            arrays = one_hot, self._balance[: len(self.anchors)], gains
+            self._kept[dtype, device] = Constants(
+                *(ops.tensor(np.array(x, dtype), device) for x in arrays)
+            )
+        return self._kept[dtype, device]
 
 
 def part_of(mean: Tensor, part: Tensor | None) -> Tensor:
     """Return this rank's part of the mean over all ranks; the mean itself with one rank."""
     return mean if part is None else mean * part
-
-
-def mean_gap(iou: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the mean of 1 - IoU, 0-d; weights, if given, sum to 1 or are all 0."""
-    return 1.0 - ops.mean(iou) if weights is None else ops.sum((1.0 - iou) * weights)
-
-
-def grid_order(values: Tensor, shape: Sequence[int]) -> Tensor:
-    """Reorder values per cell from (B, H, W, A) to (B, A, H, W), (cells,).
-
-    This is the established summation order; keeping it keeps the last bits.
-    """
-    images, anchors, height, width = shape[:4]
-    return values.reshape(images, height, width, anchors).permute(0, 3, 1, 2).reshape(-1)
 
 
 def cross_entropy(
@@ -260,8 +236,17 @@ def cross_entropy(
     """
     if focal_gamma == 0:
         return ops.bce_with_logits(logits, truth, positive_weight)
+    return ops.mean(entropy_terms(logits, truth, positive_weight, focal_gamma))
+
+
+def entropy_terms(
+    logits: Tensor, truth: Tensor, positive_weight: float, focal_gamma: float
+) -> Tensor:
+    """Return the terms whose mean is `cross_entropy`, in the shape of logits."""
+    terms = ops.bce_terms(logits, truth, positive_weight)
+    if focal_gamma == 0:
+        return terms
     scores = ops.sigmoid(logits)
     missed = truth * (1.0 - scores) + (1.0 - truth) * scores
     alpha = truth * FOCAL_ALPHA + (1.0 - truth) * (1.0 - FOCAL_ALPHA)
-    terms = ops.bce_terms(logits, truth, positive_weight)
-    return ops.mean(terms * alpha * (missed + FOCAL_EPS) ** focal_gamma)
+    return terms * alpha * (missed + FOCAL_EPS) ** focal_gamma

@@ -59,7 +59,8 @@ def find_candidates(
         dtype: dtype for computing boxes, the loss's.
         padded: add objects and pairs, up to one of a few numbers.
     """
-    number = padded_size(len(targets.class_index) + 1) if padded else len(targets.class_index) + 1
+    number = len(targets.class_index)
+    number = padded_size(number + 1) if padded else max(number, 1)
     missing = number - len(targets.class_index)
     height, width = (side * strides[0] for side in grids[0])
     boxes = targets.boxes_cxcywh_norm.astype(dtype) * np.array([width, height] * 2, dtype)
@@ -69,7 +70,7 @@ def find_candidates(
     table = padded_size(int(per_object.max(initial=CHOSEN))) if padded else None
     table = table or int(per_object.max(initial=CHOSEN))
     total = int(counts.sum())
-    surplus = padded_size(total + 1) - total if padded else 1
+    surplus = padded_size(total + 1) - total if padded else int(total == 0)
     widths = np.array([width for _, width in grids])
     cells = np.array([height * width for height, width in grids])
     before = np.cumsum(cells) - cells

@@ -51,7 +51,8 @@ class SegmentationLoss(DetectionLoss):
         images, _, height, width = prototypes.shape
         positives = mask_positives(boxes.assignments, targets, (height, width))
         pieces = pieces_of(positives, targets, (height, width), ops.device_of(prototypes))
-        cost = cost_of_masks(ops.cat(boxes.added), prototypes, positives, pieces) / max(images, 1)
+        positives = positives._replace(order=boxes.rows[positives.order])
+        cost = cost_of_masks(boxes.added, prototypes, positives, pieces) / max(images, 1)
         mask = part_of(cost, boxes.parts and boxes.parts.images) * self.gains.box
         total = boxes.terms.total + mask * (boxes.parts.total if boxes.parts else images)
         losses = {**boxes.terms.by_name, "mask": mask}
@@ -62,7 +63,7 @@ class SegmentationLoss(DetectionLoss):
 class MaskPositives(NamedTuple):
     """The K positives whose boxes contain a cell of the prototypes, ordered by image and object."""
 
-    order: np.ndarray  # (K,) int64, index into the positives of all levels
+    order: np.ndarray  # (K,) int64, index into the coefficients
     target: np.ndarray  # (K,) int64, index of the object in the batch
     weights: np.ndarray  # (K,) float64, per cell in the object's box
     windows: np.ndarray  # (T, 4) int64, of all objects
@@ -88,7 +89,7 @@ def cost_of_masks(
     prototypes, with their gradients as factors.
 
     Args:
-        coefficients: (P, M) for the positives of all levels.
+        coefficients: (P, M), with the rows that `positives.order` names.
         prototypes: (B, M, h, w).
     """
     dtype, device = ops.dtype_of(prototypes), ops.device_of(prototypes)
