@@ -10,8 +10,10 @@ COMPARE_ARGS ?=
 # `--seed N` tries other mutants, `--reader labels` one reader, `--mutants N` as many of each.
 FUZZ_ARGS ?=
 
-# Of `make bench-gpu`, which times what tells most first.
+# Of `make bench-gpu`: its limit, the device, and another trainer to run beside ours.
 MINUTES ?= 10
+DEVICE ?= 0
+OTHER ?=
 
 # Any Python from 3.8 on; it only makes the environments in which the backends run.
 PYTHON ?= python3
@@ -46,7 +48,7 @@ help:
 	@echo 'make fuzz [FUZZ_ARGS=...]      read damaged files of every kind, about 10 minutes'
 	@echo 'make lint                      run ruff and mypy'
 	@echo 'make bench [BACKEND=oneflow]   time every fast path and its plain path, about 10 minutes'
-	@echo 'make bench-gpu [MINUTES=10]    the first GPU: steps by model and precision, then the rest'
+	@echo 'make bench-gpu [MINUTES=10] [OTHER="python OTHER.py"]  one table for the first GPU'
 	@echo 'make docs                      build the site of docs/ into site/, in English and Chinese'
 	@echo 'make docs-serve                show it on this machine, and again after each change'
 	@echo 'make setup [BACKEND=...]       only make the environments that the other targets use'
@@ -115,8 +117,9 @@ bench:
 
 bench-gpu:
 	@$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
-	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks --backend $(DEMO_BACKEND) --device 0 \
-		--output runs/bench-gpu --minutes $(MINUTES)
+	@mkdir -p runs/bench-gpu
+	@.venv/$(DEMO_BACKEND)/bin/python -m benchmarks.card --backend $(DEMO_BACKEND) \
+		--device $(DEVICE) --minutes $(MINUTES) --other '$(OTHER)' --json runs/bench-gpu/card.json
 
 docs:
 	@$(PYTHON) -m duet.utils.setup.environments docs

@@ -19,7 +19,6 @@ import argparse
 import json
 import math
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,7 +26,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from benchmarks.report import RUN, read_scripts, write_report
-from benchmarks.side_by_side import host
+from benchmarks.side_by_side import host, run_within
 from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
@@ -36,57 +35,24 @@ from duet.utils.cli.flags import new_parser
 from duet.utils.comparison.load import gpus, load_average
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
-from duet.utils.processes.process_family import ending_children
 
 # Jobs with their flags, the longest last. The goal of `detect` is for 640 px.
-ON_CPU: Mapping[str, Sequence[str]] = {
+JOBS: Mapping[str, Sequence[str]] = {
     "ciou": (),
     "detect": ("--images", "12", "--repeats", "3"),
-    "ema": (),
     "heads": (),
     "loader": (),
-    "optimizer": (),
+    "updates": (),
     "train_step": (),
-    "epoch": ("--epochs", "2", "--img", "160"),
     "val": (),
-}
-# The most informative about a GPU first. Compiling takes a minute each time, so it comes late.
-ON_GPU: Mapping[str, Sequence[str]] = {
-    "step_table": ("--execution", "eager"),
-    "ciou": (),
-    "ema": (),
-    "optimizer": (),
-    "heads": ("--size", "s", "--img", "640"),
-    "train_step": ("--only", "channels-last", "padded loss", "bf16", "fp16"),
-    "val": (),
-    "detect": ("--images", "12", "--repeats", "3"),
-    "step_table_compiled": ("--execution", "compiled"),
-    "loader": (),
-    "epoch": ("--epochs", "2", "--img", "320", "--batch", "64"),
 }
 ONE_CORE = {"loader"}  # its figures are for one core; it refuses other devices
 
 
 def line_of(name: str, flags: Sequence[str], device: str, path: Path) -> list[str]:
     """Return the command of a job that writes its JSON to a path."""
-    script = name.removesuffix("_compiled")
-    line = [sys.executable, "-m", f"benchmarks.{script}", *flags, "--backend", backend.use()]
+    line = [sys.executable, "-m", f"benchmarks.{name}", *flags, "--backend", backend.use()]
     return [*line, "--device", CPU if name in ONE_CORE else device, "--json", str(path)]
-
-
-def run_within(line: Sequence[str], environment: Mapping[str, str], seconds: float) -> int | None:
-    """Run a command; return its exit code, or None if it was stopped after this many seconds.
-
-    Its child processes end with it.
-    """
-    with ending_children():
-        process = subprocess.Popen(line, env=environment)
-        try:
-            return process.wait(None if math.isinf(seconds) else seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            return None
 
 
 def run(name: str, line: Sequence[str], seconds: float) -> tuple[str, bool]:
@@ -138,20 +104,17 @@ def main() -> None:
     add("--backend", choices=FRAMEWORKS)
     add("--device", default="cpu", help="cpu, 0, cuda:0")
     add("--output", type=Path, default=Path("runs/bench"), metavar="P", help="folder of the JSON")
-    add("--only", nargs="+", choices={**ON_CPU, **ON_GPU}, metavar="NAME", help="default: all")
-    add("--minutes", type=float, metavar="N", help="limit; default: 10 on a GPU, none on a CPU")
+    add("--only", nargs="+", choices=JOBS, metavar="NAME", help="default: all")
+    add("--minutes", type=float, metavar="N", help="limit; default: none")
     flags = parser.parse_args()
     if flags.minutes is not None and not flags.minutes > 0:
         raise UserError(f"--minutes {flags.minutes}; a number above 0 is needed")
     backend.use(flags.backend)
     device = backend.device.resolve(flags.device)
-    table = ON_CPU if device == CPU else ON_GPU
-    if flags.minutes is None and device != CPU:
-        flags.minutes = 10.0
     flags.output.mkdir(parents=True, exist_ok=True)
     jobs = {
         name: line_of(name, more, device, flags.output / f"{name}.json")
-        for name, more in table.items()
+        for name, more in JOBS.items()
         if flags.only is None or name in flags.only
     }
     where = ", ".join([host(), *(gpus() if device != CPU else [])])

@@ -111,12 +111,12 @@ def build(flags: argparse.Namespace, device: str) -> Detected:
     return Detected(detector, class_names, sources, config)
 
 
-def untrained(cfg: str) -> Checkpoint:
-    """Return drawn weights for a model YAML, of the classes of the built-in dataset."""
+def untrained(cfg: str, names: tuple[str, ...] = ()) -> Checkpoint:
+    """Return drawn weights for a model YAML, with these classes or the built-in dataset's."""
     from duet.models.detector import Detector
     from duet.models.graph import read_model_yaml
 
-    names = load_dataset(BUILT_IN, splits=()).class_names
+    names = names or load_dataset(BUILT_IN, splits=()).class_names
     model = Detector(read_model_yaml(cfg, len(names)))
     model.initialize(seed=0)
     arrays = nn.state_arrays(model)

@@ -8,6 +8,7 @@ import logging
 import math
 import os
 import statistics
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -22,6 +23,7 @@ from duet.utils.cli import flags as cli
 from duet.utils.comparison.load import LoadWatch, load_average, processor
 from duet.utils.comparison.statistics import NONE, number
 from duet.utils.errors import UserError
+from duet.utils.processes.process_family import ending_children
 from duet.utils.text import count
 
 COLUMNS = ("case", "row", "median, ms", "fastest to slowest", "ratio", "of turns",
@@ -93,6 +95,23 @@ def machine(device: str) -> str:
 
 def host() -> str:
     return f"{processor()}, {count(os.cpu_count() or 1, 'core')}"
+
+
+def run_within(
+    line: Sequence[str], environment: Mapping[str, str] | None, seconds: float
+) -> int | None:
+    """Run a command; return its exit code, or None if it was stopped after this many seconds.
+
+    Its child processes end with it.
+    """
+    with ending_children():
+        process = subprocess.Popen(line, env=environment)
+        try:
+            return process.wait(None if math.isinf(seconds) else seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            return None
 
 
 def time_in_turns(

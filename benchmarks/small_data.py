@@ -12,16 +12,20 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import subprocess
+import sys
+import tempfile
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.epoch import train
+from benchmarks.side_by_side import NotMeasuredError
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
+from duet.utils.report.results import read_results
 
 REACHED = (0.85, 0.88, 0.90)  # mAP50
 AP50, AP = "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"
@@ -36,9 +40,24 @@ class Trained(NamedTuple):
     seconds_to: list[float]  # until each of REACHED; inf if never
 
 
+def train(command: Sequence[str]) -> list[dict[str, float]]:
+    """Run train.py; return the rows of its results.csv.
+
+    Raises:
+        NotMeasuredError: its exit code was not 0.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        line = [sys.executable, "train.py", *command, "--project", folder, "--name", "run"]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            ended = f"train.py {' '.join(command)} ended with {done.returncode}"
+            raise NotMeasuredError(f"{ended}: {done.stderr.strip()}")
+        return read_results(Path(folder) / "run" / "results.csv")[1]
+
+
 def run(flags: argparse.Namespace, data: str, recipe: str, epochs: int, seed: int) -> Trained:
     """Train once and read results.csv; NotMeasuredError if train.py failed."""
-    rows, _ = train([
+    rows = train([
         "--hyp", recipe, "--data", data, "--weights", flags.weights, "--img", str(flags.img),
         "--batch", str(flags.batch), "--epochs", str(epochs), "--seed", str(seed), "--noplots",
         *flags.flags,

@@ -10,12 +10,12 @@ scores do not show how many rows trained weights would leave.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from benchmarks.detect import untrained
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from duet.backend import autograd, nn, ops
 from duet.utils.cli.flags import from_one
@@ -79,18 +79,6 @@ def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult)
         raise SystemExit(f"figures differ by {difference:.1e}: the times compare unequal work")
 
 
-def build_model(flags: argparse.Namespace, class_names: tuple[str, ...], device: str) -> nn.Module:
-    from duet.models.detector import Detector
-    from duet.models.graph import read_model_yaml
-    from duet.models.stored import load_detector
-
-    if flags.weights:
-        return load_detector(load_weights(flags.weights), device)
-    model = Detector(read_model_yaml(flags.cfg, len(class_names)))
-    model.initialize(seed=0)
-    return nn.frozen_copy(nn.place(model, device, "float32"))
-
-
 def main() -> None:
     parser = new_parser("val", "Milliseconds of a whole validation.", repeats=5)
     add = parser.add_argument
@@ -105,13 +93,16 @@ def main() -> None:
     device = choose_device(flags)
     dataset = load_dataset(flags.data, splits=("val",))
     samples, class_names = load_split(dataset, "val")[: flags.images], dataset.class_names
-    model = build_model(flags, class_names, device)
+    from duet.models.stored import load_detector
+
+    weights = load_weights(flags.weights) if flags.weights else untrained(flags.cfg, class_names)
+    model = load_detector(weights, device)
     with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
         run = Validated(model, loader, samples, class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}
         case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
-        timings = time_in_turns(case, both, device, flags.repeats, warm_up=0)
+        timings = time_in_turns(case, both, device, flags.repeats, warm_up=0, images=len(samples))
     finish(flags, timings, device)
 
 

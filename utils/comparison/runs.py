@@ -244,7 +244,7 @@ def run_process(
         OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
-    with log.open("wb") as stream, device_memory(devices, samples), ending_children():
+    with log.open("wb") as stream, device_samples(devices, samples), ending_children():
         start, taken = time.monotonic(), sum(os.times()[2:4])  # of children that have ended
         process = subprocess.Popen(
             command,
@@ -314,8 +314,9 @@ class PeakMemory:
 
 
 @contextlib.contextmanager
-def device_memory(devices: str, samples: Path) -> Iterator[None]:
-    """Have nvidia-smi write the GPUs' used memory (MiB per line, in turn) into a file in the block.
+def device_samples(devices: str, samples: Path, what: str = "memory.used") -> Iterator[None]:
+    """Have nvidia-smi write the GPUs' used memory, in MiB, or another query into a file, a line for
+    each in turn, in the block.
 
     Measuring from outside treats both frameworks and other trainers alike, and includes the memory
     that their allocators keep in reserve.
@@ -328,7 +329,7 @@ def device_memory(devices: str, samples: Path) -> Iterator[None]:
     visible = dict(enumerate(filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))))
     numbers = [device.removeprefix("cuda:") or "0" for device in devices.split(",")]
     physical = [visible.get(int(x), x) if x.isdecimal() else x for x in numbers]
-    command = [program, "--query-gpu=memory.used", "--format=csv,noheader,nounits",
+    command = [program, f"--query-gpu={what}", "--format=csv,noheader,nounits",
         "-i", ",".join(physical), "-lms", str(DEVICE_POLL_MILLISECONDS)]  # fmt: skip
     with samples.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.DEVNULL)

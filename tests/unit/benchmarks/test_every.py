@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks import __main__ as every
-from benchmarks import epoch, report, side_by_side, small_data
+from benchmarks import card, report, side_by_side, small_data
 from benchmarks.side_by_side import Timing, write_json
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
 
 
 def run_every(monkeypatch, *flags, ended=None):
@@ -35,30 +36,78 @@ def run_every(monkeypatch, *flags, ended=None):
 
 def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
     folder = tmp_path / "bench"
-    ended = {"ema": 1, "val": None}
+    ended = {"ciou": 1, "val": None}
     lines, code = run_every(monkeypatch, "--device", "cpu", "--output", folder, ended=ended)
     assert code == 1
     printed = capsys.readouterr().out
-    assert printed.endswith(f"report in {folder / 'report.md'}\nema: failed with exit code 1\n"
+    assert printed.endswith(f"report in {folder / 'report.md'}\nciou: failed with exit code 1\n"
                             "val: ended by --minutes\n")  # fmt: skip
-    assert "| ema | failed with exit code 1 | " in (folder / "report.md").read_text()
-    assert list(lines) == list(every.ON_CPU)
+    assert "| ciou | failed with exit code 1 | " in (folder / "report.md").read_text()
+    assert list(lines) == list(every.JOBS)
     for name, (line, environment, seconds) in lines.items():
         assert line[:3] == [sys.executable, "-m", f"benchmarks.{name}"]
         assert ("OMP_NUM_THREADS", "1") in environment.items() or name != "loader"
         assert seconds == float("inf")
 
 
-def test_a_gpu_is_reported_by_its_own_jobs_in_their_order(monkeypatch):
-    monkeypatch.setattr(every.backend, "use", lambda name=None: "torch")
-    lines = {name: " ".join(every.line_of(name, flags, "cuda:0", Path("x.json")))
-             for name, flags in every.ON_GPU.items()}  # fmt: skip
-    assert list(lines)[:2] == ["step_table", "ciou"]
-    assert "benchmarks.step_table --execution compiled" in lines["step_table_compiled"]
-    assert "--device cpu" in lines["loader"] and "--device cuda:0" in lines["val"]
-    scripts = {path.stem for path in (PROJECT / "benchmarks").glob("*.py")}
-    assert {name.removesuffix("_compiled") for name in lines} <= scripts
-    assert every.ON_CPU.keys() <= scripts
+def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, capsys):
+    lines = {}
+
+    def run_within(line, environment, seconds):
+        assert 0 < seconds <= 600
+        script, path = line[2].removeprefix("benchmarks."), Path(line[line.index("--json") + 1])
+        lines[script] = " ".join(line)
+        rows = [Timing("case", name, 50.0, 40.0, 60.0, 2, 1.0, images=4)
+                for name in ("forward pass alone", "detect", "overlapped")]  # fmt: skip
+        write_json(path, "machine", rows)
+        if script == "beside":
+            sides = {"torch": [{"epochs": [{"seconds": 2.0}]}], "other": [{"epochs": []}]}
+            path.write_text(json.dumps({"runs": sides}))
+        return 1 if script == "detect" else 0
+
+    spent = {"seconds/epoch": 4.0, "seconds/data_wait": 1.0, "seconds/validation": 0.2}
+    monkeypatch.setattr(card, "run_within", run_within)
+    monkeypatch.setattr(card, "train", lambda command: [{}, spent])
+    path = tmp_path / "card.json"
+    words = ["card", "--device", "cpu", "--other", "python a.py", "--json", str(path)]
+    monkeypatch.setattr("sys.argv", words)
+    card.main()
+    rows = [(x["case"], x["name"], x["images"]) for x in json.loads(path.read_text())["timings"]]
+    assert rows == [
+        *(("case", name, 4) for name in ("forward pass alone", "detect", "overlapped")),
+        ("an epoch of train.py", "25% waiting for images, 5% validation", 12),
+        ("an epoch of both trainers", "torch", 12),
+        *(("case", name, 4) for name in ("detect", "overlapped") * 2),
+    ]
+    assert "not finished: " in capsys.readouterr().out
+    assert "--models n nu" in lines["step_table"] and "--execution eager" in lines["step_table"]
+    assert "--other python a.py" in lines["beside"] and "photographs.yaml" in lines["val"]
+
+
+def test_a_card_whose_time_is_over_begins_nothing_more(monkeypatch, capsys):
+    monkeypatch.setattr(card, "run_within", None)
+    monkeypatch.setattr(card, "train", None)
+    monkeypatch.setattr("sys.argv", ["card", "--device", "cpu", "--minutes", "1e-9"])
+    card.main()
+    assert capsys.readouterr().out.count("not finished: ") == 3
+    monkeypatch.setattr("sys.argv", ["card", "--device", "cpu", "--minutes", "0"])
+    with pytest.raises(UserError, match="--minutes 0.0; a number above 0 is needed"):
+        card.main()
+
+
+def test_photographs_are_a_dataset_that_train_py_reads(tmp_path):
+    data = load_dataset(str(card.write_photographs(tmp_path, 12)))
+    samples = {split: load_split(data, split) for split in ("train", "val")}
+    assert {split: len(found) for split, found in samples.items()} == {"train": 12, "val": 1}
+    assert len(data.class_names) == 80
+    assert all(sample.image_path.stat().st_size > 50_000 for sample in samples["train"])
+    assert sum(len(sample.class_index) for sample in samples["train"]) > 12
+
+
+def test_the_share_of_a_busy_gpu_leaves_out_the_start(tmp_path):
+    (tmp_path / "busy").write_text("0\n0\n[N/A]\n80\n60\n0\n")
+    assert card.busy_share(tmp_path / "busy") == ", GPU 70% busy"
+    assert card.busy_share(tmp_path / "none") == ""
 
 
 def test_a_job_is_ended_at_its_limit_with_what_it_started(tmp_path):
@@ -122,11 +171,9 @@ def run(monkeypatch, *flags, code=0):
         folder = Path(value["--project"]) / "run"
         folder.mkdir()
         (folder / "results.csv").write_text("\n".join([HEADING, *RUNS[asked[-1]]]))
-        work = dict.fromkeys(epoch.WORK, 1)
-        (folder / "work.json").write_text(json.dumps({"work": work}))
         return SimpleNamespace(returncode=code, stderr="error: no such file")
 
-    monkeypatch.setattr(epoch.subprocess, "run", run_train)
+    monkeypatch.setattr(small_data.subprocess, "run", run_train)
     monkeypatch.setattr("sys.argv", ["small_data", "--weights", "w.pt", *flags])
     small_data.main()
     return asked

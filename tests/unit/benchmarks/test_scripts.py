@@ -11,23 +11,22 @@ import pytest
 from benchmarks import (
     ciou,
     detect,
-    ema,
-    epoch,
     formats,
     loader,
-    optimizer,
     side_by_side,
     step_table,
     train_step,
+    updates,
     val,
 )
 from benchmarks.serve import Load
 from duet import backend
-from duet.backend import nn
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.dataset import load_dataset
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+
+MULTI = "multi_tensor"
 
 
 def run(monkeypatch, module, tmp_path, *flags):
@@ -80,14 +79,12 @@ def test_ciou_is_timed_plain_and_fused(monkeypatch, tmp_path):
 
 def test_averages_and_optimizers_are_timed_both_ways(monkeypatch, tmp_path):
     flags = ("--repeats", 1, "--cfg", write_small_model(tmp_path))
-    names = ("loop, collected anew", "plain", "multi_tensor")
-    assert run(monkeypatch, ema, tmp_path, *flags) == [("narrow", name) for name in names]
-    monkeypatch.setattr(optimizer, "OPTIMIZERS", ("Adam",))
-    rows = run(monkeypatch, optimizer, tmp_path, *flags)
-    assert [name for _, name in rows] == ["plain", "multi_tensor"]
-    modules = {name: nn.Conv2d(1, 1, 1) for name in ("one", "other")}
-    with pytest.raises(SystemExit, match="unequal work"):
-        ema.require_equal_averages({}, modules)
+    monkeypatch.setattr(updates, "OPTIMIZERS", ("Adam",))
+    rows = run(monkeypatch, updates, tmp_path, *flags)
+    of_both = [(f"narrow, {what}", how) for what in ("Adam", "EMA") for how in ("plain", MULTI)]
+    assert rows == of_both
+    with pytest.raises(SystemExit, match="EMA gives other values of x: .* unequal work"):
+        updates.require_equal("EMA", {"x": np.ones(2)}, {"x": np.zeros(2)})
 
 
 def test_steps_of_equal_losses_are_timed_with_their_stages(monkeypatch, capsys, tmp_path):
@@ -141,36 +138,6 @@ def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path, capsy
     assert capsys.readouterr().out.splitlines()[-1].startswith("stages: decode 0.")
     flags = SimpleNamespace(weights="", cfg=model, source=str(source), img=64, batch=4, images=5)
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
-
-
-def fake_training(monkeypatch, seconds):
-    """train.py whose epochs take these seconds; returns the commands that were run."""
-    commands = []
-
-    def run_train(command, **_):
-        commands.append(command)
-        folder = epoch.Path(command[command.index("--project") + 1]) / "run"
-        folder.mkdir()
-        lines = ["seconds/epoch", *map(str, seconds[len(commands) - 1])]
-        (folder / "results.csv").write_text("\n".join(lines))
-        work = {"batches_sha1": "ab", "optimizer_steps": 6, "parameters": 9}
-        (folder / "work.json").write_text(json.dumps({"work": work}))
-        return SimpleNamespace(returncode=0, stderr="")
-
-    monkeypatch.setattr(epoch.subprocess, "run", run_train)
-    return commands
-
-
-def test_epochs_are_timed_in_turns_without_the_first(monkeypatch, tmp_path):
-    data = write_small_dataset(tmp_path)
-    commands = fake_training(monkeypatch, [(9, 4, 6), (9, 1, 2), (9, 5, 5), (9, 3, 2)])
-    run(monkeypatch, epoch, tmp_path, "--data", data, "--repeats", 2, "--fast", "--a --b")
-    plain, fast = json.loads((tmp_path / "rows.json").read_text())["timings"]
-    assert (plain["median"], plain["fastest"], plain["slowest"]) == (5e3, 4e3, 6e3)
-    assert (fast["median"], fast["ratio"], fast["runs"]) == (2e3, 0.4, 4)
-    assert [command[-6:-4] == ["--a", "--b"] for command in commands] == [False, True] * 2
-    assert "--amp off" in " ".join(commands[0])  # a GPU would compute the plain path in bfloat16
-    assert plain["images"] == 12
 
 
 def test_accepted_refused_and_lost_requests_are_counted_apart():
