@@ -222,7 +222,7 @@ def test_label_files_that_are_not_read_and_skipped_files_are_findings(tmp_path):
     found = found_in(check, tmp_path)
     assert [x[:2] for x in found] == [
         ("near_label", "labels/b.TXT"), ("near_label", "images/c.txt"),
-        ("skipped", "images/._a.png"),
+        ("missing_split", "data"), ("skipped", "images/._a.png"),
     ]  # fmt: skip
     assert check.has_problems
     assert check.findings[0].text == f"is not read; call it {tmp_path}/labels/b.txt"
