@@ -1,8 +1,6 @@
 # The demo of each backend. OneFlow's CPU kernels are slow: its demo is smaller.
-DEMO_IMG_torch := 160
-DEMO_IMG_oneflow := 128
-DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img $(DEMO_IMG_torch) --batch 16 --epochs 60
-DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img $(DEMO_IMG_oneflow) --batch 16 --epochs 16
+DEMO_torch := --hyp data/hyps/hyp.demo.yaml --img 160 --batch 16 --epochs 60
+DEMO_oneflow := --hyp data/hyps/hyp.demo.yaml --img 128 --batch 16 --epochs 16
 DEMO_common := --data shapes --cfg models/yolov5n.yaml --weights '' --name demo
 
 # Both backends in turns; about ten minutes on two otherwise idle cores.
@@ -74,8 +72,7 @@ detect:
 		echo 'error: there are no weights of a demo: run `make demo` first' >&2; exit 2; \
 	fi; \
 	$(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND) && \
-	.venv/$(DEMO_BACKEND)/bin/python detect.py --backend $(DEMO_BACKEND) --weights "$$weights" \
-		--img $(DEMO_IMG_$(DEMO_BACKEND))
+	.venv/$(DEMO_BACKEND)/bin/python detect.py --backend $(DEMO_BACKEND) --weights "$$weights"
 
 compare:
 	@$(PYTHON) -m duet.utils.setup.environments

@@ -31,12 +31,15 @@ from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import program_words
 from duet.utils.run_folder import RunLock, create_run_folder
 from duet.utils.text import say
+from duet.utils.yaml_files import find_yaml
 
 
 def main() -> None:
     settings, before, folder = parse_flags()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the run in progress too
     if before is None:
+        if settings.data != "shapes" and not find_yaml(settings.data, "data").exists():
+            raise UserError(f"--data {settings.data}: no such dataset YAML or folder")
         folder = create_run_folder(folder.parent, folder.name, exist_ok=False)
     with RunLock() as lock:
         lock.take(folder)

@@ -23,6 +23,7 @@ from duet.utils.export.config import parse_export_flags
 from duet.utils.export.formats import check_export
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
+from duet.utils.text import say
 from duet.utils.weights.load import load_weights
 
 
@@ -41,12 +42,14 @@ def run(arguments: Sequence[str] | None = None) -> Any:
     samples = load_split(data, "val") if data else None
     backend.use(config.backend)
     from duet.models.export.dataset import Dataset
-    from duet.models.export.job import run_export
+    from duet.models.export.job import next_commands, run_export
 
     found = None
     if data and samples:
         found = Dataset(config.data, data.class_names, samples, data.is_of_folders)
-    return run_export(config, weights, found)
+    exports = run_export(config, weights, found)
+    say(*next_commands(config, exports.files))
+    return exports
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from duet.backend.select import FRAMEWORKS, BackendError
 
 # The driver library through which every framework reaches an NVIDIA GPU, and AMD's device file.
 NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
-NAME = re.compile(r"cpu|(cuda:)?\d+")
+NAME = re.compile(r"cpu|cuda|(cuda:)?\d+")
 CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # man 5 proc: resets the peak to the current resident size
 PEAK = "VmHWM:"
@@ -36,7 +36,9 @@ def check_device(name: str, backend: str = "") -> None:
         require_cpu(backend, name)
     devices = name.split(",")
     if name and not all(map(NAME.fullmatch, devices)):
-        raise BackendError(f"--device {name!r} is invalid; accepted: cpu, a GPU such as 0, or 0,1")
+        reason = "is not supported" if name == "mps" else "is invalid"
+        accepted = "accepted: cpu, cuda, a GPU such as 0, or 0,1"
+        raise BackendError(f"--device {name!r} {reason}; {accepted}")
     if set(devices) - {"", CPU} and not sees_driver():
         raise BackendError(
             f"--device {name!r} is not available: no GPU driver found ({NVIDIA_DRIVER}); use "
@@ -108,10 +110,20 @@ def tf32_is_overridden() -> bool:
 
 def _listed(name: str, usable: Sequence[str]) -> list[str]:
     """Return the devices in a list such as "0,1"; BackendError for one that is not available."""
-    wanted = [f"cuda:{part}" if part.isdecimal() else part for part in name.split(",")]
+    parts = ["0" if part == "cuda" else part for part in name.split(",")]
+    wanted = [f"cuda:{part}" if part.isdecimal() else part for part in parts]
     if CPU in wanted or not set(wanted) <= set(usable):
         raise BackendError(f"--device {name!r} is not available; available: {', '.join(usable)}")
     return wanted
+
+
+def page_lock(memory: object, device: str) -> None:
+    """Do nothing: copies from ordinary memory end with the call."""
+
+
+def copies_end(device: str) -> Callable[[], None]:
+    """Return a function that does not wait, for the same reason."""
+    return lambda: None
 
 
 def is_out_of_memory(error: BaseException) -> bool:

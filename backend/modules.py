@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -44,6 +45,7 @@ def float_tensors(module: Any) -> Callable[[], Sequence[Any]]:
         for name, x in kept.items()
         if x is not None and x.is_floating_point() and name not in part._non_persistent_buffers_set
     ]
+    weakref.finalize(module, OfMemory.forget).atexit = False
     return lambda: tuple(kept[name] for kept, name in found)
 
 
@@ -174,11 +176,23 @@ class OfMemory:
     """
 
     moved = 0  # how often the tensors of a module have been moved
+    _all: weakref.WeakSet[OfMemory] = weakref.WeakSet()
 
     def __init__(self, function: Callable[[Sequence[Any], Sequence[Any]], Any]) -> None:
-        self._function, self._moved = function, -1
+        self._function = function
+        self._clear()
+        self._all.add(self)
+
+    def _clear(self) -> None:
+        self._moved = -1
         self._seen: tuple[Sequence[Any], Sequence[Any]] = ((), ())
         self._result: Any = None
+
+    @classmethod
+    def forget(cls) -> None:
+        """Keep no tensors: a module that had some is gone."""
+        for one in cls._all:
+            one._clear()
 
     def __call__(self, averages: Sequence[Any], values: Sequence[Any]) -> Any:
         known = all(map(_are_same, self._seen, (averages, values)))

@@ -10,9 +10,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +56,13 @@ FRAMEWORKS: dict[str, Framework] = {
         install="pip install onnx onnxruntime",
     ),
 }
+
+WITHOUT_NOISE = """import sys
+for line in sys.stdin.buffer:
+    if not any(noise.encode() in line for noise in sys.argv[1:]):
+        sys.stderr.buffer.write(line)
+        sys.stderr.flush()
+"""
 
 _bound: str | None = None
 
@@ -207,34 +214,37 @@ def _is_installed(package: str) -> bool:
 
 
 def _import_backend(name: str) -> None:
-    framework = FRAMEWORKS[name]
-    captured: list[str] = []
     try:
-        with _stderr_captured(captured):
+        with _stderr_without(FRAMEWORKS[name].startup_noise):
             importlib.import_module(f"duet.backend.{name}")
     except Exception as error:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"
-            + "".join(captured)
-            + f"run `{install_command(name)}` to reinstall it"
+            f"run `{install_command(name)}` to reinstall it"
         ) from error
-    for line in captured:
-        if not any(noise in line for noise in framework.startup_noise):
-            sys.stderr.write(line)
 
 
 @contextmanager
-def _stderr_captured(lines: list[str]) -> Iterator[None]:
-    """Capture what the process and its C libraries write to stderr."""
-    sys.stderr.flush()
-    original = os.dup(2)
-    with tempfile.TemporaryFile() as file:
-        os.dup2(file.fileno(), 2)
+def _stderr_without(noise: Sequence[str]) -> Iterator[None]:
+    """Hide lines with one of these texts that this process and its C libraries write to stderr.
+
+    Another process writes the other lines, at once: they may be the last before an abort.
+    """
+    if not noise:
+        yield
+        return
+    with subprocess.Popen(
+        [sys.executable, "-S", "-c", WITHOUT_NOISE, *noise],
+        stdin=subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C is for this process
+    ) as other:
+        assert other.stdin is not None
+        sys.stderr.flush()
+        original = os.dup(2)
+        os.dup2(other.stdin.fileno(), 2)
         try:
             yield
         finally:
             sys.stderr.flush()
             os.dup2(original, 2)
             os.close(original)
-            file.seek(0)
-            lines.extend(file.read().decode(errors="replace").splitlines(keepends=True))

@@ -83,13 +83,14 @@ class Measured:
     """The model, the images, and the timings so far."""
 
     def __init__(self, flags: argparse.Namespace, weights: Any) -> None:
-        from duet.models.inference.predictor import make_predictor
+        from duet.models.inference.predictor import input_size, make_predictor
 
         self.flags = flags
         dataset = load_dataset(flags.data, splits=("val",))
         self.class_names = dataset.class_names
         self.samples: Sequence[Sample] = load_split(dataset, "val")[: flags.images]
         self.model = make_predictor([weights], CPU)
+        flags.img = input_size(flags.img, self.model, [weights])
         with self.loader() as loader:
             first = islice(loader, flags.timed)
             self.pixels = [batch.images.astype(np.float32) / 255 for batch in first]
@@ -216,7 +217,7 @@ def main() -> None:
     add = parser.add_argument
     add("--weights", required=True, metavar="F")
     add("--data", default="shapes", metavar="D", help="its val images are used")
-    add("--img", type=from_one, default=640, metavar="PX")
+    add("--img", type=from_one, metavar="PX", help="default: the training size")
     add("--images", type=from_one, default=1000, metavar="N", help="score the first N")
     add("--timed", type=from_one, default=8, metavar="N", help="time the first N of them")
     add("--threads", type=from_one, nargs="+", default=[1, os.cpu_count() or 1], metavar="N")

@@ -87,9 +87,8 @@ def build_step(cell: Cell, device: str) -> Run:
     settings = argparse.Namespace(cfg=cfg, img=cell.img, batch=cell.batch)
     state = start("step", Candidate(flags, 0.0), settings, device)
     batch = draw_batch(cell.batch, cell.img, state.model.spec.num_classes)
-    images = backend.device.host_bytes(batch.images.shape, device)
-    images[...] = batch.images
-    return partial(train_step, state, batch._replace(images=images), StageTimer(device))
+    backend.device.page_lock(batch.images, device)
+    return partial(train_step, state, batch, StageTimer(device))
 
 
 def seconds_of_steps(run: Run, device: str, steps: int) -> list[float]:

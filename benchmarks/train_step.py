@@ -25,6 +25,7 @@ from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.comparison.settings import REFERENCE
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
@@ -102,7 +103,8 @@ def start(name: str, candidate: Candidate, flags: argparse.Namespace, chosen: st
     from duet.models.training.start import build_state
 
     given = ["--cfg", str(flags.cfg), "--img", str(flags.img), "--batch", str(flags.batch)]
-    given += ["--amp", "off"]  # a GPU would choose a half precision, for the plain path too
+    # A GPU would choose a half precision and fused paths, for the plain path too.
+    given += ["--amp", "off", *REFERENCE]
     config = parse_train_flags([*given, *candidate.flags])
     model = Detector(read_model_yaml(str(flags.cfg)))
     model.initialize(seed=0)

@@ -43,7 +43,7 @@ def load(
     """
     files = [weights] if isinstance(weights, (str, os.PathLike)) else list(weights)
     if not files:
-        raise ValueError("weights: [] is empty; give at least one file, see docs/en/weights.md")
+        raise ValueError("weights: [] is empty; give at least one file")
     device = str(device)
     opened = begin(files, backend, device, runtime)
     from duet.models.detection.api import TrainedDetector

@@ -33,6 +33,12 @@ COMMANDS = {
     "weights": ("duet.utils.weights", "show or convert weights files"),
     "doctor": ("duet.models.training.doctor", "find the bottleneck of a training"),
 }
+# What other programs call them.
+ELSEWHERE = {
+    "predict": "detect", "track": "detect --track", "test": "val", "validate": "val",
+    "segment": "train --task segment", "classify": "train --task classify",
+    "benchmark": "export --data", "tune": "train --evolve",
+}  # fmt: skip
 
 
 def main() -> None:
@@ -41,17 +47,23 @@ def main() -> None:
     name, *words = sys.argv[1:] or ["--help"]
     if name not in COMMANDS:
         return run_command(lambda: answer(name))
+    if name == "detect" and words[:1] and words[0] in {**COMMANDS, **ELSEWHERE}:
+        return run_command(lambda: answer(f"detect {words[0]}", words[0]))
     sys.argv = [f"duet {name}", *words]  # for messages with commands: utils/processes/start.py
     module, _ = COMMANDS[name]
     runpy.run_module(module, run_name="__main__")
 
 
-def answer(name: str) -> None:
-    """Print the help if requested; UserError for an unknown command."""
+def answer(name: str, meant: str = "") -> None:
+    """Print the help if requested; UserError for an unknown command.
+
+    meant: the command that was probably wanted, if known.
+    """
     if name in ("-h", "--help"):
         return say(*usage())
     near = difflib.get_close_matches(name, COMMANDS, n=1)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    meant = ELSEWHERE.get(meant or name, meant) or (near[0] if near else "")
+    hint = f"; did you mean {meant}?" if meant else ""
     raise UserError(f"unknown command {name}{hint}\n`duet --help` lists all commands")
 
 

@@ -1,23 +1,29 @@
-"""Run a command as a function: keywords become flags, and process-wide state is restored."""
+"""Run a command as a function: keywords become flags, and process-wide state is restored.
+
+Nothing that other threads use is replaced: neither sys.argv nor the main module.
+"""
 
 from __future__ import annotations
 
+import io
 import logging
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import ModuleType
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from duet.backend import BackendError
 from duet.backend.processes import this_process
-from duet.utils.cli.flags import words_of_flags
+from duet.utils.cli.flags import UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
+from duet.utils.processes.start import called_as
 from duet.utils.progress import begin_lines
 
-WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
+# Flags without hyphens, each with a third state: automatic.
+WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
@@ -26,6 +32,7 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
     """Run the command `duet NAME` with flags as keywords; return its result.
 
     Raises:
+        TypeError: an unknown keyword.
         UserError: for errors that end the command with exit code 2, with the same message.
     """
     several = "," in str(flags.get("device", "")) and this_process().world_size == 1
@@ -35,10 +42,11 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
             f"{refused[0]}={flags[refused[0]]!r} would start more processes; use the command "
             f"`duet {name}`, or start this program with a launcher"
         )
-    words = words_of(flags)
-    with _restoring_handlers(), _as_command([f"duet {name}", *words]):
+    with _handling_signals_as_before(), _output, called_as(f"duet {name}"):
         try:
-            return work(words)
+            return work(words_of(flags))
+        except UnknownFlagError as error:
+            raise TypeError(f"duet.{name}(): {error}") from None
         except BackendError as error:
             raise UserError(str(error)) from error
 
@@ -46,36 +54,62 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
 def words_of(flags: Mapping[str, Any]) -> list[str]:
     """Convert keywords to command-line arguments."""
     hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
-    return words_of_flags({f"--{hyphens.get(name, name)}": x for name, x in flags.items()})
+    named = {f"--{hyphens.get(name, name)}": x for name, x in flags.items()}
+    return words_of_flags(named, [f"--{name}" for name in WITH_UNDERSCORES])
 
 
 @contextmanager
-def _as_command(words: list[str]) -> Iterator[None]:
-    """Set sys.argv to the command, for messages that show how to continue.
-
-    Loader workers do not import the caller's program, so it needs no `__main__` guard.
-    """
-    before, sys.argv = sys.argv, words
-    main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
+def _handling_signals_as_before() -> Iterator[None]:
+    """Restore the signal handlers after the block."""
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    signals = {number: signal.getsignal(number) for number in HANDLED if in_main_thread}
     try:
         yield
     finally:
-        sys.argv, sys.modules["__main__"] = before, main
+        for number, handler in signals.items():
+            signal.signal(number, handler)
+
+
+class _Output:
+    """Logging and standard streams as a command has them, until the last of overlapping calls ends.
+
+    Each call on its own would restore what another one has set.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._calls, self._changes = threading.Lock(), 0, ExitStack()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._calls == 0:
+                self._changes.enter_context(_writing_like_a_command())
+            self._calls += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._calls -= 1
+            if self._calls == 0:
+                self._changes.close()
+
+
+_output = _Output()
 
 
 @contextmanager
-def _restoring_handlers() -> Iterator[None]:
-    """Log like a command inside the block; restore signal and log handlers afterwards."""
-    root = logging.getLogger()
+def _writing_like_a_command() -> Iterator[None]:
+    root, show = logging.getLogger(), warnings.showwarning
     handlers, level = root.handlers[:], root.level
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    signals = {number: signal.getsignal(number) for number in HANDLED if in_main_thread}
+    streams = [x for x in (sys.stdout, sys.stderr) if isinstance(x, io.TextIOWrapper)]
+    escapes = [stream.errors for stream in streams]
     begin_lines("", logging.INFO)
+    captures = warnings.showwarning is not show  # the caller may have asked for it before
     try:
         yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
-        logging.captureWarnings(False)
-        for number, handler in signals.items():
-            signal.signal(number, handler)
+        if captures:
+            logging.captureWarnings(False)
+        for stream, how in zip(streams, escapes, strict=True):
+            if not stream.closed:
+                stream.reconfigure(errors=how)

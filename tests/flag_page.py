@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from duet.utils.cli.flags import GROUPS, flags_of
+from duet.utils.cli.flags import GROUPS, Flag, flags_of
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.comparison.settings import compare_parser
@@ -102,10 +102,18 @@ def rows_of(words: Words, settings: type, group: str) -> list[str]:
     """Return the lines of a group's flags."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     return [
-        _row(words, found.names, [found.options["help"], BACKENDS.get(name, "")], defaults[name])
+        _row(
+            words, names_of(found), [found.options["help"], BACKENDS.get(name, "")], defaults[name]
+        )
         for name, found in flags_of(settings).items()
         if found.group == group
     ]
+
+
+def names_of(flag: Flag) -> Sequence[str]:
+    """Return the names of a flag, with that of its opposite if it has one."""
+    is_automatic = flag.options.get("action") is argparse.BooleanOptionalAction
+    return (*flag.names, f"--no-{flag.names[0][2:]}") if is_automatic else flag.names
 
 
 def heading(title: str, english: str) -> str:

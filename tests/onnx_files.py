@@ -30,7 +30,7 @@ def own_texts(**changes: Any) -> dict[str, str]:
     values = {
         "class_names": list(CLASSES), "stride": 32, "image_size": [SIDE, SIDE], "batch_size": 1,
         "dynamic": False, "image": "floats", "output": "rows", "precision": "float32",
-        "head": "Detect", "suppression": {}, "producer": "Duet",
+        "head": "Detect", "suppression": {}, "trained_size": SIDE, "producer": "Duet",
     }  # fmt: skip
     return {name: json.dumps(x) for name, x in {**values, **changes}.items() if x is not None}
 

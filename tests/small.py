@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -39,9 +40,17 @@ TINY_SEGMENTER = TINY.replace("Detect, [nc, anchors]", "Segment, [nc, anchors, 6
 TINY_ANCHOR_FREE = TINY.replace("Detect, [nc, anchors]", "DetectAnchorFree, [nc]")
 
 
-def write_small_dataset(folder: Path) -> Path:
-    """Draw a few small images of shapes; return the dataset YAML."""
-    return draw_dataset(folder / "shapes", SMALL_SHAPES)
+def write_small_dataset(folder: Path, class_names: Sequence[str] = ()) -> Path:
+    """Draw a few small images of shapes, with other class names if given; return the YAML."""
+    return with_names(draw_dataset(folder / "shapes", SMALL_SHAPES), class_names)
+
+
+def with_names(data: Path, class_names: Sequence[str]) -> Path:
+    """Give a dataset YAML other class names, unless there are none; return it."""
+    document = yaml.safe_load(data.read_text(encoding="utf-8"))
+    names = list(class_names) or document["names"]
+    data.write_text(yaml.safe_dump({**document, "names": names}), encoding="utf-8")
+    return data
 
 
 def write_outlined_dataset(folder: Path) -> Path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from tests.tiny_weights import (
     initial_model,
     untrained,
     with_gains,
+    with_trained_size,
     write_checkpoint,
 )
 
@@ -91,11 +91,8 @@ def write_tiny_classifier(folder: Path, trained_at: int | None = None, seed: int
 
     trained_at: the size of the images that their header tells.
     """
-    weights = tiny_classifier(folder, seed)
-    settings = {} if trained_at is None else {"image_size": trained_at}
-    header = dataclasses.replace(weights.header, settings=settings)
-    path = folder / f"classifier{seed}.safetensors"
-    return write_checkpoint(path, dataclasses.replace(weights, header=header))
+    weights = with_trained_size(tiny_classifier(folder, seed), trained_at)
+    return write_checkpoint(folder / f"classifier{seed}.safetensors", weights)
 
 
 def with_polygons(data: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -61,11 +62,16 @@ def untrained(
     return Checkpoint(header, arrays, arrays, {})
 
 
-def write_tiny_weights(folder: Path, seed: int = 0) -> Path:
+def with_trained_size(checkpoint: Checkpoint, size: object) -> Checkpoint:
+    """Return the checkpoint as if it had been trained with images of this size; None: unknown."""
+    header = dataclasses.replace(checkpoint.header, settings={"image_size": size} if size else {})
+    return dataclasses.replace(checkpoint, header=header)
+
+
+def write_tiny_weights(folder: Path, seed: int = 0, trained_size: int | None = None) -> Path:
     """Write such weights; return their file."""
-    path = folder / f"tiny{seed}.safetensors"
-    save_checkpoint(path, tiny_checkpoint(folder, seed))
-    return path
+    checkpoint = with_trained_size(tiny_checkpoint(folder, seed), trained_size)
+    return write_checkpoint(folder / f"tiny{seed}.safetensors", checkpoint)
 
 
 def noise(height: int, width: int, seed: int = 0) -> np.ndarray:

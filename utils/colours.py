@@ -34,6 +34,11 @@ def class_colour(class_index: int) -> RGB:
     return red, green, blue
 
 
+def hex_colours() -> list[str]:
+    """Return the colours of classes 0, 1, ... before they repeat, as "#0072b2"."""
+    return [f"#{_PALETTE[at : at + 3].hex()}" for at in range(0, len(_PALETTE), 3)]
+
+
 @lru_cache(maxsize=NUM_COLOURS)
 def ink_on(colour: RGB) -> RGB:
     """Return black or white, whichever contrasts more with a colour (WCAG 2.1, 1.4.3).

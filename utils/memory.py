@@ -86,13 +86,13 @@ def _left_in_groups() -> Iterator[int]:
 
 
 def keep_freed_memory() -> bool:
-    """Make this process keep freed memory; return False if the C library is not glibc."""
+    """Make this process keep freed memory; return False without glibc."""
     # No separate mappings, and a heap that never shrinks.
     return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
 
 
 def keep_freed_images() -> bool:
-    """Make this process keep freed blocks below 32 MiB; return False without glibc.
+    """Make this process keep freed blocks below 32 MiB; return as `keep_freed_memory`.
 
     Larger ones, from rare huge images, are still returned: otherwise every worker would keep one.
     """

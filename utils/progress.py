@@ -6,6 +6,8 @@ import io
 import logging
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -13,7 +15,7 @@ from tqdm import tqdm
 from duet.backend.processes import this_process
 from duet.utils.text import as_message, discard_unread, write_what_cannot_be_encoded
 
-# Fits 80 columns with a four-digit epoch and three losses; longer ones are truncated.
+# Fits 80 columns with a two-digit epoch and three losses; longer ones are truncated.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 LINE = "{desc}: {n_fmt} of {total_fmt} {unit}, {remaining} left{postfix}"
 ENDLESS = "{desc}: {n_fmt} {unit}, {elapsed}{postfix}"  # if the total is unknown
@@ -23,6 +25,17 @@ LINE_SECONDS = 30.0  # between log lines if there is no terminal
 clock = tqdm.format_interval  # seconds as "03:05" or "1:03:05"
 log = logging.getLogger("progress")
 CLEAR_LINE = "\r\033[K"
+
+
+class _Bar(tqdm):
+    """tqdm without its lock across processes, which would fix the program's start method of
+    multiprocessing, and without its thread.
+    """
+
+    monitor_interval = 0
+
+
+_Bar.set_lock(threading.RLock())
 
 
 class _Lines(io.TextIOBase):
@@ -52,9 +65,9 @@ class Progress:
         where: dict[str, Any] = {"dynamic_ncols": True}
         if not is_bar:
             where = {"file": _Lines(), "mininterval": LINE_SECONDS, "delay": LINE_SECONDS,
-                     "miniters": 1, "position": 0}  # fmt: skip
-        self._bar = tqdm(
-            total=total, initial=done, desc=title, unit=unit, leave=False, smoothing=0,
+                     "position": 0}  # fmt: skip
+        self._bar = _Bar(
+            total=total, initial=done, desc=title, unit=unit, leave=False, smoothing=0, miniters=1,
             bar_format=ENDLESS if total is None else self._with_total,
             disable=not this_process().is_main, **where,
         )  # fmt: skip
@@ -87,7 +100,7 @@ class LineHandler(logging.StreamHandler):
     def emit(self, record: logging.LogRecord) -> None:
         if not sys.stderr.isatty():  # no bar; `_Lines` may hold tqdm's lock and wait for ours
             return super().emit(record)
-        with tqdm.external_write_mode(file=self.stream):
+        with _Bar.external_write_mode(file=self.stream):
             if self.stream.isatty():
                 self.stream.write(CLEAR_LINE)  # another rank's bar may be there
             super().emit(record)
@@ -98,6 +111,36 @@ class LineHandler(logging.StreamHandler):
             discard_unread()
         else:
             super().handleError(record)
+
+
+class _Kept(logging.Handler):
+    def __init__(self, records: list[logging.LogRecord]) -> None:
+        super().__init__()
+        self._records = records
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._records.append(record)
+
+
+@contextmanager
+def held_back(log: logging.Logger) -> Iterator[list[logging.LogRecord]]:
+    """Hold back a logger's records in the block, for `log.handle` after other lines.
+
+    If the block fails, they are logged at once: they may say why.
+    """
+    records: list[logging.LogRecord] = []
+    keep = _Kept(records)
+    propagated, log.propagate = log.propagate, False
+    log.addHandler(keep)
+    failed = True
+    try:
+        yield records
+        failed = False
+    finally:
+        log.removeHandler(keep)
+        log.propagate = propagated
+        for record in records if failed else ():
+            log.handle(record)
 
 
 def begin_lines(speaker: str, level: int) -> None:

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import sys
 from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 STAMP = "duet-environment.json"  # marks a complete environment made by `make setup`
 FETCH_FOLDER = PROJECT / "data" / "fetch"  # lists of what `python -m duet fetch` can download
-PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx]6?\.pt")  # as in data/fetch/yolov5.yaml
+PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx](6|-seg|-cls)?\.pt")  # as in the lists to fetch
+WEIGHTS_FILES = (
+    "a .safetensors of a training, or a .pt of YOLOv5, or of a YOLOv5u or YOLOv8 that detects"
+)
 
 
 def script(name: str) -> list[str]:
     """Return the arguments after `python` that run one of our scripts, as a user types them."""
     path = PROJECT / f"{name}.py"  # in a checkout; an installed package only has `duet`
     return [str(from_here(path))] if path.exists() else ["-m", "duet", name]
+
+
+def command_line(name: str, *words: object) -> str:
+    """Return a shell command that runs one of our scripts with this Python."""
+    start = [str(from_here(Path(sys.executable))), *script(name)]
+    return shlex.join([*start, *map(str, words)])
 
 
 def from_here(path: Path) -> Path:
@@ -32,6 +43,8 @@ def list_names() -> list[str]:
 def how_to_fetch(argument: str | Path) -> str:
     """Suggest the command that downloads weights or a dataset of this name; "" if unknown."""
     name = Path(argument).name
-    words = f"yolov5 {name}" if PUBLIC_WEIGHTS.fullmatch(name) else Path(name).stem.lower()
+    words = Path(name).stem.lower()
+    if public := PUBLIC_WEIGHTS.fullmatch(name):
+        words = f"yolov5{(public[1] or '').removeprefix('6')} {name}"
     known = words.partition(" ")[0] in list_names()
     return f"`python -m duet fetch {words}` downloads it and shows how to use it" if known else ""

@@ -27,6 +27,9 @@ MAX_NODES = 300_000  # values and keys; an alias counts as its whole content
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
 
+Place = tuple[str | int, ...]  # keys and positions, from the outside
+
+_AS_WRITTEN = ("int", "float", "timestamp")
 _RESOLVER = yaml.resolver.Resolver()
 _SCALARS = yaml.constructor.SafeConstructor()
 # libyaml's handling of directives is quadratic, and plain files need none but the version.
@@ -34,19 +37,22 @@ _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def read_yaml(flag: str, path: str | Path, known: str) -> Mapping[Any, Any]:
+def read_yaml(
+    flag: str, path: str | Path, known: str, texts_in: Place | None = None
+) -> Mapping[Any, Any]:
     """Read a YAML file whose top level is a mapping.
 
     Args:
         flag: the flag that named the file, for messages.
         known: alternatives; ends the message for a missing file.
+        texts_in: as for `parse_yaml`.
 
     Raises:
         UserError: the file cannot be read, is not plain YAML or not a mapping, has a duplicate key,
             or exceeds the limits above; the message has the line and the key.
     """
     try:
-        document = parse_yaml(read_bytes(path, MAX_BYTES))
+        document = parse_yaml(read_bytes(path, MAX_BYTES), texts_in)
     except OSError as error:
         raise UserError(f"{flag} {path}: {error.strerror}; {known}") from error
     except ValueError as error:
@@ -90,8 +96,12 @@ def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
         file.write(yaml_text(document))
 
 
-def parse_yaml(content: bytes) -> Any:
+def parse_yaml(content: bytes, texts_in: Place | None = None) -> Any:
     """Parse a plain YAML document in UTF-8; None if empty.
+
+    Args:
+        texts_in: where the list or mapping is whose numbers and dates are texts, as they are
+            written: of `names: [2_1, 010]`, which YAML reads as 21 and 8, ("names",).
 
     Raises:
         ValueError: as UserError in `read_yaml`, "line 3, names.5: ...".
@@ -107,7 +117,7 @@ def parse_yaml(content: bytes) -> Any:
         line = text.count("\n", 0, found.start()) + 1
         raise ValueError(f"line {line}: directives (%) are not supported; remove it")
     try:
-        return _Reader(text).document()
+        return _Reader(text, texts_in).document()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         context = f"{error.context}, " if error.context else ""
@@ -120,10 +130,11 @@ def parse_yaml(content: bytes) -> Any:
 class _Reader:
     """Builds values from the parser's events, checking before building."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, texts_in: Place | None) -> None:
         self._events: Iterator[Any] = yaml.parse(text, yaml.CSafeLoader)
         self._anchors: dict[str | None, tuple[Any, int]] = {}  # a value and its number of nodes
         self._nodes = 0
+        self._texts_in = texts_in
         self._place: list[str | int] = []  # keys and positions, from the outside
 
     def document(self) -> Any:
@@ -200,9 +211,16 @@ class _Reader:
             )
         return key
 
+    def _is_text(self) -> bool:
+        """Return whether the next value is in the list or mapping whose numbers are texts."""
+        if self._texts_in is None:
+            return False
+        depth = len(self._texts_in)
+        return len(self._place) > depth and tuple(self._place[:depth]) == self._texts_in
+
     def _scalar(self, event: Any) -> Any:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
-        if tag == "str":
+        if tag == "str" or (tag in _AS_WRITTEN and self._is_text()):
             if _SURROGATE.search(text):
                 raise self._error(event, f"{brief(text)} contains a lone surrogate")
             return text

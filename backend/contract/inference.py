@@ -160,6 +160,9 @@ class Ops(Protocol):
     def upsample_nearest_2x(self, x: Tensor) -> Tensor:
         """Upsample (B, C, H, W) to (B, C, 2H, 2W) by repeating each value."""
 
+    def arange(self, count: int, dtype: str = "int64", device: str = "cpu") -> Tensor:
+        """Return 0, 1, ... count - 1; ValueError for a negative count or an unknown dtype."""
+
     def cells(self, height: int, width: int, like: Tensor) -> Tensor:
         """Return each cell's column and row, (1, 1, H, W, 2), with like's dtype and device.
 
@@ -352,12 +355,15 @@ class Device(Protocol):
             ValueError: number is below 1.
         """
 
-    def host_bytes(self, shape: tuple[int, ...], device: str) -> np.ndarray:
-        """Return a uint8 array to fill and then copy to the device.
+    def page_lock(self, memory: np.ndarray, device: str) -> None:
+        """Let a GPU read this memory by itself until the array is freed.
 
-        For a GPU it is page-locked if the backend supports that: `ops.tensor` then reads it
-        asynchronously, so do not modify it afterwards. OneFlow 0.9 has no page-locked memory.
+        `ops.tensor` of an array that lies in it then returns before it has been read: change it
+        only after `copies_end`. Without effect on a CPU, and where a backend or system cannot.
         """
+
+    def copies_end(self, device: str) -> Callable[[], None]:
+        """Return a function that waits until page-locked memory has been read by earlier calls."""
 
     def supports(self, capability: str) -> bool:
         """Return whether a capability from `CAPABILITIES` is supported; ValueError if unknown."""

@@ -81,8 +81,8 @@ class Optim(Protocol):
 class MultiTensor(Optim, Protocol):
     """The updates of `Optim` and `Ops` batched over many tensors: few kernel launches on a GPU.
 
-    Contract and state are the same; values agree up to rounding. The plain updates read `lost` on
-    the host, which waits for the device. These evaluate it on the device if its kernels can.
+    Contract and state are the same; values agree up to rounding. On a GPU, PyTorch evaluates `lost`
+    on the device in both; OneFlow reads it on the host, which waits for the device.
     """
 
     def ema_update_(

@@ -90,6 +90,24 @@ class Ops(inference.Ops, Protocol):
             ValueError: wrong shape or dtype of values, or an index that `take_rows` rejects.
         """
 
+    def put_largest(self, x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+        """Return a copy of x (N,) in which x[i] is the largest of itself and all values at index i.
+
+        No gradient; NaN propagates. OneFlow 0.9 has no such kernel: its host computes it, and
+        waits for the device.
+
+        index: (K,) int64. values: (K,), x's dtype.
+
+        Raises:
+            ValueError: as in `put_rows`.
+        """
+
+    def repeated(self, counts: np.ndarray, device: str = "cpu") -> Tensor:
+        """Return each i counts[i] times, (sum of counts,) int64, in ascending order.
+
+        counts: (N,) int64. Their sum is known on the host, which does not wait for the device.
+        """
+
     def add_at_(self, x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
         """Add values to x[index] in place, no gradient; index: integers and slices of step 1.
 
@@ -218,6 +236,12 @@ class Device(inference.Device, Protocol):
         """Return this process's peak memory on the device during a call, in bytes.
 
         Memory cached by the framework counts. On a CPU it is the process's resident memory.
+        """
+
+    def used_memory(self, device: str) -> int | None:
+        """Return the most bytes that the framework has held on a GPU so far; None for a CPU.
+
+        OneFlow 0.9 knows no such figure: there it is what all processes hold now.
         """
 
     def free_memory(self, device: str) -> int | None:

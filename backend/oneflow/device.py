@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
-import numpy as np
 import oneflow
 
 from duet.backend import checks, devices
@@ -19,6 +18,7 @@ from duet.backend.devices import own_device, peak_during, present_device, tf32_i
 LAST_SUPPORTED_MAJOR = 8
 FIRST_MAJOR_WITH_TF32 = 8
 is_out_of_memory = devices.is_out_of_memory
+page_lock, copies_end = devices.page_lock, devices.copies_end  # 0.9 has no page-locked memory
 
 
 def resolve(name: str) -> str:
@@ -49,6 +49,10 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
     return _used_memory(device)  # OneFlow never frees memory by itself: this is the peak
 
 
+def used_memory(device: str) -> int | None:
+    return None if device == CPU else _used_memory(device)
+
+
 def free_memory(device: str) -> int | None:
     if device == CPU:
         return None
@@ -60,10 +64,6 @@ def _used_memory(device: str) -> int:
     """Return a GPU's used bytes, including other processes': 0.9 reports nothing finer."""
     oneflow.cuda.set_device(device)
     return int(oneflow._oneflow_internal.GetCUDAMemoryUsed() * 2**20)
-
-
-def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
-    return np.empty(shape, np.uint8)
 
 
 def mark(device: str) -> float:

@@ -212,6 +212,19 @@ def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return oneflow._C.tensor_scatter_nd_update(x, index.reshape(-1, 1), values)
 
 
+def put_largest(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    _check_rows(x, index)
+    checks.row_values(values.shape, dtype_of(values), (len(index),), dtype_of(x))
+    found = to_numpy(x)
+    with np.errstate(invalid="ignore"):  # NaN
+        np.maximum.at(found, to_numpy(index), to_numpy(values))
+    return tensor(found, device_of(x))
+
+
+def repeated(counts: np.ndarray, device: str = "cpu") -> Tensor:
+    return tensor(np.repeat(np.arange(len(counts)), counts), device)
+
+
 def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
     with oneflow.no_grad():
         part = x[index]
@@ -227,6 +240,12 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     batch, channels, height, width = x.shape
     columns = stack((x, x), 4).reshape(batch, channels, height, 2 * width)
     return cat((columns, columns), 3).reshape(batch, channels, 2 * height, 2 * width)
+
+
+def arange(count: int, dtype: str = "int64", device: str = "cpu") -> Tensor:
+    checks.sizes((count,))
+    checks.known_dtype(dtype)
+    return tensor(np.arange(count).astype(dtype), device)
 
 
 def cells(height: int, width: int, like: Tensor) -> Tensor:

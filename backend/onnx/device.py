@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import threading
 
-import numpy as np
 import onnx
 import onnxruntime
 
-from duet.backend import checks
+from duet.backend import checks, devices
 from duet.backend.contract import CAPABILITIES
 from duet.backend.cores import default_threads
 from duet.backend.devices import require_cpu
 
+page_lock, copies_end = devices.page_lock, devices.copies_end
 _default_threads = functools.cache(default_threads)
 _own = threading.local()  # has `threads` if set by this thread
 
@@ -36,10 +36,6 @@ def host_threads() -> int:
 def set_host_threads(number: int) -> None:
     checks.thread_number(number)
     _own.threads = number
-
-
-def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
-    return np.empty(shape, np.uint8)
 
 
 def supports(capability: str) -> bool:

@@ -160,6 +160,12 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     )
 
 
+def arange(count: int, dtype: str = "int64", device: str = "cpu") -> Tensor:
+    checks.sizes((count,))
+    checks.known_dtype(dtype)
+    return tensor(np.arange(count).astype(dtype), device)
+
+
 def cells(height: int, width: int, like: Tensor) -> Tensor:
     if not isinstance(height, Size) and not isinstance(width, Size):
         pairs = np.stack(np.meshgrid(np.arange(width), np.arange(height)), axis=-1)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from duet.backend.devices import own_device, peak_during, present_device, tf32_i
 
 FIRST_MAJOR_WITH_TF32 = 8
 is_out_of_memory = devices.is_out_of_memory
+
+_page_locked: dict[int, int] = {}  # first address -> end
 
 
 def resolve(name: str) -> str:
@@ -44,14 +47,53 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
     return int(torch.cuda.max_memory_reserved(device))
 
 
+def used_memory(device: str) -> int | None:
+    return None if device == CPU else int(torch.cuda.max_memory_reserved(device))
+
+
 def free_memory(device: str) -> int | None:
     return None if device == CPU else int(torch.cuda.mem_get_info(device)[0])
 
 
-def host_bytes(shape: tuple[int, ...], device: str) -> np.ndarray:
+def page_lock(memory: np.ndarray, device: str) -> None:
     if device == CPU:
-        return np.empty(shape, np.uint8)
-    return torch.empty(shape, dtype=torch.uint8, pin_memory=True).numpy()
+        return
+    start, runtime = memory.ctypes.data, torch.cuda.cudart()
+    with torch.cuda.device(device):
+        if int(runtime.cudaHostRegister(start, memory.nbytes, 0)):
+            # Some systems cannot; CUDA then reports the same error once more, by its next kernel.
+            with suppress(RuntimeError):
+                torch.zeros(1, device=device)
+            return
+    _page_locked[start] = start + memory.nbytes
+    weakref.finalize(memory, _unlock, start).atexit = False
+
+
+def _unlock(start: int) -> None:
+    del _page_locked[start]
+    torch.cuda.cudart().cudaHostUnregister(start)
+
+
+def is_page_locked(array: np.ndarray) -> bool:
+    """Return whether it is an array without gaps in memory of `page_lock`."""
+    start = array.__array_interface__["data"][0]
+    return array.flags.c_contiguous and any(
+        first <= start and start + array.nbytes <= end for first, end in _page_locked.items()
+    )
+
+
+def copies_end(device: str) -> Callable[[], None]:
+    if device == CPU:
+        return devices.copies_end(device)
+    end = torch.cuda.Event()
+    end.record(copy_stream(device))
+    return end.synchronize
+
+
+@functools.cache
+def copy_stream(device: str) -> torch.cuda.Stream:
+    """Return a GPU's stream for large copies, created once."""
+    return torch.cuda.Stream(device)
 
 
 def mark(device: str) -> Any:

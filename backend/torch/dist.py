@@ -16,7 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 from duet.backend import modules
 from duet.backend.checks import CPU
 from duet.backend.contract import Stage
-from duet.backend.processes import MEETING_FOLDER, this_process
+from duet.backend.processes import MEETING_FOLDER, local_world_size, this_process
 from duet.backend.torch import ops
 
 POINTWISE_STRIDES = (
@@ -33,7 +33,7 @@ def start(device: str, timeout_s: float) -> None:
         torch.cuda.set_device(device)
     distributed.init_process_group(
         engines,
-        store=_private_store(),
+        store=_store(),
         rank=this_process().rank,
         world_size=this_process().world_size,
         timeout=timedelta(seconds=timeout_s),
@@ -42,13 +42,20 @@ def start(device: str, timeout_s: float) -> None:
     )
 
 
-def _private_store() -> distributed.Store | None:
-    """Return the store for ranks started by `launch.py`; None for the one at MASTER_ADDR.
+def _store() -> distributed.Store | None:
+    """Return the store in which the ranks meet; None for PyTorch's at MASTER_ADDR.
 
-    A TCP store would listen on all interfaces without a password.
+    A TCP store would listen on all interfaces without a password: ranks started by `launch.py` use
+    a file. That of `torchrun --max-restarts` outlives a killed rank, whose address the next attempt
+    must not find. Attempts are counted per machine, so only those of a single one have numbers.
     """
-    folder = os.environ.get(MEETING_FOLDER)
-    return distributed.FileStore(f"{folder}/store", this_process().world_size) if folder else None
+    if folder := os.environ.get(MEETING_FOLDER):
+        return distributed.FileStore(f"{folder}/store", this_process().world_size)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    if attempt == "0" or local_world_size() < this_process().world_size:
+        return None
+    store, _, _ = next(distributed.rendezvous("env://"))
+    return distributed.PrefixStore(f"attempt-{attempt}", store)
 
 
 def stop() -> None:

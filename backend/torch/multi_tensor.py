@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from duet.backend import checks
 from duet.backend.modules import OfMemory
-from duet.backend.torch import optim
+from duet.backend.torch import ops, optim
 from duet.backend.torch.optim import memory_order
 
 
@@ -33,7 +32,7 @@ class Adam(optim.Adam):
     def _shrink(self, trained: Mapping[str, Tensor], factor: float, lost: Tensor | None) -> None:
         if trained:
             shrunk = list(trained.values())
-            torch._foreach_mul_(shrunk, _unless_lost(factor, 1.0, lost, shrunk[0]))
+            torch._foreach_mul_(shrunk, ops.unless_lost(factor, 1.0, lost, shrunk))
 
     def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
         device = next((x.device for x in trained.values()), None)
@@ -56,23 +55,15 @@ def ema_update_(
     if not averages:
         return
     spans = _spans(averages, values)
-    weight = _unless_lost(1.0 - decay, 0.0, lost, averages[0])
+    weight = ops.unless_lost(1.0 - decay, 0.0, lost, averages)
     with torch.no_grad():
         if spans:
             spans[0].lerp_(spans[1], weight)
-        elif lost is None:
+        elif isinstance(weight, float):
             torch._foreach_lerp_(list(averages), list(values), weight)
         else:  # `_foreach_lerp_` does not accept one weight on the device
             for average, value in zip(averages, values, strict=True):
                 average.lerp_(value, weight)
-
-
-def _unless_lost(number: float, otherwise: float, lost: Tensor | None, like: Tensor) -> Any:
-    """Return number; given `lost`, a tensor that is `otherwise` if lost is 1."""
-    if lost is None:
-        return number
-    both = (torch.full((), x, dtype=like.dtype, device=like.device) for x in (otherwise, number))
-    return torch.where(lost > 0.0, *both)
 
 
 def describe(optimizer: str, device: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch.nn import functional
 
 from duet.backend import checks
 from duet.backend.checks import CPU
-from duet.backend.torch.device import present
+from duet.backend.torch.device import copy_stream, is_page_locked, present
 
 Shape = Sequence[int]
 
@@ -41,6 +40,8 @@ def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
         copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
         return torch.from_numpy(copied).to(dtype)
     # A copy from page-locked memory does not wait for work queued on the device.
+    if is_page_locked(array):
+        return copied_beside(torch.from_numpy(array), where)
     if array.nbytes < LARGE_COPY:
         return page_locked(array).to(where, non_blocking=True)
     return copied_beside(page_locked(array), where)
@@ -61,26 +62,8 @@ def copied_beside(on_host: Tensor, device: str) -> Tensor:
     return copied
 
 
-@functools.cache
-def copy_stream(device: str) -> torch.cuda.Stream:
-    """Return a GPU's stream for large copies, created once."""
-    return torch.cuda.Stream(device)
-
-
 def page_locked(array: np.ndarray) -> Tensor:
-    """Return an array in page-locked memory: itself if from `device.host_bytes`, else a copy.
-
-    PyTorch waits for the device before reusing the memory, but only for whole tensors: it does not
-    know the address of a part.
-    """
-    whole = array.base
-    if (
-        isinstance(whole, Tensor)
-        and whole.is_pinned()
-        and (whole.data_ptr(), whole.nbytes) == (array.ctypes.data, array.nbytes)
-        and array.flags.c_contiguous
-    ):
-        return whole.view(dtype_named(array.dtype.name)).reshape(array.shape)
+    """Return a copy of an array in page-locked memory, which is used again once it was read."""
     copied = torch.empty(array.shape, dtype=dtype_named(array.dtype.name), pin_memory=True)
     copied.numpy()[...] = array
     return copied
@@ -251,6 +234,16 @@ def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     return x.index_put((index,), values)
 
 
+def put_largest(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
+    _check_rows(x, index)
+    checks.row_values(values.shape, dtype_of(values), (len(index),), dtype_of(x))
+    return x.detach().scatter_reduce(0, index, values.detach(), "amax")
+
+
+def repeated(counts: np.ndarray, device: str = "cpu") -> Tensor:
+    return torch.repeat_interleave(tensor(counts, device), output_size=int(counts.sum()))
+
+
 def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
     part = x.detach()[index]
     checks.same_shape(part.shape, values.shape)
@@ -270,6 +263,11 @@ def upsample_nearest_2x(x: Tensor) -> Tensor:
     # On a GPU, autocast would convert half precision to float32, though values are only copied.
     with torch.autocast(x.device.type, enabled=False):
         return functional.interpolate(x, scale_factor=2.0, mode="nearest")
+
+
+def arange(count: int, dtype: str = "int64", device: str = "cpu") -> Tensor:
+    checks.sizes((count,))
+    return torch.arange(count, dtype=dtype_named(dtype), device=present(device))
 
 
 def cells(height: int, width: int, like: Tensor) -> Tensor:
@@ -314,11 +312,25 @@ def ema_update_(
     lost: Tensor | None = None,
 ) -> None:
     checks.equal_counts(len(values), len(averages), "values")
-    if lost is not None and lost.item():
-        return
+    weight = unless_lost(1.0 - decay, 0.0, lost, averages)
     with torch.no_grad():
         for average, value in zip(averages, values, strict=True):
-            average.lerp_(value, 1.0 - decay)
+            average.lerp_(value, weight)
+
+
+def unless_lost(
+    number: float, otherwise: float, lost: Tensor | None, like: Sequence[Tensor]
+) -> Any:
+    """Return a factor for `like`, `otherwise` if lost is 1.
+
+    On a GPU it is a tensor, because reading `lost` would wait for the device.
+    """
+    if lost is None or not like:
+        return number
+    if reads_at_once(lost):
+        return otherwise if lost.item() else number
+    both = (torch.full((), x, dtype=like[0].dtype, device=lost.device) for x in (otherwise, number))
+    return torch.where(lost > 0.0, *both)
 
 
 def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:

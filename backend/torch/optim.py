@@ -7,7 +7,9 @@ import the compiler.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
 
 import numpy as np
 import torch
@@ -55,8 +57,20 @@ class NamedState(modules.NamedState):
         }
 
     def _is_left_out(self, lost: Tensor | None) -> bool:
-        """Return whether the host must skip a step, because plain kernels do not read `lost`."""
-        return not self.FUSED and lost is not None and bool(lost.item())
+        """Return whether the host skips a step: plain kernels do not read `lost`."""
+        return not self.FUSED and lost is not None and ops.reads_at_once(lost) and bool(lost.item())
+
+    @contextmanager
+    def _undoing(self, lost: Tensor | None, changed: Sequence[Tensor | None]) -> Iterator[None]:
+        """Undo the changes of plain kernels on a GPU if `lost` is 1; the host does not read it."""
+        tensors = [x for x in changed if x is not None]
+        if self.FUSED or lost is None or ops.reads_at_once(lost) or not tensors:
+            yield
+            return
+        before = torch._foreach_mul(tensors, 1.0)
+        yield
+        is_lost, pairs = lost > 0.0, zip(before, tensors, strict=True)
+        torch._foreach_copy_(tensors, [torch.where(is_lost, *pair) for pair in pairs])
 
     def _gradients(self, trained: Mapping[str, Tensor]) -> list[Tensor]:
         return [self._ordered(x, grad) for x in trained.values() if (grad := x.grad) is not None]
@@ -95,27 +109,31 @@ class SGD(NamedState):
         momentum: float,
         lost: Tensor | None,
     ) -> None:
-        buffers = self._buffers(trained, momentum)
-        sgd(
-            list(trained.values()),
-            self._gradients(trained),
-            buffers,
-            fused=self.FUSED,
-            found_inf=lost if self.FUSED else None,
-            weight_decay=decay,
-            momentum=checks.as_float32(momentum),
-            lr=checks.as_float32(learning_rate),
-            dampening=0.0,
-            nesterov=momentum != 0,
-            maximize=False,
-        )
+        buffers = self._buffers(trained, momentum, lost)
+        with self._undoing(lost, [*trained.values(), *buffers]):
+            sgd(
+                list(trained.values()),
+                self._gradients(trained),
+                buffers,
+                fused=self.FUSED,
+                found_inf=lost if self.FUSED else None,
+                weight_decay=decay,
+                momentum=checks.as_float32(momentum),
+                lr=checks.as_float32(learning_rate),
+                dampening=0.0,
+                nesterov=momentum != 0,
+                maximize=False,
+            )
         if momentum != 0:
             filled = zip(trained, buffers, strict=True)
             self._state["momentum"].update((n, x) for n, x in filled if x is not None)
 
-    def _buffers(self, trained: Mapping[str, Tensor], momentum: float) -> list[Tensor | None]:
-        """Return each momentum buffer; None for plain kernels before the first step."""
-        if self.FUSED and momentum != 0:  # zeros result in the same first step
+    def _buffers(
+        self, trained: Mapping[str, Tensor], momentum: float, lost: Tensor | None
+    ) -> list[Tensor | None]:
+        """Return each momentum buffer; None for plain kernels of a CPU before the first step."""
+        skips = self.FUSED or not (lost is None or ops.reads_at_once(lost))
+        if skips and momentum != 0:  # zeros result in the same first step
             return [*self._states("momentum", trained)]
         return [None if self.FUSED else self._state["momentum"].get(name) for name in trained]
 
@@ -140,18 +158,22 @@ class Adam(NamedState):
                 self._groups, learning_rates, constants, strict=True
             ):
                 trained = _with_gradient(group)
-                if self.DECOUPLED:
-                    self._shrink(trained, 1 - checks.as_float32(learning_rate) * decay, lost)
-                self._step_group(trained, 0.0 if self.DECOUPLED else decay, group_constants, lost)
+                moments = [self._states(kind, trained) for kind in MOMENTS]
+                with self._undoing(lost, [*trained.values(), *chain(*moments)]):
+                    if self.DECOUPLED:
+                        self._shrink(trained, 1 - checks.as_float32(learning_rate) * decay, lost)
+                    kept = 0.0 if self.DECOUPLED else decay
+                    self._step_group(trained, kept, group_constants, moments, lost)
 
     def _step_group(
         self,
         trained: Mapping[str, Tensor],
         decay: float,
         constants: AdamConstants,
+        moments: Sequence[list[Tensor]],  # first and second
         lost: Tensor | None,
     ) -> None:
-        first, second = (self._states(kind, trained) for kind in MOMENTS)
+        first, second = moments
         adam(
             list(trained.values()),
             self._gradients(trained),

@@ -18,7 +18,7 @@ grids = [(SIDE // stride, SIDE // stride) for stride in STRIDES]
 box = np.array([150, 98, 66, 33], np.float32)
 targets = Targets(np.array([0]), np.array([2]), box[None] / SIDE)
 found = find_candidates(targets, grids, STRIDES, "float32")
-print(len(found.cell), "cells have their centre inside the object")
+print(found.num_pairs, "cells have their centre inside the object")
 
 # Made-up predictions: boxes and class scores get worse with distance from the object.
 centres = np.concatenate(
@@ -54,4 +54,4 @@ for cell, score in zip(cells[order], scores[order], strict=True):
     )
 # --8<-- [end:page]
 
-values = {"candidates": len(found.cell), "positives": int((scores > 0).sum())}
+values = {"candidates": found.num_pairs, "positives": int((scores > 0).sum())}

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
 
@@ -15,6 +16,7 @@ kept = worth_keeping(before * warp.zoom, after)
 for old, new, stays in zip(before, after, kept, strict=True):
     moved = f"{old.astype(int).tolist()} -> {new.round(1).tolist()}"
     print(f"{moved}, kept: {bool(stays)}")
+# --8<-- [end:page]
 
 middle = after[0]
 values = {

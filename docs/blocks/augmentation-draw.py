@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
@@ -29,6 +30,7 @@ first = draw(epoch=0, index=64)
 show("image 64, epoch 0", first)
 show("image 64, epoch 0, drawn again", draw(epoch=0, index=64))
 show("image 64, epoch 1", draw(epoch=1, index=64))
+# --8<-- [end:page]
 
 values = {
     "zoom": round(first.warp.zoom, 2),

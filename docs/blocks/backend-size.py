@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 # Numbers agree to 1e-1.
 from duet.utils.project import PROJECT
@@ -28,6 +29,7 @@ print("checks of them            for inference", len(checks_of(trains=False)))
 print("                          for training ", len(checks_of(trains=True)))
 for folder in ("contract", "torch", "oneflow", "onnx"):
     print(f"lines of {'backend/' + folder:30}{lines(folder):6}")
+# --8<-- [end:page]
 
 values = {
     "inference": len(promised_names(False)),

@@ -1,6 +1,6 @@
 # Runs on torch and oneflow.
 # Needs best.safetensors, images.
-# Shows lines with found:, stages overlap, results in.
+# Shows lines with found:, images/s, results in.
 # Numbers differ from run to run.
 # Runs small here: --img 64 --max-det 8
 python detect.py --weights best.safetensors --source images/

@@ -5,7 +5,7 @@
 import duet
 
 WEIGHTS = "runs/train/exp/weights/best.safetensors"
-(path,) = duet.export(WEIGHTS, imgsz=64).files
+(path,) = duet.export(WEIGHTS).files
 print("wrote", path.name)
 # --8<-- [end:write]
 # --8<-- [start:look]

@@ -39,46 +39,64 @@ def value(measure):
     return float(ops.to_numpy(measure)[0])
 
 
-target = tensor([38, 52, 48, 48])  # centre x, y, width, height
-predicted = {
-    "inside": [48, 62, 24, 24],
-    "side by side": [62, 52, 48, 48],
-    "apart": [78, 92, 20, 20],
-    "other shape": [50, 52, 72, 32],
+square = [38, 52, 48, 48]  # centre x, y, width, height
+pairs = {
+    "inside": ([48, 62, 24, 24], square),
+    "side by side": ([62, 52, 48, 48], square),
+    "apart": ([78, 92, 20, 20], square),
+    "other shape": ([52, 52, 88, 24], [52, 52, 24, 88]),
 }
 print("                 IoU    GIoU    DIoU    CIoU")
-for name, box in predicted.items():
-    pred = tensor(box)
-    measures = *family(pred, target), complete_iou(pred, target)
+for name, (box, target) in pairs.items():
+    pair = tensor(box), tensor(target)
+    measures = *family(*pair), complete_iou(*pair)
     print(f"{name:12}", *(f"{value(measure):7.3f}" for measure in measures))
 
 
 # --8<-- [end:family]
 # --8<-- [start:descent]
-def gradient(measure, box, target):
-    """Gradient of 1 - measure by the predicted box."""
-    pred = autograd.variable(np.array([box], np.float32))
-    (found,) = autograd.gradients(ops.sum(1 - measure(pred, target)), [pred])
-    return ops.to_numpy(found)[0]
+def gradient(measure, boxes, targets):
+    """Gradients (N, 4) of 1 - measure by the predicted boxes."""
+    pred = autograd.variable(boxes)
+    (found,) = autograd.gradients(ops.sum(1 - measure(pred, targets)), [pred])
+    return ops.to_numpy(found)
 
 
-STEPS, RATE = 200, 0.25
-tall = tensor([5.4, 4.2, 1.6, 2.4])
+def cases(places):
+    """Boxes and targets (N, 4) cxcywh: 7 x 7 x 7 shapes at each place."""
+    angle, radius = np.random.default_rng(0).uniform(size=(2, places))
+    angle, radius = 2 * np.pi * angle, 3 * np.sqrt(radius)
+    x, y = radius * np.cos(angle), radius * np.sin(angle)
+    ratios = np.array([1 / 4, 1 / 3, 1 / 2, 1, 2, 3, 4])
+    areas = np.array([0.5, 0.67, 0.75, 1, 1.33, 1.5, 2])
+    t, r, a, place = np.ix_(ratios, ratios, areas, np.arange(places))
+    boxes = x[place], y[place], np.sqrt(a * r), np.sqrt(a / r)
+    targets = 0.0, 0.0, np.sqrt(t), 1 / np.sqrt(t)  # of area 1, at the origin
+    shape = np.broadcast_shapes(*(side.shape for side in (t, *boxes)))
+    return [
+        np.stack([np.broadcast_to(v, shape).ravel() for v in row], axis=1)
+        for row in (boxes, targets)
+    ]
+
+
+STEPS, RATE = 200, 0.1
 measures = {
     "IoU": lambda pred, target: family(pred, target)[0],
     "GIoU": lambda pred, target: family(pred, target)[1],
     "DIoU": lambda pred, target: family(pred, target)[2],
     "CIoU": complete_iou,
 }
-print(f"IoU after 0, {STEPS // 2} and {STEPS} steps")
+start, target = (boxes.astype(np.float32) for boxes in cases(places=20))
+targets = ops.tensor(target)
+print(f"mean error of {len(start)} boxes after step")
+print("      ", *(f"{step:6}" for step in range(0, STEPS + 1, 50)))
 for name, measure in measures.items():
-    box = np.array([2.4, 2.2, 2.4, 0.9], np.float32)
-    found = []
+    boxes, errors = start, []
     for step in range(STEPS + 1):
-        if step % (STEPS // 2) == 0:
-            found.append(value(family(tensor(box), tall)[0]))
-        box = box - np.float32(RATE * (1 - step / STEPS)) * gradient(
-            measure, box, tall
-        )
-    print(f"{name:5}", *(f"{iou:6.2f}" for iou in found))
+        errors.append(np.abs(boxes - target).sum(axis=1).mean())
+        fit = ops.to_numpy(family(ops.tensor(boxes), targets)[0])
+        rate = RATE * (1 if step < 160 else 0.1) * (2 - fit[:, None])
+        boxes = boxes - rate * gradient(measure, boxes, targets)
+        boxes[:, 2:] = np.maximum(boxes[:, 2:], 1e-3)
+    print(f"{name:6}", *(f"{error:6.2f}" for error in errors[::50]))
 # --8<-- [end:descent]

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 import numpy as np
 
@@ -13,6 +14,7 @@ moved = placed.to_input(box)
 print(f"resized {placed.resized_size}, padding (top, left) {placed.padding}")
 print(f"{box[0].tolist()} -> {moved[0].tolist()}")
 print(f"and back: {placed.to_original(moved)[0].tolist()}")
+# --8<-- [end:page]
 
 height, width = placed.resized_size
 empty = 1 - height * width / (320 * 320)

@@ -1,3 +1,4 @@
+# --8<-- [start:page]
 # Runs without a framework.
 from duet.utils.data.image.letterbox import fit_long_side
 from duet.utils.data.loading.batches import RECTANGLE_MARGIN, rectangle
@@ -19,5 +20,6 @@ for number, sizes in enumerate(batches):
         placed = fit_long_side(size, 640, (height, width))
         print(f"  {size} -> {placed.resized_size}, padding {placed.padding}")
 print(f"{seen / square:.0%} of the pixels of squares")
+# --8<-- [end:page]
 
 values = {"part": f"{seen / square:.0%}"}

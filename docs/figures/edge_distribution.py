@@ -40,8 +40,9 @@ def _draw_grid(figure: Figure) -> None:
     box = np.array([BOX_XYWH], np.float32) / IMAGE
     targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), box)
     found = find_candidates(targets, [(side, side)], (STRIDE,), "float32")
-    for cell in found.cell.tolist():
-        row, column = divmod(cell, side)
+    _, _, width, first, step, _ = found.rectangles[0].tolist()
+    for number in range(found.num_pairs):
+        row, column = divmod(first + number // width * step + number, side)
         figure.rectangle(LEFT + column * CELL, TOP + row * CELL, CELL, CELL, "t-blue strong")
     for line in range(side + 1):
         along, end = line * CELL, side * CELL

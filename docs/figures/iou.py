@@ -12,29 +12,28 @@ WORDS = {
            ("inside", "side by side", "apart", "other shape")),
     "zh": ("四对边框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并排", "分开", "形状不同")),
 }  # fmt: skip
-# cxcywh in units of a panel; the target is the same in all.
-TARGET = (38.0, 52.0, 48.0, 48.0)
-PREDICTED = ((48.0, 62.0, 24.0, 24.0), (62.0, 52.0, 48.0, 48.0), (78.0, 92.0, 20.0, 20.0),
-             (50.0, 52.0, 72.0, 32.0))  # fmt: skip
+SQUARE = (38.0, 52.0, 48.0, 48.0)  # cxcywh in units of a panel
+PAIRS = (((48.0, 62.0, 24.0, 24.0), SQUARE), ((62.0, 52.0, 48.0, 48.0), SQUARE),
+         ((78.0, 92.0, 20.0, 20.0), SQUARE),
+         ((52.0, 52.0, 88.0, 24.0), (52.0, 52.0, 24.0, 88.0)))  # fmt: skip
 PANEL, LEFT, TOP = 104, 64, 34
 
 
 def draw(language: str) -> Figure:
     title, labels = WORDS[language]
-    pred = np.array(PREDICTED)
-    table = values(pred, np.array([TARGET] * len(pred)))
+    table = values(*np.array(PAIRS).swapaxes(0, 1))
     figure = Figure(TOP + 226, title, language)
-    for place, (label, box) in enumerate(zip(labels, PREDICTED, strict=True)):
+    for place, (label, (box, target)) in enumerate(zip(labels, PAIRS, strict=True)):
         x = LEFT + place * PANEL
         figure.text(x + PANEL / 2, 20, label, "middle bold")
         for (cx, cy, width, height), style in (
-            (_hull(box), "stroke thin s-line dashed"),
-            (TARGET, "t-orange s-orange two"),
+            (_hull(box, target), "stroke thin s-line dashed"),
+            (target, "t-orange s-orange two"),
             (box, "t-blue s-blue two"),
         ):
             left, top = x + cx - width / 2, TOP + cy - height / 2
             figure.rectangle(left, top, width, height, style)
-        centres = [(x + cx, TOP + cy) for cx, cy, _, _ in (TARGET, box)]
+        centres = [(x + cx, TOP + cy) for cx, cy, _, _ in (target, box)]
         figure.line(centres, "stroke s-ink")
     for row, (name, numbers) in enumerate(table.items()):
         y = TOP + 132 + 25 * row
@@ -47,9 +46,9 @@ def draw(language: str) -> Figure:
     return figure
 
 
-def _hull(box: tuple[float, ...]) -> tuple[float, float, float, float]:
-    """Return the smallest box around a predicted box and the target, cxcywh."""
-    both = np.array([box, TARGET])
+def _hull(*boxes: tuple[float, ...]) -> tuple[float, float, float, float]:
+    """Return the smallest box around some boxes, cxcywh."""
+    both = np.array(boxes)
     low = (both[:, :2] - both[:, 2:] / 2).min(axis=0)
     high = (both[:, :2] + both[:, 2:] / 2).max(axis=0)
     return (*((low + high) / 2).tolist(), *(high - low).tolist())

@@ -81,15 +81,37 @@ def gradient(name: str, pred: np.ndarray, target: np.ndarray) -> np.ndarray:
     return ops.to_numpy(autograd.gradients(loss, [moving])[0])
 
 
-def descend(
-    name: str, start: np.ndarray, target: np.ndarray, steps: int, rate: float
-) -> np.ndarray:
-    """Return the boxes (steps + 1, 4) of a descent from a box (4,) to another, cxcywh.
+def regression_cases(places: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return boxes and targets (343 * places, 4) cxcywh: the grid of arXiv:1911.08287, section 3.
 
-    rate: the first step is so many times the gradient of 1 - measure; it falls to 0.
+    Targets of area 1 and seven aspect ratios at the origin; boxes of the same ratios and seven
+    areas at random places up to 3 away.
+    """
+    angle, radius = np.random.default_rng(0).uniform(size=(2, places))
+    angle, radius = 2 * np.pi * angle, 3 * np.sqrt(radius)
+    x, y = radius * np.cos(angle), radius * np.sin(angle)
+    ratios = np.array([1 / 4, 1 / 3, 1 / 2, 1, 2, 3, 4])
+    areas = np.array([0.5, 0.67, 0.75, 1, 1.33, 1.5, 2])
+    t, r, a, place = np.ix_(ratios, ratios, areas, np.arange(places))
+    boxes = (x[place], y[place], np.sqrt(a * r), np.sqrt(a / r))
+    targets = (np.zeros(1), np.zeros(1), np.sqrt(t), 1 / np.sqrt(t))
+    shape = (len(ratios), len(ratios), len(areas), places)
+    return tuple(
+        np.stack([np.broadcast_to(side, shape).ravel() for side in row], axis=1)
+        for row in (boxes, targets)
+    )
+
+
+def descend(name: str, start: np.ndarray, target: np.ndarray, steps: int) -> np.ndarray:
+    """Return the boxes (steps + 1, N, 4) of a descent by 1 - measure, cxcywh.
+
+    The rate is 0.1, for the last fifth 0.01, times 2 - IoU as in arXiv:1911.08287.
     """
     path = [start.astype(np.float32)]
     for step in range(steps):
-        size = np.float32(rate * (1 - step / steps))
-        path.append(path[-1] - size * gradient(name, path[-1][None], target[None])[0])
+        overlap = values(path[-1], target)["IoU"][:, None]
+        rate = np.float32(0.1 if step < 0.8 * steps else 0.01)
+        boxes = path[-1] - rate * (2 - overlap) * gradient(name, path[-1], target)
+        boxes[:, 2:] = np.maximum(boxes[:, 2:], 1e-3)
+        path.append(boxes)
     return np.stack(path)

@@ -28,7 +28,8 @@ def shapes_file(index: int) -> Scene:
 def source(scene: Scene) -> SourceImage:
     """Return a drawn image as what training reads from a file."""
     objects = Objects(scene.class_index, scene.boxes_xyxy, None)
-    return SourceImage(scene.image.shape[:2], objects, 1, _giver(scene.image))
+    size = scene.image.shape[:2]
+    return SourceImage(size, objects, size, _giver(scene.image))
 
 
 def _giver(image: np.ndarray) -> Callable[[], np.ndarray]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from duet.models.detection.settings import configured, detector_of
-from duet.models.inference.predictor import class_names_of, with_size
+from duet.models.inference.predictor import class_names_of, input_size
 from duet.utils.cli.flags import whole_from
 from duet.utils.detect.config import DetectConfig, call_config, whole
 from duet.utils.detect.media.finding import file_source, find_sources
@@ -35,8 +35,8 @@ class TrainedDetector:
 
     Options of a call, the same as detect.py's flags, with the same defaults:
 
-    - size: long side of the network input in pixels, a multiple of `stride`. None for 640, for a
-      classifier's training size, or for the size of an exported file.
+    - size: long side of the network input in pixels, a multiple of `stride`. None for the training
+      size; if the weights do not store it, for 640, or 224 for classifiers.
     - conf: lowest score.
     - iou: overlap above which the lower-scoring of two boxes of a class is dropped.
     - max_det: maximum detections per image.
@@ -161,7 +161,9 @@ class TrainedDetector:
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(len(self.class_names), **options)
         config.refuse(self._detector.head.task.refused)
-        return with_size(config, self._detector.predictor, self._weights)
+        if config.image_size is not None:
+            input_size(config.image_size, self._detector.predictor, self._weights)
+        return config
 
 
 def _warn(read: Read) -> None:

@@ -18,7 +18,7 @@ from duet.models.detection.settings import configured, detector_of
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import class_names_of, with_size
+from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
 from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
@@ -64,13 +64,14 @@ class HubModel:
         self.names = dict(enumerate(self._class_names))
 
     def __call__(
-        self, ims: Any, size: int | Sequence[int] = DetectConfig.image_size, augment: bool = False
+        self, ims: Any, size: int | Sequence[int] | None = None, augment: bool = False
     ) -> HubResults:
         """Detect in images.
 
         Args:
             ims: an image or a list of them, see docs/en/api.md; arrays are RGB.
             size: long side of the network input in pixels; the larger one of (height, width).
+                None for the training size, or 640 if the weights do not store it.
             augment: test-time augmentation with three views per image.
 
         Raises:
@@ -79,7 +80,7 @@ class HubModel:
         start = time.perf_counter()
         given = as_list(ims)
         frames = [_frame(image, index) for index, image in enumerate(given)]
-        long_side = _long_side(size)
+        long_side = self._detector.image_size if size is None else _long_side(size)
         detector = self._configured(long_side, len(frames), augment)
         fixed_size = detector.predictor.fixed_size
         images = [frame.image for frame in frames]
@@ -143,7 +144,8 @@ class HubModel:
             batch=max(num_images, 1),
         )
         if self._detector.predictor.fixed_size is not None:
-            with_size(config, self._detector.predictor, self._weights)
+            input_size(long_side, self._detector.predictor, self._weights)
+        warn_of_other_size(long_side, self._weights)
         return configured(self._detector, config, multi_label=bool(self.multi_label))
 
 
@@ -176,7 +178,7 @@ def hub_views(
 def _long_side(size: Any) -> int:
     """Return the long side from a number or (height, width)."""
     sides = size if isinstance(size, (list, tuple)) and size else [size]
-    return max(call_config(1, size=side).image_size for side in sides)
+    return max(call_config(1, size=side).image_size or 0 for side in sides)
 
 
 def _frame(image: Any, index: int) -> Frame:

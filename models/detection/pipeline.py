@@ -10,6 +10,7 @@ turns: one batch is copied and queued behind the other, whose results are waited
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
@@ -42,7 +43,7 @@ from duet.utils.run_folder import create_run_folder
 from duet.utils.text import say
 from duet.utils.weights.load import Weights
 
-Predicted = Future[list[list[Any]]]
+Predicted = Future[tuple[list[list[Any]], float]]
 Finished = tuple[Done, Place | None]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
@@ -112,12 +113,14 @@ class Pipeline:
                     in_turn = self._track is not None or read.source.kind != "image"
                     writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
-    def _predict(self, batch: Sequence[Read]) -> list[list[Any]]:
-        """Return the candidate detections for each view of each frame."""
+    def _predict(self, batch: Sequence[Read]) -> tuple[list[list[Any]], float]:
+        """Return the candidate detections for each view of each frame, and the ms per frame."""
         views = [view for read in batch for view in read.prepared or ()]
+        start = time.perf_counter()
         with self.seconds("network"):
             rows = iter(self.detector.predict(views))
-        return [[next(rows) for _ in read.prepared or ()] for read in batch]
+        spent = 1000 * (time.perf_counter() - start) / len(batch)
+        return [[next(rows) for _ in read.prepared or ()] for read in batch], spent
 
     def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Finished]:
         """Return the remaining work for the frame at an index of the batch."""
@@ -131,7 +134,8 @@ class Pipeline:
     def _finish(
         self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
     ) -> Finished:
-        rows = predicted.result()[index]
+        all_rows, milliseconds = predicted.result()
+        rows = all_rows[index]
         with self.seconds("finish"):
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
@@ -141,7 +145,7 @@ class Pipeline:
             with self.seconds("write"):
                 self._files.write(result, place)
         size = read.prepared[0].placement.input_size
-        return Done(read.source, result, input_size=size), place
+        return Done(read.source, result, input_size=size, milliseconds=milliseconds), place
 
     def _end(self, finished: Finished) -> None:
         done, place = finished
@@ -187,7 +191,7 @@ def run_detection(
         with suppress(OSError):  # labels of an earlier run may be in it
             folder.rmdir()
         raise UserError(f"--source {report.sources}: no image or video could be read")
-    report.print_totals(pipeline.seconds.by_stage)
+    report.print_totals()
     say(f"results in {folder}")
     return report.num_broken
 

@@ -14,9 +14,9 @@ from duet.backend.checks import CPU
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     augmented,
+    input_size,
     make_predictor,
     suppression_settings,
-    with_size,
 )
 from duet.utils.cli.run_config import require_known
 from duet.utils.detect.config import DetectConfig
@@ -35,7 +35,8 @@ def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> 
     """Build the models on a device named as for --device; calls adjust it with `configured`."""
     device = backend.device.resolve(device)
     predictor = make_predictor(weights, device, half=half)
-    return ImageDetector(predictor, device, DetectConfig.image_size, SuppressionSettings())
+    image_size = input_size(None, predictor, weights)
+    return ImageDetector(predictor, device, image_size, SuppressionSettings())
 
 
 def make_detector(
@@ -50,7 +51,7 @@ def make_detector(
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
     config.refuse(predictor.head.task.refused)
-    image_size = with_size(config, predictor, weights).image_size
+    image_size = input_size(config.image_size, predictor, weights)
     require_known("--classes", config.classes, predictor.head.num_classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
@@ -70,6 +71,8 @@ def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
     """Return a detector with the options of a call, sharing the network and its lock.
 
+    Without a size it keeps its own.
+
     Args:
         suppression: overrides for `SuppressionSettings` fields.
 
@@ -77,9 +80,10 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
         UserError: images of this size need more memory than the machine has.
     """
     detector = copy.copy(detector)
-    detector.image_size, detector.tiling = config.image_size, config.tiling
+    detector.image_size = config.image_size or detector.image_size
+    detector.tiling = config.tiling
     detector.suppression = dataclasses.replace(_suppression(config), **suppression)
-    shape = (config.batch_size, 3, config.image_size, config.image_size)
+    shape = (config.batch_size, 3, detector.image_size, detector.image_size)
     if detector.device == CPU and math.prod(shape) > SURELY_FIT:
         detector.predictor.require_memory(shape, trains=False)
     if config.augment:

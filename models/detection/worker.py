@@ -68,7 +68,7 @@ class ServedModel:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(len(self.class_names), **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
-        return configured(self.detector, replace(config, image_size=self.detector.image_size))
+        return configured(self.detector, config)
 
 
 def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:

@@ -16,12 +16,15 @@ from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
 from duet.models.heads.base import Sink
+from duet.models.inference.classes import ScoredClasses, scored_classes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     Weights,
+    class_names_of,
+    input_size,
+    log_once,
     make_predictor,
     suppression_settings,
-    with_size,
 )
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.atomic_files import atomic_text_file
@@ -31,7 +34,7 @@ from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.needed_labels import check_labels_to_score
-from duet.utils.data.sources.samples import Sample, SampleTable, table_of
+from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import only_classes
 from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
@@ -85,27 +88,26 @@ def run_validation(
     if config.single_class:
         model = OneClass(model)
     task = model.head.task
-    samples = samples_for(config, model, samples, class_names, is_of_folders)
-    config = with_size(config, model, weights)
-    trained_names = weights[0].class_names
-    if is_main and class_names != trained_names and not config.single_class:
-        log.warning("the weights were trained on other classes: %s", ", ".join(trained_names))
+    classes = classes_for(config, class_names, weights[0], model.head.num_classes)
+    samples = samples_for(config, model, samples, classes, is_of_folders)
+    size = input_size(config.image_size, model, weights)
     log.info(backend.device.describe(device))
     files = VAL_FILES.get(task.name)
-    coco_results = CocoResults(class_names, samples) if config.save_json else None
-    legacy = files.legacy(class_names) if files and config.legacy_metric else None
+    coco_results = CocoResults(classes.names, samples) if config.save_json else None
+    legacy = files.legacy(classes.names) if files and config.legacy_metric else None
     labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
     objects_of = None
     annotations = find_annotations(config, files, samples, class_names, own_annotations, is_main)
+    class_names = classes.names
     if annotations is not None:
-        objects_of = partial(annotated_objects, annotations, config.classes)
+        objects_of = partial(annotated_objects, annotations, classes.in_model, config.classes)
         if coco_results is not None:
             coco_results.image_ids = list(annotations.image_ids)
-            coco_results.category_ids = annotations.category_ids
+            coco_results.category_ids = classes.of_model(annotations.category_ids)
     sinks: list[Sink] = [x for x in (coco_results, labels, legacy) if x is not None]
     begin = time.perf_counter()
     found = sinks, objects_of
-    result = _validate(config, model, samples, class_names, device, world, *found).result
+    result = _validate(config, model, size, samples, class_names, device, world, *found).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return None
@@ -220,43 +222,57 @@ def find_annotations(
 
 
 def annotated_objects(
-    annotations: CocoAnnotations, classes: Sequence[int] | None, image: int
+    annotations: CocoAnnotations, in_model: np.ndarray, classes: Sequence[int] | None, image: int
 ) -> GroundTruth:
-    """Return an image's objects of these classes; None for all."""
+    """Return an image's objects with the model's class numbers, of these classes or all (None)."""
     objects = annotations.ground_truth(image)
+    objects = objects._replace(class_index=in_model[objects.class_index])
     return objects if classes is None else objects.take(np.isin(objects.class_index, classes))
+
+
+def classes_for(
+    config: ValConfig, class_names: Sequence[str], weights: Weights, num_classes: int
+) -> ScoredClasses:
+    """Return the classes to score, and log a line if they are not numbered as the dataset's are.
+
+    Raises:
+        UserError: the weights do not know a class of the dataset.
+    """
+    if config.single_class:
+        return ScoredClasses(tuple(class_names), np.arange(len(class_names)))
+    known = weights.class_names and class_names_of(weights, num_classes)
+    data, file = f"--data {config.data}", f"--weights {' '.join(config.weights)}"
+    classes = scored_classes(data, class_names, file, known, num_classes)
+    if not classes.are_of_data:
+        text = "classes are matched by name and have the numbers of the weights, which know %s"
+        log_once(text, count(num_classes, "class", "classes"), level=logging.INFO)
+    return classes
 
 
 def samples_for(
     config: ValConfig,
     model: Predictor,
     samples: Sequence[Sample],
-    class_names: Sequence[str],
+    classes: ScoredClasses,
     is_of_folders: bool,
 ) -> SampleTable:
-    """Return samples filtered by --classes.
+    """Return samples with the numbers of `classes`, filtered by --classes.
 
     Raises:
-        UserError: flags or labels do not fit the model's task, or the numbers of classes of data
-            and weights differ.
+        UserError: flags or labels do not fit the model's task.
     """
     task, weights = model.head.task, " ".join(config.weights)
     config.refuse({**task.refused, **task.refused_by_val})
-    table = table_of(samples)
+    table = classes.renumbered(samples)
     if config.annotations is None:
         check_labels_to_score(task.name, table, config.data, weights, is_of_folders)
-    if not config.single_class and len(class_names) != model.head.num_classes:
-        raise UserError(
-            f"--data {config.data} has {count(len(class_names), 'class', 'classes')}, "
-            f"--weights {weights} has {model.head.num_classes}; the numbers must be equal; use "
-            "matching weights, or --single-cls to treat all classes as one"
-        )
-    return only_classes(table, config.classes, len(class_names))
+    return only_classes(table, config.classes, len(classes.names))
 
 
 def _validate(
     config: ValConfig,
     model: Predictor,
+    size: int,
     samples: Sequence[Sample],
     class_names: Sequence[str],
     device: str,
@@ -265,7 +281,7 @@ def _validate(
     objects_of: Callable[[int], GroundTruth] | None,
 ) -> Validation:
     """Validate on whole images or, with --tile, on tiles of full-size images."""
-    size, suppression = config.image_size, suppression_settings(config, multi_label=True)
+    suppression = suppression_settings(config, multi_label=True)
     with watchdog.phase("validation"):
         if config.tile:
             if device == CPU:
@@ -277,7 +293,7 @@ def _validate(
             samples, size, config.batch_size, workers, model.stride, not config.square, cache="",
             world=world, fixed_size=model.fixed_size, items=items_of(model.head.task.name),
         ) as loader:  # fmt: skip
-            loader.build_in(partial(backend.device.host_bytes, device=device))
+            loader.lend_to(device)
             if device == CPU:
                 model.require_memory(loader.largest_shape, trains=False)
             return evaluate(

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from duet.backend import autograd
 from duet.backend.checks import CPU
-from duet.models.evaluation.evaluate import evaluate
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, evaluate
 from duet.models.export.verify import INT8, evenly
 from duet.models.heads.base import Head
-from duet.models.inference.predictors import Predictor
+from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.view import View, whole_view
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
@@ -28,7 +30,7 @@ MOST_LOST = {"float32": 0.001, "float16": 0.005, INT8: 0.05}
 # Added for files that crop masks at prototype resolution: their borders differ slightly in pixels
 # (IoU with the model's masks above 0.99), which mAP at 0.95 detects.
 COARSE = 0.02
-BATCH = 8
+BATCH, TIMED = 8, 7
 
 
 class Dataset(NamedTuple):
@@ -69,12 +71,14 @@ class Score(NamedTuple):
 
     Attributes:
         metrics: metrics by the head's names.
+        milliseconds: per image, of the network and its decoding.
         megabytes, difference: for a file; "" for the model.
     """
 
     name: str
     metrics: Mapping[str, float]
     fitness: float
+    milliseconds: float
     megabytes: str = ""
     difference: str = ""
 
@@ -99,7 +103,22 @@ def score(
         items=items_of(head.task.name),
     ) as loader:
         result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
-    return Score(name, head.metrics(result), head.fitness(result))
+    return Score(
+        name, head.metrics(result), head.fitness(result), milliseconds(predictor, metadata)
+    )
+
+
+def milliseconds(predictor: Predictor, metadata: Metadata) -> float:
+    """Return the median time per image of the network and its decoding, in ms."""
+    images = np.zeros((metadata.batch_size, 3, *metadata.image_size), np.uint8)
+    seconds = []
+    with autograd.no_grad():
+        for _ in range(1 + TIMED):
+            start = time.perf_counter()
+            raw = predictor(network_input(predictor, images, CPU))
+            predictor.decode_above(raw, DEFAULT_SUPPRESSION)
+            seconds.append(time.perf_counter() - start)
+    return 1000 * float(np.median(seconds[1:])) / len(images)
 
 
 def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
@@ -115,10 +134,10 @@ def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
 
 def table(scores: Sequence[Score], head: Head) -> list[str]:
     """Return the lines of the table; the first score is the model's."""
-    rows = [("", "MB", *head.metric_names.values(), "largest difference")]
+    rows = [("", "MB", "ms/image", *head.metric_names.values(), "largest difference")]
     for one in scores:
         values = (f"{value:.4f}" for value in one.metrics.values())
-        rows.append((one.name, one.megabytes, *values, one.difference))
+        rows.append((one.name, one.megabytes, f"{one.milliseconds:.1f}", *values, one.difference))
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     lines = ((row[0].ljust(first), *map(str.rjust, row[1:], others)) for row in rows)
     return ["  ".join(cells).rstrip() for cells in lines]

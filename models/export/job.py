@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -31,7 +32,8 @@ from duet.models.export.exported import ExportedPredictor, exported_kind, form_o
 from duet.models.export.graph_process import write_graph
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
-from duet.models.inference.predictor import class_names_of
+from duet.models.inference.classes import scored_classes
+from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.models.stored import fold_batch_norm, load_detector
 from duet.utils.data.image.view import view_of
 from duet.utils.data.sources.needed_labels import check_labels_to_score
@@ -51,6 +53,7 @@ from duet.utils.export.formats import (
 from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.opening import open_runtime
 from duet.utils.processes.start import ending_at_termination
+from duet.utils.project import command_line, from_here
 from duet.utils.text import as_message, count, say
 from duet.utils.weights.checkpoint import Checkpoint
 
@@ -103,20 +106,19 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
             "--half, or export a smaller model"
         )
     model = load_detector(checkpoint, CPU)
-    if not config.is_size_given:
-        size = model.head.task.input_size(checkpoint.trained_size, max(config.image_size))
-        config = dataclasses.replace(config, sizes=(size,), is_size_given=True)
+    if config.sizes:
+        warn_of_other_size(max(config.sizes), [checkpoint])
+    else:
+        config = dataclasses.replace(config, sizes=(input_size(None, model, [checkpoint]),))
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
         task = model.head.task.name
         check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
-        names, classes = dataset.class_names, model.head.num_classes
-        if len(names) != classes:
-            raise UserError(
-                f"--data {dataset.name} has {count(len(names), 'class', 'classes')}, the model "
-                f"{classes}; they must be equal"
-            )
+        data, known = f"--data {dataset.name}", checkpoint.class_names and metadata.class_names
+        file, names = f"--weights {config.weights}", dataset.class_names
+        classes = scored_classes(data, names, file, known, model.head.num_classes)
+        dataset = dataset._replace(class_names=classes.names, samples=classes.renumbered(samples))
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((metadata.smallest_batch, 3, *config.image_size), trains=True)
@@ -130,12 +132,12 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         )
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
-    source = f"--data {dataset.name}" if dataset else "the built-in dataset"
+    source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
         folder = Path(place)
         graph = folder / "graph.onnx"
         write_graph(config, graph)
-        say(f"files are compared with the model on {count(len(images), 'image')} of {source}")
+        say(f"files are compared with the model on {count(len(images), 'image')}{source}")
         settings = config.suppression if config.nms else DEFAULT_SUPPRESSION
         export = Export(config, metadata, graph, model, trials, dataset, settings, [])
         if dataset is not None:
@@ -146,6 +148,19 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         say(*table(export.scores, model.head))
     files = tuple(exported_path(config.weights, row) for row, fine in done.items() if fine)
     return Exports(files, tuple(row.name for row, fine in done.items() if not fine))
+
+
+def next_commands(config: ExportConfig, files: Sequence[Path]) -> list[str]:
+    """Return the commands that use the first of the files that can be run here; [] for none."""
+    rows = [row for row in FORMATS if not row.is_program and not row.why_not_run()]
+    able = [path for path in files if any(row.has_written(path) for row in rows)]
+    if not able:
+        return []
+    weights = "--weights", from_here(able[0])
+    commands = [command_line("val", *weights, "--data", config.data)] if config.data else []
+    commands.append(command_line("detect", *weights, "--source", "images/"))
+    commands.append(command_line("serve", *weights))
+    return ["next:", *(f"  {command}" for command in commands)]
 
 
 def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) -> Metadata:
@@ -162,6 +177,7 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
         precision=config.precision,
         head=model.spec.layers[-1].block,
         suppression=vars(config.suppression) if config.nms else {},
+        trained_size=checkpoint.trained_size,
     )
 
 

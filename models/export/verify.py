@@ -14,8 +14,10 @@ from duet.models.detector import Detector, images_to_tensor
 from duet.models.export.exported import ExportedPredictor, form_of, probabilities
 from duet.models.inference.predictors import network_input
 from duet.utils.boxes import pairwise_iou
+from duet.utils.data.image.decoding import decode_bytes
+from duet.utils.data.image.header import read_image_size
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-from duet.utils.data.loading.reading import read_ahead
+from duet.utils.data.loading.reading import read_ahead, read_image_bytes
 from duet.utils.data.masks.assemble import THRESHOLD, prototype_masks
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import draw_scene
@@ -25,9 +27,11 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, Metadata, Outputs, Runtime
+from duet.utils.project import PROJECT
 from duet.utils.text import count
 
 NUM_IMAGES = 8
+PHOTOS = PROJECT / "data" / "images"  # COCO's classes are not in drawn shapes
 DRAWN_SIDES = (320, 240), (240, 320)  # image sizes of the built-in dataset
 INT8 = "int8"
 SCORES, BOXES, MASKS_APART = "scores", "boxes", "1 - IoU of masks"
@@ -68,13 +72,18 @@ class Trial(NamedTuple):
 
 
 def chosen_images(samples: Sequence[Sample] | None) -> list[np.ndarray]:
-    """Return a few images (H, W, 3) uint8 RGB, evenly spaced in a split or of the built-in dataset.
+    """Return a few images (H, W, 3) uint8 RGB, evenly spaced in a split.
 
-    The built-in dataset is drawn in memory.
+    Without one, they are photographs and, drawn in memory, images of the built-in dataset.
     """
     if samples is None:
-        drawn = ((sample_generator(0, 0, i), DRAWN_SIDES[i % 2]) for i in range(NUM_IMAGES))
-        return [draw_scene(*each).image[..., ::-1] for each in drawn]
+        photos = [
+            decode_bytes(read_image_bytes(path, None), read_image_size(path))[..., ::-1]
+            for path in sorted(PHOTOS.glob("*.jpg"))
+        ]
+        sides = DRAWN_SIDES * NUM_IMAGES
+        drawn = ((sample_generator(0, 0, i), sides[i]) for i in range(NUM_IMAGES - len(photos)))
+        return [*photos, *(draw_scene(*each).image[..., ::-1] for each in drawn)]
     return list(read_ahead(evenly(samples, NUM_IMAGES)))
 
 

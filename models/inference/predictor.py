@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
+import math
 from collections.abc import Sequence
-from typing import TypeVar
 
 from duet.backend.processes import this_process
 from duet.models.detector import require_image_size
+from duet.models.inference.classes import are_placeholders
 from duet.models.inference.predictors import (
     Augmented,
     Ensemble,
@@ -23,12 +25,13 @@ from duet.utils.errors import UserError, brief
 from duet.utils.optional import require_wing
 from duet.utils.text import printable
 from duet.utils.weights.checkpoint import Checkpoint
+from duet.utils.weights.load import ExportedWeights
 from duet.utils.weights.load import Weights as Weights
 
 # Modules with a function `predictor_of` for weights that are not checkpoints.
 WINGS = ("duet.models.export.exported",)
 MOST_NAMES = 3  # class names in a message
-AnyConfig = TypeVar("AnyConfig", bound=DetectionConfig)
+USUAL_SIZE = 640  # pixels; as in the public YOLOv5
 
 log = logging.getLogger("models")
 
@@ -60,7 +63,7 @@ def make_predictor(
     predictor = members[0]
     if len(members) > 1:
         predictor = Ensemble(members, [one.path for one in weights])
-        _warn_of_other_names(weights)
+        _require_same_names(weights)
     return augmented(predictor) if augment else predictor
 
 
@@ -87,15 +90,20 @@ def augmented(predictor: Predictor) -> Predictor:
     return Augmented(predictor)
 
 
-def _warn_of_other_names(weights: Sequence[Weights]) -> None:
-    """Warn about weights whose class names differ from those of the first, which are used."""
+def _require_same_names(weights: Sequence[Weights]) -> None:
+    """Raise UserError for weights that call a class otherwise than the first, whose names count."""
     first = weights[0]
     for other in weights[1:]:
+        if are_placeholders(other.class_names) or are_placeholders(first.class_names):
+            continue
         pairs = zip(other.class_names, first.class_names, strict=False)
         different = [f"{brief(name)} for {brief(ours)}" for name, ours in pairs if name != ours]
         if different:
-            text = "--weights %s: class names differ from those of %s, which are used: %s"
-            log_once(text, str(other.path), str(first.path), ", ".join(different[:MOST_NAMES]))
+            raise UserError(
+                f"--weights {other.path}: class names differ from those of {first.path}: "
+                f"{', '.join(different[:MOST_NAMES])}; files that detect together need the same "
+                "classes in the same order"
+            )
 
 
 def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:
@@ -115,31 +123,59 @@ def suppression_settings(config: DetectionConfig, multi_label: bool) -> Suppress
     return SuppressionSettings(multi_label=multi_label, **values)
 
 
-def with_size(config: AnyConfig, predictor: Predictor, weights: Sequence[Weights]) -> AnyConfig:
-    """Return flags with the image size set to the network's.
+def input_size(given: int | None, predictor: Predictor, weights: Sequence[Weights]) -> int:
+    """Return the long side of the network input, pixels; without --img, log where it comes from.
 
-    This is --img or, if not given, the task's default or the fixed size of an exported file.
+    Args:
+        given: --img; None for the fixed size of an exported file, else the training size.
 
     Raises:
         UserError: --img is not a multiple of the stride, or not the fixed size.
     """
-    size = config.image_size
-    if not config.is_size_given:
-        size = predictor.head.task.input_size(weights[0].trained_size, size)
-    size = accepted_size(size, predictor)
-    return dataclasses.replace(config, image_size=size, is_size_given=True)
+    if given is None:
+        size, source = _usual_size(predictor, weights[0])
+        log_once("images at %s px, %s", str(size), source, level=logging.INFO)
+    else:
+        size = given
+        _require_accepted(size, predictor)
+    warn_of_other_size(size, weights)
+    return size
 
 
-def accepted_size(size: int, predictor: Predictor) -> int:
-    """Return --img or an exported file's fixed size; UserError as in `with_size`."""
+def _usual_size(predictor: Predictor, weights: Weights) -> tuple[int, str]:
+    """Return the size without --img, and where it comes from."""
+    if predictor.fixed_size is not None:
+        return max(predictor.fixed_size), "as the exported file requires"
+    size, source = weights.trained_size, "the training size"
+    if size is None and isinstance(weights, ExportedWeights):
+        size, source = max(weights.runtime.metadata.image_size), "the default of the exported file"
+    if size is None:
+        size = int(predictor.head.task.defaults.get("image_size", USUAL_SIZE))
+        source = "the default, because the weights do not store their training size"
+    return math.ceil(size / predictor.stride) * predictor.stride, source
+
+
+def _require_accepted(size: int, predictor: Predictor) -> None:
+    """Raise UserError for a --img that the network does not take."""
     if predictor.fixed_size is None:
-        require_image_size(size, predictor.stride, trains=False)
-        return size
+        return require_image_size(size, predictor.stride, trains=False)
     height, width = predictor.fixed_size
-    longest = max(height, width)
-    if size not in (longest, DetectionConfig.image_size):
+    if size != max(height, width):
         raise UserError(
             f"--img {size}: the exported file accepts only images of {height} x {width} px "
             "(height x width); omit --img, or export with --dynamic"
         )
-    return longest
+
+
+def warn_of_other_size(size: int, weights: Sequence[Weights]) -> None:
+    """Warn, once for a file and a size, if a model was trained at a very different size."""
+    for one in weights:
+        trained = one.trained_size
+        if trained is not None and not trained / 2 <= size <= trained * 2:
+            _warn_of_size(size, trained, str(one.path))
+
+
+@functools.cache  # a program may detect in many images
+def _warn_of_size(size: int, trained: int, path: str) -> None:
+    text = "%s: trained at %s px, used at %s px: expect worse results"
+    log_once(text, path, str(trained), str(size))

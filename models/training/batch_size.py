@@ -33,6 +33,7 @@ from duet.utils.errors import UserError
 from duet.utils.memory import free_memory, keep_freed_memory
 from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main
+from duet.utils.processes.start import is_called
 from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
@@ -66,7 +67,7 @@ def with_batch_size(job: Job) -> Job:
 def fitting_batch(job: Job, device: str) -> int:
     """Return the number of images per rank that fits into memory."""
     config, data, world = job.config, job.data, job.session.world
-    if device == CPU:
+    if device == CPU and not is_called():
         keep_freed_memory()
     state = measured_state(job, device)
     side, boxes = config.image_size, most_boxes(job)

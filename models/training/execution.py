@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ class Execution:
     channels_last: bool
     compiled: bool
     graphs: bool = False  # whether compiled functions run as CUDA graphs
+    described: str = ""  # all of this for the log, and why it is not what was asked for
 
     @property
     def autocast_dtype(self) -> str:
@@ -86,7 +88,7 @@ def choose_execution(
     compiles: bool,
     drops: bool,
 ) -> Execution:
-    """Resolve --amp, --layout and --compile for this backend and device, and log the result.
+    """Resolve --amp, --layout and --compile for this backend and device.
 
     Args:
         dtype: dtype of the weights.
@@ -103,16 +105,14 @@ def choose_execution(
     is_compiled = compiles and problem is None
     without_graphs = graph_problem(device, drops) if is_compiled else ""
     graphs = is_compiled and not without_graphs
+    chosen = precision == "auto" and computed != dtype
+    how = "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager"
+    reason = f" (no --compile: {problem})" if problem else ""
+    if without_graphs and device != CPU:
+        reason += f" (no CUDA graphs: {without_graphs})"
     execution = Execution(device, computed, channels_last, is_compiled, graphs)
-    log.info(
-        "%s, %s, %s%s%s",
-        describe_precision(computed, device, chosen=precision == "auto" and computed != dtype),
-        execution.layout,
-        "compiled, as CUDA graphs" if graphs else "compiled" if is_compiled else "eager",
-        f" (no --compile: {problem})" if problem else "",
-        f" (no CUDA graphs: {without_graphs})" if without_graphs and device != CPU else "",
-    )
-    return execution
+    words = describe_precision(computed, device, chosen), execution.layout, how + reason
+    return replace(execution, described=", ".join(words))
 
 
 def describe_precision(computed: str, device: str, chosen: bool) -> str:
@@ -164,6 +164,17 @@ def choose_layout(asked: str, device: str, dtype: str) -> bool:
             "--backend torch"
         )
     return asked == "channels-last"
+
+
+@contextmanager
+def restoring_threads() -> Iterator[None]:
+    """Restore the number of threads after the block, for a program that calls `duet.train`."""
+    before = backend.device.host_threads()
+    try:
+        yield
+    finally:
+        if backend.device.host_threads() != before:
+            backend.device.set_host_threads(before)
 
 
 def choose_step_threads(gflops: float, device: str) -> None:

@@ -22,6 +22,7 @@ from duet.models.evaluation.evaluate import (
     in_precision,
 )
 from duet.models.training.checkpointing import capture, rebuild_model, restore
+from duet.models.training.execution import restoring_threads
 from duet.models.training.outputs import (
     BestEpoch,
     Trained,
@@ -44,7 +45,8 @@ from duet.utils.errors import UserError, WorkerError
 from duet.utils.processes import watchdog
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import World
-from duet.utils.progress import Progress
+from duet.utils.progress import Progress, clock, held_back
+from duet.utils.report.console import Costs
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.state.job import val_loader as make_val_loader
@@ -58,15 +60,16 @@ VALIDATION_COLUMNS = ("metrics/", "val/")  # prefixes in results.csv
 log = logging.getLogger("train")
 
 
+@restoring_threads()
 def run_job(job: Job, train_loader: TrainLoader) -> Trained:
     """Train a new run or resume one; return its result."""
     config, ranks = job.config, job.session.world.process.world_size
     checkpoint = load_state(job.point.path) if job.point is not None else None
-    with watchdog.phase("building the model"):
+    with watchdog.phase("building the model"), held_back(log) as notes:
         model = rebuild_model(checkpoint) if checkpoint is not None else None
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
-        train_loader.build_in(partial(backend.device.host_bytes, device=state.device))
+        train_loader.lend_to(state.device)
         if state.device == CPU:
             images, *size = train_loader.largest_shape
             shape = min(images, state.micro_batch or images), *size
@@ -74,11 +77,13 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             state.model.require_memory(shape, trains=True)
     run = begin_run(job, columns_of(state.model.head))
     describe_run(run, state)
+    for note in notes:
+        log.handle(note)
     if checkpoint is not None:
         restore(run, state, checkpoint)
         del checkpoint  # free its arrays
     with make_val_loader(job, state.model.stride) as loader, closing(run.loggers):
-        loader.build_in(partial(backend.device.host_bytes, device=state.device))
+        loader.lend_to(state.device)
         run.log_start(state.epoch, resumed=state.batch_number > 0)
         try:
             best = train(run, state, train_loader, loader)
@@ -124,6 +129,8 @@ def train(
             with watchdog.phase("resuming"):
                 accumulate_again(state, train_loader)
         while not ended:
+            if not config.no_val:
+                val_loader.start()  # its first batches are built meanwhile
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
             validation = None
@@ -160,10 +167,11 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
     """Train on the rest of the current epoch."""
     config = run.job.config
     done = state.batch_number - state.epoch * len(loader)
-    title = f"epoch {state.epoch + 1}/{config.epochs}"
+    title, before = f"epoch {state.epoch + 1}/{config.epochs}", run.results.seconds
     with Progress(len(loader), title, "batches", done) as progress:
         scores = state.class_scores.get(state.epoch, ())
-        batches = loader.epoch(state.epoch, done, scores)
+        is_last = state.epoch + 1 >= state.schedule.epochs
+        batches = loader.epoch(state.epoch, done, scores, is_last)
         while True:
             with state.timer.waiting():
                 batch = next(batches, None)
@@ -173,12 +181,22 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
                 plot_trained_batch(run, state.batch_number, batch)
             train_step(state, batch, state.timer)
             run.work.add_batch(batch)
-            progress.update(state.watch.progress())
+            left = clock(seconds_left(before + state.timer.total(), state))
+            progress.update(f"in all {left}, {state.watch.progress()}")
             watchdog.progress()
             stop(run, state)  # the only place between training steps that stops or saves
             if config.save_steps and state.batch_number % config.save_steps == 0:
                 save_state(run, state)
     settle(state)
+
+
+def seconds_left(spent: float, state: TrainState) -> float:
+    """Return an estimate for the rest of the training, by the mean time of a batch so far.
+
+    spent: seconds since its begin.
+    """
+    batches = state.schedule.epochs * state.schedule.batches_per_epoch
+    return spent * (batches / state.batch_number - 1)
 
 
 def validate(
@@ -256,8 +274,14 @@ def report_epoch(
         row = {name: x for name, x in row.items() if not name.startswith(VALIDATION_COLUMNS)}
     run.add_epoch(state.epoch, row)
     numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
-    wait = row["seconds/data_wait"]
-    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, seconds, wait):
+    training = seconds - row["seconds/validation"]
+    costs = Costs(
+        seconds,
+        len(run.job.data.train) / training,
+        row["seconds/data_wait"] / seconds,
+        backend.device.used_memory(state.device),
+    )
+    for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, costs):
         log.info("%s", line)
 
 

@@ -22,7 +22,7 @@ from duet.utils.data.sources.samples import table_of
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
-from duet.utils.project import from_here
+from duet.utils.project import command_line, from_here
 from duet.utils.report.plots.images import plot_batch
 from duet.utils.report.plots.label_statistics import plot_labels
 from duet.utils.report.plots.results import plot_results
@@ -36,7 +36,6 @@ from duet.utils.yaml_files import write_yaml
 PLOTTED_BATCHES = 3
 COLUMNS, NAME_WIDTH = 80, 9  # for the summary
 NOTHING_YET = "nothing was found yet: this is normal in the first epochs, so train longer"
-MEANS = {"box_iou": "box IoU", "optimizer": "optimizer", "average": "EMA"}  # its words
 
 log = logging.getLogger("train")
 
@@ -59,10 +58,14 @@ class Trained(NamedTuple):
 
 def trained(run: Run, state: TrainState, best: BestEpoch | None) -> Trained:
     """Return the result of a run."""
-    name = "last" if run.job.config.no_save or best is None else "best"
     metrics = state.model.head.metrics(best.result) if best is not None else {}
-    weights = run.folder / "weights" / f"{name}.safetensors"
-    return Trained(run.folder, weights, best and best.epoch, metrics)
+    return Trained(run.folder, weights_to_use(run, best), best and best.epoch, metrics)
+
+
+def weights_to_use(run: Run, best: BestEpoch | None) -> Path:
+    """Return the best weights of a run, or the last ones if it has no best epoch."""
+    name = "last" if run.job.config.no_save or best is None else "best"
+    return run.folder / "weights" / f"{name}.safetensors"
 
 
 @on_main
@@ -81,13 +84,11 @@ def describe_run(run: Run, state: TrainState) -> None:
 def summary_lines(run: Run, state: TrainState) -> list[str]:
     """Return a run's summary in lines of 80 columns: data, model, device, recipe, results."""
     config, hyp, data = run.job.config, run.job.hyp, run.job.data
-    model, execution = state.model, state.execution
+    model = state.model
     num_objects = table_of(data.train).num_objects
     labels, background = int(num_objects.sum()), int((num_objects == 0).sum())
     without = f", {background:,} of them without" if background else ""
     gflops = count_gflops(plan_layers(model.spec), config.image_size, folded=True)
-    means = [execution.dtype, execution.layout, "compiled" if execution.compiled else "eager"]
-    means += [f"{MEANS[name]} {how}" for name, how in state.means.items() if name in MEANS]
     workers = loader_workers(config.workers, config.device)
     together = config.batch_size * state.schedule.accumulate
     update = f" ({together} per update)" if state.schedule.accumulate > 1 else ""
@@ -105,7 +106,7 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
             f"{gflops:.3g} GFLOPs at {config.image_size} px",
         ],
         "device": [
-            f"{backend.device.describe(state.device)}; {', '.join(means)}; "
+            f"{backend.device.describe(state.device)}; {state.execution.described}; "
             f"{workers or 'no'} loader {'worker' if workers == 1 else 'workers'}"
         ],
         "recipe": [
@@ -163,8 +164,7 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     early = why_run_ended(run, state)
     if early and state.epoch < config.epochs:
         say(f"stopped early after epoch {state.epoch} of {config.epochs}: {early}")
-    took = f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
-    say(f"{took} (numbered from 1 here, from 0 in results.csv)")
+    say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {metrics[name]:.3f}" for name, short in head.row_names().items()]
@@ -177,6 +177,24 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
     say(f"weights in {folder / 'weights'}: {files}")
+    say(*next_commands(run, from_here(weights_to_use(run, best))))
+
+
+def next_commands(run: Run, weights: Path) -> list[str]:
+    """Return the commands that validate, detect with and export the weights of a run."""
+    config, first = run.job.config, run.job.data.val[0]
+    data = ["--data", config.data]
+    data += ["--split", str(config.train_part)] if config.train_part else []
+    data += ["--single-cls"] if config.single_class else []
+    images = from_here(first.image_path.parent)
+    with_weights = ["--weights", weights]
+    with_weights += ["--backend", config.backend] if config.backend else []
+    commands = [
+        command_line("val", *with_weights, *data),
+        command_line("detect", *with_weights, "--source", images if images.is_dir() else "images/"),
+        command_line("export", *with_weights),
+    ]
+    return ["next:", *(f"  {command}" for command in commands)]
 
 
 def why_run_ended(run: Run, state: TrainState) -> str:

@@ -46,6 +46,7 @@ from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.memory import keep_freed_images, keep_freed_memory
 from duet.utils.processes.ranks import on_main
+from duet.utils.processes.start import is_called
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
 from duet.utils.tasks.find import adopted, find_task
@@ -53,6 +54,7 @@ from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
 
+MOST_LEFT = 5  # names of tensors that are logged
 NEW_HEAD = "the head is initialized anew; --remap-classes keeps the classes with matching names"
 SAME_HEAD = "the number is equal, so the head keeps their order; --remap-classes matches by name"
 
@@ -76,10 +78,12 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
     """
     config, ranks = job.config, job.session.world.process.world_size
     device = backend.device.resolve(config.device)
-    if device == CPU:
-        keep_freed_memory()
-    else:  # without workers, images are decoded in this process
-        keep_freed_images()
+    # glibc has no way back, and the process of a Python caller goes on afterwards.
+    if not is_called():
+        if device == CPU:
+            keep_freed_memory()
+        else:  # without workers, images are decoded in this process
+            keep_freed_images()
     if model is None:
         fit = partial(fit_to_labels, job=job)
         model = build_model(config, job.hyp, job.start, job.data.class_names, fit)
@@ -172,14 +176,17 @@ def transfer_weights(
     kept = (f"{head}anchors",) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
-    log.info("transferred %d/%d tensors", transfer.taken, len(transfer.state))
-    for line in transfer.left:
+    known, anew = start.header.class_names, [x for x in transfer.left if x.startswith(head)]
+    others = known and known != tuple(class_names) and not remap_classes
+    new_head = any(not line.startswith(f"{head}anchors") for line in anew)
+    what = NEW_HEAD if new_head else SAME_HEAD
+    because = f"; the weights were trained on other classes: {what}" if others else ""
+    log.info("transferred %d/%d tensors%s", transfer.taken, len(transfer.state), because)
+    lines = [line for line in transfer.left if not (others and line in anew)]
+    for line in lines[:MOST_LEFT]:
         log.info("  not transferred: %s", line)
-    known = start.header.class_names
-    if known and known != tuple(class_names) and not remap_classes:
-        anchors = f"{head}anchors"
-        left = any(line.startswith(head) and not line.startswith(anchors) for line in transfer.left)
-        log.info("the weights were trained on other classes: %s", NEW_HEAD if left else SAME_HEAD)
+    if len(lines) > MOST_LEFT:
+        log.info("  not transferred: %d more", len(lines) - MOST_LEFT)
 
 
 def build_state(
@@ -200,12 +207,12 @@ def build_state(
         nn.lay_channels_last(model)
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
-    together = config.multi_tensor_optimizer and choose_updates(config.optimizer, device)
+    together = uses_fused(config.multi_tensor_optimizer, device)
+    together = together and choose_updates(config.optimizer, device)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn)
-    settings = LossSettings(
-        hyp.loss_gains(), config.image_size, config.bbox_iou_optim, config.label_smoothing
-    )
+    fused = uses_fused(config.bbox_iou_optim, device)
+    settings = LossSettings(hyp.loss_gains(), config.image_size, fused, config.label_smoothing)
     loss = model.head.make_loss(settings)
     groups = parameter_groups(model, schedule.weight_decay)
     loss_scale = LossScale.of_precision(execution.dtype)
@@ -234,6 +241,11 @@ def build_state(
         fixed_shapes=multi_scale is None and not config.rect,
         micro_batch=config.micro_batch,
     )
+
+
+def uses_fused(asked: bool | None, device: str) -> bool:
+    """Return whether to use a fused path: as asked, else on a GPU, whose launches it saves."""
+    return device != CPU if asked is None else asked
 
 
 def parallelize(model: Any, sync_bn: bool) -> Any:

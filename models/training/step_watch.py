@@ -192,7 +192,8 @@ class StepWatch:
 
     def progress(self) -> str:
         """Return the mean losses of the batches read so far, formatted; "" if none."""
-        return self.describe(self.means()) if self._batches else ""
+        named = zip(self.loss_names.values(), self.means(), strict=True)
+        return " ".join(f"{name} {loss:.3f}" for name, loss in named) if self._batches else ""
 
     def state(self) -> dict[str, Any]:
         """Read all losses, and return the state as JSON values for `restore`."""

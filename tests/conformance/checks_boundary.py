@@ -161,6 +161,17 @@ for name, value, args in (("zeros", 0, ()), ("full", 0.1, (0.1,))):
         CHECKS.append(Check(f"ops.{name}", label, partial(run, name, value, args)))
 
 
+@judges("ops.arange")
+def counts_in_any_dtype(b: Backend) -> None:
+    for count in (0, 1, 5):
+        assert_equal(b.ops.to_numpy(b.ops.arange(count)), np.arange(count))
+        for dtype in ("int64", "float32", "float64"):
+            found = b.ops.to_numpy(b.ops.arange(count, dtype, "cpu"))
+            assert_equal(found, np.arange(count).astype(dtype))
+    assert_refused("-1", b.ops.arange, -1)
+    assert_refused("int32", b.ops.arange, 2, "int32")
+
+
 @judges("ops.to_numpy_later")
 def gives_what_is_there(b: Backend) -> None:
     for dtype in DTYPES:

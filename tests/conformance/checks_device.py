@@ -181,6 +181,14 @@ def counts_what_a_call_takes_and_gives_back(b: Backend) -> None:
     assert b.device.peak_memory(take, "cpu") - before > 0.9 * size
 
 
+@judges("device.used_memory")
+def a_gpu_has_used_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
+    assert b.device.used_memory("cpu") is None
+    if b.device.supports("cuda"):
+        b.device.synchronize("cuda:0")
+        assert 0 <= b.device.used_memory("cuda:0") < 2**40
+
+
 @judges("device.free_memory")
 def a_gpu_has_free_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
     assert b.device.free_memory("cpu") is None
@@ -188,12 +196,18 @@ def a_gpu_has_free_memory_and_a_cpu_none_of_its_own(b: Backend) -> None:
         assert 0 < b.device.free_memory("cuda:0") < 2**40
 
 
-@judges("device.host_bytes")
-def arrays_to_be_filled_each_for_itself(b: Backend) -> None:
-    for shape in ((2, 3, 4), (0, 3)):
-        one, other = (b.device.host_bytes(shape, "cpu") for _ in range(2))
-        assert one.dtype == np.uint8 and one.shape == other.shape == shape
-        one[...], other[...] = 7, 9
-        for array, value in ((one, 7), (other, 9)):
-            found = b.ops.to_numpy(b.ops.tensor(array))
-            np.testing.assert_array_equal(found, np.full(shape, value, np.uint8))
+@judges("device.page_lock")
+@judges("device.copies_end")
+def page_locked_memory_may_change_after_its_copies(b: Backend) -> None:
+    for device in ("cpu", "cuda:0") if b.device.supports("cuda") else ("cpu",):
+        memory = np.full(96, 7, np.uint8)
+        b.device.page_lock(memory, device)
+        assert (memory == 7).all()
+        for part in (memory[32:80].reshape(2, 24), memory[:0], memory[::3]):
+            part[...] = 8
+            copied = b.ops.tensor(part, device)
+            wait = b.device.copies_end(device)
+            assert callable(wait)
+            wait()
+            part[...] = 9
+            np.testing.assert_array_equal(b.ops.to_numpy(copied), np.full(part.shape, 8))

@@ -247,6 +247,34 @@ def put_refuses_rows_and_values_that_do_not_fit(b: Backend) -> None:
         assert_refused("(2, 2)", b.ops.put_rows, x, index, values)
 
 
+@judges("ops.put_largest")
+def keeps_the_largest_of_all_values_of_an_index(b: Backend) -> None:
+    index = np.array([3, 0, 3, 3, 1], "int64")
+    for dtype in ("float32", "float64", "int64"):
+        x, values = uniform((4,), dtype, 0, 9), uniform((5,), dtype, 0, 19, seed=1)
+        wanted = x.copy()
+        np.maximum.at(wanted, index, values)
+        changed = b.ops.tensor(x)
+        found = b.ops.put_largest(changed, b.ops.tensor(index), b.ops.tensor(values))
+        assert_equal(b.ops.to_numpy(found), wanted)
+        assert_equal(b.ops.to_numpy(changed), x)
+    none = b.ops.put_largest(b.zeros((2,)), b.ops.tensor(index[:0]), b.zeros((0,)))
+    assert_equal(b.ops.to_numpy(none), np.zeros(2, "float32"))
+    bad = b.ops.tensor(np.array([1, np.nan, 2], "float32"))
+    spoiled = b.ops.put_largest(b.zeros((2,)), b.ops.tensor(np.array([0, 0, 1])), bad)
+    assert_equal(b.ops.to_numpy(spoiled), np.array([np.nan, 2], "float32"))
+    for values in (b.zeros((4,)), b.zeros((5,), "float64")):
+        assert_refused("(5,)", b.ops.put_largest, b.zeros((4,)), b.ops.tensor(index), values)
+
+
+@judges("ops.repeated")
+def repeats_each_position_as_often_as_told(b: Backend) -> None:
+    for counts in ([2, 0, 3], [0, 0], [], [1, 1]):
+        array = np.array(counts, "int64")
+        found = b.ops.to_numpy(b.ops.repeated(array, "cpu"))
+        assert_equal(found, np.repeat(np.arange(len(array)), array))
+
+
 @judges("ops.add_at_")
 def adds_to_a_part_in_place(b: Backend) -> None:
     for dtype in FLOATS:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from duet import backend
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Check
 from tests.distributed.ranks import run_ranks
@@ -27,3 +28,10 @@ def test_two_ranks_keep_the_promise(check: Check, reports: list[dict[str, Any]])
     for report in reports:
         assert report["world_size"] == 2
         assert check.label not in report["failures"], report["failures"][check.label]
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch's launcher starts ranks again")
+def test_the_ranks_of_a_new_attempt_do_not_meet_those_of_a_killed_one() -> None:
+    again = ["--max-restarts", "3", "-m", "tests.distributed.restarted"]
+    done = run_ranks(2, *again)
+    assert (done.returncode, done.stdout) == (0, "done in attempt 1\n"), done.stderr

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -157,7 +158,9 @@ def in_one_piece(kernel: Any) -> Any:
     return run
 
 
+RUNTIME = SimpleNamespace(cudaHostRegister=GPU.register, cudaHostUnregister=GPU.unregister)
 CUDA = {
+    "cudart": lambda: RUNTIME,
     "Stream": GPU.new_stream,
     "Event": Event,
     "stream": GPU.in_stream,
@@ -188,6 +191,9 @@ def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
     """
     GPU.at_once = at_once
     _setup_privateuseone_for_python_backend("emulated")
+    # Registered, it is one kernel as on CUDA; else PyTorch computes it in six operations.
+    kernels = torch.library.Library("aten", "IMPL")
+    kernels.impl("silu_backward", torch.ops.aten.silu_backward, "PrivateUse1")
     replaced = [
         *((torch.cuda, name, stand_in) for name, stand_in in CUDA.items()),
         *((torch, kernel.__name__, in_one_piece(kernel)) for kernel in KERNELS),

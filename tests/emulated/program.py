@@ -1,7 +1,8 @@
 """A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
 
 Copies of any size take the way of large ones. The last line of a training counts how often the host
-waited for the device: {"steps": [...], "validations": [...]}. AT_ONCE=1 takes the lateness away.
+waited for the device, and the operations of each step: {"steps": [...], "validations": [...],
+"operations": [...]}. AT_ONCE=1 takes the lateness away.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
 
 
-def counting(function: Callable[..., Any], counts: list[int]) -> Callable[..., Any]:
-    """Return a function that also notes how often the host waited in it."""
+def counting(
+    function: Callable[..., Any], waits: list[int], operations: list[int]
+) -> Callable[..., Any]:
+    """Return a function that also notes how often the host waited in it, and its operations."""
 
     def counted(*args: Any, **kwargs: Any) -> Any:
-        before = GPU.waits
+        before = GPU.waits, GPU.operations.total()
         result = function(*args, **kwargs)
-        counts.append(GPU.waits - before)
+        waits.append(GPU.waits - before[0])
+        operations.append(GPU.operations.total() - before[1])
         return result
 
     return counted
@@ -45,9 +49,9 @@ def main() -> None:
         from duet.models.training import loop
 
         ops.LARGE_COPY = 0
-        waits: dict[str, list[int]] = {"steps": [], "validations": []}
-        loop.train_step = counting(loop.train_step, waits["steps"])
-        loop.evaluate = counting(loop.evaluate, waits["validations"])
+        waits: dict[str, list[int]] = {"steps": [], "validations": [], "operations": []}
+        loop.train_step = counting(loop.train_step, waits["steps"], waits["operations"])
+        loop.evaluate = counting(loop.evaluate, waits["validations"], [])
         with mock.patch("duet.utils.processes.launch.run_ranks", run_emulated_ranks):
             runpy.run_path(sys.argv[0], run_name="__main__")
     if waits["steps"]:

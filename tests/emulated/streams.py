@@ -9,6 +9,7 @@ import itertools
 import threading
 import warnings
 import weakref
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -85,6 +86,7 @@ class Gpu:
     def __init__(self) -> None:
         self.at_once = False  # run all work as it is queued
         self.waits = 0  # of the host
+        self.operations: Counter[str] = Counter()  # that are queued, by name
         self.runs_ahead = itertools.cycle((False, True))
         self.sync_debug_mode = "default"
         self.lock = threading.RLock()
@@ -93,6 +95,7 @@ class Gpu:
         self._of_thread = threading.local()
         self._pieces: dict[int, Piece] = {}
         self._page_locked: dict[int, torch.Tensor] = {}  # by address
+        self._registered: dict[int, int] = {}  # memory of others, first address -> end
 
     def stream(self, device: Any = None) -> Stream:
         """Do as `torch.cuda.current_stream`, which is one of this thread."""
@@ -156,7 +159,18 @@ class Gpu:
         return x
 
     def has_locked_pages(self, x: torch.Tensor) -> bool:
-        return x.untyped_storage().data_ptr() in self._page_locked
+        start = x.untyped_storage().data_ptr()
+        registered = any(first <= start < end for first, end in self._registered.items())
+        return registered or start in self._page_locked
+
+    def register(self, address: int, num_bytes: int, flags: int) -> int:
+        """Do as `cudaHostRegister`; return its code, 0 if all is well."""
+        self._registered[address] = address + num_bytes
+        return 0
+
+    def unregister(self, address: int) -> int:
+        del self._registered[address]
+        return 0
 
 
 def spoil(x: torch.Tensor) -> torch.Tensor:

@@ -103,6 +103,8 @@ def queue(function: Any, args: Any, kwargs: dict[str, Any], gpu: int) -> Any:
 
     if is_view(function):
         return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
+    if not is_empty(function):
+        GPU.operations[function.overloadpacket.__name__] += 1
     if tells_the_host(function, args):
         GPU.wait(gpu)
         return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
@@ -159,6 +161,7 @@ def copy_into(target: torch.Tensor, source: torch.Tensor, non_blocking: Any) -> 
     gpu = gpus[0]
     if len(gpus) == 2:
         return queue(ATEN.copy_.default, (target, source), {}, gpu)
+    GPU.operations["copy_"] += 1
     to, of = (x.memory if isinstance(x, OnGpu) else x for x in (target, source))
     GPU.stream(gpu).put(lambda: to.copy_(of))
     if not (non_blocking and GPU.has_locked_pages(source if isinstance(target, OnGpu) else target)):

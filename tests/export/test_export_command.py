@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,9 +30,9 @@ from duet.utils.export.onnx import write_onnx
 from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
 from tests.export.recorded_files import write_graphs
-from tests.small import SMALL_SHAPES, write_small_dataset
+from tests.small import SMALL_SHAPES, with_names, write_small_dataset
 from tests.tiny_tasks import tiny_anchor_free, tiny_segmenter, write_tiny_classifier
-from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
+from tests.tiny_weights import CLASS_NAMES, noise, write_checkpoint, write_tiny_weights
 
 SIZE = ("--imgsz", "64")
 
@@ -40,7 +41,7 @@ SIZE = ("--imgsz", "64")
 def stored(tmp_path_factory):
     """Weights of three tasks, and their graphs with and without NMS by the weights' names."""
     folder = tmp_path_factory.mktemp("stored")
-    write_tiny_weights(folder).rename(folder / "my model.safetensors")
+    write_tiny_weights(folder, trained_size=64).rename(folder / "my model.safetensors")
     write_checkpoint(folder / "seg.safetensors", tiny_segmenter(folder))
     write_checkpoint(folder / "free.safetensors", tiny_anchor_free(folder))
     write_tiny_classifier(folder, trained_at=64).rename(folder / "cls.safetensors")
@@ -56,7 +57,10 @@ def stored(tmp_path_factory):
 
 @pytest.fixture
 def run(stored, tmp_path, monkeypatch, capsys):
-    """Run the command in this process; return its exit code and what it printed."""
+    """Run the command in this process; return its exit code and what it printed.
+
+    The commands to try next are left out.
+    """
     (folder, graphs), given = stored, [""]
 
     def copy_graph(config, path):
@@ -74,7 +78,8 @@ def run(stored, tmp_path, monkeypatch, capsys):
             export.main()
         except SystemExit as end:
             code = end.code
-        return code, *capsys.readouterr()
+        output, errors = capsys.readouterr()
+        return code, output.partition("next:\n")[0], errors
 
     return run
 
@@ -122,8 +127,16 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
         cwd=folder, capture_output=True, text=True, env=environment,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
-    first, line, *others = done.stdout.splitlines()
-    assert first == "files are compared with the model on 8 images of the built-in dataset"
+    shown, _, following = done.stdout.partition("next:\n")
+    assert [shlex.split(line)[1:] for line in following.splitlines()] == [
+        [str(PROJECT / "detect.py"), "--weights", "best.onnx", "--source", "images/"],
+        ["-m", "duet", "serve", "--weights", "best.onnx"],
+    ]
+    first, line, *others = shown.splitlines()
+    assert (
+        first
+        == "files are compared with the model on 8 images: photographs and the built-in dataset"
+    )
     assert line.startswith("ONNX: best.onnx, 0.03") and " detections matched; largest" in line
     assert [one.split()[0] for one in others] == ["OpenVINO:", "TorchScript:"][: len(formats) - 2]
     assert all(" matched; largest" in one for one in others)
@@ -196,24 +209,23 @@ def test_what_export_did_not_write_is_in_the_way_before_any_work(tmp_path, name,
 
 @pytest.mark.parametrize("flags", [(), ("--nms",)], ids=["rows", "nms"])
 def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
-    data = write_small_dataset(tmp_path)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
     code, printed, errors = run(*flags, "--data", data)
     assert (code, errors) == (0, "")
     lines = printed.splitlines()
     assert lines[0] == f"files are compared with the model on 6 images of --data {data}"
     title, model, file = (line.split() for line in lines[-3:])
-    assert title[:5] == ["MB", "P", "R", "mAP50", "mAP50-95"]
+    assert title[:6] == ["MB", "ms/image", "P", "R", "mAP50", "mAP50-95"]
     assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
-    assert model[1:5] == file[3:7]
-    assert all(0 <= float(figure) <= 1 for figure in model[1:5])
+    assert float(model[1]) > 0 and float(file[3]) > 0
+    assert model[2:6] == file[4:8]
+    assert all(0 <= float(figure) <= 1 for figure in model[2:6])
 
 
 def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, monkeypatch):
-    data = write_small_dataset(tmp_path)
-    text = data.read_text().replace("names:", "names:\n  5: sixth")
-    data.write_text(text)
+    data = write_small_dataset(tmp_path, (*CLASS_NAMES, "sixth"))
     monkeypatch.setattr(job, "write_graph", None)
-    with pytest.raises(UserError, match="has 6 classes, the model 5; they must be equal"):
+    with pytest.raises(UserError, match=r"does not know: \['sixth'\]"):
         run("--data", data)
 
 
@@ -271,13 +283,14 @@ def test_a_format_made_of_a_trace_is_refused_before_any_file_without_pytorch(bac
 
 
 def outlined(folder):
-    return draw_dataset(folder, dataclasses.replace(SMALL_SHAPES, outlines=True))
+    data = draw_dataset(folder, dataclasses.replace(SMALL_SHAPES, outlines=True))
+    return with_names(data, CLASS_NAMES)
 
 
 def classes(folder):
     """Three images of each class in folders."""
     for split in ("train", "val"):
-        for index, name in enumerate("abcde"):
+        for index, name in enumerate(CLASS_NAMES):
             (folder / split / name).mkdir(parents=True)
             for seed in range(3):
                 image = noise(64, 80, seed=10 * index + seed)
@@ -289,11 +302,11 @@ def figures_of(output):
     """The rows of the table by their first word, with the figures as numbers."""
     lines = output.splitlines()
     first = next(index for index, line in enumerate(lines) if line.split()[0] == "MB")
-    names = lines[first].split()[1:-2]  # without "largest difference"
+    names = lines[first].split()[2:-2]  # without MB, ms/image and "largest difference"
     rows = {line.split()[0]: line.split() for line in lines[first + 1 :]}
-    skipped = {"model": 1}
+    skipped = {"model": 2}
     return {
-        name: dict(zip(names, map(float, words[skipped.get(name, 2) :][: len(names)]), strict=True))
+        name: dict(zip(names, map(float, words[skipped.get(name, 3) :][: len(names)]), strict=True))
         for name, words in rows.items()
     }
 
@@ -322,7 +335,7 @@ def test_a_segmenter_in_float32_and_8_bits_has_figures_of_boxes_and_masks(run, t
 def test_files_of_an_anchor_free_detector_have_its_metrics(run, tmp_path, flags, name):
     if "torchscript" in flags and not device.supports("torchscript"):
         pytest.skip("the backend writes no TorchScript")
-    data = draw_dataset(tmp_path / "boxes", SMALL_SHAPES)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
     code, output, errors = run("--data", data, *flags.split(), name="free")
     assert code == 0, errors
     assert re.search(r" [1-9]\d* of \d+ detections matched", output)
@@ -330,10 +343,12 @@ def test_files_of_an_anchor_free_detector_have_its_metrics(run, tmp_path, flags,
     assert flags == "--int8" or found[name] == found["model"]
 
 
-def test_the_size_of_a_classifier_is_that_of_its_training(run, tmp_path):
-    code, output, errors = run(size=(), name="cls")
+@pytest.mark.parametrize("name", ["my model", "cls"])
+def test_the_size_is_that_of_the_training(run, tmp_path, name):
+    code, output, errors = run(size=(), name=name)
     assert code == 0, errors
-    assert "8 of 8 images matched" in output
+    runtime = opening.open_runtime(tmp_path / f"{name}.onnx")
+    assert runtime.metadata.image_size == (64, 64) and runtime.metadata.trained_size == 64
 
 
 def test_a_classifier_in_float32_and_8_bits_has_accuracies(run, tmp_path):

@@ -199,3 +199,19 @@ def network_of(tree: ast.Module) -> set[str]:
 
 def test_connections_are_opened_in_one_file() -> None:
     assert found_in_product(network_of) == set(CONNECTED_ELSEWHERE)
+
+
+def test_no_message_points_to_a_page_that_a_wheel_does_not_have():
+    """Docstrings and comments are for readers of the checkout; other text is printed."""
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    for name, tree in product_files():
+        docstrings = {
+            id(node.body[0].value)
+            for node in ast.walk(tree)
+            if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                assert "docs/en" not in node.value or id(node) in docstrings, (
+                    f"{name}: {node.value}"
+                )

@@ -17,7 +17,7 @@ from duet.utils.data.audit import __main__ as command
 from duet.utils.errors import UserError
 from duet.utils.weights.checkpoint import save_checkpoint
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_free_weights, write_tiny_segmenter
-from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint, with_trained_size
 
 HEIGHT, WIDTH = 64, 96
 OUTPUTS = 5 + len(CLASS_NAMES)
@@ -52,13 +52,13 @@ def weights(tmp_path_factory):
         if name.startswith(HEAD):  # (A * OUTPUTS, ...)
             rows = array.reshape(-1, OUTPUTS, *array.shape[1:])
             rows[:, -1] = -20 if name.endswith("bias") else 0
-    save_checkpoint(folder / "tiny.safetensors", checkpoint)
+    save_checkpoint(folder / "tiny.safetensors", with_trained_size(checkpoint, 64))
     return folder / "tiny.safetensors"
 
 
-def run(monkeypatch, weights, data, project, *flags):
+def run(monkeypatch, weights, data, project, *flags, size=("--img", 64)):
     line = (
-        "audit", "--weights", weights, "--data", data, "--img", 64, "--workers", 0,
+        "audit", "--weights", weights, "--data", data, *size, "--workers", 0,
         "--device", "cpu", "--project", project, *flags,
     )  # fmt: skip
     monkeypatch.setattr(sys, "argv", list(map(str, line)))
@@ -114,6 +114,12 @@ def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp
     assert {row["kind"] for row in rows} >= {"overlooked", "misplaced"}
     page = (tmp_path / "runs" / "exp" / "audit.html").read_text(encoding="utf-8")
     assert "mAP50(B)" in page and "mAP50(M)" in page
+
+
+def test_without_a_size_images_are_seen_as_in_the_training(weights, monkeypatch, tmp_path):
+    data = write_dataset(tmp_path / "data", [CORNER] * 3)
+    given = run(monkeypatch, weights, data, tmp_path / "1")
+    assert run(monkeypatch, weights, data, tmp_path / "2", size=()) == given != []
 
 
 def test_an_anchor_free_detector_audits_too(monkeypatch, tmp_path):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
+import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -13,8 +15,9 @@ from typing import Any
 import pytest
 
 import duet
-from duet.backend import use
+from duet.backend import cores, use
 from duet.runs import words_of
+from duet.utils.project import PROJECT
 from tests.small import write_small_dataset, write_tiny_model
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
@@ -55,10 +58,9 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"epcohs": 3}, "unknown flag --epcohs for duet train; did you mean --epochs?"),
         ({"epochs": 0}, "--epochs 0; accepted: a whole number of at least 1"),
         ({"data": "none.yaml"}, "--data none.yaml: no dataset YAML at"),
-        ({"backend": "jax"}, "argument --backend: invalid choice: 'jax'"),
+        ({"backend": "jax"}, "--backend jax; accepted: torch, oneflow"),
         ({"device": "0,1"}, "device='0,1' would start more processes; use the command"),
         ({"evolve": 3}, "evolve=3 would start more processes"),
     ],
@@ -72,10 +74,78 @@ def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) ->
     assert not Path("runs").exists()
 
 
+@pytest.mark.parametrize("keyword", ["epcohs", "epoch"])  # neither a slip nor an abbreviation
+def test_an_unknown_keyword_is_a_type_error(flags, keyword) -> None:
+    message = rf"duet.train\(\): unknown flag --{keyword} for duet train; did you mean --epochs\?"
+    with pytest.raises(TypeError, match=message):
+        duet.train(**flags, **{keyword: 3})
+    assert not Path("runs").exists()
+
+
+# A program that trains in threads, two where the framework can, beside its own work.
+GUEST = """
+import gc, logging, multiprocessing, os, pickle, sys, threading, warnings
+from pathlib import Path
+import numpy as np
+import duet
+from duet import backend as duet_backend
+class Own: pass
+words = sys.argv[1:]
+data, model, backend = words
+flags = dict(data=data, cfg=model, weights="", img=64, batch=4, workers=1, epochs=2, noplots=True,
+             device="cpu", backend=backend)
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def kept():
+    gc.collect()
+    before = resident()
+    np.ones(200 << 20, np.uint8)
+    return (resident() - before) >> 20
+def state():
+    return (sys.argv, sys.modules["__main__"], warnings.showwarning, logging.root.handlers[:],
+            logging.root.level, sys.stdout.errors, sys.stderr.errors, device.host_threads())
+duet_backend.use(backend)
+device = duet_backend.device
+device.set_host_threads(2)
+before = state()
+def train():
+    device.set_host_threads(2)
+    duet.train(**flags)
+    assert device.host_threads() == before[-1]
+calls = {"torch": 2, "oneflow": 1}[backend]  # two trainings of OneFlow wait for each other
+threads = [threading.Thread(target=train) for _ in range(calls)]
+for thread in threads:
+    thread.start()
+assert sys.modules["__main__"].Own is Own
+while any(thread.is_alive() for thread in threads):
+    pickle.dumps(Own())
+    assert sys.argv[1:] == words
+    threads[0].join(0.01)
+assert state() == before, (state(), before)
+assert kept() < 100, "freed memory is kept"
+multiprocessing.set_start_method("spawn")
+"""
+
+
+def test_a_program_that_trains_in_threads_finds_its_process_as_before(tmp_path) -> None:
+    program, environment = tmp_path / "program.py", {**os.environ, "PYTHONPATH": str(PROJECT)}
+    for name in cores.THREADS:
+        environment.pop(name, None)
+    program.write_text(GUEST)
+    words = [write_small_dataset(tmp_path), write_tiny_model(tmp_path), use()]
+    done = subprocess.run(
+        [sys.executable, program, *map(str, words)], cwd=tmp_path, env=environment,
+        capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in Path(tmp_path, "runs/train").iterdir()} >= {"exp"}
+
+
 def test_keywords_become_the_words_of_a_command_line() -> None:
-    flags = {"batch_size": 8, "multi_tensor_optimizer": True, "rect": False, "weights": "",
-             "freeze": (0, 1), "cache": None, "override": ["lr0=-1"]}  # fmt: skip
+    flags = {"batch_size": 8, "multi_tensor_optimizer": True, "bbox_iou_optim": False,
+             "rect": False, "weights": "", "freeze": (0, 1), "cache": None,
+             "override": ["lr0=-1"]}  # fmt: skip
     assert words_of(flags) == [
-        "--batch-size=8", "--multi_tensor_optimizer", "--weights=", "--freeze", "0", "1",
-        "--override", "lr0=-1",
+        "--batch-size=8", "--multi_tensor_optimizer", "--no-bbox_iou_optim", "--weights=",
+        "--freeze", "0", "1", "--override", "lr0=-1",
     ]  # fmt: skip

@@ -1,8 +1,10 @@
 """train.py and val.py as a user runs them, in a process of their own."""
 
 import csv
+import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -66,6 +68,25 @@ def test_a_file_name_that_is_no_text_is_spelt_out(trained):
     assert all(line.isprintable() for line in done.stdout.splitlines())
 
 
+def test_the_commands_shown_at_the_end_use_the_weights_as_they_were_trained(trained, tmp_path):
+    _, done = trained
+    *_, best, _, _, title, val, detect, export = done.stdout.splitlines()
+    assert title == "next:" and " export.py --weights " in export
+    validated, detected = (
+        subprocess.run(
+            [*shlex.split(line), "--project", str(tmp_path), "--device", "cpu"],
+            capture_output=True, text=True, timeout=300,
+        )
+        for line in (val, detect)
+    )  # fmt: skip
+    assert (validated.returncode, detected.returncode) == (0, 0), detected.stderr
+    for shown in (validated, detected):
+        assert "images at 64 px, the training size" in shown.stdout + shown.stderr
+    overall = next(line for line in validated.stdout.splitlines() if " all " in line)
+    assert f"mAP50 {float(overall.split()[-2]):.3f}" in best
+    assert len(list(tmp_path.rglob("*.jpg"))) >= 6
+
+
 def test_training_leaves_weights_results_settings_and_plots(trained):
     folder, _ = trained
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
@@ -123,7 +144,7 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert " parameters, " in text and " GFLOPs at 64 px" in text
     assert "SGD, learning rate 0.01 to 0.0001, batch 4 (64 per update), 2 epochs, seed 0" in text
     assert f"results  {folder}" in text.replace("results ", "results  ")
-    assert any(re.match(r"2 epochs in \d\d:\d\d \(numbered from 1 here", line) for line in lines)
+    assert any(re.fullmatch(r"2 epochs in \d\d:\d\d", line) for line in lines)
     first = next(number for number, line in enumerate(lines) if line.startswith("data     "))
     last = next(number for number, line in enumerate(lines) if line.startswith("results  "))
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
@@ -159,7 +180,8 @@ def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path):
         write_still_hyperparameters(tmp_path), "--project", tmp_path, "--bbox_iou_optim", *SMALL,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "box IoU fast" in done.stdout
+    work = json.loads((tmp_path / "exp" / "work.json").read_text())
+    assert work["means"]["box_iou"] == "fast"
     before = load_checkpoint(weights).ema
     after = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
     assert f"transferred {len(before)}/{len(before)}" in done.stdout

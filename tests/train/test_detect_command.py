@@ -38,7 +38,7 @@ from tests.unit.detect.tracking.drawn_video import (
     write_drawn_video,
 )
 
-SMALL = ("--img", "64", "--device", "cpu")
+CPU = ("--device", "cpu")
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes
 SECONDS = 60  # a limit against hanging
 MANY = 3000  # images, or frames
@@ -47,7 +47,7 @@ HOSTILE = os.fsdecode(b"caf\xe9\x1b[31m.jpg")
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
+    return write_tiny_weights(tmp_path_factory.mktemp("weights"), trained_size=64)
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def write_video(path, frames):
 
 def arguments(weights, source, project, *flags):
     return ["--weights", str(weights), "--source", str(source), "--project", str(project),
-            *SMALL, *map(str, flags)]  # fmt: skip
+            *CPU, *map(str, flags)]  # fmt: skip
 
 
 def run_here(monkeypatch, caplog, *given):
@@ -105,13 +105,14 @@ def test_all_images_of_a_folder_are_drawn_and_reported(
 ):
     folder = many_images(tmp_path / "in", 3)
     lines = run_here(monkeypatch, caplog, weights, folder, tmp_path / "runs")
+    assert "images at 64 px, the training size" in lines
     assert any(f"weights: {weights}; source: {folder}, 3 images" in line for line in lines)
     assert [line.split(": ")[0] for line in lines if re.match(r"\d/", line)] == [
         f"{n + 1}/3 {folder}/0000{n}.jpg" for n in range(3)
     ]
     printed = capsys.readouterr().out.splitlines()
     assert printed[0].startswith("found: ")
-    assert re.match(r"3 images in .* images/s; stages overlap: decode .* network", printed[1])
+    assert re.match(r"3 images in .* images/s, [0-9.]+ ms per image$", printed[1])
     assert printed[-1] == f"results in {tmp_path / 'runs' / 'exp'}"
     assert drawn(tmp_path / "runs" / "exp") == ["00000.jpg", "00001.jpg", "00002.jpg"]
 
@@ -261,5 +262,5 @@ def test_make_detect_takes_the_weights_of_the_newest_demo(tmp_path):
     python.write_text('#!/bin/sh\necho "$@"\n')
     python.chmod(0o755)
     assert make_detect(tmp_path).stdout.splitlines() == [
-        "detect.py --backend torch --weights runs/train/demo2/weights/best.safetensors --img 160"
+        "detect.py --backend torch --weights runs/train/demo2/weights/best.safetensors"
     ]

@@ -85,7 +85,7 @@ def test_auto_takes_the_layout_that_the_backend_gains_from(training, caplog):
         state = start()
     assert state.execution.channels_last is CHANNELS_LAST
     layout = "channels-last" if CHANNELS_LAST else "contiguous"
-    assert f"float32, {layout}, eager" in caplog.text
+    assert state.execution.described == f"float32, {layout}, eager" and not caplog.messages
     assert not start("--layout", "contiguous").execution.channels_last
 
 
@@ -199,8 +199,11 @@ def test_bfloat16_is_timed_with_the_sizes_of_the_network_in_half_a_second(tmp_pa
 def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog):
     monkeypatch.setattr(amp, "preferred", lambda device: "bfloat16")
     with caplog.at_level(logging.INFO):
-        assert training[0]().execution.dtype == "bfloat16"
-    assert "bfloat16 (--amp auto; use --amp off for float32), channels-last" in caplog.text
+        execution = training[0]().execution
+    assert execution.dtype == "bfloat16"
+    assert execution.described.startswith(
+        "bfloat16 (--amp auto; use --amp off for float32), channels-last"
+    )
 
 
 @pytest.mark.parametrize(("flags", "reported"), [((), []), (("--amp", "off"), ["cpu"])])
@@ -269,7 +272,7 @@ def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eage
         state = start("--compile", "--bbox_iou_optim", *OTHER_LOSS, cfg=cfg)
         problem = autograd.compile_problem("cpu")
         assert state.execution.compiled is (problem is None)
-        assert problem is None or f"eager (no --compile: {problem})" in caplog.text
+        assert problem is None or f"eager (no --compile: {problem})" in state.execution.described
         # Batches of 5, 5 and 2: the last is none of the compiled shape.
         losses, gradients = run_steps(state, batches)
     eager, eager_gradients = run_steps(start(*OTHER_LOSS, cfg=cfg), batches)

@@ -26,7 +26,7 @@ from tests.tiny_weights import write_tiny_weights
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 
-FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
+PLAIN = ("--no-bbox_iou_optim", "--no-multi_tensor_optimizer")
 # Of float32, relative to the largest number of a tensor, after six steps: the maps of a CPU lie
 # channels-last, and its normalization is joined with SiLU.
 ROUNDING = 1e-4
@@ -66,10 +66,22 @@ class Trainings:
         return self.folder / name, text
 
 
-@pytest.mark.parametrize("write_model", [write_tiny_model, write_tiny_anchor_free])
-def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(tmp_path, write_model):
+@pytest.mark.parametrize(
+    ("write_model", "flags", "means"),
+    [
+        pytest.param(write_tiny_model, (), "fast", id="default"),
+        pytest.param(write_tiny_model, PLAIN, "plain", id="plain"),
+        pytest.param(write_tiny_anchor_free, (), "fast", id="anchor-free"),
+        pytest.param(
+            write_tiny_anchor_free, (*PLAIN, "--optimizer", "AdamW"), "plain", id="plain-AdamW"
+        ),
+    ],
+)
+def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
+    tmp_path, write_model, flags, means
+):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
-    flags = (*FAST, "--amp", "off", "--workers", 1)
+    flags = (*flags, "--amp", "off", "--workers", 1)
     on_gpu, text = detectors.train("gpu", *flags)
     on_cpu, _ = detectors.train("cpu", *flags, gpu="")
     found, expected = (
@@ -84,13 +96,22 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(tmp_path, write_
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
     assert waits["steps"] == [0, 1, 0, 1, 0, 0]
     assert waits["validations"] == [2 * 2]  # batches: which rows, and them
+    done = json.loads((on_gpu / "work.json").read_text(encoding="utf-8"))["means"]
+    assert {done["box_iou"], done["optimizer"], done["average"]} == {means}
+
+
+def test_a_step_of_yolov5n_is_at_most_660_operations(tmp_path):
+    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
+    _, text = detectors.train("gpu", "--workers", 0, "--noval", "--override", "nbs=2")
+    first, *others = json.loads(text.splitlines()[-1])["operations"]
+    assert max(others) <= 660
 
 
 @pytest.mark.parametrize(
     "flags",
     [
-        pytest.param(["--optimizer", "AdamW", "--workers", 0], id="plain"),
-        pytest.param([*FAST, "--amp", "bf16", "--micro-batch", 1, "--workers", 1], id="fast"),
+        pytest.param([*PLAIN, "--optimizer", "AdamW", "--workers", 0], id="plain"),
+        pytest.param(["--amp", "bf16", "--micro-batch", 1, "--workers", 1], id="fast"),
     ],
 )
 def test_no_result_depends_on_when_the_device_works(tmp_path, flags):
@@ -102,11 +123,19 @@ def test_no_result_depends_on_when_the_device_works(tmp_path, flags):
     assert_equal_runs(late, at_once)
 
 
+def test_batches_are_copied_from_the_memory_of_the_workers_before_it_changes(tmp_path):
+    command = [sys.executable, "-m", "tests.emulated.lent_batches", write_small_dataset(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=PROJECT)
+    assert done.returncode == 0, done.stderr
+    # Six batches, four in memory at a time: the other two wait, since nothing else does.
+    assert 0 < int(done.stdout) <= 3
+
+
 def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     data = write_small_dataset(tmp_path)
     next(data.parent.glob("images/train/*")).unlink()  # 11 are left: the last batch has one image
     detectors = Trainings(tmp_path, data, write_tiny_model(tmp_path))
-    flags = (*FAST, "--amp", "bf16", "--sync-bn", "--workers", 1)
+    flags = ("--amp", "bf16", "--sync-bn", "--workers", 1)
     late, text = detectors.train("late", *flags, gpu="0,1")
     at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1")
     assert "starting 2 processes, one per device" in text

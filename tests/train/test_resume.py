@@ -138,10 +138,12 @@ def test_the_best_epoch_is_reported_though_a_resumption_did_not_see_it(
                 start(arguments)
         shown.append(capsys.readouterr().out)
         assert "\nbest: epoch 2 of 3  P " in shown[-1]
-        assert shown[-1].splitlines()[-1].endswith("last.safetensors, best.safetensors")
+        assert "weights: last.safetensors, best.safetensors\nnext:\n" in shown[-1]
+        assert shown[-1].count("/weights/best.safetensors") == 3
     assert shown[0] == shown[1]
     for name in ("work.json", "weights/best.safetensors"):
         (tmp_path / "exp" / name).unlink()
     start([*run, "--resume"])
     reported = capsys.readouterr().out
-    assert "best: " not in reported and reported.endswith("weights: last.safetensors\n")
+    assert "best: " not in reported and "weights: last.safetensors\n" in reported
+    assert reported.count("/weights/last.safetensors") == 3

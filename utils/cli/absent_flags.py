@@ -8,6 +8,8 @@ ACCEPTED = {
     "--retina-masks": 0, "--save-img": 0, "--simplify": 0, "--verbose": 0,
 }  # fmt: skip
 
+VALUE = "VALUE"  # in a replacement: what was typed takes its place
+
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: metrics are always shown per class"
 _NO_DNN = "changes nothing: ONNX files run in ONNX Runtime, other weights on --backend"
@@ -23,10 +25,12 @@ TRAINING = {
     "--logdir": _FOLDER,
     "--log-imgs": _NO_TRACKER,
     "--log-artifacts": _NO_TRACKER,
-    "--model": "--weights yolov5s.pt --task classify turns it into a classifier",
+    "--model": "--cfg VALUE for a model YAML, --weights VALUE for weights",
     "--pretrained": "--weights F starts from weights, --cfg F from scratch",
-    "--decay": "--override weight_decay=0.00005",
-    "--lr0": "--override lr0=0.001",
+    "--decay": "--override weight_decay=VALUE",
+    "--lr0": "--override lr0=VALUE",
+    "--lr": "--override lr0=VALUE",
+    "--learning-rate": "--override lr0=VALUE",
     "--verbose": _CLASS_BY_CLASS,
     "--local-rank": "torchrun sets each process's rank; --nproc N starts N processes",
     "--bucket": _NO_TRACKER,
@@ -63,7 +67,7 @@ DETECTION = {
     "--data": "changes nothing: the class names are in the weights",
     "--dnn": _NO_DNN,
     "--visualize": "leave it out; feature maps are not drawn",
-    "--update": "leave it out; all weights listed in docs/en/weights.md are read directly",
+    "--update": "leave it out; weights of YOLOv5 are read directly",
     "--retina-masks": "changes nothing: masks always have the resolution of the image",
     "--save-format": "--save-txt writes boxes in YOLO format, --save-json in pixels",
     "--resize": "leave it out; images are shrunk bilinearly, as in YOLOv5",

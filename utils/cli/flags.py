@@ -11,14 +11,15 @@ import dataclasses
 import difflib
 import logging
 import math
-import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from duet.utils.cli.absent_flags import ACCEPTED
+from duet.utils.cli.absent_flags import ACCEPTED, VALUE
 from duet.utils.errors import UserError
+from duet.utils.optional import load_wings
+from duet.utils.processes.start import program as program_name
 from duet.utils.project import PROJECT
 from duet.utils.text import printable, printable_lines
 
@@ -36,10 +37,23 @@ GROUPS = (
     "output",
 )  # sections of --help, in this order
 
+KINDS = {int: "a whole number", float: "a number"}  # words for what argparse converts to
+# The settings class of each command, to name the one that has a flag.
+SETTINGS = {
+    "train": "duet.utils.cli.train_config:TrainConfig",
+    "val": "duet.utils.cli.val_config:ValConfig",
+    "detect": "duet.utils.detect.config:DetectConfig",
+    "export": "duet.utils.export.config:ExportConfig",
+}
+
 log = logging.getLogger("flags")
 
 Check = Callable[[str, Any], None]  # called with name and value; raises UserError
 _NOT_GIVEN = object()
+
+
+class UnknownFlagError(UserError):
+    """A command has no flag of this name."""
 
 
 class Flag(NamedTuple):
@@ -59,7 +73,8 @@ def flag(
     Args:
         group: one of GROUPS.
         names: "--epochs", then synonyms.
-        default: determines the flag's type unless set in options; False makes a switch.
+        default: determines the flag's type unless set in options; False makes a switch, and
+            `automatic_switch` one with a third state.
         check: called when settings are built.
         options: passed to `argparse.add_argument`.
     """
@@ -70,6 +85,11 @@ def flag(
         options.setdefault("type", type(default))
     metadata = {"flag": Flag(names, group, check, {**options, "help": help})}
     return dataclasses.field(default=default, metadata=metadata)
+
+
+def automatic_switch(group: str, *names: str, help: str) -> Any:
+    """Return a field: True for --NAME, False for --no-NAME, else None, for automatic."""
+    return flag(group, *names, default=None, help=help, action=argparse.BooleanOptionalAction)
 
 
 def same_flag(settings: type, name: str, **options: Any) -> Any:
@@ -110,20 +130,25 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 def as_words(settings: Any) -> list[str]:
     """Return the command-line arguments for these settings, omitting defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
-    return words_of_flags(
-        {
-            found.names[0]: value
-            for name, found in flags_of(settings).items()
-            if (value := getattr(settings, name)) != defaults[name]
-        }
-    )
+    flags = flags_of(settings).items()
+    changed = {
+        found.names[0]: getattr(settings, name)
+        for name, found in flags
+        if getattr(settings, name) != defaults[name]
+    }
+    return words_of_flags(changed, {f.names[0] for name, f in flags if defaults[name] is None})
 
 
-def words_of_flags(values: Mapping[str, Any]) -> list[str]:
-    """Return command-line arguments; True is a switch, False and None are omitted."""
+def words_of_flags(values: Mapping[str, Any], automatic: Collection[str] = ()) -> list[str]:
+    """Return command-line arguments; True is a switch, False and None are omitted.
+
+    automatic: names for which False is --no-NAME.
+    """
     words = []
     for name, value in values.items():
-        if isinstance(value, (list, tuple)):
+        if value is False and name in automatic:
+            words.append(f"--no-{name[2:]}")
+        elif isinstance(value, (list, tuple)):
             words += [name, *map(str, value)]
         elif value is not None and value is not False:  # with "=", values may begin with a hyphen
             words.append(name if value is True else f"{name}={value}")
@@ -219,24 +244,80 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}\n`{self.prog} --help` lists what is accepted")
+        raise UserError(self._with_help(message))
+
+    def _with_help(self, message: str) -> str:
+        return f"{message}\n`{self.prog} --help` lists what is accepted"
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            named = [self._answer(word) for word in unknown if word.startswith("-")]
-            surplus = f"unexpected argument {printable(unknown[0])!r}; put its flag before it, and "
-            self.error("\n".join(named) or f"{surplus}quote a pattern such as 'images/*.jpg'")
+            pairs = zip(unknown, [*unknown[1:], "-"], strict=True)
+            named = [self._answer(*pair) for pair in pairs if pair[0].startswith("-")]
+            if named:
+                raise UnknownFlagError(self._with_help("\n".join(named)))
+            self.error(self._surplus(unknown))
         return found
 
-    def _answer(self, word: str) -> str:
-        """Return a message about an unknown flag."""
-        name = printable(word.partition("=")[0])
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        try:
+            return super()._get_value(action, text)  # type: ignore[misc]  # not in typeshed
+        except argparse.ArgumentError:
+            if action.type not in KINDS:
+                raise
+            self.error(f"{_name(action)} {printable(text)}; accepted: {KINDS[action.type]}")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            accepted = ", ".join(map(str, action.choices))
+            self.error(f"{_name(action)} {printable(str(value))}; accepted: {accepted}")
+
+    def _match_argument(self, action: argparse.Action, pattern: str) -> int:
+        try:
+            return super()._match_argument(action, pattern)  # type: ignore[misc]
+        except argparse.ArgumentError as error:
+            if action.nargs not in (None, "+"):
+                raise
+            help = " ".join((action.help or "").replace("%%", "%").split())
+            self.error(f"{_name(action)}: its value is missing; {help or error.message}")
+
+    def _surplus(self, words: Sequence[str]) -> str:
+        """Return a message about words without a flag."""
+        first = f"unexpected argument {printable(words[0])!r}; "
+        pairs = [word.partition("=") for word in words]
+        if all(f"--{name}" in self._option_string_actions for name, *_ in pairs):
+            named = " ".join(f"--{name} {value}".strip() for name, _, value in pairs)
+            return f"{first}did you mean {printable(named)}?"
+        return f"{first}put its flag before it, and quote a pattern such as 'images/*.jpg'"
+
+    def _answer(self, word: str, following: str) -> str:
+        """Return a message about an unknown flag.
+
+        following: the next word, which is its value unless that is a flag.
+        """
+        name, _, value = printable(word).partition("=")
+        value = value or ("" if following.startswith("-") else printable(following))
         if instead := self.absent.get(name.replace("_", "-")):
-            return f"{name} is not supported: {instead}"
+            return f"{name} is not supported: {instead.replace(VALUE, value or VALUE)}"
+        if owner := _owner(name):
+            return f"{name} is a flag of duet {owner}, not of {self.prog}; leave it out"
         near = difflib.get_close_matches(name, self._option_string_actions, n=1, cutoff=NEAR)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"unknown flag {name} for {self.prog}{hint}"
+
+
+def _name(action: argparse.Action) -> str:
+    return action.option_strings[0] if action.option_strings else str(action.metavar or action.dest)
+
+
+def _owner(name: str) -> str:
+    """Return the first command that has a flag; "" if none has."""
+    for command, place in SETTINGS.items():
+        module, _, settings = place.partition(":")
+        for found in load_wings([module]):
+            if any(name in x.names for x in flags_of(getattr(found, settings)).values()):
+                return command
+    return ""
 
 
 def from_one(text: str) -> int:
@@ -281,7 +362,7 @@ def new_parser(
         absent: replacements for public flags that do not exist, by name with hyphens; those in
             `ACCEPTED` are accepted without effect.
     """
-    started = sys.argv[0]  # "duet train" if started by duet/__main__.py
+    started = program_name()
     program = started if started.startswith("duet ") else program
     parser = _Parser(prog=program, description=description)
     parser.absent = absent or {}

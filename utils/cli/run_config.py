@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,14 @@ from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import check_flags, flag, flags_of, require_fraction, whole_from, within
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
+from duet.utils.project import WEIGHTS_FILES
 from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 require_part = within(0, 1, "a fraction", above=True, below=True)
+image_size_flag = partial(
+    flag, "data", "--img", "--imgsz", "--img-size", metavar="PX",
+    check=whole_from(32, MAX_IMAGE_SIZE),
+)  # fmt: skip
 
 
 def require_folder_name(name: str, value: str) -> None:
@@ -29,10 +35,6 @@ class CommandConfig:
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS), help="framework; default: YOLO_BACKEND, else the installed "
         "one")  # fmt: skip
-    image_size: int = flag("data", "--img", "--imgsz", "--img-size", default=640, metavar="PX",
-        check=whole_from(32, MAX_IMAGE_SIZE), help="long side of the images; the short side "
-        "follows from the image. Default for classifiers: 224, or the training "
-        "size")  # fmt: skip
     max_pixels: int = flag("data", "--max-pixels", default=MAX_PIXELS, metavar="N",
         check=whole_from(1), help="skip images with more pixels than this")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
@@ -58,7 +60,7 @@ class CommandConfig:
         """
         flags, usual = flags_of(self), self.usual()
         for name, reason in reasons.items():
-            if name in usual and getattr(self, name) != usual[name]:
+            if name in usual and getattr(self, name) not in (usual[name], False):
                 raise UserError(f"{flags[name].names[0]}: {reason}; leave it out")
 
     def __post_init__(self) -> None:
@@ -108,7 +110,10 @@ class DetectionConfig(CommandConfig):
     """Weights, and how their predictions are filtered."""
 
     weights: tuple[str, ...] = flag("model", "--weights", default=(), type=str.strip, nargs="+",
-        metavar="F", help="files of docs/en/weights.md; several form an ensemble")  # fmt: skip
+        metavar="F", help="weights files of any kind; several form an ensemble")  # fmt: skip
+    image_size: int | None = image_size_flag(default=None, type=int,
+        help="long side of the images; the short side follows from the image; default: the "
+        "training size stored in the weights, else 640, or 224 for classifiers")  # fmt: skip
     runtime: str = flag("model", "--runtime", default="", metavar="R",
         help="runtime of an exported file; default: by its name")  # fmt: skip
     confidence_threshold: float = flag("detection", "--conf", "--conf-thres", default=0.001,
@@ -138,7 +143,6 @@ class DetectionConfig(CommandConfig):
         help="save the detections of each image as YOLO labels")  # fmt: skip
     save_conf: bool = flag("output", "--save-conf", default=False,
         help="with --save-txt: add the score to each line")  # fmt: skip
-    is_size_given: bool = field(default=True, compare=False)  # False: use the task's default size
 
     @property
     def tiling(self) -> Tiling | None:
@@ -157,7 +161,7 @@ class DetectionConfig(CommandConfig):
         if self.save_conf and not self.save_txt:
             raise UserError("--save-conf adds scores to the files of --save-txt; add --save-txt")
         if not any(self.weights):
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
 
 
 def as_document(config: Any) -> dict[str, Any]:

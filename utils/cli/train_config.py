@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duet.utils.cli.absent_flags import TRAINING
+from duet.utils.cli.absent_flags import TRAINING, VALUE
 from duet.utils.cli.flags import (
     add_flags,
+    automatic_switch,
     flag,
     new_parser,
     read_flags,
@@ -20,7 +21,7 @@ from duet.utils.cli.flags import (
     within,
 )
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
-from duet.utils.cli.run_config import RunConfig, as_document
+from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
 from duet.utils.strengths import AugmentConfig
 from duet.utils.text import count
@@ -62,9 +63,11 @@ def require_batch_size(name: str, value: int) -> None:
 class TrainConfig(RunConfig):
     """Settings of a training run."""
 
+    image_size: int = image_size_flag(default=640, help="long side of the images; the short side "
+        "follows from the image. Default for classifiers: 224")  # fmt: skip
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
         help="hyper-parameter YAML, or a name in data/hyps such as small")  # fmt: skip
-    epochs: int = flag("recipe", "--epochs", "--epoch", default=100, metavar="N",
+    epochs: int = flag("recipe", "--epochs", default=100, metavar="N",
         check=whole_from(1), help="number of epochs")  # fmt: skip
     seed: int = flag("recipe", "--seed", default=0, check=require_seed,
         help="random seed of weights, order and augmentation")  # fmt: skip
@@ -121,7 +124,7 @@ class TrainConfig(RunConfig):
         help="images per batch, over all processes; -1: as many as fit, by measuring")  # fmt: skip
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="initial weights, a file listed in docs/en/weights.md")  # fmt: skip
+        help="initial weights, of a training or of YOLOv5")  # fmt: skip
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML or its name, to train from scratch; default without --weights: "
         "yolov5s")  # fmt: skip
@@ -137,10 +140,11 @@ class TrainConfig(RunConfig):
         "names (model.24.m); BatchNorm statistics are still updated")  # fmt: skip
     remap_classes: bool = flag("model", "--remap-classes", default=False,
         help="keep the head of --weights: boxes, objectness, and classes by name")  # fmt: skip
-    bbox_iou_optim: bool = flag("speed", "--bbox_iou_optim", default=False,
-        help="fused box loss; equal up to rounding")  # fmt: skip
-    multi_tensor_optimizer: bool = flag("speed", "--multi_tensor_optimizer", default=False,
-        help="update all weights and their EMA in one pass; equal up to rounding")  # fmt: skip
+    bbox_iou_optim: bool | None = automatic_switch("speed", "--bbox_iou_optim",
+        help="fused box loss, equal up to rounding; without the flag: on a GPU")  # fmt: skip
+    multi_tensor_optimizer: bool | None = automatic_switch("speed", "--multi_tensor_optimizer",
+        help="update all weights and their EMA in one pass, equal up to rounding; without the "
+        "flag: on a GPU")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
         choices=("ram", "disk"),
         help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "
@@ -235,7 +239,10 @@ def read_train_flags(
     arguments: Sequence[str] | None = None, program: str = "train.py"
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse a command line; return all settings by name, and those given explicitly."""
-    parser = new_parser(program, "Train a YOLOv5 detector on OneFlow or PyTorch.", absent=TRAINING)
+    names = [field.name for field in dataclasses.fields(Hyperparameters)]
+    overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
+    about = "Train a YOLOv5 detector on OneFlow or PyTorch."
+    parser = new_parser(program, about, absent={**overrides, **TRAINING})
     add_flags(parser, TrainConfig)
     return read_flags(parser, arguments)
 

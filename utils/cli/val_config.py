@@ -70,4 +70,4 @@ def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     add_flags(parser, ValConfig)
     values, given = read_flags(parser, arguments)
     thresholds = THRESHOLDS.get(values["task"], {})
-    return ValConfig(**{**values, **thresholds, **given}, is_size_given="image_size" in given)
+    return ValConfig(**{**values, **thresholds, **given})

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.settings import VARIANTS, Settings, Turn, find_pythons
+from duet.utils.comparison.settings import REFERENCE, VARIANTS, Settings, Turn, find_pythons
 from duet.utils.comparison.statistics import Document
 from duet.utils.json_files import read_json
 from duet.utils.model_yamls import find_model
@@ -98,7 +98,7 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     # The layout and the precision that both backends have; a variant may ask for others.
     command += ["--layout", "contiguous", "--amp", "off"]
     command += ["--project", str(from_here(run_folder.parent)), "--name", run_folder.name]
-    return [*command, "--exist-ok", *VARIANTS[cell.variant].flags]
+    return [*command, "--exist-ok", *REFERENCE, *VARIANTS[cell.variant].flags]
 
 
 def devices_of(settings: Settings) -> str:

@@ -40,7 +40,8 @@ class Variant(NamedTuple):
     """A set of flags of train.py.
 
     Attributes:
-        flags: passed to train.py. An unknown one fails the cell, not the comparison.
+        flags: passed to train.py after REFERENCE. An unknown one fails the cell, not the
+            comparison.
         changes: entries of work.json that it changes on purpose, besides its flags.
     """
 
@@ -55,6 +56,7 @@ class Variant(NamedTuple):
 
 
 PLAIN = "plain"
+REFERENCE = ("--no-bbox_iou_optim", "--no-multi_tensor_optimizer")  # a GPU would use fused paths
 VARIANTS = {
     PLAIN: Variant(),
     "fused": Variant(("--bbox_iou_optim", "--multi_tensor_optimizer")),

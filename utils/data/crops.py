@@ -16,11 +16,11 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 from duet.utils.html import Html, text
 
-LONG_SIDE = 320  # pixels: 160 on a high-density screen, half the width of a phone
+LONG_SIDE = 640  # pixels, when enlarged; a thumbnail has about 160
 QUALITY = 78  # WebP quality, 0 to 100
 CONTEXT = 1.0  # margin around an object, as a fraction of its long side
 MIN_VIEW = 64  # image pixels; a smaller view does not show where an object lies
-LINE = 2  # pixels of a crop
+LINE = 4  # pixels of a crop
 
 
 class Crop(NamedTuple):
@@ -51,7 +51,8 @@ def _figure(crop: Crop) -> str:
     image = '<div class="none">no image</div>'
     if crop.image is not None:
         content = base64.b64encode(_encoded(crop.image, crop)).decode()
-        image = f'<img alt="{text(crop.title)}" src="data:image/webp;base64,{content}">'
+        picture = f'<img alt="{text(crop.title)}" src="data:image/webp;base64,{content}">'
+        image = f'<label><input type="checkbox" aria-label="enlarge">{picture}</label>'
     return (
         f'<figure class="crop">{image}<figcaption><b>{text(crop.title)}</b>'
         f"<span>{text(crop.detail)}</span></figcaption></figure>"

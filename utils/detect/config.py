@@ -56,8 +56,7 @@ def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
     """Parse detect.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
     parser = new_parser("detect.py", "Find objects in images and videos.", DETECTION)
     add_flags(parser, DetectConfig)
-    values, given = read_flags(parser, arguments)
-    return DetectConfig(**values, is_size_given="image_size" in given)
+    return DetectConfig(**read_flags(parser, arguments)[0])
 
 
 def call_config(
@@ -78,12 +77,11 @@ def call_config(
 
     Args:
         num_classes: how many the model knows.
-        size: None for the default of the model's task.
+        size: None for the model's default.
     """
     return DetectConfig(
         weights=("given",),
-        image_size=DetectConfig.image_size if size is None else whole("size", size),
-        is_size_given=size is not None,
+        image_size=None if size is None else whole("size", size),
         confidence_threshold=_number("conf", conf),
         iou_threshold=_number("iou", iou),
         max_detections=whole("max_det", max_det),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from duet.backend.select import FRAMEWORKS
@@ -24,13 +24,14 @@ from duet.utils.errors import UserError
 from duet.utils.export.formats import FORMATS, format_named
 from duet.utils.export.metadata import LARGEST_BATCH
 from duet.utils.image_limits import MAX_IMAGE_SIZE
+from duet.utils.project import WEIGHTS_FILES
 
 OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
 LARGEST_TOP = 10_000
 
 
 def _require_sizes(name: str, value: tuple[int, ...]) -> None:
-    if len(value) not in (1, 2):
+    if len(value) > 2:
         raise UserError(f"{name}: {len(value)} numbers; accepted: one, or height and width")
     for side in value:
         whole_from(32, MAX_IMAGE_SIZE)(name, side)
@@ -51,14 +52,14 @@ class ExportConfig:
     """The settings of one export; defaults are the public YOLOv5's but for --include."""
 
     weights: str = flag("model", "--weights", default="", type=str.strip, metavar="F",
-        help="weights file (see docs/en/weights.md), not an exported one")  # fmt: skip
+        help="weights file of a training or of YOLOv5, not an exported one")  # fmt: skip
     include: tuple[str, ...] = flag("output", "--include", default=("onnx",), type=str, nargs="+",
         metavar="F", check=_require_formats,
         help=f"formats: {', '.join(row.name for row in FORMATS)}")  # fmt: skip
-    sizes: tuple[int, ...] = flag("data", "--imgsz", "--img", "--img-size", default=(640,),
+    sizes: tuple[int, ...] = flag("data", "--imgsz", "--img", "--img-size", default=(),
         type=int, nargs="+", metavar="PX", check=_require_sizes,
-        help="side of the images, or height and width. Default of a classifier: 224, or the size "
-        "of its training")  # fmt: skip
+        help="side of the images, or height and width; default: the training size stored in the "
+        "weights, else 640, or 224 for classifiers")  # fmt: skip
     batch_size: int = flag("data", "--batch-size", "--batch", default=1, metavar="N",
         check=whole_from(1, LARGEST_BATCH),
         help="images per call of the file")  # fmt: skip
@@ -96,12 +97,11 @@ class ExportConfig:
         "installed")  # fmt: skip
     device: str = flag("backend and device", "--device", default="cpu",
         help="cpu, or 0 for the first GPU; only --include engine uses it")  # fmt: skip
-    is_size_given: bool = field(default=True, compare=False)  # else the task's own is meant
 
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights:
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
         self._check_formats()
         if self.half and self.int8:
             raise UserError("--half and --int8: a file has one precision; give one of them")
@@ -133,7 +133,7 @@ class ExportConfig:
 
     @property
     def image_size(self) -> tuple[int, int]:
-        """(height, width) of the network's input."""
+        """(height, width) of the network's input, once it is known."""
         return self.sizes[0], self.sizes[-1]
 
     @property
@@ -157,5 +157,4 @@ def parse_export_flags(arguments: Sequence[str] | None = None) -> ExportConfig:
     """Parse export.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
     parser = new_parser("export.py", "Write a trained model for other runtimes.", EXPORT)
     add_flags(parser, ExportConfig)
-    values, given = read_flags(parser, arguments)
-    return ExportConfig(**values, is_size_given="sizes" in given)
+    return ExportConfig(**read_flags(parser, arguments)[0])

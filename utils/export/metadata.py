@@ -45,6 +45,7 @@ MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
 METADATA_FILE = "metadata.json"
 MAX_METADATA_BYTES = 1 << 24
+ABSENT_FROM_OLDER_FILES = {"trained_size": None}
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Metadata:
         precision: "float32", "float16" or "int8".
         head: what finishes the rows, as model YAMLs name it.
         suppression: the thresholds of NMS in the graph, by the names of `SuppressionSettings`.
+        trained_size: the long side of the images of the training, pixels; None where unknown.
     """
 
     class_names: tuple[str, ...]
@@ -72,6 +74,7 @@ class Metadata:
     precision: str = "float32"
     head: str = "Detect"
     suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    trained_size: int | None = None
 
     @property
     def smallest_batch(self) -> int:
@@ -158,6 +161,7 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
 
 def checked(values: Mapping[str, Any]) -> Metadata:
     """Return metadata of plain values; UserError names a field that is absent or wrong."""
+    values = {**ABSENT_FROM_OLDER_FILES, **values}
     for name, is_accepted in _ACCEPTED.items():
         if name not in values:
             raise UserError(f"its metadata lacks {name}; export it with export.py")
@@ -218,6 +222,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
         isinstance(value, dict)
         and all(name in _SUPPRESSION and _SUPPRESSION[name](x) for name, x in value.items())
     ),
+    "trained_size": lambda value: value is None or _is_whole(value, LARGEST_SIDE),
 }
 
 

@@ -238,7 +238,7 @@ def foreign_metadata(
 
 def _value(name: str, text: str) -> Any:
     try:
-        return parse_yaml(text.encode("utf-8", "surrogatepass"))
+        return parse_yaml(text.encode("utf-8", "surrogatepass"), texts_in=())
     except ValueError as error:
         raise UserError(f"its metadata has {name} {brief(text)}: {error}") from error
 

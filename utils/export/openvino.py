@@ -120,7 +120,7 @@ def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
 
 def _foreign_metadata(model: Any, path: Path) -> Metadata:
     """Return the metadata that a YAML file of YOLOv5 or Ultralytics has of a model."""
-    values = read_yaml("--weights", path, "export it again")
+    values = read_yaml("--weights", path, "export it again", texts_in=("names",))
     texts = {name: json.dumps(values[name]) for name in ("names", "stride") & values.keys()}
     if "names" not in texts or len(model.inputs) != 1:
         raise UserError(f"its {path.name} has no names; export it with export.py")

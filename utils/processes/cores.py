@@ -9,10 +9,11 @@ from duet.backend.checks import CPU
 from duet.backend.cores import cores_of_rank
 from duet.backend.devices import NVIDIA_DRIVER
 
-MOST_WORKERS = 8  # by default
+# Beside a GPU: for the process that queues its work and for all others.
+CORES_LEFT = 2
 # A mosaic of photographs takes the loader 8 to 10 ms of a core. A YOLOv5n step takes 7 ms per image
 # at 96 px on one thread, 20 ms at 320 px on four: two workers keep up with four cores.
-CORES_OF_A_WORKER, FEWEST_WORKERS = 4, 2
+CORES_OF_A_WORKER, FEWEST_WORKERS, MOST_WORKERS = 4, 2, 8
 
 
 def loader_workers(asked: int | None, device: str) -> int:
@@ -25,10 +26,10 @@ def loader_workers(asked: int | None, device: str) -> int:
     cores = cores_of_rank()
     if asked is not None:
         return min(asked, cores)
-    wanted = MOST_WORKERS
+    wanted = cores - CORES_LEFT
     if device == CPU or (not device and load_driver() is None):
-        wanted = min(wanted, max(FEWEST_WORKERS, cores // CORES_OF_A_WORKER))
-    return min(wanted, cores)
+        wanted = min(cores // CORES_OF_A_WORKER, MOST_WORKERS)
+    return min(max(wanted, FEWEST_WORKERS), cores)
 
 
 def load_driver() -> Any:

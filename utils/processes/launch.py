@@ -45,7 +45,7 @@ from duet.utils.text import count
 LINGER_SECONDS = 5  # wait for the others after one was interrupted
 EXPOSED = (
     "the ranks will listen on all interfaces: %s always does, and the system does not allow a "
-    "private network; see docs/en/distributed.md for how to protect them"
+    "private network; keep their ports behind a firewall"
 )
 Rank = subprocess.Popen[bytes]
 
@@ -218,7 +218,7 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
 
 def _prepare(namespaces: Sequence[int], parent: int) -> None:
     enter(namespaces)  # first, because it resets the next request
-    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `command.py` requests SIGTERM
+    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `joined`: nothing is to be saved
     if os.getppid() != parent:  # it ended before the request
         os._exit(EXIT_FAILED)
 

@@ -17,28 +17,32 @@ from duet.utils.text import STDERR
 
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
 POLL_SECONDS = 0.05
+PARENT_POLL_SECONDS = 0.5
 ABORT_SECONDS = 6  # the launcher ends this process before
 ORPHAN_SECONDS = 30  # as long as torchrun waits after SIGTERM
 
 
-def ask_for_signal_when_parent_ends(number: signal.Signals = signal.SIGTERM) -> None:
-    """Make the kernel signal this process when its parent ends for any reason."""
+def ask_for_signal_when_parent_ends(number: int = signal.SIGTERM) -> None:
+    """Make the kernel signal this process when the thread that started it ends; 0: no more.
+
+    For parents that start processes in their main thread, or wait for them in the same one.
+    """
     call_c_library("prctl", PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
 def end_as_orphan() -> None:
     """End this process when its parent ends: SIGTERM at once, exit after ORPHAN_SECONDS.
 
-    In between, a process that handles SIGTERM has time to save its state.
+    In between, a process that handles SIGTERM has time to save its state. The parent is polled:
+    some launchers start ranks in threads that end.
     """
-    parent = os.getppid()
-    ask_for_signal_when_parent_ends()
-    threading.Thread(target=_end_after, args=(parent,), daemon=True, name="orphan").start()
+    threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True, name="orphan").start()
 
 
 def _end_after(parent: int) -> None:
     while os.getppid() == parent:
-        time.sleep(1)
+        time.sleep(PARENT_POLL_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHAN_SECONDS)
     os._exit(1)
 

@@ -12,7 +12,11 @@ from duet import backend
 from duet.backend.processes import MEETING_FOLDER, this_process
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
-from duet.utils.processes.process_family import delay_abort, ending_in_any_call
+from duet.utils.processes.process_family import (
+    ask_for_signal_when_parent_ends,
+    delay_abort,
+    ending_in_any_call,
+)
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE, World
 
@@ -50,6 +54,7 @@ def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
         limit = timeout_s + FRAMEWORK_SECONDS
         backend.dist.start(backend.device.resolve(device), limit)
     delay_abort()
+    ask_for_signal_when_parent_ends(0)  # from here on `end_as_orphan` lets a run save its state
     watchdog.start(timeout_s)
     try:
         yield World(process, backend.dist.all_gather)

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -23,10 +24,32 @@ EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130  # shells' status for Ctrl-C
 EXIT_TERMINATED = 128 + signal.SIGTERM  # shells' status for SIGTERM
 
+_called: ContextVar[str] = ContextVar("_called", default="")
+
+
+@contextmanager
+def called_as(command: str) -> Iterator[None]:
+    """Name the command, such as "duet train", that Python code calls in the block."""
+    before = _called.set(command)
+    try:
+        yield
+    finally:
+        _called.reset(before)
+
+
+def is_called() -> bool:
+    """Return whether Python code called this command: its process goes on afterwards."""
+    return bool(_called.get())
+
+
+def program() -> str:
+    """Return what started this command: a script, or "duet train"."""
+    return _called.get() or sys.argv[0]  # set by duet/__main__.py
+
 
 def program_words() -> list[str]:
     """Return the interpreter arguments that start this command: a script, or -m duet NAME."""
-    script = sys.argv[0]  # or "duet train", from duet/__main__.py
+    script = program()
     return ["-m", *script.split()] if script.startswith("duet ") else [script]
 
 
@@ -67,7 +90,8 @@ def python_problem() -> str | None:
     if pythons:
         remedy = f"use {pythons} instead"
     elif (PROJECT / "Makefile").exists():
-        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python instead"
+        remedy = f"run `make setup` in {PROJECT}, then use .venv/torch/bin/python instead; or run "
+        remedy += f"`{sys.executable} -m pip install -r {PROJECT}/requirements.txt`"
     else:
         remedy = f"run `{sys.executable} -m pip install 'duet-detect[torch]'`"
     return f"{sys.executable} {reason}\n{remedy}"

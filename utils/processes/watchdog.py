@@ -34,27 +34,40 @@ class Watchdog:
 
     def __init__(self) -> None:
         self._phases = [("setup", 0)]
+        self._failed: tuple[str, int] | None = None  # phase that an error ended last
         self._seconds = 0.0  # watched so far
         self._last = 0.0
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Enter a phase, then return to the outer one; both count as progress."""
+        """Enter a phase, then return to the outer one; both count as progress.
+
+        One that an error ended is still described, until there is progress: the process may hang.
+        """
         self._phases.append((name, 0))
-        self._last = self._seconds
-        yield  # after an exception the phase is kept, to be reported if the process then hangs
-        self._phases.pop()
-        self._last = self._seconds
+        self._advance()
+        try:
+            yield
+        except BaseException:
+            self._failed = self._failed or self._phases[-1]
+            raise
+        else:
+            self._advance()
+        finally:
+            self._phases.pop()
+
+    def _advance(self) -> None:
+        self._failed, self._last = None, self._seconds
 
     def progress(self) -> None:
         """Count a step of the current phase."""
         name, step = self._phases[-1]
         self._phases[-1] = name, step + 1
-        self._last = self._seconds
+        self._advance()
 
     def describe(self) -> str:
         """Describe the current phase and step."""
-        name, step = self._phases[-1]
+        name, step = self._failed or self._phases[-1]
         return f"in {name}" + (f", step {step}" if step else "")
 
     def start(self, timeout_s: float) -> None:

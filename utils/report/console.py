@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult, MetricResult
 from duet.utils.evaluation.legacy import LegacyResult
@@ -13,7 +14,6 @@ AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparison with old logs; above: 
 COLUMNS = ("P", "R", "mAP50", "mAP50-95")
 Metrics = MetricResult | LegacyResult
 ROWS_A_HEADING = 25
-MIN_WAIT = 0.1  # print the wait for data if above this fraction of the epoch
 _EPOCH_WIDTH = 9  # "1000/1000"
 _NUMBER_WIDTH = 5  # "0.394", without the gap of two
 
@@ -54,7 +54,8 @@ def _class_lines(result: Metrics, mark: str) -> list[str]:
     counts = result.num_ground_truth.tolist()
     per_class = zip(result.precision, result.recall, result.ap50, result.ap, strict=True)
     rows = [("all", sum(counts), result.means)]
-    rows += [row for row in zip(result.class_names, counts, per_class, strict=True) if row[1]]
+    if any(result.means):  # of a model that has found nothing, each row is zeros
+        rows += [row for row in zip(result.class_names, counts, per_class, strict=True) if row[1]]
     for text, labels, values in rows:
         cells = [f"{value:{width}.4f}" for value, width in zip(values, widths, strict=True)]
         lines.append(f"{printable(text):>20}{result.num_images:8d}{labels:8d}{''.join(cells)}")
@@ -75,6 +76,15 @@ def coco_summary(result: MetricResult, of: str = "") -> str:
     return "\n".join([f"{'COCO summary':>20}{of}, sizes by the labelled areas", *lines])
 
 
+class Costs(NamedTuple):
+    """What an epoch took."""
+
+    seconds: float  # with validation
+    images_per_second: float  # of training
+    wait: float  # fraction of the seconds spent waiting for data
+    memory: int | None  # bytes of a GPU; None on a CPU
+
+
 class EpochTable:
     """Formats a row per epoch, with a heading that is repeated regularly.
 
@@ -86,27 +96,26 @@ class EpochTable:
     def __init__(self, losses: Mapping[str, str], metrics: Mapping[str, str]) -> None:
         self._names = (*losses.values(), *metrics.values())
         names = "".join(f"{name:>{self._width(name)}}" for name in self._names)
-        self._heading = f"{'epoch':>{_EPOCH_WIDTH}}{names}{'seconds':>8}"
+        self._heading = f"{'epoch':>{_EPOCH_WIDTH}}{names}{'seconds':>8}{'img/s':>6}{'wait':>5}"
         self._rows = 0
 
-    def lines(
-        self, epoch: int, epochs: int, numbers: Sequence[float], seconds: float, data_wait: float
-    ) -> list[str]:
+    def lines(self, epoch: int, epochs: int, numbers: Sequence[float], costs: Costs) -> list[str]:
         """Return an epoch's row, preceded by a heading if due.
 
         Args:
             numbers: losses and metrics, in their order; NaN if nothing was measured.
-            data_wait: seconds spent waiting for data.
         """
-        heading = [] if self._rows % ROWS_A_HEADING else [self._heading]
+        memory = "" if costs.memory is None else f"{costs.memory / 2**30:9.2f}"
+        heading = [self._heading + (f"{'GPU GiB':>9}" if memory else "")]
+        heading = [] if self._rows % ROWS_A_HEADING else heading
         self._rows += 1
         cells = [
             f"{'-' if math.isnan(number) else f'{number:.3f}':>{self._width(name)}}"
             for name, number in zip(self._names, numbers, strict=True)
         ]
-        row = f"{f'{epoch}/{epochs}':>{_EPOCH_WIDTH}}{''.join(cells)}{seconds:8.1f}"
-        if data_wait > MIN_WAIT * seconds:
-            row += f"  wait {100 * data_wait / seconds:.0f}%"
+        row = f"{f'{epoch}/{epochs}':>{_EPOCH_WIDTH}}{''.join(cells)}{costs.seconds:8.1f}"
+        row += f"{costs.images_per_second:6.{0 if costs.images_per_second >= 100 else 1}f}"
+        row += f"{costs.wait:5.0%}{memory}"
         return [*heading, row]
 
     @staticmethod

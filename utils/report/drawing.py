@@ -31,6 +31,9 @@ MAX_LABEL_HEIGHT = 1 / 8  # relative to the image's
 LINES_IN_BOX = 4  # minimum box size in line widths, to keep its content visible
 # Label margins in font sizes; spaces between words are as wide as the margin.
 ABOVE_BASELINE, BELOW_BASELINE, BESIDE = 0.95, 0.3, 0.25
+# Places of labels: the upper part of a box should not be covered, another label still less.
+HEAD, LABEL_COST, OWN_COST = 0.25, 10.0, 0.5
+NO_LABEL = np.zeros((0, 0, 3), np.uint8)
 LONGEST_TEXT = 200  # characters; names come from files and may be of any length
 
 MAX_FONTS = 200  # searched for a character, plain ones first
@@ -50,7 +53,8 @@ def draw_boxes(
 ) -> np.ndarray:
     """Return a copy of an image (H, W, 3) uint8 RGB with boxes and labels.
 
-    Labels are above their box, or inside if there is no room; very small images have none.
+    Labels lie at their box, where they cover no other label and no upper part of another box, if
+    there is such a place (`place_labels`); very small images have none.
 
     Args:
         boxes_xyxy: (K, 4), pixels; most important first, drawn on top. Boxes that are not finite or
@@ -71,14 +75,55 @@ def draw_boxes(
     letters = default_font_size(size)
     if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:
         return drawn
-    for (left, top, *_), index, colour in zip(boxes, seen.tolist(), colours, strict=True):
-        if labels[index]:
-            label = label_image(labels[index], letters, colour, size[1])
-            height, width = label.shape[:2]
-            left = min(left, size[1] - width)
-            top = top - height if top >= height else min(top, size[0] - height)
-            drawn[top : top + height, left : left + width] = label
+    images = [
+        label_image(labels[index], letters, colour, size[1]) if labels[index] else NO_LABEL
+        for index, colour in zip(seen.tolist(), colours, strict=True)
+    ]
+    sizes = [image.shape[:2] for image in images]
+    # The most important one, which is drawn last, chooses first.
+    places = place_labels(np.array(boxes[::-1]).reshape(-1, 4), sizes[::-1], size)[::-1]
+    for (left, top), label in zip(places, images, strict=True):
+        height, width = label.shape[:2]
+        drawn[top : top + height, left : left + width] = label
     return drawn
+
+
+def place_labels(
+    boxes: np.ndarray, sizes: Sequence[tuple[int, int]], image_size: tuple[int, int]
+) -> list[tuple[int, int]]:
+    """Return (left, top) of each box's label, in turn at the place that covers least.
+
+    Args:
+        boxes: (K, 4) xyxy whole pixels of an image (height, width).
+        sizes: (height, width) of each label; an empty one covers nothing.
+    """
+    heads = boxes.astype(np.float64)  # what is looked at: faces, and most of what identifies
+    heads[:, 3] = heads[:, 1] + HEAD * (heads[:, 3] - heads[:, 1])
+    taken, found = np.zeros((len(boxes), 4)), []
+    for index, ((left, top, right, bottom), (height, width)) in enumerate(
+        zip(boxes.tolist(), sizes, strict=True)
+    ):
+        rows = top - height, bottom, bottom - height, top
+        columns = left, right - width
+        corners = [(x, y) for y in rows for x in columns]
+        corners += [(left - width, top), (right, top)]
+        starts = np.clip(corners, 0, (image_size[1] - width, image_size[0] - height))
+        places = np.concatenate((starts, starts + (width, height)), axis=1)
+        others = np.delete(heads, index, axis=0)
+        covered = LABEL_COST * _overlaps(places, taken[:index]) + _overlaps(places, others)
+        covered += OWN_COST * _overlaps(places, heads[index : index + 1])
+        best = int(np.argmin(covered))  # the first of the best
+        taken[index] = places[best]
+        found.append((int(starts[best, 0]), int(starts[best, 1])))
+    return found
+
+
+def _overlaps(places: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+    """Return for each place (N, 4) the area that boxes (M, 4) share with it, (N,)."""
+    top_left = np.maximum(places[:, None, :2], boxes[None, :, :2])
+    sides = np.minimum(places[:, None, 2:], boxes[None, :, 2:]) - top_left
+    areas: np.ndarray = np.clip(sides, 0, None).prod(axis=2).sum(axis=1)
+    return areas
 
 
 def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) -> np.ndarray:

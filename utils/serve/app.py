@@ -8,8 +8,9 @@ import hashlib
 import json
 import logging
 import secrets
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from http import HTTPStatus
@@ -25,6 +26,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from duet.utils.colours import hex_colours
 from duet.utils.errors import brief
 from duet.utils.project import PROJECT
 from duet.utils.regular_files import read_text
@@ -32,6 +34,7 @@ from duet.utils.serve.config import ServeConfig
 from duet.utils.serve.frames import Frame
 from duet.utils.serve.requests import (
     RequestError,
+    Room,
     answer_kind,
     check_access,
     read_image,
@@ -68,6 +71,7 @@ class Paths:
 
     def __init__(self, config: ServeConfig, worker: Worker) -> None:
         self._config, self._worker = config, worker
+        self._room = Room(config.max_queue * config.max_bytes)
         self._places = {one.name: asyncio.Semaphore(config.max_queue) for one in config.models}
 
     async def detect(self, request: Request) -> Response:
@@ -76,25 +80,31 @@ class Paths:
         kind = answer_kind(request.headers.get("accept", ""))
         name = query.pop("model", self._config.models[0].name)
         record = request.scope["record"]
-        async with self._place(name):
-            record["model"] = name
-            with HELD.labels(name).track_inprogress():
-                header = {"model": name, "query": query, "answer": kind}
-                header, body = await self._ask(request, header)
+        header = {"model": name, "query": query, "answer": kind}
+        self._place(name)  # refuse before the image is read
+        with self._room.held() as take:
+            image = await self._read(request, take)
+            record["bytes"] = len(image)
+            async with self._place(name):
+                record["model"] = name
+                with HELD.labels(name).track_inprogress():
+                    header, body = await self._ask(header, image)
         if "refusal" in header:
             raise RequestError(*header["refusal"])
         record["count"], record["milliseconds"] = header["count"], dict(header["milliseconds"])
         count_answer(name, header)
         return Response(body, media_type=header["media_type"])
 
-    async def _ask(self, request: Request, header: dict[str, Any]) -> Frame:
-        """Return the worker's answer for the image in a request."""
-        seconds = self._config.timeout
+    async def _read(self, request: Request, take: Callable[[int], None]) -> bytes:
+        """Return the image in a request, which takes no place in a queue while it arrives."""
+        reading = read_image(request, self._config.max_bytes, take)
         with _time_limit(408, "request_timeout", "the image did not arrive in time"):
-            image = await asyncio.wait_for(read_image(request, self._config.max_bytes), seconds)
-        request.scope["record"]["bytes"] = len(image)
+            return await asyncio.wait_for(reading, self._config.timeout)
+
+    async def _ask(self, header: dict[str, Any], image: bytes) -> Frame:
+        """Return the worker's answer for an image."""
         with _time_limit(504, "timeout", "the model did not answer in time"):
-            return await self._worker.ask(header, image, seconds)
+            return await self._worker.ask(header, image, self._config.timeout)
 
     def _place(self, name: str) -> asyncio.Semaphore:
         """Return a model's queue; RequestError if it is full or the model is unknown."""
@@ -175,11 +185,15 @@ class Gate:
             seconds = time.monotonic() - started
             REQUESTS.labels(path, status).inc()
             REQUEST_SECONDS.labels(path).observe(seconds)
-            _log_request(scope["record"], status, seconds)
+            log_request(scope["record"], status, seconds)
 
 
-def _log_request(record: dict[str, Any], status: int, seconds: float) -> None:
-    """Log a request as a line of JSON, without any content of the image."""
+def log_request(record: dict[str, Any], status: int, seconds: float) -> None:
+    """Log a request as a line of JSON, or of words in a terminal, without the image's content."""
+    if sys.stdout.isatty():
+        found = f", {record['count']} found" if "count" in record else ""
+        words = f"{record['method']} {record['path']} {status}{found}, {1000 * seconds:.0f} ms"
+        return log.info("%s %s", time.strftime("%H:%M:%S"), words)
     stages = {**record.get("milliseconds", {}), "request": round(1000 * seconds, 2)}
     now = datetime.now(timezone.utc).isoformat(timespec="milliseconds")
     log.info(json.dumps({"time": now, **record, "status": status, "milliseconds": stages}))
@@ -187,7 +201,7 @@ def _log_request(record: dict[str, Any], status: int, seconds: float) -> None:
 
 def _page_response() -> Response:
     """Return the web page, with a policy that allows only its own scripts and styles, by hash."""
-    text = read_text(FOLDER / "page.html")
+    text = read_text(FOLDER / "page.html").replace("COLOURS_OF_CLASSES", " ".join(hex_colours()))
     policy = (
         f"default-src 'none'; script-src {_hash(text, 'script')}; style-src "
         f"{_hash(text, 'style')}; img-src blob: data:; media-src blob:; connect-src 'self'; "

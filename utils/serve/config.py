@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +20,7 @@ from duet.utils.cli.flags import (
 )
 from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError, brief
+from duet.utils.project import WEIGHTS_FILES
 
 PROGRAM = "python -m duet serve"
 
@@ -40,9 +40,9 @@ class ServeConfig:
     """The models to serve, the address to listen on, and limits."""
 
     weights: tuple[str, ...] = _detect_flag("weights", metavar="[NAME=]F",
-        help="weights files (see docs/en/weights.md), one per model; a request selects a model by "
+        help="weights files, one per model; a request selects a model by "
         "NAME (default: the file name without suffix), or gets the first")  # fmt: skip
-    image_size: int = _detect_flag("image_size")
+    image_size: int | None = _detect_flag("image_size")
     max_pixels: int = _detect_flag("max_pixels", help="refuse images with more pixels than this")
     runtime: str = _detect_flag("runtime")
     backend: str | None = _detect_flag("backend")
@@ -81,7 +81,6 @@ class ServeConfig:
         check=within(0.1, 86_400, "a number of seconds"),
         help="time limit in seconds for a request to arrive, for its answer, and for accepted "
         "requests at shutdown")  # fmt: skip
-    is_size_given: bool = dataclasses.field(default=True, compare=False)  # else the task's own
 
     @property
     def models(self) -> tuple[ModelSource, ...]:
@@ -91,7 +90,7 @@ class ServeConfig:
     def __post_init__(self) -> None:
         check_flags(self)
         if not self.weights or not all(model.weights for model in self.models):
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
         names = [model.name for model in self.models]
         for name in names:
             is_printable = name and name.isprintable() and name == name.strip()
@@ -114,5 +113,4 @@ def parse_serve_flags(arguments: Sequence[str] | None = None) -> ServeConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
     parser = new_parser(PROGRAM, "Serve models over HTTP.")
     add_flags(parser, ServeConfig)
-    values, given = read_flags(parser, arguments)
-    return ServeConfig(**values, is_size_given="image_size" in given)
+    return ServeConfig(**read_flags(parser, arguments)[0])

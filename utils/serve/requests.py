@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,36 @@ def answer_kind(accept: str) -> str:
     return named[1] if named else "json"
 
 
-async def read_image(request: Request, max_bytes: int) -> bytes:
+class Room:
+    """Memory for the bodies of all requests."""
+
+    def __init__(self, num_bytes: int) -> None:
+        self._free = num_bytes
+
+    @contextmanager
+    def held(self) -> Iterator[Callable[[int], None]]:
+        """Yield what takes bytes, which are given back at the end of the block."""
+        taken = 0
+
+        def take(num_bytes: int) -> None:
+            nonlocal taken
+            if num_bytes > self._free:
+                text = "the server holds too many images; try again later"
+                raise RequestError(429, "queue_full", text, {"Retry-After": "1"})
+            self._free -= num_bytes
+            taken += num_bytes
+
+        try:
+            yield take
+        finally:
+            self._free += taken
+
+
+async def read_image(request: Request, max_bytes: int, take: Callable[[int], None]) -> bytes:
     """Return the image file in the body of a request, which may be a form.
+
+    Args:
+        take: called with the size of each part that arrives, as of `Room`.
 
     Raises:
         HTTPException: it is too large or missing, or the form cannot be read.
@@ -105,6 +134,7 @@ async def read_image(request: Request, max_bytes: int) -> bytes:
         num_bytes += len(message.get("body", b""))
         if num_bytes > max_bytes:
             raise too_large
+        take(len(message.get("body", b"")))
         return message
 
     if int(request.headers.get("content-length", "0")) > max_bytes:

@@ -10,8 +10,10 @@ import math
 import signal
 import socket
 from collections.abc import Sequence
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.serve.app import DETECT, make_app
@@ -21,6 +23,7 @@ from duet.utils.serve.worker import Worker
 BACKLOG = 512  # connections waiting to be accepted
 MAX_CONNECTIONS = 1_000  # uvicorn answers 503 beyond these
 HEAD_BYTES = 1 << 14  # limit of a request without its body
+HEAD_SECONDS = 10  # for the head of a request to arrive
 IDLE_SECONDS = 5  # wait for the next request on a connection
 CLOSING_SECONDS = 5
 HEADERS = [
@@ -51,7 +54,7 @@ async def _serve(
     server = uvicorn.Server(
         uvicorn.Config(
             make_app(config, worker, tokens),
-            http="h11",
+            http=connection_class(min(HEAD_SECONDS, config.timeout), config.timeout),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -83,6 +86,59 @@ async def _serve(
             raise WorkerError(f"the model process was killed by signal {-code} while starting")
         return code
     return 0
+
+
+def connection_class(head_seconds: float, read_seconds: float) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with more time limits.
+
+    Its own closes a connection that is idle after an answer. It waits for ever for the first
+    request, for the rest of a head, and for a client that does not read its answer.
+
+    Args:
+        head_seconds: from the start of a connection, or the end of an answer, to the end of the
+            next request's head.
+        read_seconds: for the client to read what was sent.
+    """
+
+    class TimedConnection(H11Protocol):
+        _head_timer: asyncio.TimerHandle | None = None
+        _read_timer: asyncio.TimerHandle | None = None
+
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self._wait_for_request()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._wait_for_request()
+
+        def _wait_for_request(self) -> None:
+            _cancel(self._head_timer)
+            self._head_timer = self.loop.call_later(head_seconds, self._end)
+
+        def _end(self) -> None:
+            if self.cycle is None or self.cycle.response_complete:
+                self.transport.close()  # once all is sent
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._read_timer = self.loop.call_later(read_seconds, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            _cancel(self._read_timer)
+
+        def connection_lost(self, exc: Exception | None) -> None:
+            super().connection_lost(exc)
+            _cancel(self._head_timer)
+            _cancel(self._read_timer)
+
+    return TimedConnection
+
+
+def _cancel(timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
 
 
 async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -> None:

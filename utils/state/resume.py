@@ -33,6 +33,7 @@ from duet.utils.state.files import StateFiles, number_of
 from duet.utils.state.progress import read_progress
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
+from duet.utils.weights.missing import file_beside
 from duet.utils.yaml_files import read_yaml
 
 # Settings that may change during a run. `data` may move: `job.py` compares its content.
@@ -94,9 +95,11 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
     if point.header.epoch < settings["epochs"]:  # --patience or --time has ended it
         is_finished &= not any(_is_larger(given, settings, x) for x in ("patience", "hours"))
     if is_finished and asked != AUTO:
+        weights = point.folder / "weights" / "last.safetensors"
         raise UserError(
             f"--resume: {point.folder} is already finished; if --patience or --time has ended it, "
-            "give a larger value to continue, or 0 for no limit"
+            "give a larger value to continue, or 0 for no limit; --epochs cannot: for more of them "
+            f"start a new run with --weights {weights}"
         )
     header = dataclasses.replace(point.header, settings=settings)
     return point._replace(header=header, is_finished=is_finished)
@@ -125,9 +128,11 @@ def _newest_run(project: Path, name: str | None, is_auto: bool) -> ResumePoint |
 def _point_at(path: Path) -> ResumePoint:
     """Find the state in a run's folder or file; warn if later states will be replaced."""
     if not path.exists():
+        beside = f"{found} is there; " if (found := file_beside(path)) else ""
         raise UserError(
-            f"--resume {path}: no such folder or file; give a run's folder, a state in its folder "
-            "weights, or --resume alone for the newest run in --project"
+            f"--resume {path}: no such folder or file; {beside}"
+            "give a run's folder, a state in its folder weights, or --resume alone for the newest "
+            "run in --project"
         )
     if path.is_dir():
         return read_newest(path)

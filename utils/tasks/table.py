@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
@@ -43,8 +42,7 @@ class Task:
             "hub".
         refused_by_val: the same for val.py only.
         own_flags: fields of `TrainConfig` that only this task uses.
-        defaults: task-specific defaults of `TrainConfig` fields. If they include `image_size`,
-            weights are used at their training size by default.
+        defaults: task-specific defaults of `TrainConfig` fields.
         unused: hyper-parameters without effect on its trainings, excluded from searches.
         accumulates: whether small batches accumulate gradients up to 64 images per update.
     """
@@ -66,19 +64,6 @@ class Task:
         """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
-
-    def input_size(self, trained: object, usual: int) -> int:
-        """Return the default long side of the network input, without --img.
-
-        Args:
-            trained: training size stored in the weights, unchecked; None if not stored.
-            usual: for tasks without their own default.
-        """
-        if "image_size" not in self.defaults:
-            return usual
-        if isinstance(trained, int) and 0 < trained <= MAX_IMAGE_SIZE:
-            return trained
-        return int(self.defaults["image_size"])
 
 
 DETECTION = Task(
@@ -139,8 +124,7 @@ CLASSIFICATION = Task(
         "save_crop": NO_BOXES,
         "nms": NO_BOXES,
         "audit": NO_AUDIT,
-        "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead, see "
-        "docs/en/api.md",
+        "hub": f"hub results are boxes, and {NO_BOXES}; use `duet.load` instead",
         "line_thickness": NO_BOXES,
     },
     own_flags=("dropout", "cutoff"),

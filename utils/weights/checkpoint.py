@@ -24,6 +24,7 @@ from safetensors.numpy import save
 
 from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
+from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.json_files import complete, parse_json
 from duet.utils.regular_files import pinned
 
@@ -86,9 +87,10 @@ class Checkpoint:
         return self.header.class_names
 
     @property
-    def trained_size(self) -> object:
-        """The long side of the images of the training, unchecked; None where unknown."""
-        return self.header.settings.get("image_size")
+    def trained_size(self) -> int | None:
+        """The long side of the images of the training, pixels; None where unknown."""
+        size = self.header.settings.get("image_size")
+        return size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:

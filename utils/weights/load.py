@@ -9,7 +9,6 @@ from typing import Any
 
 from duet.utils.errors import UserError
 from duet.utils.optional import require_wing
-from duet.utils.project import how_to_fetch
 from duet.utils.regular_files import open_regular
 from duet.utils.weights.archives import open_foreign
 from duet.utils.weights.checkpoint import (
@@ -18,6 +17,7 @@ from duet.utils.weights.checkpoint import (
     load_checkpoint,
     read_header,
 )
+from duet.utils.weights.missing import answer_missing
 from duet.utils.weights.yolov5 import read_yolov5
 
 EXPORTED = (  # endings of the files that utils/export writes and runs
@@ -48,8 +48,7 @@ def load_weights(path: str | Path) -> Checkpoint:
             "run; give the weights that it was exported from"
         )
     if not path.exists():
-        known = "nothing is downloaded; accepted files: docs/en/weights.md"
-        raise UserError(f"--weights {path}: no such file; {how_to_fetch(path) or known}")
+        raise UserError(f"--weights {path}: no such file; {answer_missing(path)}")
     try:
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)
@@ -114,9 +113,9 @@ class ExportedWeights:
         return self.runtime.metadata.class_names
 
     @property
-    def trained_size(self) -> object:
-        """The long side of the images that it was exported for."""
-        return max(self.runtime.metadata.image_size)
+    def trained_size(self) -> int | None:
+        """The long side of the images of the model's training, pixels; None where unknown."""
+        return self.runtime.metadata.trained_size
 
 
 Weights = Checkpoint | ExportedWeights

@@ -137,7 +137,7 @@ def anchored_document(
     if not isinstance(document, dict):
         raise UserError(
             f"its {class_name(model)} describes no model (attribute yaml); give a model of the "
-            "public YOLOv5, or its state dict with --cfg (docs/en/weights.md)"
+            "public YOLOv5, or its state dict with --cfg"
         )
     head = layers[-1]
     anchors = _anchors_in_pixels(stored.get(f"model.{len(layers) - 1}.anchors"), strides)
@@ -191,7 +191,7 @@ def classifier_document(
     ]:
         raise UserError(
             "it is another classifier than those of the public YOLOv5, and the file has no model "
-            "YAML; give its state dict with --cfg (docs/en/weights.md)"
+            "YAML; give its state dict with --cfg"
         )
     names = [x for x in stored if x.startswith("model.6.m.") and x.endswith(".cv1.conv.weight")]
     document = {

@@ -44,8 +44,8 @@ def match_classes(new_names: Sequence[str], old_names: Sequence[str]) -> ClassMa
     """Pair classes by name; raise UserError for weights without class names."""
     if not old_names:
         raise UserError(
-            "--remap-classes: the weights have no class names; leave the flag out, or convert them "
-            "(see docs/en/weights.md)"
+            "--remap-classes: the weights have no class names; leave the flag out, or start from "
+            "weights that have them"
         )
     places = {name: index for index, name in reversed(list(enumerate(old_names)))}
     pairs = [(index, places[name]) for index, name in enumerate(new_names) if name in places]

@@ -15,10 +15,11 @@ from duet.models.evaluation.audit.audit_config import AuditConfig
 from duet.models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
 from duet.models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
 from duet.models.evaluation.evaluate import evaluate
+from duet.models.inference.classes import classes_in_model
 from duet.models.inference.predictor import (
     Weights,
-    accepted_size,
     class_names_of,
+    input_size,
     make_predictor,
 )
 from duet.utils.atomic_files import atomic_text_file
@@ -68,7 +69,7 @@ def run_audit(
     task = model.head.task
     if "audit" in task.refused:
         raise UserError(task.refused["audit"])
-    accepted_size(config.image_size, model)
+    size = input_size(config.image_size, model, weights)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].class_names, model.head.num_classes
     )
@@ -81,7 +82,7 @@ def run_audit(
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 
     workers = loader_workers(config.workers, config.device)
-    with ValLoader(samples, config.image_size, config.batch_size, workers, model.stride) as loader:
+    with ValLoader(samples, size, config.batch_size, workers, model.stride) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         validation = evaluate(
@@ -99,7 +100,7 @@ def run_audit(
         file.write(audit_page(audit, config.top))
     for kind in KINDS:
         say(f"{WORDS[kind][0]}: {len(audit.of_kind(kind)):,}")
-    say(summary(audit), f"results in {folder}")
+    say(summary(audit), f"page: {folder / 'audit.html'}, all findings: {folder / 'audit.csv'}")
 
 
 def share_classes(
@@ -116,17 +117,14 @@ def share_classes(
     Raises:
         UserError: no class matches, or the weights have no names and a different number of classes.
     """
-    if not known and len(class_names) == num_known:
-        return np.arange(num_known), np.arange(num_known)
     data, weights = f"--data {config.data}", f"--weights {config.weights[0]}"
-    if not known:
+    in_model = classes_in_model(class_names, known, num_known)
+    (shared,) = np.nonzero(in_model != NOTHING)
+    if not known and not len(shared):
         raise UserError(
             f"{data} has {count(len(class_names), 'class', 'classes')}, {weights} has {num_known} "
-            "without names; the numbers must be equal, or convert the weights: docs/en/weights.md"
+            "without names; the numbers must be equal, or the weights ones with names"
         )
-    places = {name: index for index, name in reversed(list(enumerate(known)))}
-    in_model = np.array([places.get(name, NOTHING) for name in class_names], np.int64)
-    (shared,) = np.nonzero(in_model != NOTHING)
     if not len(shared):
         raise UserError(
             f"{data} has the classes {brief(list(class_names))}, {weights} {brief(list(known))}: "

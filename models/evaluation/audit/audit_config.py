@@ -18,6 +18,7 @@ from duet.utils.cli.flags import (
 from duet.utils.cli.run_config import CommandConfig, DetectionConfig, RunConfig
 from duet.utils.cli.val_config import SPLITS
 from duet.utils.errors import UserError
+from duet.utils.project import WEIGHTS_FILES
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class AuditConfig(CommandConfig):
     train_part: float | None = same_flag(RunConfig, "train_part")
     workers: int | None = same_flag(RunConfig, "workers")
     weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
+    image_size: int | None = same_flag(DetectionConfig, "image_size")
     augment: bool = same_flag(DetectionConfig, "augment")
     half: bool = same_flag(DetectionConfig, "half")
     lowest_score: float | None = flag("detection", "--conf", "--conf-thres", default=None,
@@ -49,7 +51,7 @@ class AuditConfig(CommandConfig):
         if not self.data:
             raise UserError("--data is required: the dataset to audit")
         if not any(self.weights):
-            raise UserError("--weights is required; accepted files: docs/en/weights.md")
+            raise UserError(f"--weights is required: {WEIGHTS_FILES}")
 
 
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:

@@ -23,7 +23,6 @@ from duet.utils.data.loading.batch import Targets
 NEIGHBOUR_SHIFTS = np.array([[0, 0], [0.5, 0], [0, 0.5], [-0.5, 0], [0, -0.5]], np.float32)
 NEIGHBOUR_REACH = 0.5
 SMALLEST_SIZE = 256  # rows per level
-SIZE_FACTOR = 4  # between sizes, each of which may cost a compilation
 
 
 class Assignment(NamedTuple):
@@ -148,11 +147,8 @@ def join_assignments(
 
 
 def padded_size(count: int) -> int:
-    """Return the smallest of 256, 1024, 4096, ... that is at least count."""
-    size = SMALLEST_SIZE
-    while size < count:
-        size *= SIZE_FACTOR
-    return size
+    """Return the smallest of 256, 512, 1024, ... that is at least count."""
+    return max(SMALLEST_SIZE, 1 << (count - 1).bit_length())
 
 
 def _rows_of(

@@ -1,7 +1,7 @@
 """Candidates: the cells that may predict an object, because their centres are inside it.
 
-This depends only on targets and is computed in NumPy on the host, while the device is still busy
-with the forward pass. Source: Feng et al. 2021, TOOD, arXiv:2108.07755; the minimum side matches
+On each level they form a rectangle. The host computes its sides, which depend on targets alone; the
+device lists the cells. Source: Feng et al. 2021, TOOD, arXiv:2108.07755; the minimum side matches
 the stored assignments of the public YOLOv8.
 """
 
@@ -12,102 +12,110 @@ from typing import NamedTuple
 
 import numpy as np
 
+from duet.backend import ops
+from duet.backend.contract import Tensor
+from duet.models.heads.anchor.assign import padded_size
 from duet.utils.data.loading.batch import Targets
 
 CHOSEN = 10  # maximum number of cells per object
 INSIDE = 1e-9  # minimum distance of a centre to the box's edges, pixels
-# Each object's candidates form a table row from which the device chooses the best. Objects with
-# similar numbers of candidates share a table, to leave few entries empty.
-WIDTHS = (64, 512)
 
 
 class Candidates(NamedTuple):
-    """K pairs of an object (of T) and a cell, ordered by object.
+    """The T objects of a batch, and S rectangles of cells: one per object and level.
 
-    Cells are flat indices over (B, N), with N the cells of all levels of an image.
+    Cells are flat indices over (B, N), with N the cells of all levels of an image. Objects and a
+    last rectangle, whose cells are no object's, are added until the numbers of objects and pairs
+    are one of a few, so that the device sees the same shapes again.
     """
 
     boxes_cxcywh: np.ndarray  # (T, 4) float, pixels
     class_index: np.ndarray  # (T,) int64
-    object_index: np.ndarray  # (K,) int64
-    cell: np.ndarray  # (K,) int64
-    claim: np.ndarray  # (K,) int64: position when ordered by cell
-    turn: np.ndarray  # (K,) int64: index among the cell's pairs
-    rivals: np.ndarray  # (K,) int64: number of the cell's pairs
-    row: np.ndarray  # (K,) int64: the object's row, counted over all tables
-    place: np.ndarray  # (K,) int64: flat position in the concatenated tables
-    tables: tuple[tuple[int, int], ...]  # (rows, columns) of each
+    counts: np.ndarray  # (S,) int64: cells of each rectangle, in the order of objects, then levels
+    rectangles: np.ndarray  # (S, 6) int64: see `Pairs`
+    width: int  # of a table with a row per object, at least CHOSEN and the most of an object
+    num_pairs: int  # without those of the last rectangle
 
-    @property
-    def depth(self) -> int:
-        """Return the largest number of pairs per cell."""
-        return int(self.rivals.max(initial=0))
+
+class Pairs(NamedTuple):
+    """K pairs of an object and a cell, ordered by object; int64 on the device."""
+
+    object_index: Tensor  # (K,)
+    cell: Tensor  # (K,)
+    place: Tensor  # (K,) place in the table (T, width), or behind it if of no object
 
 
 def find_candidates(
-    targets: Targets, grids: Sequence[tuple[int, int]], strides: Sequence[int], dtype: str
+    targets: Targets,
+    grids: Sequence[tuple[int, int]],
+    strides: Sequence[int],
+    dtype: str,
+    padded: bool = False,
 ) -> Candidates:
-    """Return pairs of objects and the cells whose centres are inside their boxes.
+    """Return the rectangles of cells whose centres are inside the objects' boxes.
 
     Args:
         grids: (height, width) of each level in cells.
         dtype: dtype for computing boxes, the loss's.
+        padded: add objects and pairs, up to one of a few numbers.
     """
+    number = padded_size(len(targets.class_index) + 1) if padded else len(targets.class_index) + 1
+    missing = number - len(targets.class_index)
     height, width = (side * strides[0] for side in grids[0])
     boxes = targets.boxes_cxcywh_norm.astype(dtype) * np.array([width, height] * 2, dtype)
-    # Sides count as at least two cells of the finest level, so small objects have candidates too.
-    least = strides[min(1, len(strides) - 1)]
-    half = np.maximum(boxes[:, 2:], least) / 2
-    low, high = boxes[:, :2] - half, boxes[:, :2] + half
-    inside = [
-        _inside(low[:, 1], high[:, 1], rows, stride)[:, :, None]
-        & _inside(low[:, 0], high[:, 0], columns, stride)[:, None]
-        for (rows, columns), stride in zip(grids, strides, strict=True)
-    ]
-    flat = np.concatenate([x.reshape(len(boxes), x.shape[1] * x.shape[2]) for x in inside], axis=1)
-    object_index, position = np.nonzero(flat)
-    cell = targets.image_index[object_index] * flat.shape[1] + position
-    row, place, tables = _laid_out(object_index, len(boxes))
-    claims = _claims(cell)
-    return Candidates(boxes, targets.class_index, object_index, cell, *claims, row, place, tables)
+    rows, columns = (_spans(boxes[:, axis::2], grids, strides, 1 - axis) for axis in (1, 0))
+    counts = rows[..., 1] * columns[..., 1]
+    per_object = counts.sum(1)
+    table = padded_size(int(per_object.max(initial=CHOSEN))) if padded else None
+    table = table or int(per_object.max(initial=CHOSEN))
+    total = int(counts.sum())
+    surplus = padded_size(total + 1) - total if padded else 1
+    widths = np.array([width for _, width in grids])
+    cells = np.array([height * width for height, width in grids])
+    before = np.cumsum(cells) - cells
+    first = targets.image_index[:, None] * cells.sum() + before
+    first = first + rows[..., 0] * widths + columns[..., 0]
+    starts = (np.cumsum(counts) - counts.reshape(-1)).reshape(counts.shape)
+    in_object = np.cumsum(counts, axis=1) - counts
+    objects = np.arange(len(boxes))[:, None] + np.zeros_like(counts)
+    fields = (objects, starts, columns[..., 1], first, widths - columns[..., 1],
+              objects * table + in_object)  # fmt: skip
+    rectangles = np.stack(fields, -1).reshape(-1, len(fields))
+    nobody = [number - 1, total, cells.sum(), 0, -cells.sum(), number * table]
+    return Candidates(
+        np.pad(boxes, ((0, missing), (0, 0))),
+        np.pad(targets.class_index, (0, missing)),
+        np.append(counts, surplus),
+        np.concatenate([rectangles, [nobody]]),
+        table,
+        total,
+    )
 
 
-def _inside(low: np.ndarray, high: np.ndarray, cells: int, stride: int) -> np.ndarray:
-    """Return whether the centres of a row of cells are between edges (T,), as (T, cells)."""
-    centres = ((np.arange(cells) + 0.5) * stride).astype(low.dtype)
-    gap = np.minimum(centres - low[:, None], high[:, None] - centres)
-    return np.asarray(gap > INSIDE)
+def _spans(
+    boxes: np.ndarray, grids: Sequence[tuple[int, int]], strides: Sequence[int], axis: int
+) -> np.ndarray:
+    """Return the first cell and the number of cells inside boxes, (T, levels, 2), along an axis.
 
-
-def _claims(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the claim, turn and rivals of each pair, (K,) int64 each."""
-    order = np.argsort(cell, kind="stable")
-    ordered, claim = cell[order], np.empty(len(cell), np.int64)
-    claim[order] = np.arange(len(cell))
-    first, end = (np.searchsorted(ordered, cell, side=side) for side in ("left", "right"))
-    return claim, claim - first, end - first
-
-
-def _laid_out(
-    object_index: np.ndarray, num_objects: int
-) -> tuple[np.ndarray, np.ndarray, tuple[tuple[int, int], ...]]:
-    """Return each pair's row and place in the tables, and the tables' (rows, columns).
-
-    object_index: (K,), ascending.
+    boxes: (T, 2) centre and side. axis: 0 for rows, 1 for columns.
     """
-    counts = np.bincount(object_index, minlength=num_objects)
-    width = np.zeros(num_objects, np.int64)  # columns of the object's table
-    tables = []
-    bounds = (0, *WIDTHS, np.inf)
-    for low, high in zip(bounds, bounds[1:], strict=False):
-        members = (counts > low) & (counts <= high)
-        if members.any():
-            width[members] = max(int(counts[members].max()), CHOSEN)
-            tables.append((int(members.sum()), int(width[members][0])))
-    order = np.argsort(width, kind="stable")  # objects without candidates have no row
-    row_of, start_of = np.zeros((2, num_objects), np.int64)
-    row_of[order] = np.arange(num_objects) - (width == 0).sum()
-    start_of[order] = np.cumsum(width[order]) - width[order]
-    first = np.searchsorted(object_index, object_index)
-    place = start_of[object_index] + np.arange(len(object_index)) - first
-    return row_of[object_index], place, tuple(tables)
+    # Sides count as at least two cells of the finest level, so small objects have candidates too.
+    half = np.maximum(boxes[:, 1:], strides[min(1, len(strides) - 1)]) / 2
+    low, high = boxes[:, :1] - half, boxes[:, :1] + half
+    found = []
+    for grid, stride in zip(grids, strides, strict=True):
+        centres = ((np.arange(grid[axis]) + 0.5) * stride).astype(low.dtype)
+        inside = np.minimum(centres - low, high - centres) > INSIDE
+        found.append(np.stack([inside.argmax(1), inside.sum(1)], -1))
+    return np.stack(found, 1)
+
+
+def list_pairs(found: Candidates, device: str) -> Pairs:
+    """List the cells of all rectangles on the device."""
+    rectangle = ops.repeated(found.counts, device)
+    fields = ops.take_rows(ops.tensor(found.rectangles, device), rectangle)
+    object_index, start, width, first, step, place = (fields[:, field] for field in range(6))
+    number = ops.arange(int(found.counts.sum()), "int64", device) - start
+    # A whole quotient; half a cell keeps it away from the next one, whatever the rounding.
+    row = ops.cast((ops.cast(number, "float32") + 0.5) / ops.cast(width, "float32"), "int64")
+    return Pairs(object_index, first + row * step + number, place + number)

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.backend import autograd, dist, ops
+from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
-from duet.models.heads.anchor.assign import padded_size
 from duet.models.heads.anchor.boxes import BoxIou, complete_iou
 from duet.models.heads.anchor.loss import loss_dtype
 from duet.models.heads.base import Loss, LossTerms, WholeBatch
@@ -95,14 +95,14 @@ class DistributionLoss(Loss):
         """
         dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
         compiled = self._compiled if images else None
+        padded = compiled is not None or ops.device_of(raw[0]) != CPU
         rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
         rows = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
         with autograd.no_grad():
             grids = [(level.shape[2], level.shape[3]) for level in raw]
             cells = self.cells_of(images, grids, dtype, ops.device_of(rows))
-            found = find_candidates(targets, grids, self.strides, dtype)
-            assigned = self.assign(found, rows.detach(), cells)
-            positives = self._positives(found, assigned, cells, compiled is not None)
+            found = find_candidates(targets, grids, self.strides, dtype, padded)
+            positives = self._positives(found, self.assign(found, rows.detach(), cells), cells)
         sums = (compiled or self.on_device)(rows, positives)
         return self._weighted(sums, ops.sum(positives.scores), images, whole)
 
@@ -111,26 +111,20 @@ class DistributionLoss(Loss):
 
         rows: all images' rows, (B * N, 64 + C).
         """
-        if not len(found.cell):
+        if not rows.shape[0]:  # a rank without images in the last batch
             dtype, device = ops.dtype_of(rows), ops.device_of(rows)
             none = ops.zeros((0,), "int64", device)
             return Assigned(none, none, ops.zeros((0,), dtype, device))
         boxes = boxes_of_rows(rows[:, :EDGE_LOGITS], cells.centres) * cells.strides
         return assign_cells(found, boxes, rows, self.box_iou)
 
-    def _positives(
-        self, found: Candidates, assigned: Assigned, cells: Cells, padded: bool
-    ) -> Positives:
-        """Return the assigned cells' targets; padded: to one of a few sizes."""
-        device, dtype = ops.device_of(assigned.scores), ops.dtype_of(assigned.scores)
-        number = assigned.cell.shape[0]
-        size = padded_size(number) if padded else number
-        cell, index, scores = (_filled(x, size) for x in assigned)
-        all_cells = cells.strides.shape[0]
-        behind = ops.tensor(all_cells * self.num_classes + np.arange(size), device)
-        if not len(found.boxes_cxcywh):
-            empty = ops.zeros((size, 4), dtype, device)
-            return Positives(cell, behind, empty, empty[:, :2], scores)
+    def _positives(self, found: Candidates, assigned: Assigned, cells: Cells) -> Positives:
+        """Return the assigned cells' targets."""
+        cell, index, scores = assigned
+        device = ops.device_of(scores)
+        behind = ops.arange(scores.shape[0], "int64", device) + (
+            cells.strides.shape[0] * self.num_classes
+        )
         classes = ops.take_rows(ops.tensor(found.class_index, device), index)
         place = ops.where(scores > 0.0, cell * self.num_classes + classes, behind)
         boxes = ops.take_rows(ops.tensor(found.boxes_cxcywh, device), index)
@@ -205,7 +199,7 @@ def distribution_cost(logits: Tensor, positives: Positives) -> Tensor:
     dtype, device = ops.dtype_of(logits), ops.device_of(logits)
     half, offset = boxes[:, 2:] / 2, boxes[:, :2] - centres
     wanted = ops.clamp(ops.cat([half - offset, half + offset], 1), 0.0, FARTHEST)
-    bins = ops.tensor(np.arange(BINS).astype(dtype), device)
+    bins = ops.arange(BINS, dtype, device)
     apart = wanted.reshape(number, EDGES, 1) - bins
     shares = ops.clamp(1.0 - ops.maximum(apart, -apart), low=0.0)
     costs = ops.log_softmax(logits.reshape(number, EDGES, BINS)) * shares
@@ -228,14 +222,6 @@ def _over_ranks(
     if whole is not None:
         whole.over_ranks = sums
     return sums[0] * (sums[2] / ops.clamp(sums[1], low=1.0)), sums[2]
-
-
-def _filled(x: Tensor, size: int) -> Tensor:
-    """Return (E,) zero-padded to (size,)."""
-    missing = size - x.shape[0]
-    if not missing:
-        return x
-    return ops.cat([x, ops.zeros((missing,), ops.dtype_of(x), ops.device_of(x))])
 
 
 def _make_cells(

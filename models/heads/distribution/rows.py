@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from duet.backend import ops
 from duet.backend.contract import Tensor
 
@@ -30,9 +28,9 @@ def rows_of_maps(raw: Sequence[Tensor]) -> Tensor:
 def distances(edge_logits: Tensor) -> Tensor:
     """Map (..., 64) to the means of the distributions, (..., 4), 0 to 15 cells."""
     shape = tuple(edge_logits.shape[:-1])
-    bins = np.arange(BINS).reshape(BINS, 1).astype(ops.dtype_of(edge_logits))
+    bins = ops.arange(BINS, ops.dtype_of(edge_logits), ops.device_of(edge_logits))
     probabilities = ops.softmax(edge_logits.reshape(-1, BINS))
-    means = ops.matmul(probabilities, ops.tensor(bins, ops.device_of(edge_logits)))
+    means = ops.matmul(probabilities, bins.reshape(BINS, 1))
     return means.reshape(*shape, EDGES)
 
 

@@ -266,9 +266,8 @@ def device_of_rank(b: Backend, right: Any) -> Any:
     return resolve
 
 
-def one_memory(b: Backend, right: Any) -> Any:
-    shared = bytearray(1000)
-    return lambda shape, device: np.ndarray(shape, np.uint8, shared)
+def filling(b: Backend, right: Any) -> Any:
+    return lambda memory, device: memory.fill(0)
 
 
 register(
@@ -288,6 +287,7 @@ register(
     ("device.resolve", "numbers a rank's CPU", device_of_rank),
     ("device.synchronize", "knows GPUs only", failing),
     ("device.peak_memory", "is not called", returning(2**30)),
+    ("device.used_memory", "takes a CPU for a GPU", returning(2**30)),
     ("device.free_memory", "takes a CPU for a GPU", returning(2**30)),
     ("device.describe", "is several lines", returning("CPU\n2.13.0\n0.9.0")),
     ("device.rounds_to_tf32", "takes a CPU for a GPU", returning(True)),
@@ -302,12 +302,9 @@ register(
     ("device.host_threads", "counts from none", returning(0)),
     ("device.set_host_threads", "takes any number", returning(None)),
     ("device.supports", "denies what it does not know", returning(False)),
-    (
-        "device.host_bytes",
-        "forgets the shape",
-        lambda b, _: lambda shape, device: np.empty(int(np.prod(shape)), np.uint8),
-    ),
-    ("device.host_bytes", "gives the same memory twice", one_memory),
+    ("device.page_lock", "clears the memory", filling),
+    ("device.page_lock", "knows GPUs only", failing),
+    ("device.copies_end", "gives nothing to wait with", returning(None)),
     ("device.mark", "is always the same", returning(0.0)),
     (
         "device.seconds_between",

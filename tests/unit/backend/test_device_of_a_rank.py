@@ -45,7 +45,7 @@ def test_a_name_that_no_device_has_is_refused(own: str, device: str) -> None:
 
 def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
     monkeypatch.setattr(devices, "sees_driver", lambda: False)
-    for device in ("0", "cuda:1", "0,1"):
+    for device in ("0", "cuda", "cuda:1", "0,1"):
         with pytest.raises(
             BackendError, match=f"--device '{device}' is not available: no GPU driver"
         ):
@@ -54,6 +54,6 @@ def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
         check_device(other)
     monkeypatch.setattr(devices, "sees_driver", lambda: True)
     check_device("0,1")
-    for wrong in ("gpu", "0,,1", "cuda", "-1", "cuda:x", " "):
-        with pytest.raises(BackendError, match="accepted: cpu, a GPU such as 0, or 0,1"):
+    for wrong in ("gpu", "0,,1", "mps", "-1", "cuda:x", " "):
+        with pytest.raises(BackendError, match="accepted: cpu, cuda, a GPU such as 0, or 0,1"):
             check_device(wrong)

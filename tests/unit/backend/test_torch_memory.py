@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import warnings
 import weakref
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -79,43 +80,74 @@ def test_bfloat16_maps_keep_their_eight_bits_of_input() -> None:
     assert kept[0]() is not None and y.requires_grad
 
 
+class Runtime:
+    """CUDA's runtime, which notes the memory that it is given."""
+
+    def __init__(self, code: int = 0) -> None:
+        self.code, self.registered = code, {}
+
+    def cudaHostRegister(self, start, num_bytes, flags):
+        self.registered[start] = num_bytes
+        return self.code
+
+    def cudaHostUnregister(self, start):
+        del self.registered[start]
+        return 0
+
+
 @pytest.fixture
 def modules(monkeypatch):
-    """Return `ops` and `device` of the backend, whose page-locked tensors are ordinary ones."""
+    """Return `ops` and `device` of the backend, whose page-locked memory is ordinary."""
     ops, device = (
         importlib.import_module(f"duet.backend.torch.{name}") for name in ("ops", "device")
     )
-    empty, locked = ops.torch.empty, set()
+    empty = ops.torch.empty
 
     def stand_in(*shape, pin_memory=False, **options):
-        made = empty(*shape, **options)
-        if pin_memory:
-            locked.add(made.data_ptr())
-        return made
+        return empty(*shape, **options)
 
     monkeypatch.setattr(ops.torch, "empty", stand_in)
-    monkeypatch.setattr(ops.Tensor, "is_pinned", lambda x: x.data_ptr() in locked)
+    monkeypatch.setattr(ops, "present", lambda device: device)
+    monkeypatch.setattr(ops, "copied_beside", lambda on_host, device: on_host)
+    monkeypatch.setattr(device.torch.cuda, "device", lambda device: nullcontext())
     return ops, device
 
 
-def test_a_batch_in_page_locked_memory_is_not_copied_on_the_host(modules):
-    ops, device = modules
-    images = device.host_bytes((2, 3, 4, 4), "cuda:0")
-    images[...] = np.arange(96).reshape(images.shape)
-    on_host = ops.page_locked(images)
-    assert np.shares_memory(on_host.numpy(), images)
-    np.testing.assert_array_equal(on_host.numpy(), images)
-    assert on_host.is_pinned()
+def use_runtime(monkeypatch, device, runtime: Runtime) -> Runtime:
+    monkeypatch.setattr(device.torch.cuda, "cudart", lambda: runtime)
+    return runtime
 
 
-def test_a_part_of_it_is_copied_since_its_place_tells_no_end_of_the_reading(modules):
+def test_a_batch_in_page_locked_memory_is_not_copied_on_the_host(modules, monkeypatch):
     ops, device = modules
-    images = device.host_bytes((4, 3, 4, 4), "cuda:0")
-    images[...] = np.arange(192).reshape(images.shape)
-    for part in (images[:2], images[2:], images[:, :1], images.transpose(0, 2, 3, 1), images[::-1]):
-        on_host = ops.page_locked(part)
-        assert on_host.is_pinned() and not np.shares_memory(on_host.numpy(), images)
-        np.testing.assert_array_equal(on_host.numpy(), part)
+    runtime = use_runtime(monkeypatch, device, Runtime())
+    memory = np.arange(192, dtype=np.uint8)
+    device.page_lock(memory, "cuda:0")
+    assert list(runtime.registered.values()) == [192]
+    images = memory[96:].reshape(4, 3, 2, 4)
+    for part in (images, images[:2], images[2:]):
+        found = ops.tensor(part, "cuda:0")
+        assert np.shares_memory(found.numpy(), memory)
+        np.testing.assert_array_equal(found.numpy(), part)
+    monkeypatch.setattr(ops, "LARGE_COPY", 0)
+    for part in (images[:, :1], images[::-1], np.arange(192, dtype=np.uint8)):
+        found = ops.tensor(part, "cuda:0")
+        assert not np.shares_memory(found.numpy(), part)
+        np.testing.assert_array_equal(found.numpy(), part)
+    del images, part, memory
+    assert not runtime.registered
+
+
+def test_where_memory_cannot_be_page_locked_batches_are_copied(modules, monkeypatch):
+    ops, device = modules
+    use_runtime(monkeypatch, device, Runtime(code=801))
+    said = []
+    monkeypatch.setattr(device.torch, "zeros", lambda *shape, device: said.append(device))
+    monkeypatch.setattr(ops, "LARGE_COPY", 0)
+    memory = np.arange(192, dtype=np.uint8)
+    device.page_lock(memory, "cuda:0")
+    assert said == ["cuda:0"]  # a kernel, which takes the error that CUDA keeps
+    assert not np.shares_memory(ops.tensor(memory, "cuda:0").numpy(), memory)
 
 
 @pytest.mark.parametrize(
@@ -129,9 +161,4 @@ def test_any_other_array_is_copied_once(modules, array):
     ops, _ = modules
     on_host = ops.page_locked(array)
     np.testing.assert_array_equal(on_host.numpy(), array)
-    assert on_host.is_pinned() and on_host.numpy().dtype == array.dtype.newbyteorder("=")
-
-
-def test_beside_a_cpu_memory_is_ordinary(modules):
-    _, device = modules
-    assert device.host_bytes((2, 3), "cpu").base is None
+    assert on_host.numpy().dtype == array.dtype.newbyteorder("=")

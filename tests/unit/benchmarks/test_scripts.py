@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import logging
 from types import SimpleNamespace
 
 import numpy as np
@@ -207,16 +208,18 @@ def flags(monkeypatch, tmp_path):
     assert onnx.name == "onnx"
     row = dataclasses.replace(onnx, flags=tuple(set(onnx.flags) - {"half"}))
     monkeypatch.setattr(formats, "FORMATS", [row])
-    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
+    data = write_small_dataset(tmp_path, CLASS_NAMES)
+    weights = write_tiny_weights(tmp_path, trained_size=64)
     assert len(CLASS_NAMES) == 5
-    words = ["formats", "--weights", weights, "--data", data, "--img", 64, "--images", 4,
+    words = ["formats", "--weights", weights, "--data", data, "--images", 4,
         "--timed", 2, "--threads", 1, 2, "--repeats", 1, "--device", "cpu",
         "--json", tmp_path / "formats.json"]  # fmt: skip
     monkeypatch.setattr("sys.argv", [str(word) for word in words])
     return tmp_path
 
 
-def test_a_file_stands_beside_its_model(flags, capsys):
+def test_a_file_stands_beside_its_model_at_the_training_size(flags, capsys, caplog):
+    caplog.set_level(logging.INFO)
     formats.main()
     document = json.loads((flags / "formats.json").read_text())
     model, file, rounded = document["rows"]
@@ -227,6 +230,7 @@ def test_a_file_stands_beside_its_model(flags, capsys):
     assert model["largest_difference"] == 0 < file["largest_difference"] < 1e-3
     assert rounded["largest_difference"] > file["largest_difference"]
     assert set(file["milliseconds"]) == {"1", "2"}
+    assert "images at 64 px, the training size" in caplog.messages
     medians = {(timing["case"], timing["name"]): timing["median"] for timing in document["timings"]}
     assert medians["2 threads", "onnx float32"] == 2 * file["milliseconds"]["2"]
     heading, *lines = capsys.readouterr().out.splitlines()[-4:]

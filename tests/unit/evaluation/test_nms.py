@@ -242,6 +242,16 @@ def test_only_the_best_candidates_take_part():
     np.testing.assert_array_equal(found.scores, scores[:MAX_CANDIDATES])
 
 
+def test_the_number_of_a_class_decides_nothing():
+    """A shift per class in float32, as in the public YOLOv5, would round boxes of high numbers."""
+    decoded = predictions(3000, 1, seed=3)
+    of_class_79 = np.insert(decoded, [5] * 79, 0, axis=1)
+    settings = SuppressionSettings(max_detections=3000)
+    one, other = (non_max_suppression(x, settings) for x in (decoded, of_class_79))
+    assert len(one.scores) > 300 and set(other.class_index) == {79}
+    np.testing.assert_array_equal(other.boxes_xyxy, one.boxes_xyxy)
+
+
 def test_a_validation_in_training_suppresses_as_val_does_by_default():
     flags = parse_val_flags(["--weights", "F"])
     assert suppression_settings(flags, multi_label=True) == SuppressionSettings()

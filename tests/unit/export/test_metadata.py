@@ -4,7 +4,7 @@ import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import metadata_of
-from tests.onnx_files import CLASSES, own_texts
+from tests.onnx_files import CLASSES, SIDE, own_texts
 
 
 def test_a_text_of_another_program_does_not_matter():
@@ -26,6 +26,8 @@ def test_a_text_of_another_program_does_not_matter():
         ("precision", "float64"),
         ("suppression", {"iou_threshold": 2}),
         ("suppression", {"another": 1}),
+        ("trained_size", "64"),
+        ("trained_size", 0),
     ],
 )
 def test_a_wrong_value_is_refused_by_its_name(name, value):
@@ -42,7 +44,12 @@ def test_what_is_no_json_is_refused(text):
         metadata_of({**own_texts(), "stride": text})
 
 
-@pytest.mark.parametrize("name", [*own_texts()][:-1])
+def test_files_without_a_training_size_are_read():
+    assert metadata_of(own_texts()).trained_size == SIDE
+    assert metadata_of(own_texts(trained_size=None)).trained_size is None
+
+
+@pytest.mark.parametrize("name", [*own_texts()][:-2])
 def test_an_absent_field_is_named(name):
     with pytest.raises(UserError, match=f"lacks {name}; export it with export.py"):
         metadata_of(own_texts(**{name: None}))

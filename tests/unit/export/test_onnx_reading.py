@@ -116,9 +116,9 @@ def test_images_of_another_type_are_refused(tmp_path, kind):
 
 
 def test_the_graph_tells_what_the_public_exporter_does_not(tmp_path):
-    texts = {"stride": "32", "names": "{0: 'it''s', 1: \"étoile\"}"}
+    texts = {"stride": "32", "names": '{0: 010, 1: "étoile"}'}
     metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts))[1]
-    assert metadata.class_names == ("it's", "étoile") and not metadata.dynamic
+    assert metadata.class_names == ("010", "étoile") and not metadata.dynamic
     assert (metadata.stride, metadata.image_size, metadata.batch_size) == (32, (SIDE, SIDE), 4)
 
 
@@ -126,10 +126,10 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
     nodes, initial = detector_nodes()
     path = make_file(
         tmp_path / "a.onnx", nodes, initial, ("batch", 3, "height", "width"), (("b", "n", 7),),
-        {"names": "['cat', 'dog']", "stride": "32"},
+        {"names": "['it''s', 'dog']", "stride": "32"},
     )  # fmt: skip
     metadata = read_onnx(path)[1]
-    assert metadata.dynamic and metadata.class_names == ("cat", "dog")
+    assert metadata.dynamic and metadata.class_names == ("it's", "dog")
     (found,) = OnnxRuntime(path, 1)(np.zeros((2, 3, 64, 96), np.float32))
     assert found.shape == (2, 1, 7)
 
@@ -176,6 +176,7 @@ def test_a_file_says_what_it_is(tmp_path: Path) -> None:
         "precision": "float16",
         "head": "Detect",
         "suppression": {},
+        "trained_size": None,
         "producer": "Duet",
     }
 

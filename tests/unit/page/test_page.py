@@ -34,17 +34,17 @@ def test_a_crop_shows_the_image_in_its_own_colours():
     image[:, 640:] = (250, 250, 0)
     shown = decoded(Crop(image, "a", "b"))
     assert shown.shape == (LONG_SIDE * 480 // 1280, LONG_SIDE, 3)
-    assert is_near(shown[60, 40], BLUE) and is_near(shown[60, 280], (250, 250, 0))
+    assert is_near(shown[120, 80], BLUE) and is_near(shown[120, 560], (250, 250, 0))
 
 
 def test_a_box_lies_on_its_object_in_a_view():
-    """The view is 300 to 600 both ways, and 320 pixels wide."""
+    """The view is 300 to 600 both ways, and 640 pixels wide."""
     box = (400, 400, 500, 500)
     shown = decoded(Crop(image_of(1000, 1000), "a", "b", [(box, RED)], focus=box))
     assert shown.shape == (LONG_SIDE, LONG_SIDE, 3)
-    for x, y in ((107, 160), (213, 160), (160, 107), (160, 213)):
+    for x, y in ((213, 320), (427, 320), (320, 213), (320, 427)):
         assert is_near(shown[y, x], RED)
-    assert is_near(shown[160, 160], BLUE) and is_near(shown[90, 90], BLUE)
+    assert is_near(shown[320, 320], BLUE) and is_near(shown[180, 180], BLUE)
 
 
 @pytest.mark.parametrize(

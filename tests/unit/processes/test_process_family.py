@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from duet.utils.processes import cores as cores_module
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.process_family import ending_in_any_call
 from duet.utils.processes.suspend import listening
+from duet.utils.processes.watchdog import Watchdog
 from duet.utils.project import PROJECT
 from tests.rank_threads import run_rank_threads
 
@@ -83,6 +85,34 @@ def test_the_other_threads_go_on_for_a_while_before_one_aborts(seconds: float, c
     assert done.returncode == code
 
 
+# What a launcher does that starts its ranks in a thread; then it may end, too.
+LAUNCHER = """
+import subprocess, sys, threading, time
+rank = "from duet.utils.processes.process_family import end_as_orphan; import time; "
+rank += "end_as_orphan(); print('runs', flush=True); time.sleep(1.5); print('ran', flush=True); "
+rank += "time.sleep(60)"
+ranks = []
+starter = threading.Thread(target=lambda: ranks.append(
+    subprocess.Popen([sys.executable, "-c", rank], stdout=subprocess.PIPE, text=True)))
+starter.start()
+starter.join()
+print(ranks[0].stdout.readline(), ranks[0].stdout.readline(), ranks[0].pid, flush=True)
+"""
+
+
+def test_a_rank_ends_with_its_launcher_and_not_with_the_thread_that_started_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LAUNCHER], cwd=PROJECT, capture_output=True, text=True, timeout=60,
+        check=True,
+    )  # fmt: skip
+    *lines, rank = done.stdout.split()
+    assert lines == ["runs", "ran"]
+    deadline = time.monotonic() + 10
+    while Path("/proc", rank, "cmdline").exists() and Path("/proc", rank, "cmdline").read_bytes():
+        assert time.monotonic() < deadline, "the rank still runs"
+        time.sleep(0.05)
+
+
 # The steps come every tenth of a second.
 PROGRAM = """
 import sys, time
@@ -125,6 +155,17 @@ def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -
     assert line in errors and "in stand_still" in errors
 
 
+def test_a_phase_that_an_error_ended_is_described_until_there_is_progress() -> None:
+    watchdog = Watchdog()
+    with watchdog.phase("training"):
+        with pytest.raises(KeyError), watchdog.phase("validation"), watchdog.phase("saving"):
+            raise KeyError
+        assert watchdog.describe() == "in saving"
+        watchdog.progress()
+        assert watchdog.describe() == "in training, step 1"
+    assert watchdog.describe() == "in setup"
+
+
 def test_time_in_which_the_process_is_stopped_does_not_count() -> None:
     process = start(1.5, 20)
     time.sleep(1)
@@ -165,8 +206,9 @@ def test_a_rank_has_its_part_of_the_launchers_cores(monkeypatch, own, launchers,
         ("cpu", True, 16, 4),
         ("cpu", True, 64, 8),
         ("", False, 4, 2),
-        ("", True, 4, 4),
-        ("0", True, 64, 8),
+        ("", True, 4, 2),
+        ("", True, 2, 2),
+        ("0", True, 64, 62),
     ],
 )
 def test_nobody_asked_so_cores_and_device_decide(monkeypatch, device, has_gpu, cores, workers):

@@ -7,7 +7,7 @@ import pytest
 import duet.models.graph  # noqa: F401  registers all heads
 from duet.models.blocks.registry import find_block
 from duet.utils.evaluation.coco.metric import MaskResult
-from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, EpochTable, metrics_table
+from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, Costs, EpochTable, metrics_table
 from duet.utils.report.results import Results
 from duet.utils.tasks.table import TASKS
 from tests.coco_reference import detections, evaluate, ground_truth
@@ -66,20 +66,45 @@ def test_a_row_has_a_cell_for_each_column_that_any_epoch_of_the_run_has(tmp_path
 
 LOSSES = {"box": "box", "objectness": "obj", "classification": "cls"}
 FIGURES = {"precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95"}
+SLOW = Costs(9999.9, 1234.4, 1.0, None)
 NUMBERS = [0.0988, 10.5, 0.038, 0.7125, 0.652, 0.684, 0.394]
 
 
 def test_figures_stand_under_their_names_in_80_columns():
-    heading, row = EpochTable(LOSSES, FIGURES).lines(7, 1000, NUMBERS, 12.34, 0.5)
-    assert heading.split() == ["epoch", *LOSSES.values(), *FIGURES.values(), "seconds"]
+    heading, row = EpochTable(LOSSES, FIGURES).lines(
+        7, 1000, NUMBERS, Costs(12.34, 25.55, 0.04, None)
+    )
+    assert heading.split() == [
+        "epoch",
+        *LOSSES.values(),
+        *FIGURES.values(),
+        "seconds",
+        "img/s",
+        "wait",
+    ]
     assert row.split() == [
         "7/1000", "0.099", "10.500", "0.038", "0.713", "0.652", "0.684", "0.394", "12.3",
+        "25.6", "4%",
     ]  # fmt: skip
     assert len(heading) == len(row)
     for name, cell in zip(heading.split(), row.split(), strict=True):
         assert heading.index(name) + len(name) == row.index(cell) + len(cell)
-    waiting = EpochTable(LOSSES, FIGURES).lines(1000, 1000, NUMBERS, 9999.9, 9999.9)
-    assert waiting[1].endswith("  9999.9  wait 100%") and len(waiting[1]) <= 80
+    waiting = EpochTable(LOSSES, FIGURES).lines(1000, 1000, NUMBERS, SLOW)
+    assert waiting[1].endswith("  9999.9  1234 100%") and max(map(len, waiting)) == 80
+
+
+def test_on_a_gpu_the_row_has_its_memory():
+    costs = Costs(12.34, 99.96, 0.0, 3 * 2**29)
+    heading, row = EpochTable(LOSSES, FIGURES).lines(7, 1000, NUMBERS, costs)
+    assert heading.endswith(" wait  GPU GiB") and row.endswith("   0%     1.50")
+    assert len(heading) == len(row)
+
+
+def test_a_model_that_has_found_nothing_has_one_row_and_no_row_of_zeros_per_class():
+    nothing = evaluate({1: (detections([], [], []), ground_truth([0], [SMALL]))}, 3)
+    assert [line.split()[0] for line in metrics_table(nothing).splitlines()[:3]] == [
+        "class", "all", "COCO",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
@@ -88,12 +113,12 @@ def test_rows_of_every_task_fit_into_80_columns(task):
     names = head.row_names()
     assert names.keys() <= head.metric_names.keys() and set(task.fitness) & names.keys()
     numbers = [0.5] * (len(head.loss_names) + len(names))
-    for line in EpochTable(head.loss_names, names).lines(1000, 1000, numbers, 9999.9, 9999.9):
+    for line in EpochTable(head.loss_names, names).lines(1000, 1000, numbers, SLOW):
         assert len(line) <= 80
 
 
 def test_the_heading_comes_again():
     table = EpochTable(LOSSES, FIGURES)
-    counts = [len(table.lines(epoch, 60, NUMBERS, 1.0, 0.0)) for epoch in range(1, 61)]
+    counts = [len(table.lines(epoch, 60, NUMBERS, SLOW)) for epoch in range(1, 61)]
     due = [index for index, number in enumerate(counts) if number == 2]
     assert due == [0, ROWS_A_HEADING, 2 * ROWS_A_HEADING]

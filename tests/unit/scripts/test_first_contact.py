@@ -16,6 +16,7 @@ from duet.__main__ import COMMANDS as SUBCOMMANDS
 from duet.utils.processes import start
 from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.project import PROJECT
+from duet.utils.weights.load import EXPORTED
 from tests.structure.source_files import PYTHON_FILES
 from tests.structure.test_imports import module_of
 
@@ -96,7 +97,8 @@ def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
     assert str(start.python_problem()).splitlines() == [
         f"{sys.executable} lacks the packages cv2",
-        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python instead",
+        f"run `make setup` in {tmp_path}, then use .venv/torch/bin/python instead; or run "
+        f"`{sys.executable} -m pip install -r {tmp_path}/requirements.txt`",
     ]
     for name in ("torch", "half-made"):
         (tmp_path / ".venv" / name).mkdir(parents=True)
@@ -182,3 +184,15 @@ run_command(backend.use)
 def test_control_c_while_a_framework_is_imported_ends_the_command(tmp_path):
     done = run(["-c", CHOICE], tmp_path, backend.use())
     assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "interrupted\n")
+
+
+@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a checkout of git")
+def test_git_ignores_weights_and_what_commands_write():
+    names = [f"yolov5n{ending}" for ending in (".pt", ".safetensors", *EXPORTED)]
+    names += ["runs/train/exp/results.csv", "datasets/shapes/a.jpg"]
+    # A folder is ignored by what is in it.
+    paths = [f"{name}/a" if name.endswith(("_model", ".mlpackage")) else name for name in names]
+    done = subprocess.run(
+        ["git", "check-ignore", "--no-index", *paths], cwd=PROJECT, capture_output=True, text=True
+    )
+    assert done.stdout.split() == paths

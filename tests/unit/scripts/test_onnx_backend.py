@@ -12,7 +12,7 @@ import pytest
 import val
 from duet.utils.project import PROJECT
 from tests.small import write_small_dataset
-from tests.tiny_weights import write_tiny_weights
+from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 
 TRAINING = "backend 'onnx' is inference-only; choose one that supports training: torch, oneflow"
 ONE_PROCESS = "2 processes need a backend that supports training, unlike 'onnx'"
@@ -32,7 +32,7 @@ def run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("inputs")
-    return write_tiny_weights(folder), write_small_dataset(folder)
+    return write_tiny_weights(folder), write_small_dataset(folder, CLASS_NAMES)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,21 @@ def test_an_unknown_command_is_answered_with_the_nearest():
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("predict", "detect"),
+        ("segment train", "train --task segment"),
+        ("detect train", "train"),
+        ("detect predict", "detect"),
+    ],
+)
+def test_a_command_of_another_program_is_answered_with_ours(words, meant):
+    done = run_duet(*words.split())
+    assert done.returncode == 2
+    assert f"; did you mean {meant}?" in done.stderr
+
+
 def test_a_list_that_nobody_reads_ends_without_a_traceback():
     line = f"{sys.executable} -m duet | true"
     done = subprocess.run(["bash", "-c", line], cwd=PROJECT, capture_output=True, text=True)
@@ -150,9 +165,10 @@ REFUSED = [
     (["train", "--weights", "absent.pt"], "--weights absent.pt: no such file"),
     (["train", "--nproc", "2", "--device", "gpu"], "--device 'gpu' is invalid; accepted: cpu"),
     (["train", "--nproc", "2", "--loggers", "paper"], "--loggers"),
-    (["train", "--backend", "jax"], "argument --backend: invalid choice: 'jax'"),
+    (["train", "--backend", "jax"], "--backend jax; accepted: torch, oneflow"),
     (["train", "--seed", str(2**64)], "--seed 18446744073709551616"),
     (["train", "--evolve", "x"], "--evolve"),
+    (["compare", "--data", "absent.yaml"], "--data absent.yaml: no such dataset YAML"),
     (["val", "--weights", "absent.pt", "--device", "gpu"], "--device 'gpu'"),
     (["val", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
     (["detect", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),

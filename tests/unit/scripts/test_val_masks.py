@@ -19,6 +19,7 @@ from duet.utils.report.task_reports import REPORTS
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset
 from tests.tiny_tasks import with_polygons, write_tiny_segmenter
+from tests.tiny_weights import CLASS_NAMES
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 def inputs(tmp_path_factory):
     """The flags of a validation: weights, and a dataset with polygons and boxes."""
     folder = tmp_path_factory.mktemp("inputs")
-    data = write_small_dataset(folder)
+    data = write_small_dataset(folder, CLASS_NAMES)
     with_polygons(data)
     return [
         "--data", str(data), "--weights", str(write_tiny_segmenter(folder)), "--img", "64",
@@ -163,7 +164,7 @@ def test_what_masks_cannot_be_joined_of_is_refused_before_the_work(validate, fla
 def test_labels_of_boxes_alone_are_refused_unless_annotations_have_the_masks(
     validate, inputs, tmp_path
 ):
-    data = write_small_dataset(tmp_path / "boxes")
+    data = write_small_dataset(tmp_path / "boxes", CLASS_NAMES)
     with pytest.raises(
         DatasetError,
         match="its task is segment; --data .*masks need polygons",

@@ -9,6 +9,7 @@ import pytest
 from PIL import Image
 
 from duet import load
+from duet.utils.serve import app
 from tests.tiny_weights import CLASS_NAMES, noise
 from tests.unit.serve.running import DETECT, SIZE, image_file
 
@@ -88,6 +89,17 @@ def test_models_are_described_the_default_one_first(server, weights):
     assert models[0]["class_names"] == list(CLASS_NAMES) and models[0]["image_size"] == SIZE
     assert models[0]["weights"] == weights["day"].name and models[0]["max_batch"] == 1
     assert models[0]["defaults"] == {"conf": 0.25, "iou": 0.45, "max_det": 1000}
+
+
+def test_a_request_is_words_in_a_terminal_and_json_elsewhere(monkeypatch, caplog):
+    caplog.set_level("INFO")
+    record = {"id": "5", "method": "POST", "path": "/v1/detect", "count": 3}
+    app.log_request(record, 200, 0.0456)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    app.log_request(record, 200, 0.0456)
+    as_json, as_words = caplog.messages
+    assert json.loads(as_json)["milliseconds"] == {"request": 45.6}
+    assert as_words.partition(" ")[2] == "POST /v1/detect 200, 3 found, 46 ms"
 
 
 def test_a_request_has_a_line_in_the_log_and_figures_for_prometheus(server):

@@ -5,11 +5,12 @@ import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 import pytest
 
 from duet.utils.optional import install_command
+from duet.utils.serve.requests import RequestError, Room
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
 
 IMAGE = image_file()
@@ -88,6 +89,65 @@ def test_an_image_that_arrives_too_slowly_is_given_up(fragile):
     head = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx"
     assert fragile.send(head).error == (408, "request_timeout")
     assert fragile.worker == worker
+
+
+POST = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\n"
+SLOW = (POST + b"Content-Length: 99\r\n\r\nx", POST, b"")  # a byte of a body, half a head, nothing
+
+
+def test_slow_clients_keep_no_quick_one_waiting_and_are_let_go(fragile):
+    fragile.until_ready()
+    with ExitStack() as slow:
+        connections = []
+        for text in SLOW * (3 * MAX_QUEUE):
+            one = socket.create_connection(("127.0.0.1", fragile.port), SECONDS)
+            connections.append(slow.enter_context(one))
+            one.sendall(text)
+        asked = time.monotonic()
+        for _ in range(4):
+            assert fragile.ask(DETECT, IMAGE).status == 200
+        assert time.monotonic() - asked < TIMEOUT  # each before the first slow one was given up
+        for number, one in enumerate(connections):
+            with one.makefile("rb") as answer:  # ends with the connection
+                assert answer.read().startswith(b"HTTP/1.1 408" if number % 3 == 0 else b"")
+
+
+def test_a_client_that_drips_into_the_next_head_or_reads_no_answer_is_let_go(fragile):
+    fragile.until_ready()
+    get = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with socket.create_connection(("127.0.0.1", fragile.port), SECONDS) as one:
+        one.sendall(get)
+        until(lambda: is_closed_after(one, b"G"))
+    with socket.socket() as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        one.connect(("127.0.0.1", fragile.port))
+        one.sendall(get * 2000)
+        time.sleep(2 * TIMEOUT)
+        received = b""
+        with suppress(ConnectionResetError):
+            while part := one.recv(1 << 16):
+                received += part
+        assert 0 < received.count(b"HTTP/1.1 200") < 2000
+
+
+def is_closed_after(connection: socket.socket, drop: bytes) -> bool:
+    try:
+        connection.sendall(drop)
+    except OSError:
+        return True
+    time.sleep(0.1)
+    return False
+
+
+def test_images_that_arrive_at_the_same_time_have_a_limit_of_memory():
+    room = Room(10)
+    with room.held() as take, room.held() as other:
+        take(6)
+        other(4)
+        with pytest.raises(RequestError, match="too many images"):
+            other(1)
+    with room.held() as take:
+        take(10)
 
 
 def test_what_was_accepted_is_answered_before_the_end(weights):

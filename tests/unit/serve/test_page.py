@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from duet.utils.colours import class_colour
 from tests.browser.accessibility import violations
 from tests.browser.chromium import chromium
 from tests.tiny_weights import noise
@@ -84,6 +85,28 @@ def test_boxes_lie_where_the_server_says(page, server, image):
     )
     expected = [found["box_xyxy"] for found in found_by(server, image, "")]
     assert np.allclose(drawn, np.array(expected) / (96, 70, 96, 70), atol=0.03)  # lines are wide
+
+
+def test_every_box_has_its_label_and_the_colour_of_its_class_and_the_image_fills_the_frame(
+    page, image
+):
+    page.choose(image)
+    page.set("confidence", 0.02)
+    found = page.copied()["detections"]
+    assert len(found) > 1
+    assert page.evaluate("document.querySelectorAll('.label:not(.spare)').length") == min(
+        len(found), 60
+    )
+    drawn = page.evaluate(
+        "[...document.querySelectorAll('.box')].map((box) => [Number(box.dataset.index), "
+        "box.style.getPropertyValue('--colour')])"
+    )
+    wanted = {n: "#{:02x}{:02x}{:02x}".format(*class_colour(one["class_index"]))
+              for n, one in enumerate(found)}  # fmt: skip
+    assert dict(drawn) == wanted
+    used, frame = page.evaluate("[image.clientWidth / stage.clientWidth, "
+                                "image.clientHeight / (0.78 * innerHeight)]")  # fmt: skip
+    assert max(used, frame) == pytest.approx(1, abs=0.01)
 
 
 @pytest.mark.parametrize("how", ["drop", "paste"])

@@ -160,7 +160,7 @@ FRAME = np.array([[4.0, 8.0, 20.0, 30.0]])
 OUTLINE = Polygons(FRAME[0, [0, 1, 2, 1, 2, 3]].reshape(-1, 2), starts_of(np.array([3])))
 PIXELS = noise(SIZE, SIZE)
 OBJECTS = Objects(np.zeros(1, np.int64), FRAME, OUTLINE)
-SOURCE = SourceImage((SIZE, SIZE), OBJECTS, 1, lambda: PIXELS)
+SOURCE = SourceImage((SIZE, SIZE), OBJECTS, (SIZE, SIZE), lambda: PIXELS)
 PLAIN = AugmentConfig(mosaic=1)  # copies and mixtures are of mosaics
 
 

@@ -337,9 +337,36 @@ def test_a_file_of_no_known_format_is_refused(tmp_path, data, reason):
 
 
 def test_an_absent_file_is_named(tmp_path):
-    message = "gone.pt: no such file; nothing is downloaded; accepted files: docs/en/weights.md"
+    message = "gone.pt: no such file; nothing is downloaded; accepted: a .safetensors of a training"
     with pytest.raises(UserError, match=message):
         load_weights(tmp_path / "gone.pt")
+
+
+@pytest.mark.parametrize("asked", ["best.pt", "best"])
+def test_an_absent_file_is_answered_with_the_one_beside_it(tmp_path, asked):
+    (tmp_path / "best.safetensors").touch()
+    with pytest.raises(UserError, match=f"{asked}: no such file; did you mean .*best.safetensors"):
+        load_weights(tmp_path / asked)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"),
+    {
+        "yolov5s": "duet fetch yolov5 yolov5s.pt`",
+        "yolov5s-seg.pt": "duet fetch yolov5-seg yolov5s-seg.pt`",
+        "yolov8n.pt": "`duet fetch` does not have it; download yolov8n.pt from its publisher",
+        "yolov5nu": "`duet fetch` does not have it; download yolov5nu.pt from its publisher",
+        "yolov8n-seg.pt": "yolov8n-seg is of a family or task that is not supported",
+        "yolo11n.pt": "yolo11n is of a family or task that is not supported",
+        "rtdetr-l.pt": "rtdetr-l is of a family or task that is not supported",
+        "yolov5n-cls.yaml": "a model YAML is given as --cfg yolov5n-cls.yaml",
+    }.items(),
+)
+def test_an_absent_public_name_is_answered(name, answer, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError) as caught:
+        load_weights(name)
+    assert f"--weights {name}: no such file; " in str(caught.value) and answer in str(caught.value)
 
 
 def test_our_own_file_is_known_by_its_bytes(tmp_path):

@@ -81,8 +81,9 @@ def _seen_in(
 
 
 def _source_to_canvas(tile: Letterbox, source: SourceImage) -> np.ndarray:
-    """Return (3, 3) from pixel centres of the decoded image, perhaps reduced, to the canvas's."""
-    scale_y, scale_x = (source.reduction * factor for factor in tile.scale)
+    """Return (3, 3) from pixel centres of the decoded image to the canvas's."""
+    pairs = zip(source.pixel_size, tile.scale, strict=True)
+    scale_y, scale_x = (side * factor for side, factor in pairs)
     top, left = tile.padding
     offset_x, offset_y = scale_x / 2 - 0.5 + left, scale_y / 2 - 0.5 + top
     return np.array([[scale_x, 0, offset_x], [0, scale_y, offset_y], [0, 0, 1]])

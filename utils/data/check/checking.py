@@ -9,6 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects, inspect
 from duet.utils.data.image.fingerprint import duplicates, near_duplicates
 from duet.utils.data.sources.class_folders import ClassImage, similar_names
@@ -56,14 +58,14 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     is_drawn = dataset.train_part is not None
     splits = [x for x in SPLITS if getattr(dataset, x) or (is_drawn and x == "val")]
     listed = [(split, image_of(image)) for split in splits for image in images_of(dataset, split)]
-    num_classes, images, findings = len(dataset.class_names), [], []
+    num_classes, images, findings = len(dataset.names_in_labels), [], []
     with (
         Progress(len(listed), "checking", "images") as shown,
         ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool,
     ):
         results = pool.map(lambda one: inspect(one[0], one[1], num_classes, max_pixels), listed)
         for number, (image, found) in enumerate(results):
-            images.append(image)
+            images.append(image._replace(class_index=dataset.class_of(image.class_index)))
             findings += [finding._replace(image=number) for finding in found]
             shown.update()
     for copy in _find_copies(images):
@@ -72,7 +74,7 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
         if not (isinstance(first, ClassImage) and isinstance(second, ClassImage)):
             continue
         if first.class_index != second.class_index:
-            name = brief(dataset.class_names[second.class_index])
+            name = brief(dataset.names_in_labels[second.class_index])
             text = f"is of class {name} in {images[copy.other].split}: {second.path}"
             findings.append(copy._replace(kind="two_classes", text=text))
     findings += _find_unpaired([source for _, source in listed])
@@ -114,8 +116,15 @@ def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
 
 def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> Iterator[Finding]:
     """Yield classes with nearly equal names, those not in training, and missing outlines."""
+    if not dataset.val and dataset.train_part is None:
+        yield Finding("missing_split", "", dataset.name, "it has no images for val")
+    num_classes = len(dataset.class_names)
+    counts = np.sum([count_objects(images, split, num_classes) for split in SPLITS], axis=0)
     for names in similar_names(dataset.class_names):
-        yield Finding("similar_names", "", ", ".join(map(brief, names)), "is it one class?")
+        main, *others = sorted(names, key=lambda name: -counts[dataset.class_names.index(name)])
+        merged = ", ".join(f"{brief(name)}: {brief(main)}" for name in others)
+        text = f"is it one class? merge: {{{merged}}}"
+        yield Finding("similar_names", "", ", ".join(map(brief, names)), text)
     labelled = "image" if dataset.is_of_folders else "object"
     in_train, in_val = (
         count_objects(images, split, len(dataset.class_names)) for split in ("train", "val")

@@ -12,6 +12,7 @@ ones and those of an unknown class are dropped. An image with an undecidable lab
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,11 @@ class _Copy:
                 self._write_image(link, path, image, image.size)
         return self.num_images - before
 
+    def _with_class(self, row: Row) -> Row:
+        """Return a row with its class in the dataset, where some are merged."""
+        index = self._check.dataset.class_of(np.array(row.class_index))
+        return replace(row, class_index=int(index))
+
     def _leave_out(self, where: str, why: str) -> None:
         self.left_out.append(f"{printable(where)}: {printable(why)}\n")
 
@@ -118,7 +124,7 @@ class _Copy:
         self, link: Path, path: str, image: CheckedImage, size: tuple[int, int]
     ) -> None:
         """Link an image and write its labels, unless a label is undecidable."""
-        rows = read_rows(image.source, len(self._check.dataset.class_names), size)
+        rows = read_rows(image.source, len(self._check.dataset.names_in_labels), size)
         undecided = [row for row in rows if not row.is_decided and row.kind not in DROPPED]
         for row in undecided:
             self._leave_out(": ".join(filter(None, [image.source.labels_at, row.place])), row.fault)
@@ -133,7 +139,7 @@ class _Copy:
                 file.parent.mkdir(parents=True, exist_ok=True)
             os.symlink(path, link)
             if not is_unlabelled(image.source):
-                lines = [_line(row) for row in rows if row.is_decided]
+                lines = [_line(self._with_class(row)) for row in rows if row.is_decided]
                 labels.write_text("".join(lines), encoding="utf-8")
             self._taken |= {link, labels}
             self.num_images += 1

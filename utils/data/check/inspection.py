@@ -22,6 +22,8 @@ from duet.utils.data.image.orientation import UPRIGHT
 from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
 from duet.utils.data.sources.class_folders import ClassImage
+from duet.utils.data.sources.formats.format import NORMALISED
+from duet.utils.data.sources.formats.format import UNKNOWN as NO_SIZE
 from duet.utils.data.sources.image_source import ImageSource
 from duet.utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
@@ -80,7 +82,7 @@ _PROBLEMS = {
     "lost_labels": ("Label files without an image",
         "Find the image, or correct one of the two names"),
     "similar_names": ("Class names that are nearly equal",
-        "If they mean one class, give it one number in the labels, or one folder"),
+        "If they mean one class, count one as the other with this key of the dataset YAML"),
     "repeated_image": ("Images that are there twice", "Delete the copy, or list the file once"),
     "not_in_train": ("Classes that only validation shows", "Give training some images of them"),
 }  # fmt: skip
@@ -88,6 +90,9 @@ _NOTES = {
     "overshoot": ("Boxes that reach over the edge by a little",
         "They are clipped; a label file with a coordinate above 1.0001 costs its image; --fix "
         "corrects it"),
+    "missing_split": ("Splits that are missing",
+        "Name images for val, or draw them: --split 0.8, as training does in a folder without "
+        "splits"),
     "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
     "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),
     "no_label_file": ("Images without a label file", "Make sure that they show no object"),
@@ -103,6 +108,8 @@ KINDS = {name: Kind(True, *words) for name, words in _PROBLEMS.items()} | {
 SMALL = 64  # pixels of the long side, to see whether an image can be decoded
 NO_OBJECTS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
 NO_CLASS = -1
+_IN_PIXELS = "out_of_range", "overshoot"
+_EDGES = "xmin", "ymin", "xmax", "ymax"
 MOST_FAULTS = 1000  # per image: a file that is not a label file may have millions
 
 
@@ -239,7 +246,22 @@ def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterat
     for number, (index, box) in enumerate(zip(class_index.tolist(), boxes_cxcywh, strict=True)):
         outline = [] if polygons is None else polygons.outline(number).ravel().tolist()
         row = Row(f"object {number + 1}", "", "", index, box, outline)
-        yield _judged(row, [*row.box_xyxy_norm, *outline], OVERSHOOT)
+        row = _judged(row, [*row.box_xyxy_norm, *outline], OVERSHOOT)
+        yield replace(row, fault=_fault_in_pixels(row, image, size) or row.fault)
+
+
+def _fault_in_pixels(row: Row, image: AnnotatedImage, size: tuple[int, int]) -> str:
+    """Return the fault of a box in the words of its annotations; "" for another fault.
+
+    Annotations in fractions, or whose box is in the image but not its outline, keep theirs.
+    """
+    annotated = tuple(image.annotations.sizes[image.index].tolist())
+    height, width = size if annotated == NO_SIZE else annotated
+    if annotated == NORMALISED or row.kind not in _IN_PIXELS or not _beyond(row.box_xyxy_norm, 0):
+        return ""
+    furthest = int(np.argmax(np.abs(np.array(row.box_xyxy_norm) - 0.5)))
+    side = (width, height)[furthest % 2]
+    return f"{_EDGES[furthest]} {row.box_xyxy_norm[furthest] * side:g} of {side} px"
 
 
 def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:

@@ -15,6 +15,7 @@ from duet.utils.data.check.checking import Check
 from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
 from duet.utils.data.crops import Crop, crop_grid, shown_image
 from duet.utils.data.loading.reading import pixel_boxes
+from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.samples import Sample
 from duet.utils.html import Html, bullets, html_page, paragraph, section, table
 from duet.utils.text import count, csv_cell, printable
@@ -27,6 +28,13 @@ CROPS, PAIRS = 10, 5  # per grid: findings, or copies with their originals
 FEW_IMAGES = 2000  # training images; with more, the public recipe is as good
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 COLUMNS = ("kind", "problem", "split", "where", "what")
+# Advice where the labels are annotations in another format than YOLO's.
+OF_ANNOTATIONS = {
+    "broken_label": "Training leaves the image out: correct its annotation, or export it again",
+    "out_of_range": "Training leaves the image out: correct the box, or find the image that was "
+    "labelled; --fix clips what overlaps the image",
+    "overshoot": "They are clipped",
+}
 FAULTY: RGB = (230, 40, 40)
 
 
@@ -92,8 +100,8 @@ def summary_lines(check: Check, image_size: int) -> Iterator[str]:
         yield f"... and {len(rows) - MOST_CLASSES:,} more, on the page"
     if small := small_text(check, image_size):
         yield from ("", small)
-    if advice := recipe_text(check):
-        yield from ("", advice)
+    if recipe := recipe_text(check):
+        yield from ("", recipe)
     for title, is_problem in (("problems", True), ("worth knowing", False)):
         found = found_kinds(check, is_problem)
         yield from ("", title if found else f"{title}: none")
@@ -102,13 +110,19 @@ def summary_lines(check: Check, image_size: int) -> Iterator[str]:
             yield from (f"         {line(check, finding)}" for finding in findings[:EXAMPLES])
             if len(findings) > EXAMPLES:
                 yield f"         ... and {len(findings) - EXAMPLES:,} more"
-            yield f"         -> {KINDS[kind].advice}"
+            yield f"         -> {advice(check, kind)}"
 
 
 def found_kinds(check: Check, is_problem: bool) -> dict[str, list[Finding]]:
     """Return the findings of each kind that has any, in the order of KINDS."""
     kinds = (name for name, kind in KINDS.items() if kind.is_problem == is_problem)
     return {name: found for name in kinds if (found := check.of_kind(name))}
+
+
+def advice(check: Check, kind: str) -> str:
+    """Return the next step for a kind of finding, in the words of the dataset's format."""
+    is_annotated = all(isinstance(entry, AnnotatedFolder) for entry in check.dataset.entries)
+    return OF_ANNOTATIONS.get(kind, KINDS[kind].advice) if is_annotated else KINDS[kind].advice
 
 
 def line(check: Check, finding: Finding) -> str:
@@ -161,7 +175,7 @@ def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
     more = f"The first {LISTED}; findings.csv has all." if len(found) > LISTED else ""
     return section(
         f"{KINDS[kind].title}: {len(found):,}",
-        paragraph(KINDS[kind].advice),
+        paragraph(advice(check, kind)),
         crop_grid(crops),
         Html("") if is_all_shown else bullets(line(check, x) for x in found[:LISTED]),
         paragraph(more),

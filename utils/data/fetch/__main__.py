@@ -8,7 +8,7 @@ from pathlib import Path
 
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
-from duet.utils.data.fetch.download import Item, download, find_list, hash_of, unpack
+from duet.utils.data.fetch.download import PART, Item, download, find_list, hash_of, unpack
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.project import list_names
@@ -16,7 +16,6 @@ from duet.utils.regular_files import read_text
 from duet.utils.text import count, say
 
 OUT = "DIR/"  # stands for --out in the next steps of a list
-PART = ".part"  # suffix of a partial download
 UNPACKED = ".unpacked"  # suffix of the file that replaces an unpacked archive, with its hash
 
 

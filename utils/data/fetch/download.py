@@ -40,6 +40,7 @@ _TEXTS = {  # pattern of the whole value, and its description
     "path": _PLACE,
     "unpack": (rf"\.|{_PLACE[0]}", f"'.', or {_PLACE[1]}"),
 }
+PART = ".part"  # suffix of a partial download
 SUFFIXES = (".zip", ".tar", ".tar.gz", ".tgz")
 MAX_EXPANSION = 100  # unpacked bytes for each byte of an archive
 SMALL_BYTES = 1 << 24  # that any archive may expand to
@@ -79,10 +80,11 @@ def find_list(argument: str) -> FetchList:
     Raises:
         UserError: it is missing, or a value is invalid; the message names it.
     """
-    path = Path(argument)
+    path, names = Path(argument), ", ".join(list_names())
     if not path.exists() and not path.suffix:
         path = FETCH_FOLDER / f"{path.name}.yaml"
-    names = ", ".join(list_names())
+        if not path.exists():
+            raise UserError(f"LIST {argument}: unknown; accepted: a YAML file, or one of: {names}")
     document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {names}")
     about, then, files = (document.get(key, "") for key in ("about", "then", "files"))
     if not (isinstance(about, str) and isinstance(then, str) and isinstance(files, list) and files):
@@ -119,16 +121,24 @@ def download(item: Item, part: Path) -> str:
             connection failed. What came stays, unless it is wrong.
         OSError: it cannot be written.
     """
-    with open(part, "ab") as file:
-        try:
+    try:
+        with open(part, "ab") as file:
             _fetch_rest(item, file)
-        except UserError:
-            raise
-        except _CUTS as error:
-            raise UserError(
-                f"{item.url}: {printable(f'{error!s:.200}')}; the partial file is kept: run again "
-                "to continue, or correct the URL in the list"
-            ) from error
+    except UserError:
+        raise
+    except _CUTS as error:
+        kept = "the partial file is kept: run again to continue" if part.stat().st_size else ""
+        advice = (
+            "correct the URL in the list"
+            if isinstance(error, urllib.error.HTTPError)
+            else ("check the network; behind a proxy set https_proxy=http://HOST:PORT")
+        )
+        by_hand = f"or download it by other means and put it at {str(part).removesuffix(PART)}"
+        steps = "; ".join(filter(None, (kept, advice, by_hand)))
+        raise UserError(f"{item.url}: {printable(f'{error!s:.200}')}; {steps}") from error
+    finally:
+        if part.exists() and not part.stat().st_size:
+            part.unlink()
     digest = hash_of(part)
     if item.sha256 not in (None, digest):
         part.unlink()

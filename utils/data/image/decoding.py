@@ -231,10 +231,17 @@ class SourceImage(NamedTuple):
 
     size: tuple[int, int]  # (height, width) of the file
     objects: Objects  # in pixels of the file
-    reduction: int  # 1, 2, 4 or 8: file side / decoded side
-    decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8, of decoded_size
+    decoded_size: tuple[int, int]  # (height, width) of what `decode` returns
+    decode: Callable[[], np.ndarray]  # returns (H, W, 3) uint8
+    reduction: int = 1  # of `decode_bytes`, before it was resized to `decoded_size`
 
     @property
-    def decoded_size(self) -> tuple[int, int]:
-        """(height, width) of the decoded image."""
-        return reduced_size(self.size, self.reduction)
+    def pixel_size(self) -> tuple[float, float]:
+        """(height, width) of a decoded pixel in pixels of the file.
+
+        The last row and column may begin in the file and end beyond it: `reduced_size` rounds up.
+        """
+        reduced = reduced_size(self.size, self.reduction)
+        pairs = zip(reduced, self.decoded_size, strict=True)
+        height, width = (side * self.reduction / decoded for side, decoded in pairs)
+        return height, width

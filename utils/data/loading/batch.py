@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -54,14 +54,18 @@ class Targets(NamedTuple):
         return own if self.masks is None else [*own, *self.masks]
 
 
-def join_targets(parts: Sequence[Targets]) -> Targets:
-    """Return the objects of images, each with its own targets, as those of a batch.
+def join_targets(parts: Sequence[Targets], num_images: Iterable[int] | None = None) -> Targets:
+    """Return the objects of parts of a batch as those of the batch.
 
     Without images there are no masks either.
+
+    Args:
+        num_images: of each part; None for parts of one image.
     """
     empty = np.zeros(0, np.int64)
-    counts = np.array([len(part.class_index) for part in parts], np.int64)
-    image_index = np.repeat(np.arange(len(parts)), counts)
+    firsts = itertools.accumulate(num_images or itertools.repeat(1), initial=0)
+    moved = [part.image_index + first for part, first in zip(parts, firsts, strict=False)]
+    image_index = np.concatenate([empty, *moved])
     class_index = np.concatenate([empty, *(part.class_index for part in parts)])
     boxes = np.concatenate(
         [np.zeros((0, 4), np.float32), *(part.boxes_cxcywh_norm for part in parts)]
@@ -81,7 +85,7 @@ def join_targets(parts: Sequence[Targets]) -> Targets:
 class Batch(NamedTuple):
     """A rank's shard of a batch, as a loader yields it; it may be empty."""
 
-    images: np.ndarray  # (B, 3, H, W) uint8, RGB
+    images: np.ndarray  # (B, 3, H, W) uint8, RGB; a lent one changes: see `WorkerPool.lend_to`
     targets: Targets
     sample_indices: np.ndarray  # (B,) int64, the samples that the images show
     letterboxes: tuple[Letterbox, ...]  # how to map boxes back; empty in training

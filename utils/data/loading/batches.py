@@ -6,15 +6,16 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import cv2
 import numpy as np
 
-from duet.utils.data.image.decoding import LabelledImage, SourceImage
-from duet.utils.data.image.letterbox import Letterbox, reduced_size
+from duet.utils.data.image.decoding import LabelledImage, SourceImage, choose_reduction
+from duet.utils.data.image.letterbox import Letterbox, resize_linear
 from duet.utils.data.loading.batch import Batch, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
@@ -33,6 +34,8 @@ def all_of(items: Any) -> Any:
     """Return the shard of the only rank."""
     return items
 
+
+WHOLE = slice(None)
 
 # The public recipe's margin around rectangular validation images, in strides.
 RECTANGLE_MARGIN = 0.5
@@ -55,7 +58,12 @@ class TrainRecipe:
     items: BoxItems = BOXES  # the task's
 
 
-@lru_cache(maxsize=4)  # every batch of an epoch asks for the same order
+# Every batch of an epoch asks for the same order: the last few are kept as long as their samples.
+Orders = dict[tuple[TrainRecipe, Epoch], np.ndarray]
+_orders: WeakKeyDictionary[SampleTable, Orders] = WeakKeyDictionary()
+KEPT_ORDERS = 4
+
+
 def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
 
@@ -105,10 +113,12 @@ class TrainBatches:
             height, width = rectangle(sizes, self.recipe.image_size, self.stride)
         return num_images, 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         draws = self._draws(epoch)[self._positions(batch_index)]
-        mine = self.shard(draws)
+        mine = self.shard(draws)[part]
         make_item = partial(self._item, epoch.number, (images.shape[2], images.shape[3]))
         targets = fill_images(images, mine, make_item, self.recipe.items)
         num_samples = len(self.samples)
@@ -120,7 +130,12 @@ class TrainBatches:
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
         """Return `draws_of` an epoch, over all ranks, (S,) int64."""
-        return draws_of(self.recipe, self.samples, epoch)
+        known, key = _orders.setdefault(self.samples, {}), (self.recipe, epoch)
+        if key not in known:
+            if len(known) == KEPT_ORDERS:
+                del known[next(iter(known))]
+            known[key] = draws_of(self.recipe, self.samples, epoch)
+        return known[key]
 
     def _positions(self, batch_index: int) -> range:
         """Return the places of a whole batch in the epoch's order, over all ranks."""
@@ -138,19 +153,23 @@ class TrainBatches:
             return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
 
     def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is decoded and cached."""
-        sizes = [(height, width) for height, width in self.samples.sizes.tolist()]
-        return [
-            reduced_size(size, self.recipe.items.reduction(size, self.recipe.image_size))
-            for size in sizes
-        ]
+        """Return (height, width) of each sample as it is resized and cached."""
+        return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
+
+    def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return self.recipe.items.kept_size(size, self.recipe.image_size)
 
     def _source(self, index: int) -> SourceImage:
         sample = self.samples[index]
         size = sample.height, sample.width
-        reduction = self.recipe.items.reduction(size, self.recipe.image_size)
-        read = partial(_cached, self.cache, index, partial(decode, sample, reduction))
-        return SourceImage(size, objects_of(sample), reduction, read)
+        kept_size = self._kept_size(size)
+        reduction = choose_reduction(size, max(kept_size))
+
+        def make() -> np.ndarray:  # more than half the decoded size, so no pixel is skipped
+            return resize_linear(decode(sample, reduction), kept_size)
+
+        read = partial(_cached, self.cache, index, make)
+        return SourceImage(size, objects_of(sample), kept_size, read, reduction)
 
 
 @dataclass(frozen=True)
@@ -187,10 +206,12 @@ class ValBatches:
         height, width = self.fixed_size or (height, width)
         return len(self.shard(indices)), 3, height, width
 
-    def build(self, epoch: Epoch, batch_index: int, images: np.ndarray) -> Batch:
-        """Fill `images`, uint8 of `shape`, and return the shard of the batch around it."""
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         global_indices = self.indices(epoch, batch_index)
-        indices = self.shard(global_indices)
+        indices = self.shard(global_indices)[part]
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
         targets = fill_images(images, indices, partial(self._item, input_size), self.items)

@@ -9,11 +9,11 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
 
+from duet.utils.data.loading.worker_process import inherited
 from duet.utils.errors import DatasetError
 from duet.utils.memory import free_memory
 from duet.utils.processes.world import ALONE, World
@@ -28,7 +28,7 @@ log = logging.getLogger("data")
 class NamelessFile:
     """An open file without a name, in memory unless another descriptor is given.
 
-    Pickled for a spawned process, it is the same file there. The limit of /dev/shm, 64 MB in a
+    As an argument of `start_process`, it is the same file there. The limit of /dev/shm, 64 MB in a
     default container, does not apply.
     """
 
@@ -39,7 +39,7 @@ class NamelessFile:
             os.ftruncate(self.descriptor, max(num_bytes, 1))  # mapping 0 bytes fails
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopen, (reduction.DupFd(self.descriptor),)
+        return NamelessFile, (0, inherited(self.descriptor))
 
     def __del__(self) -> None:
         if "descriptor" in vars(self):
@@ -49,10 +49,6 @@ class NamelessFile:
     def memory(self) -> mmap.mmap:
         """The bytes of the file, shared with every process that maps them."""
         return mmap.mmap(self.descriptor, 0)
-
-
-def _reopen(duplicate: Any) -> NamelessFile:
-    return NamelessFile(descriptor=duplicate.detach())
 
 
 class ImageCache:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from duet.utils.data.augment.class_sample import (
     shortest_side,
 )
 from duet.utils.data.augment.sample import augment, draw_augmentation
-from duet.utils.data.image.decoding import REDUCTIONS, LabelledImage, SourceImage, choose_reduction
+from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.image.letterbox import (
     Letterbox,
     centre_region,
@@ -54,9 +55,12 @@ class BoxItems:
         """Return items with masks as --mask-ratio and --no-overlap ask for, if they have any."""
         return self
 
-    def reduction(self, size: tuple[int, int], image_size: int) -> int:
-        """Return how many times smaller an image may be decoded for training: 1, 2, 4 or 8."""
-        return choose_reduction(size, image_size)
+    def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:
+        """Return (height, width) to which an image is resized once it is decoded for training.
+
+        Caches keep that: it is as large as the image in a training image, and never enlarged.
+        """
+        return fit_long_side(size, min(image_size, max(size)), size).resized_size
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
@@ -176,9 +180,9 @@ class ClassItems(BoxItems):
 
     has_rectangles = False
 
-    def reduction(self, size: tuple[int, int], image_size: int) -> int:
-        side = shortest_side(size)  # then no crop is enlarged
-        return max((x for x in REDUCTIONS if x * image_size <= side), default=1)
+    def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:
+        scale = min(1, image_size / shortest_side(size))  # then no crop is enlarged
+        return math.ceil(size[0] * scale), math.ceil(size[1] * scale)
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int

@@ -7,12 +7,14 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import Batches, TrainBatches, TrainRecipe, ValBatches
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
-from duet.utils.data.loading.workers import SLOTS_PER_WORKER, NewArray, WorkerPool, new_bytes
+from duet.utils.data.loading.workers import WorkerPool
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
@@ -38,7 +40,6 @@ class _Loader:
             source = dataclasses.replace(source, cache=kept)
         self.world = world
         self._workers = workers
-        self._new_array = new_bytes
         self._use(source)
 
     def _use(self, source: Batches) -> None:
@@ -46,18 +47,22 @@ class _Loader:
         shapes = (source.shape(batch_index) for batch_index in range(len(source)))
         self.largest_shape = max(shapes, key=math.prod)
         images, _, height, width = self.largest_shape
-        batches = 1 + SLOTS_PER_WORKER * self._workers
+        self._pool = WorkerPool(source, self._workers) if self._workers else None
+        batches = self._pool.num_slots if self._pool else 1
         require_memory(
             batches * math.prod(self.largest_shape),
             f"batches of {count(images, 'image')} of {width} x {height} px, {batches} at a time,",
         )
         self.cached = source.cache.extent if source.cache else "none"
         self._source = source
-        self._pool = WorkerPool(source, self._workers) if self._workers else None
 
-    def build_in(self, new_array: NewArray) -> None:
-        """Use this function from now on to allocate batches, (B, 3, H, W) uint8."""
-        self._new_array = new_array
+    def lend_to(self, device: str) -> None:
+        """Save a copy of each batch: its images change once the next one is asked for.
+
+        device: copies them in between, a GPU by itself from page-locked memory.
+        """
+        if self._pool is not None:
+            self._pool.lend_to(device)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch, the same for all ranks."""
@@ -79,13 +84,15 @@ class _Loader:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    def _run(self, epoch: Epoch, first_batch: int) -> Iterator[Batch]:
+    def _run(
+        self, epoch: Epoch, first_batch: int, following: Epoch | None = None
+    ) -> Iterator[Batch]:
         if self._pool is not None:
-            return self._pool.run(epoch, first_batch, self._new_array)
+            return self._pool.run(epoch, first_batch, following)
         return (self._build(epoch, index) for index in range(first_batch, len(self._source)))
 
     def _build(self, epoch: Epoch, batch_index: int) -> Batch:
-        images = self._new_array(self._source.shape(batch_index))
+        images = np.empty(self._source.shape(batch_index), np.uint8)
         return self._source.build(epoch, batch_index, images)
 
 
@@ -124,7 +131,11 @@ class TrainLoader(_Loader):
             self._use(dataclasses.replace(self._source, stride=stride))
 
     def epoch(
-        self, epoch: int, first_batch: int = 0, class_scores: Sequence[float] = ()
+        self,
+        epoch: int,
+        first_batch: int = 0,
+        class_scores: Sequence[float] = (),
+        is_last: bool = True,
     ) -> Iterator[Batch]:
         """Return the batches of an epoch from `first_batch` on; those before are not built.
 
@@ -132,8 +143,12 @@ class TrainLoader(_Loader):
 
         Args:
             class_scores: what --image-weights goes by, as `order.Epoch` has it.
+            is_last: False to build the first batches of the next epoch, if its order is known,
+                while the last ones of this one are used.
         """
-        return self._run(Epoch(epoch, tuple(class_scores)), first_batch)
+        is_known = not (is_last or self._source.recipe.image_weights)
+        following = Epoch(epoch + 1) if is_known else None
+        return self._run(Epoch(epoch, tuple(class_scores)), first_batch, following)
 
     def batch(self, epoch: int, batch_index: int, class_scores: Sequence[float] = ()) -> Batch:
         """Build one batch of an epoch in this process."""
@@ -183,6 +198,11 @@ class ValLoader(_Loader):
             items=items,
         )
         super().__init__(source, workers, cache, world)
+
+    def start(self) -> None:
+        """Start the workers, and let them build the first batches."""
+        if self._pool is not None:
+            self._pool.request(Epoch(0))
 
     def __iter__(self) -> Iterator[Batch]:
         return self.batches()

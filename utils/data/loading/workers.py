@@ -1,62 +1,51 @@
 """Processes that build batches ahead of their consumer, in a fixed order.
 
-Worker i of W builds the batches i, i + W, i + 2W, ...: a batch never depends on which worker is
-fast. Images come back through memory shared with one worker, everything else through that
-worker's own pipe. If a process dies on either side, the pipe ends the other's wait.
+Each batch is built by all workers, a part by each: which one is fast changes nothing. Images come
+back in slots of memory that all share, everything else through a pipe of each worker. If a process
+dies on either side, the pipe ends the other's wait.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import faulthandler
 import io
 import itertools
 import math
 import mmap
+import os
 import signal
+import subprocess
 import traceback
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
-from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 
-from duet.utils.data.loading.batch import Batch
+from duet import backend
+from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.batches import Batches
 from duet.utils.data.loading.image_cache import NamelessFile
 from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.worker_process import start_process
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.memory import keep_freed_images
 from duet.utils.text import STDERR
 
-SLOTS_PER_WORKER = 2  # batches that a worker may be ahead
+PARTS_AHEAD = 2  # of batches, that each worker builds before they are asked for
+SLOTS_IN_USE = 2  # of the batch that is used, and of the one before, which a GPU may still read
 _ALIGNMENT = 64  # bytes
-NewArray = Callable[[tuple[int, ...]], np.ndarray]  # makes a uint8 array of a shape
 PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
-new_bytes: NewArray = partial(np.empty, dtype=np.uint8)
-
-
-class SharedSlots(NamedTuple):
-    """Memory for a few image arrays, shared with a spawned process."""
-
-    slot_bytes: int  # of the largest array
-    file: NamelessFile
-
-    def images(self, batch_index: int, workers: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Return the uint8 array of a batch's images; a worker's batches take its slots in turn."""
-        assert math.prod(shape) <= self.slot_bytes
-        slot = batch_index // workers % SLOTS_PER_WORKER
-        return np.ndarray(shape, np.uint8, self.file.memory, slot * self.slot_bytes)
 
 
 class SharedSource:
-    """A batch source for spawned processes; what they get is equal to it, its arrays read-only.
+    """A batch source for workers; what they get is equal to it, its arrays read-only.
 
     The arrays lie in shared memory: a copy of a million samples would take 200 MB or more per
     worker.
@@ -91,118 +80,168 @@ def _attach(rest: bytes, file: NamelessFile, places: list[tuple[int, int]]) -> B
 
 
 class _Worker(NamedTuple):
-    process: SpawnProcess
+    process: subprocess.Popen[bytes]
     connection: Connection
-    slots: SharedSlots
+
+
+class _Request(NamedTuple):
+    """A batch that the workers build, a part each."""
+
+    epoch: Epoch
+    batch_index: int
+    shape: tuple[int, ...]  # (B, 3, H, W)
+    start: int  # byte of the slots at which its images begin
+    builders: tuple[int, ...]  # worker of each part
 
 
 class WorkerPool:
-    """Workers that start once, stay through all epochs, and give their batches in order."""
+    """Workers that start once, stay through all epochs, and give their batches in order.
+
+    Attributes:
+        num_slots: batches that have memory at a time.
+    """
 
     def __init__(self, source: Batches, workers: int):
         assert workers >= 1 and len(source) >= 1
         self._source = source
         self._shared = SharedSource(source)
-        self._num_workers = min(workers, len(source))
+        shapes = [source.shape(index) for index in range(len(source))]
+        self._slot_bytes = max(map(math.prod, shapes))
+        most_images = max(1, *(shape[0] for shape in shapes))
+        self._num_workers = min(workers, len(source) * most_images)
+        self._num_parts = min(self._num_workers, most_images)  # of a batch
+        self._num_ahead = PARTS_AHEAD * -(-self._num_workers // self._num_parts)
+        self.num_slots = self._num_ahead + SLOTS_IN_USE
         self._workers: list[_Worker] = []
-        self._unread: list[int] = []  # requests of each worker that have no reply yet
-        self._run = 0
+        self._starter = 0  # process that started them
+        self._device: str | None = None  # that copies images from their slots
+        self._requests: deque[_Request] = deque()  # without a reply yet
+        self._num_requests, self._run = 0, 0
+        self._copies_end: list[Callable[[], None]] = []  # of each slot
+
+    def lend_to(self, device: str) -> None:
+        """Give images in their slots from now on, to be copied to a device.
+
+        They change once the next batch is asked for.
+        """
+        self._device = device
 
     def start(self) -> None:
         """Start the workers unless they run, without waiting for them."""
         if self._workers:
             return
-        slot_bytes = max(math.prod(self._source.shape(i)) for i in range(len(self._source)))
-        # The workers and multiprocessing's tracker inherit the blocked signals. Ctrl-C reaches all
-        # processes of a terminal, a cluster's signals all of a job; only the parent answers them.
-        # Starting the tracker unblocks some.
+        self._starter = os.getpid()
+        slots = NamelessFile(self.num_slots * self._slot_bytes)
+        # The workers inherit the blocked signals. Ctrl-C reaches all processes of a terminal, a
+        # cluster's signals all of a job; only the parent answers them.
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
         try:
-            resource_tracker.ensure_running()
-            signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
-            for number in range(self._num_workers):
-                self._workers.append(self._start_one(number, slot_bytes))
+            for _ in range(self._num_workers):
+                self._workers.append(_Worker(*start_process(_serve, self._shared, slots)))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        self._unread = [0] * self._num_workers
-        # Run before multiprocessing's exit handler, which waits after SIGTERM; workers block it.
+        self._memory, self._is_locked = np.frombuffer(slots.memory, np.uint8), False
         atexit.register(_close_if_there, weakref.ref(self))
 
-    def _start_one(self, number: int, slot_bytes: int) -> _Worker:
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        slots = SharedSlots(slot_bytes, NamelessFile(SLOTS_PER_WORKER * slot_bytes))
-        process = context.Process(
-            target=_serve,
-            args=(self._shared, self._num_workers, theirs, slots),
-            name=f"loader-{number}",
-            daemon=True,
-        )
-        process.start()
-        theirs.close()  # then the pipe ends when the worker dies
-        return _Worker(process, ours, slots)
+    def request(self, epoch: Epoch, first_batch: int = 0) -> None:
+        """Request the first few batches of an epoch, unless that has been done; end any run."""
+        self._run += 1
+        self.start()
+        if self._device is not None and not self._is_locked:
+            backend.device.page_lock(self._memory, self._device)
+            self._is_locked = True
+        if not self._requests or self._requests[0][:2] != (epoch, first_batch):
+            while self._requests:  # left by an unfinished epoch
+                self._replies()
+            self._copies_end = [self._copies_so_far()] * self.num_slots
+        self._fill(epoch, first_batch)
 
     def run(
-        self, epoch: Epoch, first_batch: int = 0, new_array: NewArray = new_bytes
+        self, epoch: Epoch, first_batch: int = 0, following: Epoch | None = None
     ) -> Iterator[Batch]:
         """Request the first few batches of an epoch at once; return an iterator over all.
 
         This ends an earlier run: its iterator raises WorkerError from then on.
 
         Args:
-            new_array: makes the uint8 array that a batch's images are copied into.
+            following: epoch whose first batches are built while the last ones here are used.
         """
-        self.start()
-        self._run += 1
-        for number in range(self._num_workers):
-            while self._unread[number]:  # left by an unfinished epoch
-                self._receive(number)
-        ahead = first_batch + SLOTS_PER_WORKER * self._num_workers
-        for batch_index in range(first_batch, min(len(self._source), ahead)):
-            self._request(epoch, batch_index)
-        return self._collect(epoch, first_batch, self._run, new_array)
+        self.request(epoch, first_batch)
+        return self._collect(epoch, first_batch, following, self._run)
 
     def _collect(
-        self, epoch: Epoch, first_batch: int, run: int, new_array: NewArray
+        self, epoch: Epoch, first_batch: int, following: Epoch | None, run: int
     ) -> Iterator[Batch]:
         for batch_index in range(first_batch, len(self._source)):
             if run != self._run:
                 raise WorkerError("this epoch was ended by the start of another or by close()")
-            number = batch_index % self._num_workers
-            reply = self._receive(number)
-            if isinstance(reply, Exception):
-                raise reply
-            shape = self._source.shape(batch_index)
-            slots = self._workers[number].slots
-            images = new_array(shape)
-            images[...] = slots.images(batch_index, self._num_workers, shape)
-            next_index = batch_index + SLOTS_PER_WORKER * self._num_workers
-            if next_index < len(self._source):
-                self._request(epoch, next_index)
-            targets, sample_indices, letterboxes = reply
-            global_indices = self._source.indices(epoch, batch_index)
-            yield Batch(images, targets, sample_indices, letterboxes, global_indices)
+            request, replies = self._requests[0], self._replies()
+            self._fill(epoch, batch_index + 1, following)
+            for reply in replies:
+                if isinstance(reply, Exception):
+                    raise reply
+            targets, sample_indices, letterboxes = zip(*replies, strict=True)
+            images = self._memory[request.start :][: math.prod(request.shape)]
+            images = images.reshape(request.shape)
+            yield Batch(
+                images if self._device is not None else images.copy(),
+                join_targets(targets, map(len, sample_indices)),
+                np.concatenate(sample_indices),
+                tuple(itertools.chain(*letterboxes)),
+                self._source.indices(epoch, batch_index),
+            )
+            self._copies_end[request.start // self._slot_bytes] = self._copies_so_far()
+
+    def _copies_so_far(self) -> Callable[[], None]:
+        """Return a function that waits until lent images have been copied, if they are lent."""
+        if self._device is None:
+            return lambda: None
+        return backend.device.copies_end(self._device)
+
+    def _fill(self, epoch: Epoch, first_batch: int, following: Epoch | None = None) -> None:
+        """Request batches until enough are ahead, those of the following epoch last."""
+        indices = range(len(self._source))
+        here = zip(itertools.repeat(epoch), indices[first_batch:])
+        then = zip(itertools.repeat(following), indices) if following is not None else ()
+        wanted = itertools.chain(here, then)
+        for place in itertools.islice(wanted, len(self._requests), self._num_ahead):
+            self._request(*place)
 
     def _request(self, epoch: Epoch, batch_index: int) -> None:
-        number = batch_index % self._num_workers
-        try:
-            self._workers[number].connection.send((epoch, batch_index))
-        except OSError as error:
-            raise self._death_of(number) from error
-        self._unread[number] += 1
+        number, parts = self._num_requests, self._num_parts
+        slot = number % self.num_slots
+        self._copies_end[slot]()
+        builders = tuple((number * parts + part) % self._num_workers for part in range(parts))
+        shape = self._source.shape(batch_index)
+        request = _Request(epoch, batch_index, shape, slot * self._slot_bytes, builders)
+        for part, worker in enumerate(builders):
+            first, end = shape[0] * part // parts, shape[0] * (part + 1) // parts
+            start = request.start + first * math.prod(shape[1:])
+            place = epoch, batch_index, slice(first, end), (end - first, *shape[1:]), start
+            try:
+                self._workers[worker].connection.send(place)
+            except OSError as error:
+                raise self._death_of(worker) from error
+        self._requests.append(request)
+        self._num_requests += 1
 
-    def _receive(self, number: int) -> Any:
+    def _replies(self) -> list[Any]:
+        """Wait for the parts of the next batch; return what their workers send."""
+        replies = [self._receive(worker) for worker in self._requests[0].builders]
+        self._requests.popleft()
+        return replies
+
+    def _receive(self, worker: int) -> Any:
         try:
-            reply = self._workers[number].connection.recv()
+            return self._workers[worker].connection.recv()
         except (EOFError, OSError) as error:
-            raise self._death_of(number) from error
-        self._unread[number] -= 1
-        return reply
+            raise self._death_of(worker) from error
 
     def _death_of(self, number: int) -> WorkerError:
         process = self._workers[number].process
-        process.join(timeout=5)
-        code = process.exitcode or 0
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=5)
+        code = process.returncode or 0
         cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         text = (
             f"loader worker {number} of {self._num_workers} (process {process.pid}) died: {cause}; "
@@ -213,15 +252,22 @@ class WorkerPool:
         return WorkerError(text)
 
     def close(self) -> None:
-        """End the workers at once; a later run() starts new ones."""
+        """End the workers at once; a later run() starts new ones.
+
+        In a forked process it only forgets them, at the latest as that process exits.
+        """
         self._run += 1
-        for worker in self._workers:
+        own = self._workers if self._starter == os.getpid() else []
+        for worker in own:
             worker.process.kill()  # it holds nothing that could be left half-done
-        for worker in self._workers:
-            worker.process.join()
-            worker.process.close()
+        for worker in own:
+            worker.process.wait()
             worker.connection.close()
+        if own:
+            self._copies_so_far()()
         self._workers = []
+        self._requests.clear()
+        self._memory = np.zeros(0, np.uint8)
 
 
 def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
@@ -230,25 +276,23 @@ def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
         found.close()
 
 
-def _serve(source: Batches, workers: int, connection: Connection, slots: SharedSlots) -> None:
-    """Answer requests (epoch, batch index) in a worker until the pipe ends."""
+def _serve(connection: Connection, source: Batches, slots: NamelessFile) -> None:
+    """Build the parts of batches that are requested in a worker, until the pipe ends."""
     cv2.setNumThreads(0)
     keep_freed_images()
     faulthandler.enable(STDERR)  # the stack of a crash names the image: see `read_as`
     while True:
         try:
-            epoch, batch_index = connection.recv()
-            connection.send(_reply(source, workers, slots, epoch, batch_index))
+            epoch, batch_index, part, shape, start = connection.recv()
+            images = np.ndarray(shape, np.uint8, slots.memory, start)
+            connection.send(_reply(source, epoch, batch_index, part, images))
         except (EOFError, OSError):  # the parent is gone
             return
 
 
-def _reply(
-    source: Batches, workers: int, slots: SharedSlots, epoch: Epoch, batch_index: int
-) -> Any:
-    images = slots.images(batch_index, workers, source.shape(batch_index))
+def _reply(source: Batches, epoch: Epoch, batch_index: int, part: slice, images: np.ndarray) -> Any:
     try:
-        batch = source.build(epoch, batch_index, images)
+        batch = source.build(epoch, batch_index, images, part)
         return batch.targets, batch.sample_indices, batch.letterboxes
     except DatasetError as error:  # the parent raises it
         return DatasetError(str(error))

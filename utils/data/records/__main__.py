@@ -76,8 +76,8 @@ def pack(flags: argparse.Namespace) -> None:
             raise DatasetError(
                 f"'{split}' of {dataset.name} is packed already; copy its files, or unpack it first"
             )
-        num_classes, limit = len(dataset.class_names), flags.max_pixels
-        report = scan_samples(listed, num_classes, max_pixels=limit, needs_objects=False)
+        names, limit = dataset.names_in_labels, flags.max_pixels
+        report = scan_samples(listed, len(names), max_pixels=limit, needs_objects=False)
         for problem in report.problems:
             log.warning("%s", printable(problem))
         if left_out := len(listed) - len(report.samples):
@@ -85,7 +85,7 @@ def pack(flags: argparse.Namespace) -> None:
         samples[split] = report.samples
         annotated |= {x.path for x in listed if not isinstance(x, Path)}
     path = flags.out / f"{dataset.name}.yaml"
-    pack_samples(samples, dataset.class_names, path, flags.file_mib * MIB, annotated)
+    pack_samples(samples, names, path, flags.file_mib * MIB, annotated, dataset.merge)
     for split, packed in samples.items():
         say(f"{split}: {count(len(packed), 'image')} packed")
     say(f"train with --data {path}")
@@ -115,7 +115,8 @@ def unpack(flags: argparse.Namespace) -> None:
                     lines.append(f"./{image.entry.name}\n")
                     progress.update()
             _write(folder, f"{split}.txt", "".join(lines).encode())
-        text = dataset_yaml_text({split: f"{split}.txt" for split in images}, dataset.class_names)
+        entries = {split: f"{split}.txt" for split in images}
+        text = dataset_yaml_text(entries, dataset.names_in_labels, dataset.merge)
         _write(folder, name, text.encode())
     for split, listed in images.items():
         say(f"{split}: {count(len(listed), 'image')} unpacked")

@@ -35,6 +35,7 @@ def pack_samples(
     yaml_path: Path,
     file_bytes: int,
     annotated: Set[Path] = frozenset(),
+    merge: Mapping[str, str] | None = None,
 ) -> None:
     """Write a dataset YAML into a new folder, and for each split a folder of record files.
 
@@ -43,6 +44,7 @@ def pack_samples(
         yaml_path: in a folder that does not exist; it appears when all is written.
         file_bytes: a record file ends before the image that would make it larger.
         annotated: images whose labels are in no label file, and are written as one has them.
+        merge: names that count as another class.
 
     Raises:
         DatasetError: an image that cannot be packed, or a folder that cannot be written.
@@ -55,7 +57,7 @@ def pack_samples(
     with new_folder(yaml_path.parent) as folder:
         for split, samples in splits.items():
             _pack_split(folder / split, samples, entries[split], file_bytes)
-        text = dataset_yaml_text({split: split for split in splits}, class_names)
+        text = dataset_yaml_text({split: split for split in splits}, class_names, merge)
         (folder / yaml_path.name).write_text(text, encoding="utf-8")
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
 
 from duet.utils.array_cache import state_of_files
+from duet.utils.data.sources.annotation_memory import recall_annotations
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
@@ -27,7 +29,9 @@ from duet.utils.errors import DatasetError, brief
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
 from duet.utils.polygons import Polygons
-from duet.utils.text import count
+from duet.utils.text import count, printable
+
+log = logging.getLogger("data")
 
 OVERSHOOT = 0.01  # fraction of the side; coordinates up to this far outside are clipped
 WINGS = ("duet.utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
@@ -68,12 +72,21 @@ def read_annotations(folder: AnnotatedFolder) -> Annotations:
     (reader,) = [kind for kind in formats() if kind.name == folder.format]
     notes = FileNotes()
     try:
-        return collect(reader.read(folder, notes), notes)
+        if reader is COCO:
+            return recall_annotations(folder, notes, partial(_read, reader, folder, notes))
+        return _read(reader, folder, notes)
     except DatasetError:
         raise
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise DatasetError(f"{folder.annotations}: {reason}") from error
+
+
+def _read(reader: Format, folder: AnnotatedFolder, notes: FileNotes) -> Annotations:
+    annotations = collect(reader.read(folder, notes), notes)
+    for text in notes.warnings:
+        log.warning("%s: %s", printable(str(folder.annotations)), text)
+    return annotations
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +219,8 @@ def annotated_images(
     if absent := sorted(set(annotations.class_names) - set(index_of)):
         raise DatasetError(
             f"{file}: has objects of class {brief(absent[0])}, and the dataset's names are "
-            f"{brief(list(class_names))}; add it to 'names', or leave 'names' out"
+            f"{brief(list(class_names))}; add it to 'names', count it as another class with "
+            "the key 'merge', or leave 'names' out"
         )
     class_of = np.array([index_of[name] for name in annotations.class_names], np.int64)
     return [

@@ -62,7 +62,9 @@ def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
     entries = getattr(dataset, pool)
-    if dataset.single_class or len(entries) != 1 or not isinstance(entries[0], AnnotatedFolder):
+    if dataset.single_class or dataset.merge or len(entries) != 1:
+        return None
+    if not isinstance(entries[0], AnnotatedFolder):
         return None
     return entries[0].annotations if entries[0].format == COCO.name else None
 

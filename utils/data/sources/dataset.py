@@ -77,6 +77,7 @@ def load_dataset(
         folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
         names = class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
         dataset = dataclasses.replace(dataset, class_names=names)
+    dataset = dataset.merged() if dataset.merge else dataset
     if single_class and dataset.is_of_folders:
         raise DatasetError(
             f"--single-cls: {dataset.name} is a classification dataset, where classes are the "

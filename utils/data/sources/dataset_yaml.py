@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
@@ -22,6 +25,7 @@ from duet.utils.text import count
 from duet.utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
+KEYS = {"path", "names", "nc", "download", *(x for names in SPLIT_NAMES.values() for x in names)}
 ONE_CLASS = "item"  # the public name of all classes together
 
 
@@ -41,6 +45,8 @@ class DatasetSpec:
     class_names: tuple[str, ...]
     single_class: bool = False  # all objects are taken for one class
     train_part: float | None = None  # drawn: this part of `train` is for training, the rest is val
+    merge: Mapping[str, str] = field(default_factory=dict)  # name in the labels -> the class it is
+    label_names: tuple[str, ...] = ()  # names of the labels' numbers, if some are merged
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -51,6 +57,28 @@ class DatasetSpec:
     def is_of_folders(self) -> bool:
         """Whether folder names are the labels."""
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
+
+    @property
+    def names_in_labels(self) -> tuple[str, ...]:
+        """Class names by the numbers of the labels, before any are merged."""
+        return self.label_names or self.class_names
+
+    def class_of(self, labels: np.ndarray) -> np.ndarray:
+        """Return the classes of class numbers in labels, int64."""
+        if not self.label_names:
+            return labels
+        merged = [self.merge.get(name, name) for name in self.label_names]
+        return np.array([self.class_names.index(name) for name in merged], np.int64)[labels]
+
+    def merged(self) -> DatasetSpec:
+        """Return the dataset with each class that `merge` names counted as another, or renamed."""
+        if absent := sorted(set(self.merge) - set(self.class_names)):
+            raise DatasetError(
+                f"{self.name}: key 'merge' has {brief(absent)}, but the classes are "
+                f"{brief(list(self.class_names))}; correct it"
+            )
+        names = dict.fromkeys(self.merge.get(name, name) for name in self.class_names)
+        return dataclasses.replace(self, class_names=tuple(names), label_names=self.class_names)
 
     def as_single_class(self) -> DatasetSpec:
         """Return the dataset with a single class: its only class, or "item"."""
@@ -64,18 +92,23 @@ def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
     An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
     names annotations in another format and, if not all images are meant, a list of them. A path may
     be that of folders named for classes. Without `names` the class names are empty if all
-    entries have annotations, or are such folders: those give the names.
+    entries have annotations, or are such folders: those give the names. `merge: {rbc: RBC}` counts
+    the objects of one name as of another.
 
     Raises:
         UserError: names the file, the key, its value and the places looked at.
     """
-    document = read_yaml("--data", path, "a dataset YAML has the keys path, train, val and names")
+    known = "a dataset YAML has the keys path, train, val and names"
+    document = read_yaml("--data", path, known, texts_in=("names",))
     return _DatasetYaml(path, document).spec(splits)
 
 
-def dataset_yaml_text(entries: Mapping[str, str], class_names: Sequence[str]) -> str:
+def dataset_yaml_text(
+    entries: Mapping[str, str], class_names: Sequence[str], merge: Mapping[str, str] | None = None
+) -> str:
     """Return a dataset YAML with an entry, relative to its folder, for each split."""
-    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names))})
+    more = {"merge": dict(merge)} if merge else {}
+    return yaml_text({"path": ".", **entries, "names": dict(enumerate(class_names)), **more})
 
 
 @dataclass(frozen=True)
@@ -89,7 +122,9 @@ class _DatasetYaml:
         for key in splits:
             if not self._value(key)[1]:
                 drawn = ", or draw it: --split 0.8" * (key == "val")
-                text = f"is missing: name the folder or the list of its images{drawn}"
+                near = difflib.get_close_matches(key, map(str, {*self.document} - KEYS), n=1)
+                hint = f"did you mean {key} where it has {brief(near[0])}?" if near else ""
+                text = f"is missing: {hint or f'name the folder or the list of its images{drawn}'}"
                 raise self._error(key, text)
         if shape := self.document.get("kpt_shape"):
             raise self._wrong(
@@ -100,12 +135,33 @@ class _DatasetYaml:
                 "out of its YAML",
             )
         class_names = self._class_names() if "names" in self.document else ()
+        merge = self._merge()
+        if class_names:  # annotations and folders may have more names than numbers stand for
+            more = [name for name in merge if name not in class_names]
+            class_names = (*class_names, *more)
         found = [self._entries(key, key in splits, class_names) for key in SPLITS]
         train, val, test = _with_shared_images(found)
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
-        return DatasetSpec(self.path.stem, self._roots[0], train, val, test, class_names)
+        if merge and class_names and not kinds <= {AnnotatedFolder, ClassFolders} and more:
+            raise self._error("merge", f"has {brief(more)}, which 'names' lacks; add or correct it")
+        return DatasetSpec(
+            self.path.stem, self._roots[0], train, val, test, class_names, merge=merge
+        )
+
+    def _merge(self) -> dict[str, str]:
+        """Return the names that stand for another class."""
+        merge = self.document.get("merge") or {}
+        accepted = "; accepted: a mapping of names, such as {rbc: RBC}"
+        if not isinstance(merge, Mapping):
+            raise self._wrong("merge", merge, accepted)
+        for name, target in merge.items():
+            if not isinstance(name, str) or not isinstance(target, str) or not target:
+                raise self._wrong("merge", merge, f"{accepted}; put numbers in quotes")
+            if target in merge:
+                raise self._wrong("merge", merge, f"; {brief(target)} is merged itself")
+        return dict(merge)
 
     def _value(self, split: str) -> tuple[str, Any]:
         """Return the key of a split, which may be another name of it, and its value or None."""
@@ -199,11 +255,12 @@ class _DatasetYaml:
             raise self._error("names", f"{text} are needed")
         ordered = [by_index[index] for index in range(len(by_index))]
         for name in ordered:
-            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing.
-            if isinstance(name, bool) or not isinstance(name, (str, int, float)):
+            # Unquoted, YAML reads `no` and `on` as booleans and `~` as nothing; an alias may stand
+            # for a number.
+            if not isinstance(name, str):
                 text = f"holds {brief(name)}, which is not text; put it in quotes"
                 raise self._error("names", text)
-        counts = Counter(map(str, ordered))
+        counts = Counter(ordered)
         if repeated := sorted(text for text, number in counts.items() if number > 1):
             raise self._error("names", f"holds {brief(repeated)} more than once; each must differ")
         num_classes = self.document.get("nc", len(ordered))
@@ -211,7 +268,7 @@ class _DatasetYaml:
             text = f", but 'names' has {count(len(ordered), 'entry', 'entries')}"
             text += "; correct one of them, or leave 'nc' out"
             raise self._wrong("nc", num_classes, text)
-        return tuple(map(str, ordered))
+        return tuple(ordered)
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:

@@ -58,8 +58,9 @@ def no_images_text(entry: Path) -> str:
         return f"{entry} has no image; a list has the path of one on each line"
     if not entry.is_dir():
         return f"{entry} is no folder and no file; name a folder of images, or a list of them"
-    suffixes = " ".join([*IMAGE_SUFFIXES, *record_kinds()])
-    return f"{entry} holds no image; put files there that end in {suffixes}"
+    records = " or ".join(record_kinds())
+    kinds = f"images there ({' '.join(IMAGE_SUFFIXES)}), or record files ({records})"
+    return f"{entry} holds no image; put {kinds}"
 
 
 def _record_files(entry: Path) -> list[Path]:

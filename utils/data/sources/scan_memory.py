@@ -64,7 +64,7 @@ class Memory(NamedTuple):
                 error may have passed.
             scan: reads the images, each rank a shard.
         """
-        version = _version() + _state_of_all(images, state, world)
+        version = version_of_readers() + _state_of_all(images, state, world)
         kept = read_arrays(self.kind, self.name, version) if len(images) >= FEWEST_IMAGES else None
         if kept is not None and is_old(kept):
             kept = None
@@ -77,7 +77,7 @@ class Memory(NamedTuple):
         return found
 
 
-def _version() -> bytes:
+def version_of_readers() -> bytes:
     """Return a version of all code and packages that read images and labels."""
     packages = [f"{name} {x.version}" for name in _PACKAGES for x in distributions(name=name)]
     return version_of(*_READERS) + " ".join(packages).encode()

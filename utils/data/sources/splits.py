@@ -70,7 +70,7 @@ def load_split(
         fraction: about this fraction of the images is read, as `choose_part` does.
     """
     paths = choose_part(images_of(dataset, split, world), fraction)
-    num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.class_names)
+    num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.names_in_labels)
     places = [os.path.abspath(str(entry)) for entry in dataset.entries]
     settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
     memory = Memory.of("labels", *settings)
@@ -83,7 +83,7 @@ def load_split(
         log.warning("%s: %d of %s usable, %s listed above", split, len(samples), *numbers)
     if dataset.single_class:
         return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
-    return samples
+    return dataclasses.replace(samples, class_index=dataset.class_of(samples.class_index))
 
 
 def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Path | ImageSource]:
@@ -109,10 +109,10 @@ def images_of(dataset: DatasetSpec, split: str, world: World = ALONE) -> list[Pa
                 kinds = [f"{kind} ({n:,})" for kind, n in sorted(annotations.left_out.items())]
                 text = f"{pool}: left out of {entry.annotations}: {', '.join(kinds)}"
                 log.info("%s", printable(text))
-            names = annotations.class_names if dataset.single_class else dataset.class_names
+            names = annotations.class_names if dataset.single_class else dataset.names_in_labels
             images += annotated_images(annotations, names, entry.annotations)
         elif isinstance(entry, ClassFolders):
-            images += class_images(entry, dataset.class_names)
+            images += class_images(entry, dataset.names_in_labels)
         else:
             images += list_images([entry])
     if dataset.train_part is None or split == "test":

@@ -141,7 +141,7 @@ def _matching(argument: str) -> list[str]:
     while parts and (os.path.isdir(folder / parts[0]) or not set(parts[0]) & set("*?[")):
         folder /= parts.pop(0)
     if not parts:
-        raise UserError(f"--source {argument}: no such file or folder; {ACCEPTED}")
+        raise UserError(f"--source {argument}: no such file or folder")
     if parts[-1] == "**":
         parts.append("*")
     try:

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import cv2
@@ -19,7 +19,7 @@ from duet.utils.errors import UserError
 from duet.utils.progress import Progress
 from duet.utils.text import count, say
 
-FEW = 20  # up to so many images have a line each; more, and videos, have a bar
+FEW = 1000  # up to so many images have a line each; more, and videos, have a bar
 SHOWN_CLASSES = 5
 OTHER_CLASSES = "other class", "other classes"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
@@ -35,6 +35,7 @@ class Done(NamedTuple):
     result: ImageResult | None
     problem: str = ""  # why the source has no frame, or no further ones
     input_size: tuple[int, int] | None = None  # (height, width) that the network took
+    milliseconds: float = 0.0  # of the network, its batch divided by the images in it
 
 
 class RunReport:
@@ -84,7 +85,8 @@ class RunReport:
             self._last_source = done.source
             if self._images_alone and self._num_sources <= FEW:
                 number = f"{self.num_frames + self.num_broken}/{self._num_sources}"
-                log.info("%s %s: %s", number, name, done.result.summary(done.input_size))
+                summary = done.result.summary(done.input_size)
+                log.info("%s %s: %s, %.1f ms", number, name, summary, done.milliseconds)
         if self.num_frames == 1 and self._num_sources == 1 and done.source.num_frames is not None:
             self.progress.expect(done.source.num_frames)
         self.progress.update(f"{self._speed():.1f} {self._unit}s/s")
@@ -102,11 +104,11 @@ class RunReport:
         self._found.update(dict.fromkeys(result.names, 0))  # none has a number in its first frame
         self._found.update(name for _, name, _ in tracks)
 
-    def print_totals(self, by_stage: Mapping[str, float]) -> None:
-        """Print detections, speed and skipped sources; by_stage: seconds per stage."""
-        stages = ", ".join(f"{stage} {spent:.1f} s" for stage, spent in by_stage.items())
-        speed = f"{time.monotonic() - self._start:.1f} s, {self._speed():.1f} {self._unit}s/s"
-        say(self.found_line(), f"{self.done} in {speed}; stages overlap: {stages}")
+    def print_totals(self) -> None:
+        """Print detections, speed and skipped sources."""
+        speed = self._speed()
+        rate = f"{speed:.1f} {self._unit}s/s, {1000 / speed:.1f} ms per {self._unit}"
+        say(self.found_line(), f"{self.done} in {time.monotonic() - self._start:.1f} s, {rate}")
         if self.num_broken:
             say(f"left out or incomplete: {self.num_broken:,} of {self._total}, named above")
 

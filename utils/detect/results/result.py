@@ -132,8 +132,12 @@ class Result(ImageResult):
 
 
 def _plural(name: str) -> str:
-    """Return a name with an s, as the public lines have it, unless that would make "skiss"."""
-    return f"{name}s" if name[-1:].isascii() and not name.endswith("s") else name
+    """Return the plural of an English name; a name in another script, or "skis", stays."""
+    if not name[-1:].isascii():
+        return name
+    if name.endswith(("ss", "us", "sh", "ch", "x")):
+        return f"{name}es"
+    return name if name.endswith("s") else f"{name}s"
 
 
 def crop_box(image: np.ndarray, box_xyxy: np.ndarray) -> np.ndarray:

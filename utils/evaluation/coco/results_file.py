@@ -35,7 +35,8 @@ class CocoResults:
     """
 
     def __init__(self, class_names: Sequence[str], samples: Sequence[Sample]) -> None:
-        self.category_ids = category_ids(class_names)
+        # None: what the annotations have no category for is left out.
+        self.category_ids: Sequence[int | None] = category_ids(class_names)
         self.image_ids = image_ids([sample.image_path for sample in samples])
         self._samples = samples
         self._images: dict[int, Any] = {}
@@ -58,6 +59,8 @@ class CocoResults:
 
     def _rows(self, image_id: int) -> list[dict[str, object]]:
         found, sample = self._images[image_id], self._samples[image_id]
+        has_id = [self.category_ids[label] is not None for label in found.class_index.tolist()]
+        found = found if all(has_id) else found.take(np.flatnonzero(has_id))
         left_top_size = found.boxes_xyxy.astype(np.float64)
         left_top_size[:, 2:] -= left_top_size[:, :2]
         rows: list[dict[str, object]] = [

@@ -41,7 +41,6 @@ MAX_TILES = 16
 MAX_SIDE = 1920  # all tiles together, pixels
 TILE = MAX_SIDE // 4  # per tile; smaller images are enlarged so that labels do not cover them
 GROUND = 235  # grey around an image that is not square
-LINE_WIDTH = 2  # pixels; JPEG blurs the colour of thinner lines
 log = logging.getLogger("plots")
 
 
@@ -128,7 +127,7 @@ def plot_examples(
             texts = _texts(found.class_index, class_names)
             texts = [text + score for text, score in zip(texts, scores, strict=True)]
             boxes_xyxy = found.boxes_xyxy * scale
-            drawn = draw_boxes(found_tile, boxes_xyxy, found.class_index, texts, LINE_WIDTH)
+            drawn = draw_boxes(found_tile, boxes_xyxy, found.class_index, texts)
             found_tiles.append(framed(drawn, samples[place]))
         write_tiles(label_tiles, folder / f"val_batch{number}_labels.jpg")
         write_tiles(found_tiles, folder / f"val_batch{number}_pred.jpg")
@@ -154,7 +153,7 @@ def _with_labels(
     area = (boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]).prod(axis=1)
     order = np.argsort(-area, kind="stable")
     texts = _texts(class_index[order], class_names)
-    return draw_boxes(tile, boxes_xyxy[order], class_index[order], texts, LINE_WIDTH)
+    return draw_boxes(tile, boxes_xyxy[order], class_index[order], texts)
 
 
 def _texts(class_index: np.ndarray, class_names: Sequence[str]) -> list[str]:

@@ -20,6 +20,7 @@ from duet.utils.report.results import Results
 
 RATES = ("lr0", "lr1", "lr2")
 PANELS_A_ROW = 3
+LINES = "-", "-", "--"  # lr2 is often equal to lr1
 # A panel's axis ends at most four times as far up as the 90 % quantile of its values.
 USUAL_PART, FAR = 0.9, 4.0
 TRIAL_PANELS_A_ROW = 6
@@ -31,7 +32,8 @@ def plot_results(results: Results, path: Path) -> None:
 
     Epochs are numbered from 1 as on screen; the file's column starts at 0 as in YOLOv5.
 
-    Loss panels cut off a few values far above all others, which would flatten them. Metrics are
+    Loss panels cut off a few values far above all others, which would flatten them, and mark them
+    with triangles at the upper edge. Metrics are
     always shown in full, because the highest ones matter.
     """
     table = np.array([[float(cell or "nan") for cell in cells] for cells in results.rows]).T
@@ -53,15 +55,23 @@ def _draw_panel(
 
     has_limit: cut off values far above all others.
     """
-    for colour, (label, values) in zip(COLOURS, lines.items(), strict=False):
-        axes.plot(epochs, values, color=colour, label=label, marker=".")  # shows isolated values
+    for colour, style, (label, values) in zip(COLOURS, LINES, lines.items(), strict=False):
+        # Markers show isolated values.
+        axes.plot(epochs, values, style, color=colour, label=label, marker=".")
     values = np.concatenate(list(lines.values()))
     values = values[np.isfinite(values)]
     if has_limit and len(values):
         lowest, usual = np.quantile(values, (0, USUAL_PART))
         if lowest < (limit := lowest + FAR * (usual - lowest)) < values.max():
             axes.set_ylim(lowest - 0.05 * (limit - lowest), limit)
-    axes.xaxis.set_major_locator(whole_numbers())
+            for colour, line in zip(COLOURS, lines.values(), strict=False):
+                above = epochs[line > limit]
+                (marks,) = axes.plot(above, np.full(len(above), limit), "^", color=colour)
+                marks.set(clip_on=False, in_layout=False)
+    last = epochs.max()
+    ticks = [tick for tick in whole_numbers().tick_values(1, last) if 1 < tick <= last]
+    axes.set_xticks([1, *ticks])
+    axes.set_xlim(left=1 - 0.03 * last)
     axes.legend(frameon=False)
 
 

@@ -3,6 +3,7 @@
 import csv
 import dataclasses
 import os
+import re
 from pathlib import Path
 
 import cv2
@@ -91,6 +92,9 @@ def test_a_name_that_is_no_text_is_readable_and_without_findings_there_is_the_he
 def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
     text = audit_page(audit._replace(findings=FINDINGS[:1] * 5, split="train"), top=3)
     assert text.count("<figure ") == text.count("<img ") == 3
+    # A click enlarges a picture: its box to tick lies before it, in one label.
+    assert len(re.findall(r'<label><input type="checkbox"[^>]*><img [^>]*></label>', text)) == 3
+    assert "input:checked + img" in text and "<script" not in text
     assert "5 findings on 1 image are worth a look" in text and "labelled: 5<" in text
     assert "learn those of their training set" in text
     audit.samples[0].image_path.unlink()

@@ -30,7 +30,8 @@ def drawn(config: AugmentConfig, number: int):
 def source(image: np.ndarray, reduction: int = 1, size=None) -> SourceImage:
     size = size or image.shape[:2]
     boxes = np.array([[0, 0, size[1], size[0]]], np.float64)
-    return SourceImage(size, Objects(np.array([3]), boxes, None), reduction, lambda: image)
+    objects = Objects(np.array([3]), boxes, None)
+    return SourceImage(size, objects, image.shape[:2], lambda: image, reduction)
 
 
 def noise(height: int, width: int) -> np.ndarray:

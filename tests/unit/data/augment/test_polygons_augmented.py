@@ -51,7 +51,7 @@ IMAGES = [objects(size, number) for number, size in enumerate(SIZES)]
 def source_of(item: LabelledImage, image_size: int) -> SourceImage:
     reduction = choose_reduction(item.size, image_size)
     reduced = item.image if reduction == 1 else average_squares(item.image, reduction)
-    return SourceImage(item.size, item.objects, reduction, lambda: reduced)
+    return SourceImage(item.size, item.objects, reduced.shape[:2], lambda: reduced, reduction)
 
 
 def drawn(kind: str, number: int) -> Augmentation:

@@ -42,7 +42,8 @@ def plain_image(value: int, size: tuple[int, int], boxes=((0, 0, 1, 1),)) -> Lab
 def augment(draw: Augmentation, items: list[LabelledImage], image_size: int) -> LabelledImage:
     """Augment images that are in memory already."""
     sources = [
-        SourceImage(item.size, item.objects, 1, lambda item=item: item.image) for item in items
+        SourceImage(item.size, item.objects, item.size, lambda item=item: item.image)
+        for item in items
     ]
     return augment_module.augment(draw, sources, image_size)
 

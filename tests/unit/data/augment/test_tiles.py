@@ -15,6 +15,8 @@ from duet.utils.data.image.decoding import (
     average_squares,
     choose_reduction,
 )
+from duet.utils.data.image.letterbox import resize_linear
+from duet.utils.data.loading.items import BOXES
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
 
@@ -60,14 +62,14 @@ class Reader:
 
     def source(self, index: int) -> SourceImage:
         item = self.images[index]
-        reduction = choose_reduction(item.size, self.image_size)
-        reduced = item.image if reduction == 1 else average_squares(item.image, reduction)
+        size = BOXES.kept_size(item.size, self.image_size)
+        reduction = choose_reduction(item.size, max(size))
 
         def decode() -> np.ndarray:
             self.decoded.add(index)
-            return reduced
+            return resize_linear(average_squares(item.image, reduction), size)
 
-        return SourceImage(item.size, item.objects, reduction, decode)
+        return SourceImage(item.size, item.objects, size, decode, reduction)
 
 
 def both(kind: str, images: list[LabelledImage], image_size: int, number: int):

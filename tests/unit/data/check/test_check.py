@@ -1,6 +1,7 @@
 """The check finds every planted error and nothing else, in any format."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
 from duet.utils.data.check.inspection import read_rows, rows_of_text
 from duet.utils.data.check.report import (
+    advice,
     check_page,
     class_table,
     recipe_text,
@@ -93,6 +95,15 @@ def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
     assert check_page(check, 64) and list(summary_lines(check, 64))
 
 
+def test_a_missing_split_is_said(tmp_path):
+    pattern(1).save(tmp_path / "a.png")
+    (tmp_path / "a.yaml").write_text("train: .\nnames: [x]\n")
+    (finding,) = check_dataset(load_dataset(tmp_path / "a.yaml", splits=("train",))).of_kind(
+        "missing_split"
+    )
+    assert finding.text == "it has no images for val"
+
+
 def test_small_objects_are_those_that_training_sees_small(tmp_path):
     # 96x64 px; at --img 48 half of it: sides of 24x8, 6x3 and 2x16 px.
     labels = {"a": "0 0.5 0.5 0.5 0.25\n1 0.5 0.5 0.125 0.09375\n", "b": "0 0.5 0.5 0.04 0.5\n"}
@@ -142,6 +153,9 @@ def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
         ("unused_image", "nobody.png", "", ""),
     ]
     assert [image.is_used for image in check.images] == [True, False, False, False, True]
+    lines = "\n".join(summary_lines(check, 640))
+    assert re.search(r"xm(in|ax) -?\d+ of \d+ px", lines) and "the box, or find the image" in lines
+    assert "fractions" not in lines and "centre x" not in lines + advice(check, "broken_label")
     for name in ("Annotations/new", "JPEGImages/new"):
         with pytest.raises(DatasetError, match=f"{name} would be inside"):
             refuse_place(check.dataset, tmp_path / name, tmp_path / "page")
@@ -239,6 +253,8 @@ def test_the_faults_of_annotated_objects():
         ("object 6", "zero_area", False),
         ("object 7", "overshoot", True),
     ]
+    faults = [row.fault for row in read_rows(image, 2, SIZE)]
+    assert faults[2:4] == ["xmin -1 of 200 px", "xmin -10 of 200 px"]
     with pytest.raises(BrokenLabelError):
         image.read_labels(2, SIZE)
 

@@ -93,7 +93,7 @@ WRONG = {  # path on the server, what differs in the list, and the message
     "no file": (
         "/b",
         {},
-        "404.*; the partial file is kept: run again to continue, or cor",
+        "404.*; correct the URL in the list; or download it by other means and put it at ",
     ),
     "a folder in its place": ("/a", {"path": "sub"}, "is a folder, not a regular file"),
     "a redirect without end": ("/1", {}, "infinite loop"),
@@ -110,6 +110,15 @@ def test_what_is_wrong_is_an_error_and_nothing_is_used(site, run, tmp_path, kind
     with pytest.raises(UserError, match=message):
         run(file_of(site.root + path, **changes))
     assert set(files_in(tmp_path / "out")) <= {"sub/data.bin.part"}
+
+
+def test_without_a_network_it_says_what_to_do_and_leaves_no_empty_file(run, tmp_path):
+    with pytest.raises(UserError) as caught:  # port 9 is closed
+        run(file_of("http://127.0.0.1:9/a"))
+    for words in ("check the network; behind a proxy set https_proxy=", "and put it at "):
+        assert words in str(caught.value)
+    assert "partial file" not in str(caught.value)
+    assert not any(path.is_file() for path in (tmp_path / "out/sub").rglob("*"))
 
 
 def test_without_a_hash_the_file_comes_by_https_alone(site, tmp_path):
@@ -172,7 +181,14 @@ def test_without_a_list_the_command_shows_what_there_is(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["fetch"])
     command.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == ["coco", "coco128", "voc", "yolov5"]
+    assert [line.partition(":")[0] for line in lines] == [
+        "coco",
+        "coco128",
+        "voc",
+        "yolov5",
+        "yolov5-cls",
+        "yolov5-seg",
+    ]
     assert all(len(line) > 40 for line in lines)
 
 

@@ -76,28 +76,34 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
         "coco128": "https://github.com/ultralytics/yolov5/releases/download/v1.0/",
         "coco": "http://images.cocodataset.org/",
         "voc": "http://host.robots.ox.ac.uk/pascal/VOC/",
+        "yolov5-cls": "https://github.com/ultralytics/yolov5/releases/download/v7.0/",
+        "yolov5-seg": "https://github.com/ultralytics/yolov5/releases/download/v7.0/",
         "yolov5": "https://github.com/ultralytics/yolov5/releases/download/v7.0/",
     }
     assert {path.stem for path in FETCH_FOLDER.glob("*.yaml")} == set(servers)
     for name, server in servers.items():
         items = find_list(name).items
-        is_pinned = name != "coco128"  # nobody has published its hash
+        is_pinned = name not in ("coco128", "yolov5-cls", "yolov5-seg")  # no published hashes
         assert all(x.url.startswith(server) for x in items)
         assert all(bool(x.sha256 and x.size) is is_pinned for x in items)
-        assert len({x.sha256 for x in items}) == len({x.name for x in items}) == len(items)
-    with pytest.raises(UserError, match="or one of: coco, coco128, voc, yolov5"):
+        assert len({x.sha256 for x in items}) == (len(items) if is_pinned else 1)
+        assert len({x.name for x in items}) == len(items)
+    with pytest.raises(UserError, match="LIST imagenet: unknown; .* one of: coco, coco128, voc,"):
         find_list("imagenet")
 
 
 def test_a_missing_file_names_the_command_that_gets_it(tmp_path):
     commands = {
         "yolov5m.pt": "yolov5 yolov5m.pt", "d/yolov5x6.pt": "yolov5 yolov5x6.pt",
+        "yolov5s-seg.pt": "yolov5-seg yolov5s-seg.pt",
+        "yolov5n-cls.pt": "yolov5-cls yolov5n-cls.pt",
         "coco.yaml": "coco", "coco128": "coco128", "data/VOC.yaml": "voc",
     }  # fmt: skip
     for name, words in commands.items():
         assert f"`python -m duet fetch {words}`" in how_to_fetch(name)
-    assert not any(map(how_to_fetch, ("best.pt", "yolov5s-seg.pt", "imagenet.yaml", "")))
-    assert all(how_to_fetch(x.name) for x in find_list("yolov5").items)
+    assert not any(map(how_to_fetch, ("best.pt", "yolov5s-pose.pt", "imagenet.yaml", "")))
+    for name in ("yolov5", "yolov5-seg", "yolov5-cls"):
+        assert all(f"fetch {name} {x.name}`" in how_to_fetch(x.name) for x in find_list(name).items)
     (tmp_path / "coco.yaml").write_text("path: absent\ntrain: a\nval: b\nnames: [c]\n")
     absent = ((load_weights, "yolov5m.pt"), (load_dataset, "VOC.yaml"))
     for load, place in (*absent, (load_dataset, tmp_path / "coco.yaml")):

@@ -276,7 +276,8 @@ BROKEN_FILES = [
         ({"images": [{"id": 1, "file_name": ".."}]}, r"called '\.\.'; no file can be"),
         ({"images": [{"id": 1, "file_name": "a.png", "width": -1}]}, "width -1"),
         ({"images": [{"id": 1, "file_name": "a"}, {"id": 1, "file_name": "b"}]}, "image id 1"),
-        ({"categories": [{"id": 1, "name": None}]}, "name None"),
+        *(({"categories": [{"id": 1, "name": name}]}, f"name {name} is no text; put it in quotes")
+          for name in (None, 1.1, True)),
         ({"categories": [*CATEGORIES, CATEGORIES[0]]}, "category id 9"),
         ({"annotations": [{"category_id": 5}]}, "entry 0 of 'annotations' has no 'image_id'"),
         ({"annotations": [coco_object([], category_id="dog")]}, "'dog' is no whole number"),

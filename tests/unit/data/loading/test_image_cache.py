@@ -5,13 +5,16 @@ import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from duet.backend import cores
 from duet.utils.data.loading import image_cache
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.image_cache import create_cache
+from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import DatasetError
 from duet.utils.memory import collector_paused, free_memory
 from duet.utils.project import PROJECT
@@ -84,6 +87,16 @@ def test_a_full_disk_is_an_error_with_the_next_step(monkeypatch):
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(DatasetError, match="--cache disk: .*No space left.*leave --cache out"):
         cache.get(0, lambda: image(0))
+
+
+@pytest.mark.parametrize("size", [(900, 1200), (720, 1279), (480, 641), (640, 480), (30, 20)])
+def test_an_image_is_kept_no_larger_than_training_shows_it(size):
+    sample = Sample(Path("image.jpg"), *size, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+    batches = TrainBatches(table_of([sample]), TrainRecipe(640, 1))
+    ((height, width),) = batches.image_sizes()
+    scale = min(1, 640 / max(size))  # a smaller image is enlarged when it is used
+    assert height * width <= 1.05 * scale * size[0] * scale * size[1]
+    assert max(height, width) == scale * max(size)
 
 
 def write_group(folder, **files) -> None:

@@ -147,7 +147,7 @@ def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
     samples, monkeypatch, workers
 ):
     batch_bytes = 4 * 3 * 64 * 64
-    needed = (1 + 2 * workers) * batch_bytes  # two in the making by each worker
+    needed = (4 if workers else 1) * batch_bytes  # two in the making, two in use
     monkeypatch.setattr("duet.utils.memory.free_memory", lambda: needed - 1)
     message = "batches of 4 images of 64 x 64 px, .* GiB are free; use a smaller --img"
     with pytest.raises(UserError, match=message):

@@ -1,11 +1,13 @@
 """Which samples an epoch shows: by class, by rarity, by aspect ratio; the same in every process."""
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from duet.utils.data.loading.batches import TrainRecipe, draws_of
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, draws_of
 from duet.utils.data.loading.order import Epoch, aspect_order, class_weights, weighted
 from duet.utils.data.randomness import epoch_order
 from duet.utils.data.sources.samples import Sample, table_of
@@ -90,3 +92,14 @@ def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_i
         for draw in draws.tolist():  # the k-th time, k times the number of samples more
             assert draw // 4 == seen[draw % 4]
             seen[draw % 4] += 1
+
+
+def test_the_orders_of_samples_that_are_gone_are_not_kept():
+    samples = table([0], [1], [0, 1], [])
+    source = TrainBatches(samples, TrainRecipe(64, 4))
+    orders = [source.indices(Epoch(number), 0).tolist() for number in range(9)]
+    assert orders == [epoch_order(0, number, 4).tolist() for number in range(9)]
+    gone = weakref.ref(samples)
+    del samples, source
+    gc.collect()
+    assert gone() is None

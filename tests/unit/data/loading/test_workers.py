@@ -1,7 +1,8 @@
 """Worker processes: how they start, fail and end."""
 
-import multiprocessing
+import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,6 @@ import time
 import zlib
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -17,13 +17,18 @@ import cv2
 import numpy as np
 import pytest
 
+from duet import backend
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
-from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import Epoch
+from duet.utils.data.loading.worker_process import start_process
 from duet.utils.data.loading.workers import SharedSource, WorkerPool
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import SampleTable, table_of
-from duet.utils.errors import WorkerError
+from duet.utils.data.sources.splits import load_split
+from duet.utils.errors import DatasetError, WorkerError
+from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
@@ -75,7 +80,12 @@ def loader(samples):
 
 
 def worker_ids() -> list[int]:
-    return [process.pid for process in multiprocessing.active_children()]
+    found = []
+    for process_id in descendants(os.getpid()):
+        with contextlib.suppress(FileNotFoundError):
+            if b"worker_process" in Path(f"/proc/{process_id}/cmdline").read_bytes():
+                found.append(process_id)
+    return found
 
 
 def wait_for_end(process_ids: list[int]) -> None:
@@ -123,8 +133,19 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
     assert not any(map(is_running, running))
     with pytest.raises(WorkerError, match="by close"):
         next(batches)
-    # The first start of a process opens a pipe to multiprocessing's own tracker, once.
+    # The file of the arrays stays for the next start.
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
+
+
+def test_a_forked_process_that_closes_the_loader_leaves_the_parents_workers(loader):
+    batches = loader.epoch(0)
+    next(batches)
+    forked = os.fork()
+    if forked == 0:
+        loader.close()
+        os._exit(0)
+    assert os.waitpid(forked, 0)[1] == 0
+    assert len(list(batches)) == 10
 
 
 @pytest.mark.parametrize(
@@ -143,7 +164,6 @@ def test_a_worker_that_dies_is_an_error_and_a_crash_names_the_image(
     assert (f'File "<image {path}>"' in capfd.readouterr().err) is (name == "SIGSEGV")
 
 
-# A process of its own, since multiprocessing behaves differently at its first start of a worker.
 PARENT = """
 import sys, time
 from tests.unit.data.loading.test_workers import *
@@ -200,22 +220,90 @@ def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
     wait_for_end([int(text) for text in printed.split()])
 
 
-@pytest.mark.parametrize("workers", [0, 1])
-def test_images_are_built_in_the_arrays_that_are_asked_for(samples, workers):
-    made = []
+@pytest.mark.parametrize("workers", [0, 3])
+def test_lent_batches_are_equal_and_their_images_lie_in_a_few_slots(samples, workers):
+    backend.use()
+    with TrainLoader(samples, TrainRecipe(64, 3, EVERYTHING), workers) as loader:
+        expected = [digest(batch) for batch in loader.epoch(0)]
+        loader.lend_to("cpu")
+        lent, places = [], []
+        for batch in loader.epoch(0):
+            lent.append(digest(batch))
+            places.append(batch.images.ctypes.data)
+    assert lent == expected and len(expected) == 8
+    if workers:
+        assert len(set(places)) == 4  # two in the making, two in use
 
-    def new_array(shape):
-        made.append(np.full(shape, 99, np.uint8))
-        return made[-1]
 
-    with TrainLoader(samples, TrainRecipe(64, 3), workers) as loader:
-        ordinary = [batch.images for batch in loader.epoch(0)]
-        loader.build_in(new_array)
-        found = [batch.images for batch in loader.epoch(0)]
-    assert len(made) == len(found) == len(ordinary) > 1
-    for images, array, wanted in zip(found, made, ordinary, strict=True):
-        assert images is array
-        np.testing.assert_array_equal(images, wanted)
+class SignedBatches(TrainBatches):
+    """Training batches whose images have the process number of their builder in front."""
+
+    def build(self, epoch, batch_index, images, part):
+        batch = super().build(epoch, batch_index, images, part)
+        for image in images:
+            image.reshape(-1)[:4] = np.array([os.getpid()], np.uint32).view(np.uint8)
+        return batch
+
+
+@pytest.mark.parametrize(("workers", "batch_size"), [(2, 4), (3, 2), (4, 1)])
+def test_all_workers_build_parts_of_the_next_batches(samples, workers, batch_size):
+    pool = WorkerPool(SignedBatches(table_of(samples), TrainRecipe(64, batch_size)), workers)
+    builders = [
+        image.reshape(-1)[:4].view(np.uint32)[0]
+        for batch in pool.run(Epoch(0))
+        for image in batch.images
+    ]
+    pool.close()
+    assert len(builders) == len(samples)
+    for first in range(0, len(builders) - 2 * workers, batch_size):
+        assert len(set(builders[first : first + max(workers, batch_size)])) == workers
+
+
+def wait_for_replies(loader) -> None:
+    """Wait until the workers have built what they were asked for."""
+    for worker in loader._pool._workers:
+        assert worker.connection.poll(20)
+
+
+@pytest.fixture
+def own_samples(dataset_yaml, tmp_path):
+    """Samples whose files a test may remove."""
+    shutil.copytree(dataset_yaml.parent, tmp_path / "shapes")
+    return load_split(load_dataset(tmp_path / "shapes" / dataset_yaml.name), "train")
+
+
+def remove_images(samples) -> None:
+    for sample in samples:
+        sample.image_path.unlink()
+
+
+@pytest.mark.parametrize("loses", ["nothing", "the last epoch", "weighted samples"])
+def test_the_next_epoch_begins_while_this_one_ends(own_samples, loses):
+    recipe = TrainRecipe(64, 4, image_weights=loses == "weighted samples")
+    with TrainLoader(own_samples, recipe, workers=2) as loader:
+        first = digest(next(loader.epoch(1)))
+        list(loader.epoch(0, is_last=loses == "the last epoch"))
+        if loses == "nothing":
+            wait_for_replies(loader)
+        remove_images(own_samples)
+        batches = loader.epoch(1)
+        if loses == "nothing":
+            assert digest(next(batches)) == first
+        with pytest.raises(DatasetError, match="cannot be read"):
+            list(batches)
+
+
+def test_a_validation_that_is_started_has_its_first_batches(own_samples):
+    with ValLoader(own_samples, 64, 4, workers=2) as loader:
+        first = digest(next(iter(loader)))
+        list(loader)
+        loader.start()
+        wait_for_replies(loader)
+        remove_images(own_samples)
+        batches = iter(loader)
+        assert digest(next(batches)) == first
+        with pytest.raises(DatasetError, match="cannot be read"):
+            list(batches)
 
 
 @dataclass(frozen=True)
@@ -243,23 +331,18 @@ def checksums(source: Source) -> list[int]:
     return [zlib.crc32(np.ascontiguousarray(array)) for array in arrays]
 
 
-def answer(source: Source, connection: Connection) -> None:
+def answer(connection: Connection, source: Source) -> None:
     """Send what this process got, whether it may write, and the memory of its own."""
     found = checksums(source), list(source.samples.paths), source.empty.shape
     connection.send((found, source.samples.class_index.flags.writeable, own_kib()))
 
 
 def answers(shared: SharedSource, number: int) -> list:
-    context = get_context("spawn")
     found = []
     for _ in range(number):
-        ours, theirs = context.Pipe()
-        process = context.Process(target=answer, args=(shared, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        found.append(ours.recv())
-        process.join()
-        process.close()
+        process, connection = start_process(answer, shared)
+        with process, connection:
+            found.append(connection.recv())
     return found
 
 
@@ -275,3 +358,29 @@ def test_workers_get_the_same_arrays_and_no_copy_of_them():
         assert found == (checksums(source), list(source.samples.paths), (0, 4))
         assert not writable
         assert kib - few_kib < 8_000
+
+
+UNGUARDED = """
+import os, sys
+os.chdir(os.path.dirname(sys.argv[1]))  # away from what "" in sys.path means
+from multiprocessing import set_start_method
+from duet.utils.data.loading.loader import TrainLoader, ValLoader
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
+print("once", flush=True)
+samples = load_split(load_dataset(sys.argv[1]), "train")
+with TrainLoader(samples, TrainRecipe(64, 4), workers=2) as loader:
+    print(len(list(loader.epoch(0))))
+set_start_method("spawn")
+"""
+
+
+def test_workers_neither_import_the_main_module_nor_fix_the_start_method(dataset_yaml, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, program, dataset_yaml], cwd=PROJECT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)}, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout.split(), done.stderr) == (["once", "5"], "")

@@ -57,12 +57,15 @@ def write(folder, content):
 
 def test_objects_of_chosen_classes_keep_their_crowds_and_areas(tmp_path):
     annotations = read_coco_annotations(write(tmp_path, document()), SAMPLES, CLASS_NAMES)
-    objects, chosen = annotations.objects[0], annotated_objects(annotations, (0, 2), 0)
+    same = np.arange(len(CLASS_NAMES))
+    objects, chosen = annotations.objects[0], annotated_objects(annotations, same, (0, 2), 0)
     rows = np.flatnonzero(objects.class_index != 1)
     assert 0 < len(rows) < len(objects.class_index)
     np.testing.assert_array_equal(chosen.area, objects.area[rows])
     np.testing.assert_array_equal(chosen.is_crowd, objects.is_crowd[rows])
-    assert annotated_objects(annotations, None, 0) is objects
+    whole = annotated_objects(annotations, same, None, 0)
+    assert whole.boxes_xyxy is objects.boxes_xyxy
+    np.testing.assert_array_equal(whole.class_index, objects.class_index)
 
 
 def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
+from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.errors import DatasetError, UserError
 from tests.shared_files import shared_path
@@ -129,6 +130,7 @@ def test_a_folder_without_images_is_an_error(dataset):
     text = error_of(write_yaml(dataset / "cells.yaml", train="empty"))
     assert "key 'train'" in text
     assert f"{dataset / 'empty'} holds no image" in text
+    assert "or record files (.ffr)" in text
     with pytest.raises(DatasetError, match="holds no image"):
         list_images([dataset / "empty"])
 
@@ -209,6 +211,30 @@ def test_wrong_values_are_named(dataset, keys, part):
 
 
 @pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[2_1, 010, 1.10, 12:30, 0x1F, 1e3]", ("2_1", "010", "1.10", "12:30", "0x1F", "1e3")),
+        ("[1_11, 11_1, x]", ("1_11", "11_1", "x")),
+        ("{0: 2024-01-01, 1: .inf}", ("2024-01-01", ".inf")),
+        ("[!!int 007, '008', 99999999999999999999]", ("007", "008", "99999999999999999999")),
+    ],
+)
+def test_a_class_name_that_looks_like_a_number_is_kept_as_written(dataset, text, names):
+    path = write_yaml(dataset / "cells.yaml", names=None)
+    path.write_text(f"{path.read_text()}nc: {len(names)}\nnames: {text}\n")
+    spec = load_dataset(path)
+    assert spec.class_names == names
+    path.write_text(dataset_yaml_text({"train": "images/train", "val": "images/val"}, names))
+    assert load_dataset(path).class_names == names
+
+
+def test_a_class_name_that_is_an_alias_of_a_number_is_refused(dataset):
+    path = write_yaml(dataset / "cells.yaml", names=None)
+    path.write_text(f"sign: &sign 2_1\n{path.read_text()}names: [*sign]\n")
+    assert "holds 21, which is not text; put it in quotes" in error_of(path)
+
+
+@pytest.mark.parametrize(
     "keys",
     [
         {"names": [*(f"name {i}" for i in range(20_000)), "name 1"]},
@@ -277,3 +303,10 @@ def test_images_come_in_the_order_of_their_paths(folder, monkeypatch):
     assert [str(path) for path in list_images([Path("images")])] == [
         f"images/{x}" for x in IN_ORDER
     ]
+
+
+def test_a_mistyped_key_is_answered_with_the_one_that_was_meant(tmp_path):
+    path = tmp_path / "d.yaml"
+    path.write_text("trian: images\nval: images\nnames: [a]\n")
+    with pytest.raises(DatasetError, match="'train' is missing: did you mean train where .*trian"):
+        load_dataset(path)

@@ -88,7 +88,7 @@ def test_a_camera_and_a_url_are_live(argument):
 
 
 REFUSED = {
-    "absent.jpg": "no such file or folder; accepted: an image",
+    "absent.jpg": "absent.jpg: no such file or folder$",
     "": "no such file or folder",
     "*.tiff": "no images or videos; accepted",
     "outer": "no images or videos; 'outer/\\*\\*/\\*' looks into its folders too",

@@ -15,7 +15,6 @@ from duet.utils.detections import Detections
 from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
-SECONDS = {"decode": 0.25, "network": 2.0}
 
 
 def done(source, *classes, frame=None, ids=None):
@@ -46,7 +45,16 @@ def test_few_images_have_a_line_each(caplog):
     assert [line.partition(": ")[0] for line in caplog.messages] == [
         f"1/{FEW} image 0", "image 1", f"3/{FEW} image 2"
     ]  # fmt: skip
+    assert caplog.messages[0].endswith(": 8x8 2 persons, 1 car, 0.0 ms")
     assert caplog.messages[1] == "image 1: left out: not an image"
+
+
+def test_more_images_than_a_person_reads_have_a_bar(caplog):
+    sources = [FakeSource(number) for number in range(FEW + 1)]
+    report = RunReport(sources, "a")
+    with report.progress:
+        report.add(done(sources[0], 0))
+    assert FEW == 1000 and not caplog.messages
 
 
 @pytest.mark.parametrize(
@@ -90,10 +98,10 @@ def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(caps
     report.add(done(sources[1], 6, 6))
     report.add(broken(sources[2]))
     now[0] += 4
-    report.print_totals(SECONDS)
+    report.print_totals()
     assert capsys.readouterr().out.splitlines() == [
         "found: kite 3, car 2, bowl 1, cat 1, cup 1, 2 other classes 2",
-        "2 images in 4.0 s, 0.5 images/s; stages overlap: decode 0.2 s, network 2.0 s",
+        "2 images in 4.0 s, 0.5 images/s, 2000.0 ms per image",
         "left out or incomplete: 1 of 3 images, named above",
     ]
 

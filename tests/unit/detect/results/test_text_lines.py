@@ -100,3 +100,19 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one-2.txt", "one.txt"]
     assert (tmp_path / "one.txt").read_text() == "0 0.3 0.5 0.2 1 0.25\n1 0.2 0.3 0.2 0.2 0.875\n"
     assert (tmp_path / "one-2.txt").read_text() == "3 0.5 0.5 1 1 0.5\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "plural"),
+    [
+        ("wine glass", "wine glasses"),
+        ("bus", "buses"),
+        ("bench", "benches"),
+        ("person", "persons"),
+        ("skis", "skis"),
+        ("三角", "三角"),
+    ],
+)
+def test_more_than_one_are_said_in_the_plural(name, plural):
+    rows = [(*BOX[:5], 0)] * 2
+    assert make_result("a.jpg", *rows, class_names=(name,)).words() == f"2 {plural}"

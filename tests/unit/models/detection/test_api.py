@@ -315,3 +315,20 @@ def test_several_views_tiles_and_tracks_find_objects(free):
     *_, second, third = detector.stream([IMAGE] * 4, track=True, size=SIZE)
     numbers = [set(result.track_ids.tolist()) - {-1} for result in (second, third)]
     assert numbers[0] and numbers[0] == numbers[1]
+
+
+def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path, caplog):
+    trained = load(write_tiny_weights(tmp_path, trained_size=SIZE), device="cpu")
+    assert_same(trained(IMAGE), detector(IMAGE, size=SIZE))
+    assert_same(list(trained.stream([IMAGE])), detector(IMAGE, size=SIZE))
+    assert caplog.messages == []
+    assert_same(trained(IMAGE, size=320), detector(IMAGE, size=320))
+    assert_same(trained(IMAGE, size=320), trained(IMAGE, size=320))
+    (line,) = caplog.messages
+    assert line.endswith("trained at 64 px, used at 320 px: expect worse results")
+
+
+def test_a_tile_is_resized_to_the_training_size(detector, tmp_path):
+    trained = load(write_tiny_weights(tmp_path, trained_size=SIZE), device="cpu")
+    image, tiles = noise(200, 200), {"tile": 100}
+    assert_same(trained(image, **tiles), detector(image, size=SIZE, **tiles))

@@ -84,7 +84,7 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
     for number, result in enumerate(results):
         lines = (folder / f"labels/{number}.txt").read_text().splitlines()
         assert lines == [f"{found.score:.2f} {found.name}" for found in result]
-        assert f"{number}.png: {SIZE}x{SIZE} {result.words()}\n" in caplog.text
+        assert f"{number}.png: {SIZE}x{SIZE} {result.words()}, " in caplog.text
     with open(folder / "predictions.csv", newline="", encoding="utf-8") as file:
         table = list(csv.reader(file))
     assert [row[1] for row in table] == [name for result in results for name in result.names]

@@ -212,6 +212,16 @@ def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
         golden_results().show()
 
 
+def test_the_default_size_is_that_of_the_training(weights, tmp_path, caplog):
+    trained = write_tiny_weights(tmp_path, trained_size=48)
+    model = hubconf.custom(str(trained), device="cpu")
+    assert model(IMAGE).s == (1, 3, 32, 48) and caplog.messages == []
+    assert model(IMAGE, size=SIZE).s == (1, 3, 48, 64) and caplog.messages == []
+    assert model(IMAGE, size=160).s == model(IMAGE, size=160).s == (1, 3, 112, 160)
+    assert caplog.messages == [f"{trained}: trained at 48 px, used at 160 px: expect worse results"]
+    assert hubconf.custom(str(weights), device="cpu")(IMAGE).s == (1, 3, 432, 640)
+
+
 def test_a_public_name_finds_weights_in_the_project(monkeypatch, tmp_path, weights):
     monkeypatch.setattr(hubconf, "PROJECT", tmp_path)
     (tmp_path / "weights").mkdir()

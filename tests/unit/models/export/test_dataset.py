@@ -15,6 +15,7 @@ from duet.models.export.dataset import (
     calibration_images,
     fault_of_score,
 )
+from duet.models.export.verify import PHOTOS, chosen_images
 from duet.utils.data.sources.samples import Sample
 from duet.utils.export.metadata import MASKS, Metadata
 
@@ -61,7 +62,7 @@ def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
 
 
 def of(fitness: float) -> Score:
-    return Score("w.onnx", {}, fitness)
+    return Score("w.onnx", {}, fitness, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +79,19 @@ def test_what_may_be_lost_is_small_beside_the_fitness(precision, output, model, 
     assert fault_of_score(of(accepted), of(model), metadata) == ""
     fault = fault_of_score(of(refused), of(model), metadata)
     assert f"fitness {refused:.4f} instead of {model:.4f}; accepted: at most" in fault
+
+
+def test_without_data_a_file_is_checked_on_photographs_and_drawings_whose_licence_is_known():
+    images = chosen_images(None)
+    photos = sorted(PHOTOS.glob("*.jpg"))
+    assert len(images) == 8 and len(photos) == 4
+    assert all(image.dtype == np.uint8 and image.shape[2] == 3 for image in images)
+    cat = images[[path.name for path in photos].index("cat.jpg")]
+    assert (
+        cat.shape == (300, 451, 3) and cat[..., 0].mean() > cat[..., 2].mean() + 20
+    )  # ginger: RGB
+    about = (PHOTOS / "README.md").read_text()
+    for path in photos:
+        (row,) = (line for line in about.splitlines() if path.name in line)
+        assert row.rstrip(" |").endswith(("CC0", "public domain: no known copyright restrictions"))
+    assert sum(path.stat().st_size for path in photos) < 300_000

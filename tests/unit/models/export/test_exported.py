@@ -7,7 +7,7 @@ from duet.backend import ops
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import run_export
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictor import input_size, make_predictor
 from duet.models.inference.predictors import Ensemble
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
@@ -26,9 +26,9 @@ class Runtime:
 
     name = "a runtime"
 
-    def __init__(self, columns=10, **given):
+    def __init__(self, columns=10, names=NAMES, **given):
         values = {"stride": 16, "image_size": (32, 48), **given}
-        self.metadata = Metadata(NAMES, **values)
+        self.metadata = Metadata(names, **values)
         self.columns, self.seen = columns, []
 
     def __call__(self, images):
@@ -116,7 +116,8 @@ def test_a_head_that_is_not_known_is_named_with_the_file_and_what_to_do(head):
 
 
 def test_a_file_and_weights_detect_together(tmp_path):
-    file, model = weights(Runtime()), tiny_checkpoint(tmp_path)
+    model = tiny_checkpoint(tmp_path)
+    file = weights(Runtime(names=model.class_names))
     both = make_predictor([file, model], "cpu")
     assert (both.fixed_size, both.stride, both.takes_arrays) == ((32, 48), 16, False)
     image = np.full((1, 3, 32, 48), 100, np.uint8)
@@ -159,3 +160,26 @@ def test_weights_that_fill_an_onnx_file_are_refused():
     weights = {"a": np.broadcast_to(np.zeros(1, np.float32), 2**29)}  # takes the memory of one
     with pytest.raises(UserError, match="2,147,483,648 bytes; an ONNX file holds .* --half, or"):
         run_export(ExportConfig(weights="x.pt"), Checkpoint(Header({}, ()), {}, weights, {}), None)
+
+
+@pytest.mark.parametrize(
+    ("given", "size"),
+    [
+        ({"dynamic": True, "trained_size": 96}, 96),
+        ({"dynamic": True}, 48),  # of an older file: as it was exported
+        ({"trained_size": 64}, 48),
+    ],
+)
+def test_without_a_size_a_file_takes_that_of_the_training_if_it_can(given, size, caplog):
+    runtime = Runtime(**given)
+    assert input_size(None, ExportedPredictor(runtime), [weights(runtime)]) == size
+    assert caplog.messages == []
+
+
+def test_a_file_of_one_size_takes_no_other(caplog):
+    runtime = Runtime(trained_size=128)
+    with pytest.raises(UserError, match="--img 640: .* accepts only images of 32 x 48 px"):
+        input_size(640, ExportedPredictor(runtime), [weights(runtime)])
+    assert input_size(48, ExportedPredictor(runtime), [weights(runtime, "far.onnx")]) == 48
+    line = "far.onnx: trained at 128 px, used at 48 px: expect worse results"
+    assert caplog.messages == [line]

@@ -7,12 +7,13 @@ import pytest
 
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
-from duet.models.inference.predictor import make_predictor
+from duet.models.inference.predictor import input_size, make_predictor
 from duet.models.inference.predictors import Augmented, Ensemble
 from duet.utils.detections import SuppressionSettings
+from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
 from tests.small import write_tiny_model
-from tests.tiny_weights import initial_model, untrained, write_checkpoint
+from tests.tiny_weights import initial_model, untrained, with_trained_size, write_checkpoint
 
 NAMES = ("a", "b", "c")
 
@@ -65,11 +66,55 @@ def test_half_on_a_cpu_is_float32_and_a_line_reports_it(weights, caplog):
     np.testing.assert_array_equal(rows(model), rows(make_predictor(weights, "cpu")))
 
 
-def test_other_class_names_are_a_warning_that_names_both_files(weights, tmp_path, caplog):
-    other = write_weights(tmp_path, "other.safetensors", ("a", "x", "y"))
-    make_predictor([weights[0], other], "cpu")
-    (message,) = caplog.messages
-    assert message == (
+def test_models_of_other_class_names_do_not_detect_together(weights, tmp_path):
+    other = write_weights(tmp_path, "other.safetensors", ("a", "c", "b"))
+    with pytest.raises(UserError) as caught:
+        make_predictor([weights[0], other], "cpu")
+    assert str(caught.value) == (
         f"--weights {tmp_path / 'other.safetensors'}: class names differ from those of "
-        f"{tmp_path / '1.safetensors'}, which are used: 'x' for 'b', 'y' for 'c'"
+        f"{tmp_path / '1.safetensors'}: 'c' for 'b', 'b' for 'c'; files that detect together need "
+        "the same classes in the same order"
     )
+
+
+@pytest.mark.parametrize(
+    ("stored", "size", "source"),
+    [
+        (48, 48, "the training size"),
+        (40, 48, "the training size"),  # the next multiple of the stride
+        (None, 640, "the default, because the weights do not store their training size"),
+        (-3, 640, "the default, because the weights do not store their training size"),
+    ],
+)
+def test_without_a_size_images_have_that_of_the_training(weights, caplog, stored, size, source):
+    trained = [with_trained_size(weights[0], stored)]
+    model = make_predictor(trained, "cpu")
+    with caplog.at_level(logging.INFO, "models"):
+        assert input_size(None, model, trained) == size
+        assert caplog.messages == [f"images at {size} px, {source}"]
+        assert input_size(64, model, trained) == 64 and len(caplog.messages) == 1
+
+
+@pytest.mark.parametrize("size", [32, 64, 128])
+def test_a_size_of_half_to_double_the_training_size_is_no_warning(weights, caplog, size):
+    trained = [with_trained_size(weights[0], 64)]
+    assert input_size(size, make_predictor(trained, "cpu"), trained) == size
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("size", [16, 144])
+def test_a_size_far_from_the_training_size_is_one_warning(weights, caplog, size):
+    """Of an ensemble, of the models that it concerns; a call for each of many images repeats it."""
+    trained = [with_trained_size(weights[0], 64), with_trained_size(weights[1], size)]
+    model = make_predictor(trained, "cpu")
+    for _ in range(3):
+        assert input_size(size, model, trained) == size
+    assert caplog.messages == [
+        f"{weights[0].path}: trained at 64 px, used at {size} px: expect worse results"
+    ]
+
+
+@pytest.mark.parametrize("names", [("class0", "class1", "class2"), ("0", "1", "2")])
+def test_a_model_without_names_detects_together_with_any(weights, tmp_path, names):
+    other = write_weights(tmp_path, "other.safetensors", names)
+    assert isinstance(make_predictor([weights[0], other], "cpu"), Ensemble)

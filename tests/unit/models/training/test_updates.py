@@ -1,10 +1,13 @@
 """The trial of batched updates that precedes --multi_tensor_optimizer on a GPU."""
 
+import gc
+import weakref
+
 import numpy as np
 import pytest
 
 from duet.backend import multi_tensor, ops, optim
-from duet.backend.modules import OfMemory
+from duet.backend.modules import OfMemory, float_tensors
 from duet.models.training import updates
 
 
@@ -32,6 +35,30 @@ def test_a_missing_or_wrong_kernel_leaves_the_plain_path(monkeypatch, caplog):
     with caplog.at_level("INFO", "train"):
         assert not updates.choose_updates("SGD", "cpu")
     assert "--multi_tensor_optimizer: using the plain path (" in caplog.text
+
+
+def test_the_tensors_of_a_model_that_is_gone_are_not_kept():
+    class Value:
+        def is_floating_point(self):
+            return True
+
+    class Module:
+        _buffers, _non_persistent_buffers_set = {}, frozenset()
+
+        def __init__(self):
+            self._parameters = {"weight": Value()}
+
+        def modules(self):
+            return [self]
+
+    kept = OfMemory(lambda averages, values: (averages, values))
+    average, model = Module(), Module()
+    averages, values = float_tensors(average)(), float_tensors(model)()
+    assert kept(averages, values) is kept(averages, values)
+    gone = [weakref.ref(x) for x in (*averages, *values)]
+    del averages, values, average, model
+    gc.collect()
+    assert [x() for x in gone] == [None, None]
 
 
 def test_a_failure_keeps_nothing_of_other_tensors():

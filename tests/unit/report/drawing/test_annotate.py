@@ -13,6 +13,7 @@ from duet.utils.report.drawing import (
     draw_masks,
     label_height,
     label_image,
+    place_labels,
 )
 from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
 
@@ -86,11 +87,11 @@ def test_an_image_of_any_size_is_drawn_on(size):
 
 @pytest.mark.parametrize(("box", "top", "left"), [
     ((100, 100, 300, 300), 100 - HEIGHT, 100),  # above
-    ((100, 5, 300, 300), 5, 100),  # no room above: inside
-    ((100, 2, 300, 5), 2, 100),  # nor inside: below its upper edge
+    ((100, 5, 300, 300), 300, 100),  # no room above: below
+    ((100, 5, 300, 479), 480 - HEIGHT, 100),  # nor below: inside, at the lower edge
     ((620, 100, 640, 300), 100 - HEIGHT, None),  # up to the right border
 ], ids=str)  # fmt: skip
-def test_a_label_stands_above_its_box_or_inside(box, top, left):
+def test_a_label_stands_above_its_box_or_where_there_is_room(box, top, left):
     label = label_image("person 0.87", default_font_size((480, 640)), class_colour(0), 640)
     left = 640 - label.shape[1] if left is None else left
     drawn = drawn_on(grey(), [box], ["person 0.87"])
@@ -163,3 +164,30 @@ def test_the_first_of_several_shows_and_the_image_through_it():
     assert [image[15, 15].tolist(), image[25, 20].tolist(), image[2, 35].tolist()] == [
         tint(7), tint(1), tint(2)
     ]  # fmt: skip
+
+
+def test_labels_of_a_crowd_cover_no_other_label_and_hardly_a_head():
+    """People side by side and behind each other, as in a photograph of a team."""
+    heights = [150, 90, 170, 100, 140, 80, 160, 120]
+    boxes = np.array([(30 + 70 * i, 300 - h, 120 + 70 * i, 320 + h) for i, h in enumerate(heights)])
+    sizes = [(25, 110)] * len(boxes)
+    found = np.array(place_labels(boxes, sizes, (480, 700)))
+    for index, (left, top) in enumerate(found.tolist()):
+        others = np.delete(found, index, axis=0)
+        assert not ((abs(others[:, 0] - left) < 110) & (abs(others[:, 1] - top) < 25)).any()
+    plain = np.stack((boxes[:, 0], boxes[:, 1] - 25), axis=1)  # each above its box
+
+    def covered(places):
+        """Pixels of labels on the upper quarter of a box."""
+        heads = np.zeros((480, 700), bool)
+        for left, top, right, bottom in boxes.tolist():
+            heads[top : top + (bottom - top) // 4, left:right] = True
+        return sum(heads[max(y, 0) : y + 25, x : x + 110].sum() for x, y in places.tolist())
+
+    assert covered(found) < 0.5 * covered(plain)
+    assert (found >= 0).all() and (found + (110, 25) <= (700, 480)).all()
+
+
+def test_a_label_without_text_takes_no_place():
+    boxes = np.array([(100, 100, 200, 200)] * 2)
+    assert place_labels(boxes, [(0, 0), (20, 60)], (400, 400))[1] == (100, 80)

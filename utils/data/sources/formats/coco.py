@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from collections import Counter
@@ -34,7 +33,6 @@ from duet.utils.data.sources.formats.names import (
 )
 from duet.utils.errors import brief
 from duet.utils.json_files import parse_json
-from duet.utils.text import printable
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"
@@ -44,8 +42,6 @@ _NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
 _STARTS = (1 << 16, 1 << 26)  # bytes; the second where an `info` of megabytes comes first
 _MOST_PROBED = 16  # images per file, to find their folder
 _MOST_FOLDERS = 16  # per file name
-
-log = logging.getLogger("data")
 
 
 def accepts(path: Path) -> bool:
@@ -129,7 +125,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the annotations of a folder; BrokenInstancesError when the file is broken."""
     instances = read_instances(folder.annotations)
     paths = list(_paths_of(folder.images, [image.name for image in instances.images]))
-    class_of = _class_names(instances, folder.annotations)
+    class_of = _class_names(instances, notes)
     notes.class_names = list(dict.fromkeys(class_of.values()))
     if instances.num_without_image:
         notes.left_out["objects of unknown images"] = instances.num_without_image
@@ -165,15 +161,15 @@ def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:
         yield _place(folder, parts, skip)
 
 
-def _class_names(instances: Instances, file: Path) -> dict[int, str]:
+def _class_names(instances: Instances, notes: FileNotes) -> dict[int, str]:
     """Return the class name of each category by its id, in the order of the ids."""
     categories = sorted(instances.categories)
     if _has_dummy(instances, categories):
         del categories[0]
     counts = Counter(category.name for category in categories)
     if repeated := [name for name, number in counts.items() if number > 1]:
-        text = "%s: categories of one name are taken for one class: %s"
-        log.warning(text, printable(str(file)), brief(repeated))
+        text = f"categories of one name are taken for one class: {brief(repeated)}"
+        notes.warnings.append(text)
     return {category.id: category.name for category in categories}
 
 

@@ -235,8 +235,8 @@ def _image_of(entry: _Entry) -> Image:
 
 def _category_of(entry: _Entry) -> Category:
     identity, name = entry.whole("id"), entry.value("name")
-    if isinstance(name, (list, dict)) or name is None:
-        raise entry.unusable(f": name {brief(name)} is no text")
+    if type(name) not in (str, int):  # what 1.10 was written as is not known
+        raise entry.unusable(f": name {brief(name)} is no text; put it in quotes")
     supercategory = str(entry.content.get("supercategory") or "")[:_LONGEST_NAME]
     return Category(identity, str(name), supercategory)
 

@@ -70,6 +70,7 @@ class FileNotes:
 
     class_names: list[str] = field(default_factory=list)  # in the format's own order
     left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind
+    warnings: list[str] = field(default_factory=list)
 
 
 class Format(NamedTuple):

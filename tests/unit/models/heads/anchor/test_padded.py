@@ -74,4 +74,4 @@ def test_any_number_of_targets_and_classes_costs_the_same(count, num_classes):
 
 def test_sizes_are_few_and_hold_what_is_asked():
     counts = (0, 1, 256, 257, 1024, 1025, 5000)
-    assert [padded_size(count) for count in counts] == [256, 256, 256, 1024, 1024, 4096, 16384]
+    assert [padded_size(count) for count in counts] == [256, 256, 256, 512, 1024, 2048, 8192]

@@ -43,14 +43,14 @@ def case_of(name, dtype):
     return case, given, targets, grids, index, dtype
 
 
-def assigned(name, precision):
+def assigned(name, precision, padded=False):
     """(B, N) object index and (B, N) score of each cell, 0 for none."""
     dtype = {"fp32": "float32", "fp64": "float64"}[precision]
     case, given, targets, grids, index, _ = case_of(name, dtype)
-    found = find_candidates(targets, grids, case["strides"], dtype)
+    found = find_candidates(targets, grids, case["strides"], dtype, padded)
     images, cells, classes = given["pd_scores"].shape
     indices, scores = np.zeros((2, images * cells))
-    if len(found.cell):
+    if found.num_pairs:
         boxes = given["pd_boxes"].reshape(-1, 4).astype(dtype)
         centre_size = np.concatenate(
             [(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], 1
@@ -74,24 +74,26 @@ def expected(name, precision):
     return arrays[f"{name}_{precision}_gt_index"], scores.max(2) if scores.size else scores.sum(2)
 
 
-def assert_as_stored(name, precision):
-    (index, scores), (wanted_index, wanted) = assigned(name, precision), expected(name, precision)
+def assert_as_stored(name, precision, padded):
+    index, scores = assigned(name, precision, padded)
+    wanted_index, wanted = expected(name, precision)
     # Scores at the edge of what the precision can tell from 0 decide nothing.
     np.testing.assert_allclose(scores, wanted, rtol=0, atol=TOLERANCES[precision])
     counts = wanted > TOLERANCES[precision]
     np.testing.assert_array_equal(index[counts], wanted_index[counts])
 
 
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("name", CASES)
-def test_positions_objects_and_scores_are_the_stored_ones(name, precision):
-    assert_as_stored(name, precision)
+def test_positions_objects_and_scores_are_the_stored_ones(name, precision, padded):
+    assert_as_stored(name, precision, padded)
 
 
 @pytest.mark.parametrize("name", ["none", "padding_only"])
 def test_without_objects_there_is_no_candidate(name):
     case, _, targets, grids, _, _ = case_of(name, "float32")
-    assert not len(find_candidates(targets, grids, case["strides"], "float32").cell)
+    assert not find_candidates(targets, grids, case["strides"], "float32").num_pairs
 
 
 def test_of_equal_candidates_ten_are_taken_each_with_the_largest_score():

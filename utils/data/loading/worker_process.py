@@ -1,0 +1,62 @@
+"""Processes that call one function, in an interpreter of their own.
+
+multiprocessing's would import the program's main module, which may lack a guard, and would fix the
+program's start method.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection, Pipe
+from multiprocessing.reduction import ForkingPickler
+from multiprocessing.spawn import get_executable
+from pathlib import Path
+from typing import Any
+
+HOME = str(Path(os.path.abspath(__file__)).parents[4])  # folder of the package `duet`
+PROGRAM = (
+    "import sys; sys.path[:] = sys.argv[2:]; "
+    "from duet.utils.data.loading.worker_process import serve; serve(int(sys.argv[1]))"
+)
+
+_starting = threading.local()  # .descriptors: those that the process being started inherits
+
+
+def inherited(descriptor: int) -> int:
+    """Let the process being started inherit an open file, while an argument of it is pickled."""
+    _starting.descriptors.append(descriptor)
+    return descriptor
+
+
+def start_process(
+    function: Callable[..., None], *arguments: Any
+) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Call `function(connection, *arguments)` in a new process; return it and its connection.
+
+    Its Python imports from where this one does. If it dies early, the connection ends.
+    """
+    _starting.descriptors = []
+    content = ForkingPickler.dumps((function, arguments))
+    ours, theirs = Pipe()
+    paths = [path or HOME for path in (*sys.path, HOME)]  # "" is the working folder at any time
+    process = subprocess.Popen(
+        [get_executable(), "-c", PROGRAM, str(theirs.fileno()), *paths],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno(), *_starting.descriptors],
+    )
+    theirs.close()  # then ours ends when the process dies
+    with contextlib.suppress(OSError):
+        ours.send_bytes(content)
+    return process, ours
+
+
+def serve(descriptor: int) -> None:
+    """Call the function that the connection names first."""
+    connection = Connection(descriptor)
+    function, arguments = ForkingPickler.loads(connection.recv_bytes())
+    function(connection, *arguments)
