@@ -1,4 +1,4 @@
-"""`python -m duet.models.detection FLAGS`: the prediction process of `python -m duet serve`.
+"""`python -m duet.models.detection FLAGS`: the prediction process of `duet serve`.
 
 It takes the server's flags, reads requests from stdin and writes answers to stdout, in frames. It
 ends when stdin closes.

@@ -1,4 +1,4 @@
-"""`python -m duet doctor --data D`: find out whether loader or model is the bottleneck.
+"""`duet doctor --data D`: find out whether loader or model is the bottleneck.
 
 It takes train.py's flags and measures separately the loader, with several numbers of workers and
 with `--cache ram`, and the training step.
@@ -34,7 +34,7 @@ ENOUGH = 1.1  # loader speed relative to the model's at which the model never wa
 
 
 def main() -> None:
-    config = complete_flags(*read_train_flags(program="python -m duet doctor"))
+    config = complete_flags(*read_train_flags(program="duet doctor"))
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: doctor measures a single process; omit --nproc and use "

@@ -313,7 +313,7 @@ def gives_rows_and_a_column_with_the_gradients_of_both(b: Backend) -> None:
 
 
 @judges(ROWS_AND_COLUMN)
-def half_precision_is_returned_in_float32(b: Backend) -> None:
+def half_precision_rows_keep_their_dtype_and_the_column_is_float32(b: Backend) -> None:
     index = np.array([1, 3, 1, 1])
     for dtype in b.amp.supported("cpu"):
         found = []
@@ -350,7 +350,8 @@ def both(x: np.ndarray, index: np.ndarray, column: int) -> np.ndarray:
 def joined(b: Backend, x: Any, index: np.ndarray, column: int) -> Any:
     """Return rows and column one after the other, (K * R + N,)."""
     rows, values = b.fused.take_rows_and_column(x, b.ops.tensor(index), column)
-    return b.ops.cat([rows.reshape(-1), values])
+    assert b.ops.dtype_of(rows) == b.ops.dtype_of(x)
+    return b.ops.cat([b.ops.cast(rows, b.ops.dtype_of(values)).reshape(-1), values])
 
 
 def joined_of_a_cast(b: Backend, x: Any, index: np.ndarray, column: int) -> Any:

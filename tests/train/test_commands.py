@@ -76,8 +76,10 @@ def test_a_file_name_that_is_no_text_is_spelt_out(trained):
 
 def test_the_commands_shown_at_the_end_use_the_weights_as_they_were_trained(trained, tmp_path):
     _, done = trained
-    *_, best, _, _, title, val, detect, export = done.stdout.splitlines()
-    assert title == "next:" and " export.py --weights " in export
+    lines = done.stdout.splitlines()
+    best = next(line for line in lines if line.startswith("best: "))
+    val, detect, export = lines[lines.index("next:") + 1 :][:3]
+    assert " export.py --weights " in export
     validated, detected = (
         subprocess.run(
             [*shlex.split(line), "--project", str(tmp_path), "--device", "cpu"],

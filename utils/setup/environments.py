@@ -92,7 +92,7 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     build = accepted(environ, "TORCH", ("", "cpu", "cuda")) if name == "torch" else ""
     level = accepted(environ, "WITH", LEVELS) if name != "docs" else ""
     if ready_stamp(lock, folder, build, level):
-        return python_of(folder)
+        return add_command(folder)
     platform = sysconfig.get_platform()
     if name == "oneflow" and platform != ONEFLOW_PLATFORM:
         raise NoPythonError(f"it has packages for {ONEFLOW_PLATFORM} only, this is {platform}")
@@ -105,7 +105,7 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     if cache:
         remove(folder)
         folder.symlink_to(kept, target_is_directory=True)
-    return python_of(folder)
+    return add_command(folder)
 
 
 def accepted(environ: Mapping[str, str], variable: str, values: Sequence[str]) -> str:
@@ -148,6 +148,15 @@ def candidates(versions: Sequence[str], environ: Mapping[str, str]) -> Iterator[
         for folders in (pyenv.glob(f"versions/{version}.*"), uv.glob(f"cpython-{version}.*")):
             paths += [str(folder / "bin" / "python3") for folder in sorted(folders, reverse=True)]
     return (path for path in paths if path and os.access(path, os.X_OK))
+
+
+def add_command(folder: Path) -> Path:
+    """Write an environment's `duet`, for use in the checkout; return its interpreter."""
+    command = folder / "bin" / "duet"
+    if not command.exists():  # pip's, of an installed Duet, stays
+        command.write_text('#!/bin/sh\nexec "${0%/*}/python" -m duet "$@"\n')
+        command.chmod(0o755)
+    return python_of(folder)
 
 
 def python_of(folder: Path) -> Path:

@@ -1,4 +1,4 @@
-"""`python -m duet weights`: show what a weights file holds, or convert it into one of ours."""
+"""`duet weights`: show what a weights file holds, or convert it into one of ours."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duet.utils.weights.load import load_weights, model_document
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = new_parser("python -m duet weights", "Look into weights files and convert them.")
+    parser = new_parser("duet weights", "Look into weights files and convert them.")
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser("show", help="print what a weights file holds")
     show.add_argument("file", type=Path)

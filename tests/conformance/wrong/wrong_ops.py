@@ -93,6 +93,8 @@ register(
     ("ops.zeros", "makes 0 of a negative size", no_negative_sizes),
     ("ops.full", "ignores the dtype", with_arguments(dtype="float32")),
     ("ops.full", "makes 0 of a negative size", no_negative_sizes),
+    ("ops.arange", "ignores the dtype", with_arguments(dtype="int64")),
+    ("ops.arange", "begins at 1", lambda b, right: lambda *args: right(*args) + 1),
 )
 
 
@@ -191,6 +193,14 @@ def put_rows_in_place(b: Backend, right: Any) -> Any:
     return put_rows
 
 
+def over_zeros(b: Backend, right: Any) -> Any:
+    return lambda x, i, v: right(b.ops.zeros(x.shape, b.ops.to_numpy(x).dtype.name), i, v)
+
+
+def positions_with_any(b: Backend, right: Any) -> Any:
+    return lambda counts, device="cpu": right(np.minimum(counts, 1), device)
+
+
 def replacing_part(b: Backend, right: Any) -> Any:
     def add_at_(x: Any, index: Any, values: Any) -> None:
         right(x, index, values - x[index] if x[index].shape == values.shape else values)
@@ -250,6 +260,9 @@ register(
     ("ops.top_k", "returns columns first", lambda b, right: lambda x, k: right(x, k)[::-1]),
     ("ops.take_rows", "has no gradient", without_gradient),
     ("ops.put_rows", "writes into the original", put_rows_in_place),
+    ("ops.put_largest", "keeps the last", lambda b, _: lambda x, i, v: b.ops.put_rows(x, i, v)),
+    ("ops.put_largest", "forgets what was there", over_zeros),
+    ("ops.repeated", "returns each position once", positions_with_any),
     ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),
     ("ops.add_at_", "adds to a copy", returning(None)),
     ("ops.add_at_", "replaces", replacing_part),

@@ -1,4 +1,4 @@
-"""`python -m duet fetch`: fetch what a list names, and what is still missing of it."""
+"""`duet fetch`: fetch what a list names, and what is still missing of it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNPACKED = ".unpacked"  # suffix of the file that replaces an unpacked archive, 
 
 
 def main() -> None:
-    parser = new_parser("python -m duet fetch", "Fetch the files of a list.")
+    parser = new_parser("duet fetch", "Fetch the files of a list.")
     add = parser.add_argument
     names = list_names()
     named = f"YAML file, or a name in data/fetch: {', '.join(names)}; without it: what there is"

@@ -1,4 +1,4 @@
-"""`python -m duet fetch`: files come whole or not at all, and an ended command goes on."""
+"""`duet fetch`: files come whole or not at all, and an ended command goes on."""
 
 import json
 import shutil

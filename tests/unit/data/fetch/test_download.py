@@ -100,7 +100,7 @@ def test_a_missing_file_names_the_command_that_gets_it(tmp_path):
         "coco.yaml": "coco", "coco128": "coco128", "data/VOC.yaml": "voc",
     }  # fmt: skip
     for name, words in commands.items():
-        assert f"`python -m duet fetch {words}`" in how_to_fetch(name)
+        assert f"`duet fetch {words}`" in how_to_fetch(name)
     assert not any(map(how_to_fetch, ("best.pt", "yolov5s-pose.pt", "imagenet.yaml", "")))
     for name in ("yolov5", "yolov5-seg", "yolov5-cls"):
         assert all(f"fetch {name} {x.name}`" in how_to_fetch(x.name) for x in find_list(name).items)
