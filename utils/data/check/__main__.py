@@ -86,9 +86,7 @@ def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
 def load(flags: argparse.Namespace) -> DatasetSpec:
     """Return the dataset with all splits that it names; those that it lacks need not be there."""
     named = load_dataset(flags.data, splits=(), train_part=flags.split)
-    splits = [split for split in SPLITS if getattr(named, split)]
-    if "train" not in splits:
-        raise DatasetError(f"--data {flags.data}: it has no images for training")
+    splits = [split for split in SPLITS if split == "train" or getattr(named, split)]
     try:
         return load_dataset(flags.data, splits=splits, train_part=flags.split)
     except DatasetError as error:

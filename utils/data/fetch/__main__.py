@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.project import list_names
 from duet.utils.regular_files import read_text
+from duet.utils.system import files
 from duet.utils.text import count, say
 
 OUT = "DIR/"  # stands for --out in the next steps of a list
@@ -43,7 +43,7 @@ def main() -> None:
     try:
         flags.out.mkdir(parents=True, exist_ok=True)
         with open(flags.out / ".fetch.lock", "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            files.lock(lock.fileno())
             for item in items:
                 say(fetch(item, flags.out))
     except OSError as error:
