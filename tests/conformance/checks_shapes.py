@@ -252,6 +252,7 @@ def keeps_the_largest_of_all_values_of_an_index(b: Backend) -> None:
     index = np.array([3, 0, 3, 3, 1], "int64")
     for dtype in ("float32", "float64", "int64"):
         x, values = uniform((4,), dtype, 0, 9), uniform((5,), dtype, 0, 19, seed=1)
+        values[2] = 20  # neither the first nor the last of its index
         wanted = x.copy()
         np.maximum.at(wanted, index, values)
         changed = b.ops.tensor(x)

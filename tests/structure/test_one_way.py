@@ -83,21 +83,21 @@ OPENED_ELSEWHERE = {
     ("utils/regular_files.py", "open"): "the one place",
     ("utils/array_cache.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "safe_open"): "of a file that is pinned",
-    ("utils/weights/checkpoint.py", "open"): "a folder, to sync it",
     ("utils/weights/archives.py", "ZipFile"): "of a file that is open",
     ("utils/weights/archives.py", "open"): "a member of a zip that is open",
-    ("utils/data/loading/image_cache.py", "open"): "of another rank, by its address",
-    ("utils/memory.py", "read_text"): "/proc and /sys",
-    ("backend/cores.py", "read_text"): "/proc and /sys",
-    ("backend/devices.py", "read_text"): "/proc",
-    ("utils/comparison/load.py", "read_text"): "/proc",
-    ("utils/comparison/runs.py", "read_text"): "/proc, and a log that it has written",
+    ("utils/system/files.py", "open"): "a folder, to sync it, and of another rank",
+    ("utils/system/machine.py", "read_text"): "/proc",
+    ("utils/system/machine.py", "read_bytes"): "/proc",
+    ("utils/system/children.py", "read_text"): "/proc",
+    ("utils/memory.py", "read_text"): "/sys",
+    ("backend/cores.py", "read_text"): "/sys",
+    ("backend/system.py", "read_text"): "/proc",
+    ("utils/comparison/runs.py", "read_text"): "a log that it has written",
     ("utils/data/fetch/download.py", "ZipFile"): "of a file that is open",
     ("utils/data/fetch/download.py", "open"): "of a file that is open",
     ("utils/detect/media/video.py", "open"): "of a file that is open",
     ("utils/detect/media/live.py", "open"): "a URL",
-    ("utils/processes/process_family.py", "read_text"): "/proc",
-    ("utils/processes/private_network.py", "open"): "/proc",
+    ("utils/system/private_network.py", "open"): "/proc",
     ("utils/processes/start.py", "open"): "the null device",
     ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
     ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
@@ -105,7 +105,6 @@ OPENED_ELSEWHERE = {
     ("utils/export/metadata.py", "ZipFile"): "of bytes",
     ("utils/export/metadata.py", "open"): "a member of a zip in bytes",
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
-    ("utils/export/opening.py", "read_text"): "/proc",
     ("utils/run_folder.py", "open"): "to lock",
     ("docs/site/hooks.py", "read_text"): "the project's own files",
     ("utils/setup/environments.py", "read_text"): "the project's own files",
@@ -117,7 +116,7 @@ def found_in_product(find: Callable[[ast.Module], Iterable[str]]) -> set[tuple[s
     return {
         (name_of(path), name)
         for path in PYTHON_FILES
-        if not name_of(path).startswith(("tests/", "benchmarks/"))
+        if not name_of(path).startswith(("tests/", "benchmarks/", "docs/figures/"))
         for name in find(parse(path))
     }
 
@@ -182,7 +181,7 @@ CONNECTED_ELSEWHERE = {
     ("utils/serve/frames.py", "asyncio"): "the server and its model process, over pipes",
     ("utils/serve/worker.py", "asyncio"): "the same",
     ("utils/processes/launch.py", "socket"): "a free port of the loopback",
-    ("utils/processes/private_network.py", "socket"): "a loopback for the ranks alone",
+    ("utils/system/private_network.py", "socket"): "a loopback for the ranks alone",
     ("backend/oneflow/__init__.py", "socket"): "the store of a job, before it is joined",
     ("backend/oneflow/__init__.py", "create_connection"): "the store of a job",
 }

@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 
 import train
-from duet.utils.data.image.letterbox import fit_letterbox
+from duet.utils.data.image.decoding import choose_reduction
+from duet.utils.data.image.letterbox import fit_letterbox, reduced_size
+from duet.utils.data.loading.items import BoxItems
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import rows
 from tests.train.old_state import FLAGS, write_inputs
 
 DATE = Path(__file__).parent / "states" / "2026-11-21"
 STATES = sorted(DATE.glob("*.safetensors"))
-# Their version rounded the sides of a resized image to the nearest pixel, so that the digest of the
-# batches that each state holds, and the weights, are those of other pixels than today's.
+# Their version rounded the sides of a resized image to the nearest pixel, and resized and warped an
+# image in one step. So the digest of the batches that each state holds, and the weights, are those
+# of other pixels than today's.
 LOADER = (
     "duet.utils.data.loading.items.fit_long_side",
     "duet.utils.data.loading.order.fit_long_side",
@@ -38,6 +41,7 @@ def run_training(folder, *flags):
     with pytest.MonkeyPatch.context() as patch:
         for name in LOADER:
             patch.setattr(name, round_to_nearest)
+        patch.setattr(BoxItems, "kept_size", as_decoded)
         patch.chdir(folder)
         patch.setattr("sys.argv", ["train.py", *FLAGS, *flags])
         train.main()
@@ -45,6 +49,10 @@ def run_training(folder, *flags):
 
 def round_to_nearest(original_size, long_side, input_size):
     return fit_letterbox(original_size, input_size, long_side / max(original_size))
+
+
+def as_decoded(items, size, image_size):
+    return reduced_size(size, choose_reduction(size, image_size))
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda path: f"{path.parent.name}-{path.stem}")

@@ -22,7 +22,7 @@ from tests.small import (
     write_tiny_anchor_free,
     write_tiny_model,
 )
-from tests.tiny_weights import write_tiny_weights
+from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 
@@ -152,7 +152,7 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
 
 
 def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
-    data, weights = write_small_dataset(tmp_path), write_tiny_weights(tmp_path)
+    data, weights = write_small_dataset(tmp_path, CLASS_NAMES), write_tiny_weights(tmp_path)
     images = tmp_path / "shapes" / "images" / "val"
     flags = ["--weights", weights, "--img", 64, "--project", tmp_path, "--save-txt", "--save-conf"]
     for name, gpu in (("gpu", "0"), ("cpu", "")):

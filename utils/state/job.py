@@ -111,8 +111,8 @@ def note_shared(train: SampleTable, val: SampleTable, is_main: bool) -> None:
     if shared and is_main:
         number = count(len(shared), "image")
         log.warning(
-            "val: %s are in train too, such as %s: its figures tell what is known by heart; "
-            "--split 0.8 draws images for val, where the dataset has no val",
+            "val: %s are also in train, such as %s: the model learns them, so their figures say "
+            "nothing about new images; --split 0.8 draws a val for a dataset without one",
             number, printable(shared[0]),
         )  # fmt: skip
 

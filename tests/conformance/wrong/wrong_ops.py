@@ -93,6 +93,8 @@ register(
     ("ops.zeros", "makes 0 of a negative size", no_negative_sizes),
     ("ops.full", "ignores the dtype", with_arguments(dtype="float32")),
     ("ops.full", "makes 0 of a negative size", no_negative_sizes),
+    ("ops.arange", "ignores the dtype", with_arguments(dtype="int64")),
+    ("ops.arange", "begins at 1", lambda b, right: lambda *args: right(*args) + 1),
 )
 
 
@@ -191,6 +193,14 @@ def put_rows_in_place(b: Backend, right: Any) -> Any:
     return put_rows
 
 
+def over_zeros(b: Backend, right: Any) -> Any:
+    return lambda x, i, v: right(b.ops.zeros(x.shape, b.ops.to_numpy(x).dtype.name), i, v)
+
+
+def positions_with_any(b: Backend, right: Any) -> Any:
+    return lambda counts, device="cpu": right(np.minimum(counts, 1), device)
+
+
 def replacing_rows(b: Backend, right: Any) -> Any:
     def add_rows_(x: Any, index: Any, values: Any) -> None:
         right(x, index, values)
@@ -252,10 +262,10 @@ register(
     ("ops.top_k", "returns columns first", lambda b, right: lambda x, k: right(x, k)[::-1]),
     ("ops.take_rows", "has no gradient", without_gradient),
     ("ops.put_rows", "writes into the original", put_rows_in_place),
+    ("ops.put_largest", "keeps the last", lambda b, _: lambda x, i, v: b.ops.put_rows(x, i, v)),
+    ("ops.put_largest", "forgets what was there", over_zeros),
+    ("ops.repeated", "returns each position once", positions_with_any),
     ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),
-    ("ops.put_largest", "forgets x", lambda b, right: lambda x, i, v: right(x * 0, i, v)),
-    ("ops.repeated", "ignores counts", lambda b, right: lambda n, *to: right(n * 0 + 1, *to)),
-    ("ops.arange", "starts at 1", lambda b, right: lambda n, *rest: right(n, *rest) + 1),
     ("ops.add_rows_", "adds to a copy", returning(None)),
     ("ops.add_rows_", "replaces", replacing_rows),
     ("ops.add_rows_", "adds one of several rows", adding_once),

@@ -30,11 +30,11 @@ def test_more_than_a_tenth_of_missing_images_ends_a_training_unless_allowed(tmp_
     with pytest.raises(DatasetError) as caught:
         read(data)
     first, head, kind, step = str(caught.value).splitlines()
-    assert first == "more than a tenth of the images is missing:"
+    assert first == "more than a tenth of the images would not be used as labelled:"
     assert head == f"{split}: 3 of 6 images not used as labelled"
     assert kind.startswith("  images with a class that the dataset does not name: 3, ")
-    assert "line 1: class 1, but the dataset's classes are 0 to 0" in kind
-    assert f"duet check --data {data} names all" in step and "add --allow-missing" in step
+    assert "line 1: class 1; the dataset has classes 0 to 0" in kind
+    assert f"duet check --data {data} lists all" in step and "add --allow-missing" in step
     found = getattr(read(data, "--allow-missing"), split)
     assert len(found) == 3 and found.remarks.num_missing == 3
 
@@ -45,7 +45,7 @@ def test_a_tenth_and_single_objects_end_no_training(tmp_path):
     data = dataset(tmp_path / "b", "train", 9, 9, f"{BOX}0 0.5 0.5 0 0.5\n{BOX}")
     remarks = read(data).train.remarks
     assert remarks.numbers == {"zero_area": 9, "repeated_object": 9}
-    assert remarks.summary()[0] == "train: 9 images, all used; noted:"
+    assert remarks.summary()[0] == "train: 9 images, all used"
 
 
 def test_labels_under_another_name_count_as_missing(tmp_path):
@@ -60,8 +60,8 @@ def test_images_for_training_and_validation_are_named(tmp_path, caplog):
     data.write_text(YAML.replace("images/val", "images/train"))
     remarks = read(data).val.remarks
     assert remarks.numbers == {"in_both": 3} and remarks.num_missing == 0
-    assert "val: 3 images are in train too, such as " in caplog.text
-    assert "its figures tell what is known by heart" in caplog.text
+    assert "val: 3 images are also in train, such as " in caplog.text
+    assert "the model learns them, so their figures say nothing about new images" in caplog.text
 
 
 def test_a_run_whose_dataset_was_moved_is_told_how_to_resume(tmp_path):

@@ -1,4 +1,4 @@
-"""`python -m duet check`: what is wrong with a dataset, as a summary and as a page."""
+"""`duet check`: what is wrong with a dataset, as a summary and as a page."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str] | None = None) -> Check:
 def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
     parser = new_parser(
-        "python -m duet check",
+        "duet check",
         "What is wrong with a dataset: a summary, and a page with crops. Exit code 0: nothing is "
         "to be corrected; 1: something is; 2: a wrong call.",
     )
@@ -86,9 +86,7 @@ def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
 def load(flags: argparse.Namespace) -> DatasetSpec:
     """Return the dataset with all splits that it names; those that it lacks need not be there."""
     named = load_dataset(flags.data, splits=(), train_part=flags.split)
-    splits = [split for split in SPLITS if getattr(named, split)]
-    if "train" not in splits:
-        raise DatasetError(f"--data {flags.data}: it has no images for training")
+    splits = [split for split in SPLITS if split == "train" or getattr(named, split)]
     try:
         return load_dataset(flags.data, splits=splits, train_part=flags.split)
     except DatasetError as error:

@@ -134,9 +134,14 @@ def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> It
         text = f"is it one class? merge: {{{merged}}}"
         yield Finding("similar_names", "", ", ".join(map(brief, names)), text)
     labelled = "image" if dataset.is_of_folders else "object"
-    in_train, in_val = (
-        count_objects(images, split, len(dataset.class_names)) for split in ("train", "val")
-    )
+    in_train, in_val = (count_objects(images, split, num_classes) for split in ("train", "val"))
+    numbered = [name for name in dataset.class_names if name.isdecimal()]
+    for name in numbered if len(numbered) < num_classes else ():
+        number = counts[dataset.class_names.index(name)]
+        yield Finding("bare_number", "", brief(name), f"{count(number, labelled)} of it")
+    for split, found in (("train", in_train), ("val", in_val)):
+        if not found.any() and any(image.split == split and image.is_used for image in images):
+            yield Finding("no_objects", split, split, f"none of its images has an {labelled}")
     for number, name in enumerate(dataset.class_names):
         if in_train.any() and in_val[number] and not in_train[number]:
             text = f"val has {count(in_val[number], labelled)} of it, train none"

@@ -86,6 +86,8 @@ _PROBLEMS = {
     "similar_names": ("Class names that are nearly equal",
         "If they mean one class, count one as the other with this key of the dataset YAML"),
     "repeated_image": ("Images that are there twice", "Delete the copy, or list the file once"),
+    "no_objects": ("Splits without an object",
+        "Training ends there: label them, or correct the names of the label files"),
     "not_in_train": ("Classes that only validation shows", "Give training some images of them"),
 }  # fmt: skip
 _NOTES = {
@@ -95,6 +97,8 @@ _NOTES = {
     "missing_split": ("Splits that are missing",
         "Name images for val, or draw them: --split 0.8, as training does in a folder without "
         "splits"),
+    "bare_number": ("Classes that are called by a number, among classes with a name",
+        "Name them, or correct their objects"),
     "alike": ("Images that look alike, in one split", "Delete those that show nothing new"),
     "turned": ("Images that are turned by EXIF", "A labelling tool may not: look at the boxes"),
     "no_label_file": ("Images without a label file", "Make sure that they show no object"),

@@ -156,11 +156,16 @@ def fill_images(samples: SampleTable) -> bool:
 
 
 def similar_names(class_names: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return groups of names that differ only in case, blanks, "-", "_" or the form of letters."""
+    """Return groups of names that differ only in case, blanks, "-", "_" or the form of letters.
+
+    Between digits, "-" and "_" count: 1_11 and 11_1 are two traffic signs.
+    """
     groups: dict[str, list[str]] = {}
     for name in class_names:
         folded = unicodedata.normalize("NFKC", name).casefold()
-        groups.setdefault(re.sub(r"[-_ \t\n]", "", folded) or name, []).append(name)
+        groups.setdefault(
+            re.sub(r"(?<!\d)[-_ \t\n]|[-_ \t\n](?!\d)", "", folded) or name, []
+        ).append(name)
     return [tuple(group) for group in groups.values() if len(group) > 1]
 
 

@@ -61,7 +61,8 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
             format_of(path)  # an error
         return None
     name, read = way
-    log.info("--data %s: is read as %s", printable(str(path)), printable(name))
+    if splits:  # else it is only looked at, and is loaded again
+        log.info("--data %s: is read as %s", printable(str(path)), printable(name))
     return read(splits)
 
 

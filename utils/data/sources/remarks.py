@@ -32,7 +32,7 @@ TITLES = IMAGES | {
     "unread_folder": "folders that cannot be read",
     "dead_link": "links that lead nowhere",
     "beside_classes": "images beside the folders of classes",
-    "in_both": "images that are in train too, used",
+    "in_both": "images that are also in train, used",
 }
 
 
@@ -69,7 +69,7 @@ class Remarks:
         """Return how many images are missing, in words."""
         images = count(self.num_images, "image")
         if not self.num_missing:
-            return f"{self.split}: {images}, all used; noted:"
+            return f"{self.split}: {images}, all used"
         return f"{self.split}: {self.num_missing:,} of {images} not used as labelled"
 
     def lines(self) -> Iterator[str]:
@@ -90,7 +90,7 @@ def require_most(splits: Sequence[Remarks], data: str) -> None:
     if found:
         lines = "\n".join(line for one in found for line in one.summary())
         raise DatasetError(
-            f"more than a tenth of the images is missing:\n{lines}\n"
-            f"correct them (python -m duet check --data {data} names all), or add --allow-missing "
+            f"more than a tenth of the images would not be used as labelled:\n{lines}\n"
+            f"correct them (duet check --data {data} lists all), or add --allow-missing "
             "to train on the rest"
         )

@@ -1,6 +1,7 @@
-"""`python -m duet check`: its exit codes, its files, its page in a browser."""
+"""`duet check`: its exit codes, its files, its page in a browser."""
 
 import csv
+import logging
 
 import pytest
 
@@ -42,6 +43,7 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
     ("words", "message"),
     [
         ("--data no/such.yaml", "no dataset YAML"),
+        ("--data data/trian.yaml", "did you mean train where it has 'trian'"),
         ("--data DATA --split 1.5", "--split 1.5; accepted: a fraction above 0 and below 1"),
         ("--data DATA --fix data", "--fix data already exists; choose a new folder"),
         ("--data DATA --out x --fix x", "--fix x would be inside x; choose another folder"),
@@ -54,9 +56,17 @@ def test_a_wrong_call_is_a_users_mistake_before_the_work(monkeypatch, tmp_path, 
     monkeypatch.chdir(tmp_path)
     data = write_small_dataset(tmp_path / "data")
     (tmp_path / "file").touch()
+    (tmp_path / "data/trian.yaml").write_text("trian: images\nnames: [a]\n")
     with pytest.raises(UserError, match=message):
         run(monkeypatch, *words.replace("DATA", str(data)).split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
+
+
+def test_what_data_are_read_as_is_logged_once(monkeypatch, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    folder = write_small_dataset(tmp_path).parent
+    run(monkeypatch, "--data", folder, "--out", tmp_path / "out")
+    assert caplog.messages == [f"--data {folder}: is read as the dataset YAML shapes.yaml"]
 
 
 def test_images_beyond_max_pixels_are_left_out_as_training_does(monkeypatch, tmp_path, capsys):

@@ -177,3 +177,5 @@ def test_names_that_differ_only_in_case_blanks_or_the_form_of_letters_are_one_gr
         ("traffic light", "traffic_light", "Traffic-Light"),
     ]
     assert similar_names(["-", "_", "", "strasse", "straße 2", "1", "11"]) == []
+    assert similar_names(["1_11", "11_1", "111", "2-1"]) == []
+    assert similar_names(["sign_2_1", "sign 2_1"]) == [("sign_2_1", "sign 2_1")]

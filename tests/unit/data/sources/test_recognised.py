@@ -164,7 +164,7 @@ def test_of_two_formats_one_is_taken_and_reported(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT, "tasks.json": TASKS})
-    spec = load_dataset(tmp_path, splits=())
+    spec = load_dataset(tmp_path, splits=("train",))
     assert [entry.format for entry in spec.train] == ["CVAT for images 1.1"]
     (line,) = caplog.messages
     assert line.endswith("is read as CVAT for images 1.1")
