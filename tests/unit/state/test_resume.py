@@ -276,6 +276,15 @@ def test_a_setting_that_is_gone_is_ignored_if_it_was_off_and_else_refused(tmp_pa
         point(tmp_path, str(on))
 
 
+@pytest.mark.parametrize("was", [True, False])
+def test_fused_paths_of_a_state_from_before_they_were_automatic_stay_as_they_were(tmp_path, was):
+    names = ("bbox_iou_optim", "multi_tensor_optimizer")  # off was the default then, not a choice
+    settings = {**state().header.settings, **dict.fromkeys(names, was)}
+    header = point(tmp_path, str(write_header(tmp_path / "exp", settings=settings))).header
+    config, _ = resumed_config(*read_train_flags(["--resume"]), header)
+    assert [getattr(config, name) for name in names] == [was, was]
+
+
 def test_hyper_parameters_of_another_version_are_refused(tmp_path):
     stored = state().header.hyperparameters
     for changed, name in (({**stored, "lr9": 0.1}, "lr9"), (without(stored, "lr0"), "lr0")):
