@@ -87,6 +87,7 @@ OPENED_ELSEWHERE = {
     ("utils/weights/archives.py", "open"): "a member of a zip that is open",
     ("utils/system/files.py", "open"): "a folder, to sync it, and of another rank",
     ("utils/system/machine.py", "read_text"): "/proc",
+    ("utils/system/machine.py", "read_bytes"): "/proc",
     ("utils/system/children.py", "read_text"): "/proc",
     ("utils/memory.py", "read_text"): "/sys",
     ("backend/cores.py", "read_text"): "/sys",
@@ -115,7 +116,7 @@ def found_in_product(find: Callable[[ast.Module], Iterable[str]]) -> set[tuple[s
     return {
         (name_of(path), name)
         for path in PYTHON_FILES
-        if not name_of(path).startswith(("tests/", "benchmarks/"))
+        if not name_of(path).startswith(("tests/", "benchmarks/", "docs/figures/"))
         for name in find(parse(path))
     }
 
