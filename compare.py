@@ -1,7 +1,6 @@
 """Compare the epoch times of OneFlow and PyTorch in alternating runs of train.py.
 
-It runs the cells in turn (A B A B), records each run, refuses unequal work, and writes
-compare.json, compare.md and compare.html. docs/en/compare.md explains the results.
+Cells run in turn (A B A B), and unequal work is refused; docs/en/compare.md explains the results.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from pathlib import Path
 
 from duet.utils.atomic_files import remove_unfinished
 from duet.utils.comparison import document as documents
-from duet.utils.comparison.load import describe_machine, load_average, require_same_machine
+from duet.utils.comparison.load import describe_machine, require_same_machine
 from duet.utils.comparison.report import head, run_lines, write_reports
 from duet.utils.comparison.runs import carry_out, load_record, refusal_of
 from duet.utils.comparison.settings import PLAIN, Cell, Settings, parse_flags, turns
@@ -30,6 +29,7 @@ from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import program_words
 from duet.utils.run_folder import RunLock, create_run_folder
+from duet.utils.system.machine import load_average
 from duet.utils.text import say
 from duet.utils.yaml_files import find_yaml
 

@@ -11,12 +11,10 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from duet.backend.processes import local_world_size
+from duet.backend.system import cores_of, group_folders
 
-CONTROL_GROUPS = Path("/sys/fs/cgroup")
-OWN_GROUPS = Path("/proc/self/cgroup")
 # Long enough for the gaps in a training step, short compared with a scheduler time slice.
 SPINS = 10_000
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
@@ -55,7 +53,7 @@ def _chosen(environment: Mapping[str, str]) -> dict[str, str]:
         chosen["GOMP_SPINCOUNT"] = str(SPINS)
     # The framework would otherwise start one thread per physical core in its affinity mask.
     cores = cores_of_rank()
-    if cores < len(os.sched_getaffinity(0)) and not any(name in environment for name in THREADS):
+    if cores < len(cores_of()) and not any(name in environment for name in THREADS):
         chosen["OMP_NUM_THREADS"] = str(cores)
     return chosen
 
@@ -65,7 +63,7 @@ def usable_cores() -> int:
 
     A container on a large machine often sees all cores but may use only a few.
     """
-    return max(1, min([len(os.sched_getaffinity(0)), *_quotas()]))
+    return max(1, min([len(cores_of()), *_quotas()]))
 
 
 def cores_of_rank() -> int:
@@ -78,7 +76,7 @@ def cores_of_rank() -> int:
     usable, ranks = usable_cores(), local_world_size()
     if ranks == 1:
         return usable
-    launcher_cores = min([len(os.sched_getaffinity(os.getppid())), *_quotas()])
+    launcher_cores = min([len(cores_of(os.getppid())), *_quotas()])
     return max(1, min(usable, launcher_cores // ranks))
 
 
@@ -87,22 +85,13 @@ def _quotas() -> Iterator[int]:
     for folder in group_folders("cpu"):
         for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):  # versions 2, 1
             try:
-                words = [word for name in names for word in (folder / name).read_text().split()]
+                words = [
+                    word
+                    for name in names
+                    for word in (folder / name).read_text(encoding="utf-8").split()
+                ]
                 quota, period = map(int, words)
             except (OSError, ValueError):  # no such file, or "max"
                 continue
             if quota > 0 and period > 0:
                 yield math.ceil(quota / period)
-
-
-def group_folders(controller: str) -> Iterator[Path]:
-    """Yield the folders of this process's control groups for a controller, and their parents."""
-    lines = OWN_GROUPS.read_text().splitlines() if OWN_GROUPS.exists() else []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and controller not in controllers.split(","):
-            continue
-        root = CONTROL_GROUPS / controllers if controllers else CONTROL_GROUPS
-        group = root / path.lstrip("/")
-        yield from (group, *(parent for parent in group.parents if parent.is_relative_to(root)))
-    yield CONTROL_GROUPS  # a container may not see its own path

@@ -1,13 +1,11 @@
-"""Choose this process's device, and measure host memory; imports no framework."""
+"""Choose this process's device; imports no framework."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import re
-import resource
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 from duet.backend.checks import CPU
@@ -17,9 +15,6 @@ from duet.backend.select import FRAMEWORKS, BackendError
 # The driver library through which every framework reaches an NVIDIA GPU, and AMD's device file.
 NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
 NAME = re.compile(r"cpu|cuda|(cuda:)?\d+")
-CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
-RESET_PEAK = "5"  # man 5 proc: resets the peak to the current resident size
-PEAK = "VmHWM:"
 # Messages of PyTorch and OneFlow on a CPU, oneDNN (under a memory limit), CUDA, cuDNN and cuBLAS.
 NO_MEMORY = (
     "can't allocate memory", "allocate failed", "could not create a primitive", "out of memory",
@@ -131,16 +126,3 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
-
-
-def peak_during(run: Callable[[], object]) -> int:
-    """Return the process's peak memory in bytes during a call, or ever if it cannot be reset."""
-    with suppress(OSError):  # not Linux, or /proc is read-only
-        CLEAR_REFERENCES.write_text(RESET_PEAK)
-    run()
-    try:
-        lines = STATUS.read_text().splitlines()
-        (kibibytes,) = (int(line.split()[1]) for line in lines if line.startswith(PEAK))
-    except (OSError, ValueError):
-        kibibytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return kibibytes * 1024

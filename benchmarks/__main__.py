@@ -32,9 +32,10 @@ from duet.backend.checks import CPU
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
-from duet.utils.comparison.load import gpus, load_average
+from duet.utils.comparison.load import gpus
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
+from duet.utils.system.machine import load_average
 
 # Jobs with their flags, the longest last. The goal of `detect` is for 640 px.
 JOBS: Mapping[str, Sequence[str]] = {

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import re
 import shlex
 import sys
@@ -25,6 +24,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from duet.backend.select import FRAMEWORKS
+from duet.backend.system import cores_of
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.comparison.document import flatten
@@ -204,7 +204,7 @@ def measure(flags: argparse.Namespace, folder: Path) -> tuple[Runs, Work]:
             run = run_once(Turn(cell, turn), sides[side], flags, folder)
             others, processor = run["load"]["others"], number(run["processor_seconds"])
             said = f"    processor {processor} s, others {number(others)}"
-            mark = "  UNDER LOAD" if disturbs(others, len(os.sched_getaffinity(0))) else ""
+            mark = "  UNDER LOAD" if disturbs(others, len(cores_of())) else ""
             print("\n".join([*run_lines(run, False), said + mark]), flush=True)
             if run["failure"]:
                 sys.exit(EXIT_FAILED)
@@ -279,7 +279,7 @@ def main() -> None:
     if flags.json is not None and not flags.json.parent.is_dir():  # now, not after hours
         raise UserError(f"--json {flags.json}: make its folder {flags.json.parent} first")
     machine = describe_machine()
-    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    cores = ",".join(map(str, sorted(cores_of())))
     settings = "".join(f", {name}={value}" for name, value in machine["variables"].items())
     print(f"{machine['processor']}, cores {cores}{settings}", flush=True)
     with TemporaryDirectory() as folder:

@@ -71,10 +71,12 @@ def write_photographs(folder: Path, images: int) -> Path:
             boxes = zip(sample.class_index, sample.boxes_cxcywh_norm.tolist(), strict=True)
             text = "\n".join(f"{name} {' '.join(map(str, box))}" for name, box in boxes)
             shutil.copy(sample.image_path, folder / "images" / split / f"{index}.jpg")
-            (folder / "labels" / split / f"{index}.txt").write_text(text)
+            (folder / "labels" / split / f"{index}.txt").write_text(text, encoding="utf-8")
     data = folder / "photographs.yaml"
     names = [f"class{index}" for index in range(CLASSES)]
-    data.write_text(f"path: {folder}\ntrain: images/train\nval: images/val\nnames: {names}\n")
+    data.write_text(
+        f"path: {folder}\ntrain: images/train\nval: images/val\nnames: {names}\n", encoding="utf-8"
+    )
     return data
 
 
@@ -151,7 +153,7 @@ class Card:
 
 def busy_share(samples: Path) -> str:
     """Return how busy a GPU was in the samples in which it worked at all."""
-    words = samples.read_text().split() if samples.exists() else []
+    words = samples.read_text(encoding="utf-8").split() if samples.exists() else []
     worked = [int(word) for word in words if word.isdecimal() and int(word)]
     return f", GPU {statistics.mean(worked):.0f}% busy" if worked else ""
 

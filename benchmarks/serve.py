@@ -115,7 +115,9 @@ def running(flags: argparse.Namespace) -> Iterator[int]:
     """Run a server in the block; yield its port."""
     line = [sys.executable, "-m", "duet", "serve", "--port", "0", "--weights", flags.weights]
     line += ["--img", str(flags.img), "--device", flags.device]
-    process = subprocess.Popen(line, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        line, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, encoding="locale"
+    )
     assert process.stdout is not None
     try:
         for text in process.stdout:

@@ -48,7 +48,7 @@ def train(command: Sequence[str]) -> list[dict[str, float]]:
     """
     with tempfile.TemporaryDirectory() as folder:
         line = [sys.executable, "train.py", *command, "--project", folder, "--name", "run"]
-        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        done = subprocess.run(line, capture_output=True, encoding="locale", check=False)
         if done.returncode != 0:
             ended = f"train.py {' '.join(command)} ended with {done.returncode}"
             raise NotMeasuredError(f"{ended}: {done.stderr.strip()}")

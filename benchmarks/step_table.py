@@ -152,7 +152,7 @@ def in_a_process(cell: Cell, flags: argparse.Namespace, device: str) -> Timing:
         line += ["--execution", cell.execution, "--warm-up", str(flags.warm_up)]
         line += ["--repeats", str(flags.repeats), "--json", str(path)]
         done = subprocess.run(
-            line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False
+            line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="locale", check=False
         )
         if done.returncode != 0:
             said = (done.stderr.strip().splitlines() or ["nothing was printed"])[-1]

@@ -6,8 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from duet.utils.errors import UserError
-
 if TYPE_CHECKING:  # their dependencies may be missing at import time
     from duet.models.detection.api import TrainedDetector
     from duet.models.evaluation.validation import Validated
@@ -16,6 +14,12 @@ if TYPE_CHECKING:  # their dependencies may be missing at import time
     from duet.utils.data.check.checking import Check
 
 __version__ = "1.0.0.dev0"  # as in pyproject.toml
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+if not os.path.isdir(os.path.join(FOLDER, "utils")):  # a checkout without symbolic links
+    __path__.append(os.path.dirname(FOLDER))
+
+from duet.utils.errors import UserError  # noqa: E402
+
 __all__ = ["UserError", "__version__", "check", "export", "load", "train", "val"]
 
 

@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, TextIO
 
 from duet.utils.errors import DatasetError
+from duet.utils.system import files
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
     temporary = _temporary_name(path)
     with naming(path, temporary):
         # Never open an existing file or link.
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | files.NO_LINK | files.BINARY
         descriptor = os.open(temporary, flags, 0o666)
         try:
             with open(descriptor, mode, **options) as file:

@@ -8,16 +8,13 @@ with mosaics, 33 % without. glibc reads its environment variables for this only 
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import platform
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from duet.backend.cores import group_folders
+from duet.backend.system import group_folders
 from duet.utils.errors import UserError
+from duet.utils.system.machine import available_memory, configure_malloc
 
 SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 # Constants of glibc's malloc.h.
@@ -61,21 +58,16 @@ def free_memory() -> int:
 
     Unlimited if the system does not report it.
     """
-    try:
-        _, _, available = Path("/proc/meminfo").read_text().partition("MemAvailable:")
-    except OSError:
-        available = ""
-    free = int(available.split()[0]) * 1024 if available else sys.maxsize
-    return max(0, min([free, *_left_in_groups()]))
+    return max(0, min([available_memory(), *_left_in_groups()]))
 
 
 def _left_in_groups() -> Iterator[int]:
     """Yield the bytes left in this process's control group and its parents."""
     for folder in group_folders("memory"):
         try:
-            limit = (folder / "memory.max").read_text().strip()
-            used = int((folder / "memory.current").read_text())
-            statistics = (folder / "memory.stat").read_text().splitlines()
+            limit = (folder / "memory.max").read_text(encoding="utf-8").strip()
+            used = int((folder / "memory.current").read_text(encoding="utf-8"))
+            statistics = (folder / "memory.stat").read_text(encoding="utf-8").splitlines()
         except OSError:  # also in a container that cannot see its own group
             continue
         if limit != "max":
@@ -88,7 +80,7 @@ def _left_in_groups() -> Iterator[int]:
 def keep_freed_memory() -> bool:
     """Make this process keep freed memory; return False without glibc."""
     # No separate mappings, and a heap that never shrinks.
-    return _set({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
+    return configure_malloc({M_MMAP_MAX: 0, M_TRIM_THRESHOLD: -1})
 
 
 def keep_freed_images() -> bool:
@@ -96,11 +88,4 @@ def keep_freed_images() -> bool:
 
     Larger ones, from rare huge images, are still returned: otherwise every worker would keep one.
     """
-    return _set({M_MMAP_THRESHOLD: LARGEST_THRESHOLD, M_TRIM_THRESHOLD: -1})
-
-
-def _set(options: Mapping[int, int]) -> bool:
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    mallopt = ctypes.CDLL(None).mallopt
-    return all([mallopt(name, value) for name, value in options.items()])
+    return configure_malloc({M_MMAP_THRESHOLD: LARGEST_THRESHOLD, M_TRIM_THRESHOLD: -1})

@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT, STAMP
+from duet.utils.system.children import KILL, child_options, signal_group
 
 TIMEOUT_SECONDS = 900  # for a program
 
@@ -84,13 +83,12 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
     try:
         with subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True,
+            stderr=subprocess.PIPE, encoding="locale", errors="replace", **child_options(),
         ) as process:  # fmt: skip
             try:
                 output, errors = process.communicate(timeout=TIMEOUT_SECONDS)
             except BaseException:  # on a timeout, Ctrl-C or SIGTERM, kill its children too
-                with suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
+                signal_group(process, KILL)
                 raise
     except subprocess.TimeoutExpired as error:
         raise UserError(f"{name} did not finish within {TIMEOUT_SECONDS} s") from error

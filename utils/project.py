@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 STAMP = "duet-environment.json"  # marks a complete environment made by `make setup`
-FETCH_FOLDER = PROJECT / "data" / "fetch"  # lists of what `python -m duet fetch` can download
+FETCH_FOLDER = PROJECT / "data" / "fetch"  # lists of what `duet fetch` can download
 PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx](6|-seg|-cls)?\.pt")  # as in the lists to fetch
 WEIGHTS_FILES = (
     "a .safetensors of a training, a .pt of YOLOv5, or a .pt of a YOLOv5u or YOLOv8 detector"
@@ -47,4 +47,4 @@ def how_to_fetch(argument: str | Path) -> str:
     if public := PUBLIC_WEIGHTS.fullmatch(name):
         words = f"yolov5{(public[1] or '').removeprefix('6')} {name}"
     known = words.partition(" ")[0] in list_names()
-    return f"`python -m duet fetch {words}` downloads it and shows how to use it" if known else ""
+    return f"`duet fetch {words}` downloads it and shows how to use it" if known else ""

@@ -20,8 +20,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-# Do not block on a FIFO, and do not acquire a controlling terminal.
-_NONBLOCKING = os.O_NONBLOCK | os.O_NOCTTY
+from duet.utils.system import files
+
 _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a device"}
 _IRREGULAR = "is {}, not a regular file"
 UNLIMITED = sys.maxsize  # for files read in parts
@@ -47,7 +47,7 @@ def open_descriptor(path: str | Path, max_bytes: int = UNLIMITED) -> int:
     """Like `open_regular`, but return a descriptor for the caller to close."""
     name = str(path)
     try:
-        descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC | _NONBLOCKING)
+        descriptor = os.open(name, files.READ)
     except ValueError as error:  # a null byte, or a character not allowed in file names
         raise OSError(errno.EINVAL, f"not a valid file name: {error}", name) from error
     except OSError as error:
@@ -130,4 +130,4 @@ def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
         OSError: as `open_regular`.
     """
     with open_regular(path, max_bytes) as file:
-        yield Path(f"/proc/self/fd/{file.fileno()}")
+        yield files.path_of_open(file.fileno()) or Path(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import datetime
 import errno
-import fcntl
 import logging
 import os
 import re
@@ -13,6 +12,7 @@ import socket
 from pathlib import Path
 
 from duet.utils.errors import UserError
+from duet.utils.system import files
 
 LOCK_FILE = "run.lock"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -61,12 +61,12 @@ class RunLock:
         holder = f"process {os.getpid()} on {socket.gethostname()} since {now}\n"
         with contextlib.ExitStack() as stack:
             try:
-                flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+                flags = os.O_RDWR | os.O_CREAT | files.NO_LINK | files.NO_WAIT
                 descriptor = os.open(path, flags, 0o666)
                 stack.callback(os.close, descriptor)
                 _lock(descriptor, folder)
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, holder.encode(), 0)
+                files.write_at(descriptor, holder.encode(), 0)
             except OSError as error:
                 raise UserError(
                     f"{path}: cannot be written ({error.strerror}); change its permissions, or "
@@ -74,7 +74,7 @@ class RunLock:
                 ) from error
             stack.pop_all()
         self._descriptor = descriptor
-        os.register_at_fork(after_in_child=self._close)  # the child would keep the lock
+        files.after_fork_in_child(self._close)  # the child would keep the lock
 
     def __enter__(self) -> RunLock:
         return self
@@ -91,9 +91,9 @@ class RunLock:
 def _lock(descriptor: int, folder: Path) -> None:
     """Lock an open file; warn if the file system does not support locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        files.lock(descriptor)
     except BlockingIOError:
-        found = HOLDER.match(os.pread(descriptor, 512, 0))
+        found = HOLDER.match(files.read_at(descriptor, 512, 0))
         raise UserError(
             f"{folder} is in use by {found[0].decode() if found else 'another process'}; wait for "
             "it to end, stop it (kill -TERM saves its state), or start a new run with another "

@@ -94,5 +94,5 @@ def discard_unread() -> None:
     Otherwise Python would fail to flush its buffers at exit and return code 120.
     """
     for descriptor in filter(has_no_reader, (STDOUT, STDERR)):
-        with open(os.devnull, "w") as nowhere:
+        with open(os.devnull, "wb") as nowhere:
             os.dup2(nowhere.fileno(), descriptor)

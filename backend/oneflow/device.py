@@ -12,7 +12,8 @@ import oneflow
 from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
-from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
+from duet.backend.devices import own_device, present_device, tf32_is_overridden
+from duet.backend.system import peak_during
 
 # The 0.9.0 wheel has machine code for compute capabilities 6.0 to 8.6 and no PTX.
 LAST_SUPPORTED_MAJOR = 8

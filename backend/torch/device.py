@@ -15,7 +15,8 @@ import torch
 from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
-from duet.backend.devices import own_device, peak_during, present_device, tf32_is_overridden
+from duet.backend.devices import own_device, present_device, tf32_is_overridden
+from duet.backend.system import peak_during
 
 FIRST_MAJOR_WITH_TF32 = 8
 is_out_of_memory = devices.is_out_of_memory

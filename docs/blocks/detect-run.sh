@@ -3,4 +3,4 @@
 # Shows lines with found:, images/s, results in.
 # Numbers differ from run to run.
 # Runs small here: --img 64 --max-det 8
-python detect.py --weights best.safetensors --source images/
+duet detect --weights best.safetensors --source images/

@@ -29,10 +29,7 @@ show("data-folder", "train.py --data photos")
 show("data-images", "train.py --data lost.yaml --cfg yolov5n.yaml --img 64")
 show("labels", "train.py --data mydata.yaml --cfg yolov5n.yaml --img 64")
 show("split", "train.py --data shapes/shapes.yaml --split 0.8")
-show(
-    "classes",
-    "val.py --weights best.safetensors --data shapes/shapes.yaml --classes 9 --img 64",
-)
+show("classes", "val.py --weights best.safetensors --data shapes/shapes.yaml")
 show("resume", "train.py --resume")
 show(
     "formats", "export.py --weights best.safetensors --include onnx,openvino"

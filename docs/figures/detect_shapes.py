@@ -12,11 +12,13 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import json
+from typing import Any
 
 import duet
 from docs.figures.pictures import CLASS_NAMES, shapes_file
 from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
+from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError, brief
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
@@ -25,6 +27,18 @@ DETECTIONS = PROJECT / "docs" / "detections.json"
 IMAGES = (400, 401, 402)  # the first of the validation split
 IMAGE_SIZE = 160  # that of the demo
 CONFIDENCE = 0.5
+
+
+def rows_of(result: Result) -> list[dict[str, Any]]:
+    """Return what a figure draws of an image's detections."""
+    return [
+        {
+            "name": one.name,
+            "score": round(one.score, 3),
+            "box_xyxy": [round(value, 1) for value in one.box_xyxy],
+        }
+        for one in result
+    ]
 
 
 def main() -> None:
@@ -41,14 +55,7 @@ def main() -> None:
     for index in IMAGES:
         image = shapes_file(index).image[..., ::-1].copy()
         (result,) = detector(image, size=IMAGE_SIZE, conf=CONFIDENCE)
-        found[index] = [
-            {
-                "name": one.name,
-                "score": round(one.score, 3),
-                "box_xyxy": [round(value, 1) for value in one.box_xyxy],
-            }
-            for one in result
-        ]
+        found[index] = rows_of(result)
     with atomic_text_file(DETECTIONS) as file:
         file.write(json.dumps({"command": "make demo", "images": found}, indent=1) + "\n")
 

@@ -24,7 +24,16 @@ from duet.utils.text import say
 FOLDER = Path(__file__).parent
 LANGUAGES = ("en", "zh")
 # What figures are made of, and no figure.
-PARTS = {"draw", "drawing", "pictures", "iou_family", "detect_shapes"}
+PARTS = {
+    "draw",
+    "drawing",
+    "pictures",
+    "iou_family",
+    "detect_shapes",
+    "detect_photos",
+    "bars",
+    "demo_plots",
+}
 
 
 def names() -> list[str]:

@@ -29,36 +29,37 @@ def draw(language: str) -> Figure:
     images = {int(index): found for index, found in read_json(DETECTIONS)["images"].items()}
     pictures = {index: shapes_file(index).image for index in images}
     first, *others = pictures
-    tall = _height_beside([pictures[index] for index in others], WIDTH - GAP * (len(others) - 1))
+    tall = height_beside([pictures[index] for index in others], WIDTH - GAP * (len(others) - 1))
     scale = WIDTH / pictures[first].shape[1]
     upper = pictures[first].shape[0] * scale
     figure = Figure(upper + GAP + tall, title, language)
-    _put(figure, pictures[first], images[first], (0, 0), scale)
+    put_found(figure, pictures[first], images[first], CLASS_NAMES, (0, 0), scale)
     x = 0.0
     for index in others:
         scale = tall / pictures[index].shape[0]
-        _put(figure, pictures[index], images[index], (x, upper + GAP), scale)
+        put_found(figure, pictures[index], images[index], CLASS_NAMES, (x, upper + GAP), scale)
         x += pictures[index].shape[1] * scale + GAP
     return figure
 
 
-def _height_beside(pictures: Sequence[np.ndarray], width: float) -> float:
+def height_beside(pictures: Sequence[np.ndarray], width: float) -> float:
     """Return the height at which pictures side by side have this width together."""
     return width / sum(image.shape[1] / image.shape[0] for image in pictures)
 
 
-def _put(
+def put_found(
     figure: Figure,
     image: np.ndarray,
     found: Sequence[Mapping[str, Any]],
+    class_names: Sequence[str],
     at: Point,
     scale: float,
 ) -> None:
-    """Draw an image with what detections.json has of it."""
+    """Draw an image with what was found in it."""
     height, width = image.shape[:2]
     figure.image(image, *at, width * scale, height * scale)
     for one in reversed(found):
-        on_picture(figure, one["box_xyxy"], CLASS_NAMES.index(one["name"]), at, scale)
+        on_picture(figure, one["box_xyxy"], class_names.index(one["name"]), at, scale)
     taken: list[Label] = []
     for one in found:
         words = f"{one['name']} {one['score']:.2f}"

@@ -1,4 +1,4 @@
-"""`python -m duet.models.detection FLAGS`: the prediction process of `python -m duet serve`.
+"""`python -m duet.models.detection FLAGS`: the prediction process of `duet serve`.
 
 It takes the server's flags, reads requests from stdin and writes answers to stdout, in frames. It
 ends when stdin closes.
@@ -18,14 +18,14 @@ import sys
 from duet import backend
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_DONE, end_process
-from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
 from duet.utils.serve.config import parse_serve_flags
+from duet.utils.system.children import KILL, ask_for_signal_when_parent_ends
 
 
 def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # the server ends this process
-    ask_for_signal_when_parent_ends(signal.SIGKILL)
+    ask_for_signal_when_parent_ends(KILL)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' prints out of the answers
     config = parse_serve_flags()

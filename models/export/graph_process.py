@@ -24,9 +24,9 @@ from duet import backend
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.export.config import ExportConfig, parse_export_flags
 from duet.utils.processes.command import run_command
-from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.project import PROJECT
+from duet.utils.system.children import ask_for_signal_when_parent_ends, child_options
 from duet.utils.weights.load import load_weights
 
 MODULE = "duet.models.export.graph_process"
@@ -47,10 +47,10 @@ def write_graph(config: ExportConfig, path: Path) -> None:
         cwd=PROJECT,
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        text=True,
+        encoding="locale",
         errors="replace",
         check=False,
-        preexec_fn=ask_for_signal_when_parent_ends,
+        **child_options(ask_for_signal_when_parent_ends, apart=False),
     )
     reported = done.stderr.strip()
     if done.returncode == EXIT_USER_ERROR:

@@ -1,4 +1,4 @@
-"""`python -m duet doctor --data D`: find out whether loader or model is the bottleneck.
+"""`duet doctor --data D`: find out whether loader or model is the bottleneck.
 
 It takes train.py's flags and measures separately the loader, with several numbers of workers and
 with `--cache ram`, and the training step.
@@ -7,7 +7,6 @@ with `--cache ram`, and the training step.
 from __future__ import annotations
 
 import itertools
-import os
 import time
 from collections.abc import Iterator, Sequence
 
@@ -15,6 +14,7 @@ from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.devices import check_device
 from duet.backend.select import choose
+from duet.backend.system import cores_of
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
 from duet.utils.data.loading.batch import Batch
@@ -35,7 +35,7 @@ ENOUGH = 1.1  # loader speed relative to the model's at which the model never wa
 
 def main() -> None:
     about = "Find the bottleneck of a training with these flags."
-    config = complete_flags(*read_train_flags(None, "python -m duet doctor", about))
+    config = complete_flags(*read_train_flags(None, "duet doctor", about))
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: doctor measures a single process; omit --nproc and use "
@@ -75,7 +75,7 @@ def main() -> None:
 
 def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]:
     """Return (workers, cache) combinations to measure; the flags' own choice comes first."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(cores_of())
     chosen = loader_workers(asked, device)
     counts = list(dict.fromkeys((chosen, 1, cores)))
     return [(count, cache) for count in counts] + ([] if cache else [(chosen, "ram")])

@@ -13,7 +13,7 @@ from pathlib import Path
 from duet import backend
 from duet.backend.processes import this_process
 from duet.utils.processes.command import run_command
-from duet.utils.processes.process_family import delay_abort
+from duet.utils.system.children import delay_abort
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
 

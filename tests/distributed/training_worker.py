@@ -36,9 +36,9 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.command import run_command
-from duet.utils.processes.process_family import delay_abort
 from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer
+from duet.utils.system.children import delay_abort
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,

@@ -38,7 +38,7 @@ def show(name: str, command: str) -> None:
         command: a script and its flags, as `train.py --epochs 3`.
     """
     print(f"--8<-- [start:{name}]")
-    print(f"$ python {command}")
+    print(f"$ duet {command.replace('.py', '', 1)}")
     print(answer(command))
     print(f"--8<-- [end:{name}]")
 
@@ -54,7 +54,7 @@ def answer(command: str) -> str:
     """Return the message with which a script refuses a command, in lines that fit on a page."""
     script, *flags = shlex.split(command)
     main = importlib.import_module(script.removesuffix(".py")).main
-    with mock.patch.object(sys, "argv", [script, *flags]):
+    with mock.patch.object(sys, "argv", [f"duet {script.removesuffix('.py')}", *flags]):
         reported_text = _printed(main)
     if not reported_text:
         raise BlockError(f"{command}: is not refused, so that there is no answer to show")

@@ -20,7 +20,7 @@ from tests.foreign_files import TorchFile, small_arrays, small_model
 from tests.small import write_small_dataset, write_tiny_model
 
 FOLDERS = ("backend", "data", "duet", "models", "utils")
-FILES = ("LICENSE", "README.md", "pyproject.toml",
+FILES = ("LICENSE", "README.md", "pyproject.toml", "setup.py",
          "train.py", "val.py", "detect.py", "export.py", "compare.py")  # fmt: skip
 MOST_BYTES = 3_000_000
 PROGRAM = """

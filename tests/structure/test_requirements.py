@@ -20,12 +20,13 @@ from duet.utils.setup.environments import CUDA, read_lock
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
     "__init__",
-    *(f"{name}.__init__" for name in ("processes", "setup")),
+    *(f"{name}.__init__" for name in ("processes", "setup", "system")),
 ]
 SETUP_FILES = [
     "errors",
     "project",
     "processes.start",
+    "system.files",
     "setup.environments",
 ]
 REQUIREMENTS = PROJECT / "requirements"

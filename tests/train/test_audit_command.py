@@ -1,4 +1,4 @@
-"""`python -m duet audit` from flags to files: planted errors are told as what they are."""
+"""`duet audit` from flags to files: planted errors are told as what they are."""
 
 from __future__ import annotations
 

@@ -77,8 +77,8 @@ def test_a_file_name_that_is_no_text_is_spelt_out(trained):
 def test_the_commands_shown_at_the_end_use_the_weights_as_they_were_trained(trained, tmp_path):
     _, done = trained
     lines = done.stdout.splitlines()
-    place = lines.index("next:")
-    best, val, detect, export = lines[place - 3], *lines[place + 1 : place + 4]
+    best = next(line for line in lines if line.startswith("best: "))
+    val, detect, export = lines[lines.index("next:") + 1 :][:3]
     assert " export.py --weights " in export
     validated, detected = (
         subprocess.run(
@@ -129,7 +129,7 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
 def test_training_prints_a_line_an_epoch_and_nothing_on_stderr(trained):
     folder, done = trained
     lines = done.stdout.splitlines()
-    heading = next(number for number, line in enumerate(lines) if line.startswith("    epoch "))
+    heading = next(number for number, line in enumerate(lines) if line.startswith("   epoch "))
     assert [line.split()[0] for line in lines[heading:][:3]] == ["epoch", "1/2", "2/2"]
     assert any(str(folder) in line for line in lines)
     assert done.stderr == ""

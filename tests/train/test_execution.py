@@ -177,7 +177,7 @@ def test_a_run_in_bfloat16_that_is_faster_or_forced_computes_in_it(
 def test_the_first_rank_decides_on_bfloat16_for_all(tmp_path, monkeypatch, is_slower):
     monkeypatch.setattr(start_of_run, "bfloat16_ratio", None)  # is not called
     config = TrainConfig(**read_train_flags([*short_flags(tmp_path), "--amp", "bf16"])[0])
-    first = np.array([is_slower], np.uint8)
+    first = np.zeros(int(is_slower), np.uint8)  # as World.any sends a flag
     world = World(Process(rank=1, world_size=2), lambda own: [first, own])
     job = Job(config, None, None, Session(None, None, world))
     assert start_of_run.with_precision(job).config.amp == ("auto" if is_slower else "bf16")

@@ -5,7 +5,6 @@ No GPU is needed: `tests/train/graph_memory.py` does on a CPU the worst that gra
 
 import dataclasses
 import importlib
-import logging
 from pathlib import Path
 from typing import NamedTuple
 
@@ -219,13 +218,12 @@ def test_no_compiled_function_breaks_into_several_graphs(tmp_path, write_model):
     ],
 )
 def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
-    monkeypatch, caplog, device, no_graphs, message
+    monkeypatch, device, no_graphs, message
 ):
     compile_steps(monkeypatch, no_graphs)
     monkeypatch.setattr(backend.device, "compute_exactly", lambda device: None)
     monkeypatch.setattr(backend.device, "rounds_to_tf32", lambda device: False)
     precision = "float32" if device == "cpu" else "float32 (exact)"
-    with caplog.at_level(logging.INFO):
-        chosen = execution.choose_execution(device, "float32", "off", "contiguous", True, False)
-    assert caplog.messages == [f"{precision}, contiguous, {message}"]
+    chosen = execution.choose_execution(device, "float32", "off", "contiguous", True, False)
+    assert chosen.described == f"{precision}, contiguous, {message}"
     assert chosen.compiled and chosen.graphs is (no_graphs == "")

@@ -17,13 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from duet.backend.cores import THREADS, WAITING
+from duet.backend.system import cores_of
 from duet.utils.errors import UserError
-from duet.utils.processes.process_family import descendants
+from duet.utils.system.children import descendants
+from duet.utils.system.machine import (
+    memory_bytes,
+    processor,
+    seconds_of_cores,
+    seconds_of_process,
+)
 
-STAT = Path("/proc/stat")
-TICKS = os.sysconf("SC_CLK_TCK")  # a second
-# Columns of /proc/stat: user, nice, system, irq, softirq, steal; idle and iowait are not work.
-WORK = (1, 2, 3, 6, 7, 8)
 SHORTEST = 0.2  # seconds; in less, one tick per core would exceed the load
 SHARE = 0.1  # fraction of the usable cores; a higher load disturbs a measurement
 # They set the number of threads, how threads wait, and whether a GPU rounds.
@@ -35,35 +38,24 @@ class LoadWatch:
     """Measures the load from other processes, from its creation on."""
 
     def __init__(self) -> None:
-        self._start, self._all, self._own = time.monotonic(), _all_seconds(), _own_seconds()
+        self._start, self._all, self._own = time.monotonic(), seconds_of_cores(), _own_seconds()
 
     def others(self) -> float | None:
         """Return how many cores other processes used on average.
 
-        None in less than `SHORTEST`: the system counts in ticks of 10 ms.
+        None in less than `SHORTEST`, as the system counts in ticks of 10 ms, and where it does not
+        report it.
         """
-        seconds = time.monotonic() - self._start
-        if seconds < SHORTEST:
+        seconds, now = time.monotonic() - self._start, seconds_of_cores()
+        if seconds < SHORTEST or now is None or self._all is None:
             return None
-        taken = _all_seconds() - self._all - (_own_seconds() - self._own)
+        taken = now - self._all - (_own_seconds() - self._own)
         return round(max(0.0, taken) / seconds, 2)
 
 
 def disturbs(others: float | None, cores: int) -> bool:
     """Return whether other processes used enough of this many cores to make times doubtful."""
     return others is not None and others > SHARE * cores
-
-
-def load_average() -> float:
-    """Return the load average of the last minute."""
-    return round(os.getloadavg()[0], 2)
-
-
-def _all_seconds() -> float:
-    """Return the processor time of all processes on the cores of this one."""
-    cores = {f"cpu{core}" for core in os.sched_getaffinity(0)}
-    lines = [line.split() for line in STAT.read_text().splitlines()]
-    return sum(int(line[column]) for line in lines if line[0] in cores for column in WORK) / TICKS
 
 
 def _own_seconds() -> float:
@@ -76,18 +68,16 @@ def children_seconds() -> float:
     seconds = sum(os.times()[2:4])  # finished child processes
     for process in descendants(os.getpid()):
         with contextlib.suppress(OSError):  # it may have ended meanwhile
-            fields = Path("/proc", str(process), "stat").read_text().rpartition(")")[2].split()
-            seconds += sum(map(int, fields[11:15])) / TICKS  # own, and of its children that ended
+            seconds += seconds_of_process(process)
     return seconds
 
 
 def describe_machine() -> dict[str, Any]:
     """Return processor, cores, memory, system, GPUs and variables read by frameworks."""
-    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {
         "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)),
-        "memory_gib": round(pages / 2**30, 1),
+        "cores": len(cores_of()),
+        "memory_gib": round(memory_bytes() / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "gpus": gpus(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
@@ -104,18 +94,11 @@ def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], fold
         )
 
 
-def processor() -> str:
-    """Return the processor's name; the machine type if the system reports none."""
-    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.machine())
-
-
 def gpus() -> list[str]:
     """Return name and driver version of the GPUs listed by nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []
     command = [program, "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="locale", timeout=60, check=False)
     return done.stdout.splitlines() if done.returncode == 0 else []

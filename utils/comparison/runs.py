@@ -22,16 +22,19 @@ from duet.utils.comparison.settings import REFERENCE, VARIANTS, Settings, Turn, 
 from duet.utils.comparison.statistics import Document
 from duet.utils.json_files import read_json
 from duet.utils.model_yamls import find_model
-from duet.utils.processes.process_family import (
-    ask_for_signal_when_parent_ends,
-    descendants,
-    ending_children,
-)
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.project import PROJECT, from_here, script
 from duet.utils.regular_files import open_regular, read_bytes
 from duet.utils.report.results import read_results
 from duet.utils.run_folder import RunLock
+from duet.utils.system.children import (
+    ask_for_signal_when_parent_ends,
+    child_options,
+    descendants,
+    ending_children,
+    signal_group,
+)
+from duet.utils.system.machine import peak_kib_of_process
 
 RUNS = "runs"
 LOG_LINES = 15
@@ -251,9 +254,8 @@ def run_process(
             stdin=subprocess.DEVNULL,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=ask_for_signal_when_parent_ends,
             env={**ALIKE, **os.environ},
+            **child_options(ask_for_signal_when_parent_ends),
         )
         memory = PeakMemory(process.pid)
         try:
@@ -287,8 +289,7 @@ def _wait(
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     """Send a signal to the process group, and give it time to end."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, number)
+    signal_group(process, number)
     _wait(process, time.monotonic() + SECONDS_TO_END, ())
     process.kill()  # no effect if it has ended
     process.wait()
@@ -308,9 +309,7 @@ class PeakMemory:
         """Update the peak."""
         for process in (self._process, *descendants(self._process)):
             with contextlib.suppress(OSError):  # it may have ended meanwhile
-                lines = Path("/proc", str(process), "status").read_text(errors="replace")
-                peaks = [int(x.split()[1]) for x in lines.splitlines() if x.startswith("VmHWM:")]
-                self.kib = max([self.kib, *peaks])
+                self.kib = max(self.kib, peak_kib_of_process(process))
 
 
 @contextlib.contextmanager

@@ -26,11 +26,7 @@ from duet.utils.errors import UserError
 from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
 from duet.utils.processes.exit_status import EXIT_DONE, STATUS_FILE
 from duet.utils.processes.launch import rank_variables, wanted_processes
-from duet.utils.processes.process_family import (
-    ORPHAN_SECONDS,
-    ask_for_signal_when_parent_ends,
-    ending_children,
-)
+from duet.utils.processes.process_family import ORPHAN_SECONDS
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from duet.utils.project import from_here
@@ -38,6 +34,11 @@ from duet.utils.report.plots.results import plot_evolution
 from duet.utils.report.results import read_results
 from duet.utils.run_folder import RunLock
 from duet.utils.state.resume import FREE
+from duet.utils.system.children import (
+    ask_for_signal_when_parent_ends,
+    child_options,
+    ending_children,
+)
 from duet.utils.tasks.table import Task
 from duet.utils.text import count, say
 from duet.utils.yaml_files import yaml_text
@@ -174,8 +175,7 @@ class Search:
                 [sys.executable, "-u", *program_words(), *sys.argv[1:], *OF_A_TRIAL, *own],
                 stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT,
                 env=self._environment,
-                start_new_session=True,  # Ctrl-C is handled here
-                preexec_fn=ask_for_signal_when_parent_ends,
+                **child_options(ask_for_signal_when_parent_ends),
             )  # fmt: skip
         known = unfinished.intermediate_values if unfinished is not None else {}
         return Training(trial, folder, device, process, max(known, default=-1) + 1)

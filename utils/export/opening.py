@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from duet.utils.export.metadata import Runtime, example_images, fault_of_returne
 from duet.utils.json_files import parse_json
 from duet.utils.optional import import_optional
 from duet.utils.project import PROJECT
+from duet.utils.system.machine import limit_memory
 
 MODULE = "duet.utils.export.opening"
 MOST_LANES = 8
@@ -129,7 +129,7 @@ def reason_of_end(code: int) -> str:
 
 def main() -> None:
     path, name, threads = sys.argv[1:]
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w") as outcome:
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as outcome:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # libraries may write there
         try:
             fault = fault_of_trial(Path(path), format_named(name), int(threads))
@@ -144,7 +144,6 @@ def fault_of_trial(path: Path, row: Format, threads: int) -> str:
         import_optional(package, f"--weights {path}")
     if row.is_program:
         backend.use()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     allowed = BASE_BYTES + TIMES_FILE * size_of(path) + THREAD_BYTES * threads
     limit_memory(allowed)
     runtime = row.open(path, threads)
@@ -152,19 +151,6 @@ def fault_of_trial(path: Path, row: Format, threads: int) -> str:
     limit_memory(allowed + TIMES_IMAGES * 4 * images.size)
     shapes = [output.shape for output in runtime(images)]
     return fault_of_returned(runtime.metadata, shapes, len(images))
-
-
-def limit_memory(size: int) -> None:
-    """Let this process map at most `size` bytes more than now, within the machine's memory."""
-    if sys.platform != "linux":
-        return
-    page = os.sysconf("SC_PAGE_SIZE")
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * page
-    limit = mapped + min(size, os.sysconf("SC_PHYS_PAGES") * page)
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))  # may be raised again
 
 
 def words_of(error: Exception) -> str:

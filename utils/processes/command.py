@@ -19,7 +19,6 @@ from duet.utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
     EXIT_INTERRUPTED,
-    EXIT_NO_READER,
     EXIT_SUSPENDED,
     end_process,
     note_status,
@@ -29,6 +28,7 @@ from duet.utils.processes.process_family import end_as_orphan
 from duet.utils.processes.start import EXIT_USER_ERROR, raise_at_interrupt
 from duet.utils.processes.suspend import Suspended, ignore_requests
 from duet.utils.progress import begin_lines
+from duet.utils.system.children import EXIT_NO_READER, unblock
 from duet.utils.text import STDERR, STDOUT, as_message, discard_unread, has_no_reader, say
 
 CAUSE_SECONDS = 1  # lets the launcher end this process if another one's end is the cause
@@ -92,7 +92,7 @@ def _answered(main: Callable[[], None]) -> int:
     try:
         raise_at_interrupt()
         # `launch.py` starts ranks with SIGINT blocked.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        unblock([signal.SIGINT])
         require_status_file()
         main()
     except SystemExit as end:

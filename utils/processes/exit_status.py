@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import os
-import signal
 from pathlib import Path
 from typing import NoReturn
 
 from duet.backend.processes import this_process
 from duet.utils.errors import UserError
 from duet.utils.processes.start import EXIT_INTERRUPTED
+from duet.utils.system import files
 from duet.utils.text import printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
 EXIT_SUSPENDED = 75  # EX_TEMPFAIL in sysexits.h: can be resumed later
-EXIT_NO_READER = 128 + signal.SIGPIPE  # shells' status for a program piped into `head`
 
 STATUS_FILE = "DUET_STATUS_FILE"  # path of the file for the job's exit code
-FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NONBLOCK
+FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | files.NO_WAIT
 ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
 AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # endings that all ranks share, at different times
 
@@ -56,8 +55,8 @@ def note_status(code: int) -> int:
         return code
     if this_process().is_main or not Path(path).exists():
         try:
-            # O_NONBLOCK because a pipe would wait for a reader.
-            with open(os.open(path, FLAGS, 0o666), "w") as file:
+            # A pipe would wait for a reader.
+            with open(os.open(path, FLAGS, 0o666), "w", encoding="ascii") as file:
                 file.write(str(code))
         except OSError as error:
             say(f"{STATUS_FILE}={path}: exit code {code} cannot be written: {error.strerror}")

@@ -32,14 +32,18 @@ from duet.utils.processes.exit_status import (
     STATUS_FILE,
     say,
 )
-from duet.utils.processes.private_network import enter, private_network
-from duet.utils.processes.process_family import (
+from duet.utils.processes.start import EXIT_USER_ERROR, program_words
+from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests
+from duet.utils.system.children import (
+    KILL,
     POLL_SECONDS,
+    SUSPENDING,
     ask_for_signal_when_parent_ends,
+    blocked,
+    child_options,
     ending_children,
 )
-from duet.utils.processes.start import EXIT_USER_ERROR, program_words
-from duet.utils.processes.suspend import FILE_VARIABLE, SIGNALS, StopRequests
+from duet.utils.system.private_network import enter, private_network
 from duet.utils.text import count
 
 LINGER_SECONDS = 5  # wait for the others after one was interrupted
@@ -155,13 +159,14 @@ def run_ranks(
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C raises too
     ranks: list[Rank] = []
+    deferred = {signal.SIGINT, *(SUSPENDING if stop is not None else ())}
     with tempfile.TemporaryDirectory(prefix="duet-") as folder, ending_children():
         message = Path(folder, "suspend")
         shared = {**os.environ, **_local_variables(backend), **environment}
         shared |= {MEETING_FOLDER: folder, FILE_VARIABLE: str(message)}
         shared.pop(STATUS_FILE, None)  # written by this process
         try:
-            with _blocked_signals(stop is not None), _network(backend) as prepare:
+            with blocked(deferred), _network(backend) as prepare:
                 for place in map(str, range(int(environment["WORLD_SIZE"]))):
                     ranks.append(_start(place, command, shared, prepare))
             _wait(ranks, stop, message)
@@ -192,17 +197,6 @@ def _local_variables(backend: str) -> dict[str, str]:
 
 
 @contextmanager
-def _blocked_signals(suspends: bool) -> Iterator[None]:
-    """Defer signals to the end of the block; ranks started in it block them until ready."""
-    numbers = {signal.SIGINT, *SIGNALS} if suspends else {signal.SIGINT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-@contextmanager
 def _network(backend: str) -> Iterator[Callable[[], None]]:
     """Yield the preparation of a rank, with a private network for frameworks that need it."""
     namespaces: Sequence[int] = ()
@@ -218,7 +212,7 @@ def _network(backend: str) -> Iterator[Callable[[], None]]:
 
 def _prepare(namespaces: Sequence[int], parent: int) -> None:
     enter(namespaces)  # first, because it resets the next request
-    ask_for_signal_when_parent_ends(signal.SIGKILL)  # until `joined`: nothing is to be saved
+    ask_for_signal_when_parent_ends(KILL)  # until `joined`: nothing is to be saved
     if os.getppid() != parent:  # it ended before the request
         os._exit(EXIT_FAILED)
 
@@ -230,8 +224,7 @@ def _start(
     return subprocess.Popen(
         command,
         env={**shared, **own},
-        start_new_session=True,  # Ctrl-C is handled here
-        preexec_fn=prepare,
+        **child_options(prepare),  # Ctrl-C is handled here
     )
 
 

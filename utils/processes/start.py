@@ -73,7 +73,7 @@ def open_closed_streams() -> None:
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_RDWR)  # takes the free number of `name`
             os.set_inheritable(nowhere, True)  # for child processes
-            setattr(sys, name, os.fdopen(nowhere, mode, closefd=False))
+            setattr(sys, name, os.fdopen(nowhere, mode, encoding="utf-8", closefd=False))
 
 
 def python_problem() -> str | None:

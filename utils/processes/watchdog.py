@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import platform
 import tempfile
 import threading
 import time
@@ -85,7 +86,7 @@ class Watchdog:
             before = now
         idle_s = self._seconds - self._last
         say(
-            f"rank {this_process().rank} ({os.uname().nodename}): no progress for {idle_s:.0f} s "
+            f"rank {this_process().rank} ({platform.node()}): no progress for {idle_s:.0f} s "
             f"{self.describe()} (--timeout {timeout_s:g}); ending the job"
         )
         with tempfile.TemporaryFile() as file:  # written at once: ranks often hang together

@@ -1,6 +1,6 @@
-"""`python -m duet serve`: serve models over HTTP.
+"""`duet serve`: serve models over HTTP.
 
-python -m duet serve --weights runs/train/exp/weights/best.safetensors
+duet serve --weights runs/train/exp/weights/best.safetensors
 """
 
 from __future__ import annotations

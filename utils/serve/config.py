@@ -1,4 +1,4 @@
-"""The server's settings, and the command line of `python -m duet serve`."""
+"""The server's settings, and the command line of `duet serve`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError, brief
 from duet.utils.project import WEIGHTS_FILES
 
-PROGRAM = "python -m duet serve"
+PROGRAM = "duet serve"
 
 
 class ModelSource(NamedTuple):

@@ -15,6 +15,7 @@ from typing import Any
 from prometheus_client import Counter, Gauge, Histogram
 
 from duet.utils.serve.frames import Frame, pack_frame, receive_frame
+from duet.utils.system.children import child_options
 
 MODULE = "duet.models.detection"
 PAUSE_SECONDS = 1.0  # before a restart
@@ -75,7 +76,7 @@ class Worker:
         """Run a process, deliver its answers, and return its exit code."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", MODULE, *self._arguments, stdin=PIPE, stdout=PIPE,
-            start_new_session=True,  # Ctrl-C goes to the server only
+            **child_options(),  # Ctrl-C goes to the server only
         )  # fmt: skip
         try:
             with contextlib.suppress(asyncio.IncompleteReadError, ValueError, LookupError):

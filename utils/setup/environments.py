@@ -22,7 +22,6 @@ from duet.utils.processes.start import end_at_interrupt, raise_at_interrupt
 if __name__ == "__main__":
     end_at_interrupt()  # while the others are imported
 
-import fcntl
 import hashlib
 import json
 import os
@@ -35,6 +34,7 @@ from pathlib import Path
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT, STAMP
+from duet.utils.system.files import lock as lock_file
 
 CUDA = (13, 0)  # version of torch's CUDA build
 LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before it have
@@ -92,7 +92,7 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     build = accepted(environ, "TORCH", ("", "cpu", "cuda")) if name == "torch" else ""
     level = accepted(environ, "WITH", LEVELS) if name != "docs" else ""
     if ready_stamp(lock, folder, build, level):
-        return python_of(folder)
+        return add_command(folder)
     platform = sysconfig.get_platform()
     if name == "oneflow" and platform != ONEFLOW_PLATFORM:
         raise NoPythonError(f"it has packages for {ONEFLOW_PLATFORM} only, this is {platform}")
@@ -105,7 +105,7 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
     if cache:
         remove(folder)
         folder.symlink_to(kept, target_is_directory=True)
-    return python_of(folder)
+    return add_command(folder)
 
 
 def accepted(environ: Mapping[str, str], variable: str, values: Sequence[str]) -> str:
@@ -120,7 +120,9 @@ def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[st
     """Return path and version of a Python: the running one, or of PATH, pyenv or uv."""
     refused = ""
     for path in dict.fromkeys(candidates(versions, environ)):
-        found = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
+        found = subprocess.run(
+            [path, "-c", PROBE], capture_output=True, encoding="utf-8", check=False
+        )
         version, _, real_path = found.stdout.strip().partition(" ")
         minor = version.rpartition(".")[0]
         if minor not in versions:
@@ -148,13 +150,24 @@ def candidates(versions: Sequence[str], environ: Mapping[str, str]) -> Iterator[
     return (path for path in paths if path and os.access(path, os.X_OK))
 
 
+def add_command(folder: Path) -> Path:
+    """Write an environment's `duet`, for use in the checkout; return its interpreter."""
+    command = folder / "bin" / "duet"
+    if not command.exists():  # pip's, of an installed Duet, stays
+        command.write_text('#!/bin/sh\nexec "${0%/*}/python" -m duet "$@"\n')
+        command.chmod(0o755)
+    return python_of(folder)
+
+
 def python_of(folder: Path) -> Path:
     return folder / "bin" / "python"
 
 
 def read_lock(path: Path) -> list[str]:
     """Return the lines of a lock file without comments."""
-    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+    lines = (
+        line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()
+    )
     return [line for line in lines if line]
 
 
@@ -171,7 +184,7 @@ def ready_stamp(lock: Path, folder: Path, build: str, level: str) -> dict[str, s
     build: required torch build, "" for any; level: minimum level of WITH.
     """
     try:
-        stamp = json.loads((folder / STAMP).read_text())
+        stamp = json.loads((folder / STAMP).read_text(encoding="utf-8"))
     except OSError:
         return None
     fits = stamp["lock"] == lock_digest(lock) and build in ("", stamp["build"])
@@ -191,12 +204,14 @@ def remove(folder: Path) -> None:
 def install_once(lock: Path, python: str, folder: Path, build: str, level: str) -> None:
     """Install into a folder, unless another command has done it or is doing it now."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with folder.with_name(folder.name + ".lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
+    with folder.with_name(folder.name + ".lock").open("wb") as stream:
+        lock_file(stream.fileno(), wait=True)
         if not ready_stamp(lock, folder, build, level):
             build = install(lock, python, folder, build, level)
             stamp = {"lock": lock_digest(lock), "build": build, "level": level}
-            (folder / STAMP).write_text(json.dumps(stamp))  # last: now it is complete
+            (folder / STAMP).write_text(
+                json.dumps(stamp), encoding="utf-8"
+            )  # last: now it is complete
 
 
 def install(lock: Path, python: str, folder: Path, build: str, level: str) -> str:
@@ -239,7 +254,7 @@ def build_of_index(inside: str, lock: Path) -> str:
 
 
 def output_of(*command: str) -> str:
-    return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(command, capture_output=True, encoding="utf-8", check=False).stdout
 
 
 def run(*command: str) -> None:

@@ -41,7 +41,9 @@ def main() -> None:
     locks["torch-cuda"] = {re.sub("^torch==", "torch===", entry) for entry in cuda}
     header = "# Written by utils/setup/lock.py from pyproject.toml; not by hand."
     for name, entries in locks.items():
-        (REQUIREMENTS / f"{name}.txt").write_text("\n".join([header, *sorted(entries)]) + "\n")
+        (REQUIREMENTS / f"{name}.txt").write_text(
+            "\n".join([header, *sorted(entries)]) + "\n", encoding="utf-8"
+        )
 
 
 def resolve_levels(name: str, target: Iterable[str]) -> dict[str, set[str]]:
@@ -60,7 +62,12 @@ def resolve(*source: str, constraints: str = "") -> set[str]:
         "--generate-hashes", "--no-header", "--no-annotate", "--no-python-downloads"]  # fmt: skip
     try:
         done = subprocess.run(
-            command, cwd=PROJECT, input=constraints, stdout=subprocess.PIPE, text=True, check=True
+            command,
+            cwd=PROJECT,
+            input=constraints,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+            check=True,
         )
     except (OSError, subprocess.CalledProcessError) as error:
         raise UserError(f"{error}; uv 0.9 or newer is needed: pip install uv") from error

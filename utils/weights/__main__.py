@@ -1,4 +1,4 @@
-"""`python -m duet weights`: show what a weights file holds, or convert it into one of ours."""
+"""`duet weights`: show what a weights file holds, or convert it into one of ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     if len(words) == 1 and Path(words[0]).suffix:
         words.insert(0, "show")
-    parser = new_parser("python -m duet weights", "Look into weights files and convert them.")
+    parser = new_parser("duet weights", "Look into weights files and convert them.")
     commands = parser.add_subparsers(dest="command", required=True)
     show = commands.add_parser(
         "show", help="print what a weights file holds; the word may be left out"

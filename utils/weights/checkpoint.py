@@ -12,7 +12,6 @@ import dataclasses
 import hashlib
 import json
 import math
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +26,7 @@ from duet.utils.errors import UserError, brief
 from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.json_files import complete, parse_json
 from duet.utils.regular_files import pinned
+from duet.utils.system.files import sync_folder
 
 FORMAT = "duet-checkpoint"
 VERSION = 1
@@ -105,7 +105,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     data = save(arrays, metadata={HEADER_KEY: text, CHECKSUM_KEY: _checksum(text, arrays)})
     with atomic_file(path) as file:
         file.write(data)
-    _sync_folder(path.parent)
+    sync_folder(path.parent)
 
 
 def _checksum(header: str, arrays: Arrays) -> str:
@@ -195,12 +195,3 @@ def _parse_header(path: Path, text: str | None) -> Header:
             "it was not written by train.py of this version"
         ) from error
     return dataclasses.replace(header, class_names=tuple(header.class_names))
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so a rename in it survives a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -84,7 +84,7 @@ def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
     if not checkpoint.header.model:
         raise UserError(
             "--weights: a plain state dict, which describes no model; write a checkpoint with "
-            "python -m duet weights convert FILE OUT.safetensors --cfg YAML"
+            "duet weights convert FILE OUT.safetensors --cfg YAML"
         )
     return checkpoint.header.model
 

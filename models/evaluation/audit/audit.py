@@ -1,4 +1,4 @@
-"""The main function of `python -m duet audit`: compare a model's detections with the labels."""
+"""The main function of `duet audit`: compare a model's detections with the labels."""
 
 from __future__ import annotations
 

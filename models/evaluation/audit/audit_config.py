@@ -1,4 +1,4 @@
-"""Settings and command line of `python -m duet audit`."""
+"""Settings and command line of `duet audit`."""
 
 from __future__ import annotations
 
@@ -57,6 +57,6 @@ class AuditConfig(CommandConfig):
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
     about = "Audit the labels of a dataset with a trained model."
-    parser = new_parser("python -m duet audit", about)
+    parser = new_parser("duet audit", about)
     add_flags(parser, AuditConfig)
     return AuditConfig(**read_flags(parser, arguments)[0])

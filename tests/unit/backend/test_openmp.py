@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from duet import backend
-from duet.backend import cores
+from duet.backend import cores, system
 from duet.utils.processes.launch import rank_variables
 from duet.utils.project import PROJECT
 
@@ -66,7 +66,7 @@ def groups(monkeypatch, folder, files):
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text(text + "\n")
-    monkeypatch.setattr(cores, "CONTROL_GROUPS", folder)
+    monkeypatch.setattr(system, "CONTROL_GROUPS", folder)
 
 
 @pytest.mark.parametrize(

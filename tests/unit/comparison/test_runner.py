@@ -13,7 +13,8 @@ from duet.utils.comparison import load
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.runs import Outcome, describe_run, refusal_of, rise, run_process
 from duet.utils.comparison.settings import Cell, Turn
-from duet.utils.processes.process_family import descendants
+from duet.utils.system import machine
+from duet.utils.system.children import descendants
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
 PARENT = (
@@ -165,13 +166,13 @@ class System:
     def __init__(self, monkeypatch, folder):
         self.file, self.ticks, self.now = folder / "stat", 1000, 100.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(load, "STAT", self.file)
+        monkeypatch.setattr(machine, "STAT", self.file)
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
         monkeypatch.setattr(load, "_own_seconds", lambda: 5.0)
         self.take(0)
 
     def take(self, seconds):
-        self.ticks += int(seconds * load.TICKS)
+        self.ticks += int(seconds * machine.TICKS)
         idle = 10**7  # and iowait, guest: no work, or counted as that of a user
         core = f"{self.ticks} 0 0 {idle} {idle} 0 0 0 {idle} 0"
         far = f"{10**6 * self.ticks} 0 0 0 0 0 0 0 0 0"

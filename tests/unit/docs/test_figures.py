@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import xml.etree.ElementTree as ElementTree
 
+import cv2
 import numpy as np
 import pytest
 
@@ -13,6 +14,7 @@ from duet import backend
 backend.use()
 
 # The figures are drawn by code that is written with tensors.
+from docs.figures.demo_plots import DOCS, draw_results  # noqa: E402
 from docs.figures.draw import FOLDER, LANGUAGES, draw, names  # noqa: E402
 
 FILES = {f"{name}.{language}.svg": (name, language) for name in names() for language in LANGUAGES}
@@ -37,6 +39,17 @@ def test_a_stored_figure_is_what_its_script_draws(file):
     assert drawn == stored
     old, new = (np.array(NUMBER.findall(text), float) for text in texts)
     np.testing.assert_allclose(new, old, rtol=0, atol=UNITS)
+
+
+def test_the_picture_of_results_is_what_a_training_draws(tmp_path):
+    draw_results(tmp_path / "results.png")
+    stored, drawn = (
+        cv2.GaussianBlur(cv2.imread(str(path)), (9, 9), 0).astype(float)
+        for path in (DOCS / "plots-results.webp", tmp_path / "results.png")
+    )
+    assert stored.shape == drawn.shape
+    # Compression, and the letters of another version of Matplotlib, change few pixels.
+    assert abs(stored - drawn).mean() < 1.0
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from duet.backend.processes import LAUNCHERS
-from duet.utils.processes import launch, private_network
+from duet.utils.processes import launch
+from duet.utils.system import private_network
 
 PR_SET_DUMPABLE = 4  # linux/prctl.h
 NOBODY = 65534
@@ -83,8 +84,8 @@ def test_who_is_not_root_stays_the_same_user():
 
 PARENT = """
 import os, signal, subprocess, sys
-from duet.utils.processes.private_network import enter, private_network
-from duet.utils.processes.process_family import ask_for_signal_when_parent_ends
+from duet.utils.system.private_network import enter, private_network
+from duet.utils.system.children import ask_for_signal_when_parent_ends
 def prepare():
     enter(namespaces)
     ask_for_signal_when_parent_ends(signal.SIGKILL)

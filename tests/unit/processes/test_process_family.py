@@ -70,9 +70,9 @@ def test_after_the_block_a_signal_asks_again_and_no_time_is_counted() -> None:
 
 ABORTING = """
 import ctypes, os, sys, threading, time
-from duet.utils.processes import process_family
-process_family.ABORT_SECONDS = float(sys.argv[1])
-process_family.delay_abort()
+from duet.utils.system import children
+children.ABORT_SECONDS = float(sys.argv[1])
+children.delay_abort()
 threading.Thread(target=ctypes.CDLL(None).abort).start()
 time.sleep(1)
 os._exit(7)

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT
+from duet.utils.system.children import descendants
 from tests.tiny_weights import noise
 
 SECONDS = 60.0  # for what takes a few

@@ -242,4 +242,4 @@ def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     output, _ = process.communicate(timeout=SECONDS)
     assert process.returncode == 2
     command = install_command("starlette")
-    assert output.startswith(f"error: python -m duet serve needs starlette; install it: {command}")
+    assert output.startswith(f"error: duet serve needs starlette; install it: {command}")

@@ -79,6 +79,17 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return Checkout(tmp_path)
 
 
+def test_an_environment_has_the_command_duet_which_runs_its_own_python(checkout: Checkout) -> None:
+    python = checkout.prepare("torch")["torch"]
+    python.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    environ = {"PATH": f"{python.parent}:/usr/bin:/bin"}
+    (python.parent / "duet").rename(python.parent / "kept")
+    checkout.prepare("torch")  # one that an older checkout made gets it too
+    words = ["duet", "train", "--name", "two words"]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=True)
+    assert done.stdout == "-m|duet|train|--name|two words|"
+
+
 def test_both_environments_are_made_once_with_packages_that_have_hashes(checkout, capsys):
     venv = checkout.root / ".venv"
     ready = {name: venv / name / "bin/python" for name in ("torch", "oneflow")}

@@ -1,6 +1,6 @@
-"""`python -m duet audit`: find label errors in a dataset with a trained model.
+"""`duet audit`: find label errors in a dataset with a trained model.
 
-python -m duet audit --data mydata.yaml --weights best.safetensors --task train
+duet audit --data mydata.yaml --weights best.safetensors --task train
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Find faults of a dataset before training does: `python -m duet check`."""
+"""Find faults of a dataset before training does: `duet check`."""

@@ -1,4 +1,4 @@
-"""`python -m duet check`: what is wrong with a dataset, as a summary and as a page."""
+"""`duet check`: what is wrong with a dataset, as a summary and as a page."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str] | None = None) -> Check:
 def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Parse the command line; exit with code 2, or raise UserError, for a wrong value."""
     parser = new_parser(
-        "python -m duet check",
+        "duet check",
         "What is wrong with a dataset: a summary, and a page with crops. Exit code 0: nothing is "
         "to be corrected; 1: something is; 2: a wrong call.",
     )

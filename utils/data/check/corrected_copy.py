@@ -66,9 +66,7 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
             cannot be written.
     """
     if any(image.source.place is not None for image in check.images):
-        raise DatasetError(
-            "--fix: the images are packed; unpack them first: python -m duet records unpack"
-        )
+        raise DatasetError("--fix: the images are packed; unpack them first: duet records unpack")
     name, dataset = f"{check.dataset.name}.yaml", check.dataset
     with new_folder(folder, "--fix") as new:
         copy = _Copy(new, check)

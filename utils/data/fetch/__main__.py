@@ -1,8 +1,7 @@
-"""`python -m duet fetch`: fetch what a list names, and what is still missing of it."""
+"""`duet fetch`: fetch what a list names, and what is still missing of it."""
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
 from duet.utils.project import list_names
 from duet.utils.regular_files import read_text
+from duet.utils.system import files
 from duet.utils.text import count, say
 
 OUT = "DIR/"  # stands for --out in the next steps of a list
@@ -20,7 +20,7 @@ UNPACKED = ".unpacked"  # suffix of the file that replaces an unpacked archive, 
 
 
 def main() -> None:
-    parser = new_parser("python -m duet fetch", "Fetch the files of a list.")
+    parser = new_parser("duet fetch", "Fetch the files of a list.")
     add = parser.add_argument
     names = list_names()
     named = f"YAML file, or a name in data/fetch: {', '.join(names)}; without it: what there is"
@@ -43,7 +43,7 @@ def main() -> None:
     try:
         flags.out.mkdir(parents=True, exist_ok=True)
         with open(flags.out / ".fetch.lock", "ab") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            files.lock(lock.fileno())
             for item in items:
                 say(fetch(item, flags.out))
     except OSError as error:

@@ -17,6 +17,7 @@ from duet.utils.data.loading.worker_process import inherited
 from duet.utils.errors import DatasetError
 from duet.utils.memory import free_memory
 from duet.utils.processes.world import ALONE, World
+from duet.utils.system import files
 from duet.utils.text import count
 
 _ABSENT, _PRESENT = b"\0", b"\1"
@@ -34,7 +35,7 @@ class NamelessFile:
 
     def __init__(self, num_bytes: int = 0, descriptor: int | None = None):
         """Take over an open descriptor, or make a file of some bytes in memory."""
-        self.descriptor = os.memfd_create("duet") if descriptor is None else descriptor
+        self.descriptor = files.memory_file() if descriptor is None else descriptor
         if descriptor is None:
             os.ftruncate(self.descriptor, max(num_bytes, 1))  # mapping 0 bytes fails
 
@@ -79,7 +80,7 @@ class ImageCache:
         if start < 0:
             return decode()
         # A system call, unlike the mapping, also shows what was written before the mark.
-        if os.pread(self._file.descriptor, 1, index) == _ABSENT:
+        if files.read_at(self._file.descriptor, 1, index) == _ABSENT:
             image = decode()
             assert image.shape == (*self._shapes[index], 3)
             # Another process may write the same bytes at the same time.
@@ -94,7 +95,7 @@ class ImageCache:
     def _write(self, content: bytes, start: int) -> None:
         try:
             while content:
-                written = os.pwrite(self._file.descriptor, content, start)
+                written = files.write_at(self._file.descriptor, content, start)
                 content, start = content[written:], start + written
         except OSError as error:
             raise DatasetError(
@@ -192,10 +193,9 @@ def _share(
         first_of_machine = np.flatnonzero(all_of_them[: world.process.rank, 0])[-1]
         _, limit, process_id, descriptor, *identity = all_of_them[first_of_machine].tolist()
         try:
-            path = f"/proc/{process_id}/fd/{descriptor}"
-            file = NamelessFile(descriptor=os.open(path, os.O_RDWR))
+            file = NamelessFile(descriptor=files.open_of_process(process_id, descriptor))
             if _identity(file) != identity:  # its number means another process here
-                raise FileNotFoundError(f"{path} is another file")
+                raise FileNotFoundError(f"number {descriptor} is another file")
         except OSError as error:
             raise DatasetError(
                 f"--cache {kind}: the images that process {process_id} keeps for this machine "

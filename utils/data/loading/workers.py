@@ -36,12 +36,13 @@ from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.worker_process import start_process
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.memory import keep_freed_images
+from duet.utils.system.children import SUSPENDING, blocked
 from duet.utils.text import STDERR
 
 PARTS_AHEAD = 2  # of batches, that each worker builds before they are asked for
 SLOTS_IN_USE = 2  # of the batch that is used, and of the one before, which a GPU may still read
 _ALIGNMENT = 64  # bytes
-PARENTS_SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+PARENTS_SIGNALS = {signal.SIGINT, *SUSPENDING}
 
 
 class SharedSource:
@@ -134,12 +135,9 @@ class WorkerPool:
         slots = NamelessFile(self.num_slots * self._slot_bytes)
         # The workers inherit the blocked signals. Ctrl-C reaches all processes of a terminal, a
         # cluster's signals all of a job; only the parent answers them.
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, PARENTS_SIGNALS)
-        try:
+        with blocked(PARENTS_SIGNALS):
             for _ in range(self._num_workers):
                 self._workers.append(_Worker(*start_process(_serve, self._shared, slots)))
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         self._memory, self._is_locked = np.frombuffer(slots.memory, np.uint8), False
         atexit.register(_close_if_there, weakref.ref(self))
 

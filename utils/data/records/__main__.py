@@ -1,4 +1,4 @@
-"""`python -m duet records`: pack a dataset into record files, or unpack it."""
+"""`duet records`: pack a dataset into record files, or unpack it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ log = logging.getLogger("records")
 
 
 def main() -> None:
-    parser = new_parser("python -m duet records", "Datasets packed into FFRecord files.")
+    parser = new_parser("duet records", "Datasets packed into FFRecord files.")
     commands = parser.add_subparsers(required=True, metavar="pack | unpack")
     for run, about in (
         (pack, "write a dataset's images and labels into record files"),

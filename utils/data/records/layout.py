@@ -23,6 +23,7 @@ import numpy as np
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.errors import DatasetError
 from duet.utils.regular_files import open_descriptor, open_regular
+from duet.utils.system.files import read_at
 from duet.utils.text import count
 
 SUFFIX = ".ffr"
@@ -123,7 +124,7 @@ def read_record(place: RecordPlace) -> np.ndarray:
             place, f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read"
         )
     try:
-        content = os.pread(_open_file(place.path).descriptor, place.length, place.offset)
+        content = read_at(_open_file(place.path).descriptor, place.length, place.offset)
     except OSError as error:
         raise DatasetError(
             f"{place.path}: record {place.number} cannot be read: {error.strerror}"

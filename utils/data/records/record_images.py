@@ -175,7 +175,7 @@ def read_record_images(path: Path) -> list[RecordImage]:
         raise DatasetError(
             f"{path}: its last record is no index of images, so that another program wrote it; "
             "what such records hold is not guessed, and pickles are never loaded: pack the images "
-            "themselves with `python -m duet records pack`"
+            "themselves with `duet records pack`"
         )
     try:
         entries = decode_index(content, len(table) - 1)

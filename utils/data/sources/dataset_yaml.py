@@ -196,7 +196,7 @@ class _DatasetYaml:
             next_step += (
                 " by hand: its 'download' entry is never run; it is "
                 f"{brief(download)}; "
-                "python -m duet fetch LIST downloads a list of URLs"
+                "duet fetch LIST downloads a list of URLs"
             )
         if is_of_windows(value):
             next_step += "; it is a path of Windows: write where the folder is here"

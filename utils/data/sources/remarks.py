@@ -91,6 +91,6 @@ def require_most(splits: Sequence[Remarks], data: str) -> None:
         lines = "\n".join(line for one in found for line in one.summary())
         raise DatasetError(
             f"more than a tenth of the images would not be used as labelled:\n{lines}\n"
-            f"correct them (python -m duet check --data {data} lists all), or add --allow-missing "
+            f"correct them (duet check --data {data} lists all), or add --allow-missing "
             "to train on the rest"
         )

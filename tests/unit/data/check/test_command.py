@@ -1,4 +1,4 @@
-"""`python -m duet check`: its exit codes, its files, its page in a browser."""
+"""`duet check`: its exit codes, its files, its page in a browser."""
 
 import csv
 import logging

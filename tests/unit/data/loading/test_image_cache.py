@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.backend import cores
+from duet.backend import system
 from duet.utils.data.loading import image_cache
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.image_cache import create_cache
@@ -108,8 +108,8 @@ def write_group(folder, **files) -> None:
 @pytest.fixture
 def groups(monkeypatch, tmp_path):
     """The folder of control groups; this process is in /user/job."""
-    monkeypatch.setattr(cores, "CONTROL_GROUPS", tmp_path / "cgroup")
-    monkeypatch.setattr(cores, "OWN_GROUPS", tmp_path / "self")
+    monkeypatch.setattr(system, "CONTROL_GROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(system, "OWN_GROUPS", tmp_path / "self")
     (tmp_path / "self").write_text("9:name=systemd:/\n0::/user/job\n")
     return tmp_path / "cgroup"
 

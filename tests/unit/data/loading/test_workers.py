@@ -28,8 +28,8 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, WorkerError
-from duet.utils.processes.process_family import descendants
 from duet.utils.project import PROJECT
+from duet.utils.system.children import descendants
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
 

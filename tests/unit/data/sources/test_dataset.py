@@ -114,7 +114,7 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
     text = error_of(write_yaml(dataset / "cells.yaml", download=command, train="absent"))
     assert "its 'download' entry is never run" in text
-    assert f"it is {command!r}" in text and "python -m duet fetch" in text
+    assert f"it is {command!r}" in text and "duet fetch" in text
     long = error_of(write_yaml(dataset / "cells.yaml", download="rm -rf\n" * 9000, train="absent"))
     assert len(long) < 1000 and "rm -rf\\n" in long
 

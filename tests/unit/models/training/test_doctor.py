@@ -1,4 +1,4 @@
-"""python -m duet doctor: what it measures, and what it advises."""
+"""duet doctor: what it measures, and what it advises."""
 
 import pytest
 

@@ -7,7 +7,6 @@ reach each other and nothing else reaches them.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import socket
 import struct
@@ -15,7 +14,10 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from duet.utils.processes.process_family import call_c_library
+from duet.utils.system.children import call_c_library
+
+with contextlib.suppress(ImportError):  # not on Windows
+    import fcntl
 
 CLONE_NEWUSER, CLONE_NEWNET = 0x10000000, 0x40000000  # linux/sched.h
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1  # linux/sockios.h, linux/if.h
@@ -29,15 +31,17 @@ def private_network() -> Iterator[Sequence[int]]:
     Root creates only a network namespace. Other users also need a user namespace, in which they
     keep their ID and groups, and so their access to files.
 
-    Raises:
-        subprocess.SubprocessError: not allowed, as in most containers.
-        OSError: it cannot be opened, or there is no `cat` to hold it.
+    SubprocessError if not allowed, as in most containers; OSError without `cat` to hold it.
     """
     # CLONE_NEWUSER needs a single-threaded process, which holds the network until opened here.
     maker = subprocess.Popen("cat", stdin=subprocess.PIPE, preexec_fn=_make)
     with contextlib.ExitStack() as stack:
         try:
-            namespaces = [_open(stack, maker.pid, kind) for kind in _kinds()]
+            namespaces = []
+            for kind in ("net",) if os.geteuid() == 0 else ("user", "net"):  # to enter, in order
+                file = os.open(f"/proc/{maker.pid}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, file)
+                namespaces.append(file)
         finally:
             maker.communicate()
         yield namespaces
@@ -47,17 +51,6 @@ def enter(namespaces: Sequence[int]) -> None:
     """Move this single-threaded process into namespaces."""
     for namespace in namespaces:
         call_c_library("setns", namespace, 0)
-
-
-def _kinds() -> tuple[str, ...]:
-    """Return the kinds of namespaces to enter, in order."""
-    return ("net",) if os.geteuid() == 0 else ("user", "net")
-
-
-def _open(stack: contextlib.ExitStack, process: int, kind: str) -> int:
-    file = os.open(f"/proc/{process}/ns/{kind}", os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, file)
-    return file
 
 
 def _make() -> None:
@@ -72,6 +65,6 @@ def _leave_network() -> None:
     if user == 0:  # in a user namespace root would lose access to other users' files
         return call_c_library("unshare", CLONE_NEWNET)
     call_c_library("unshare", CLONE_NEWUSER | CLONE_NEWNET)
-    Path("/proc/self/setgroups").write_text("deny")
-    Path("/proc/self/uid_map").write_text(f"{user} {user} 1")
-    Path("/proc/self/gid_map").write_text(f"{group} {group} 1")
+    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")

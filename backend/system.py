@@ -1,0 +1,65 @@
+"""What the backends ask the operating system: cores, control groups and the peak of memory.
+
+The only file of backend/ that knows one; `utils/system/` has the rest. Linux reports all of it;
+elsewhere a plain answer is given.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+with suppress(ImportError):  # not on Windows
+    import resource
+
+CONTROL_GROUPS = Path("/sys/fs/cgroup")
+OWN_GROUPS = Path("/proc/self/cgroup")
+CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
+RESET_PEAK = "5"  # man 5 proc: resets the peak to the current resident size
+PEAK = "VmHWM:"
+
+
+def cores_of(process: int = 0) -> set[int]:
+    """Return the cores a process, 0 for this one, may run on; all where systems bind none."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return os.sched_getaffinity(process)
+    return set(range(os.cpu_count() or 1))
+
+
+def group_folders(controller: str) -> Iterator[Path]:
+    """Yield the folders of this process's control groups for a controller, and their parents."""
+    lines = OWN_GROUPS.read_text(encoding="utf-8").splitlines() if OWN_GROUPS.exists() else []
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = CONTROL_GROUPS / controllers if controllers else CONTROL_GROUPS
+        group = root / path.lstrip("/")
+        yield from (group, *(parent for parent in group.parents if parent.is_relative_to(root)))
+    yield CONTROL_GROUPS  # a container may not see its own path
+
+
+def peak_during(run: Callable[[], object]) -> int:
+    """Return the process's peak memory in bytes during a call, or ever if it cannot be reset.
+
+    0 on Windows, which reports none to the standard library.
+    """
+    with suppress(OSError):  # not Linux, or /proc is read-only
+        CLEAR_REFERENCES.write_text(RESET_PEAK, encoding="ascii")
+    run()
+    try:
+        lines = STATUS.read_text(encoding="utf-8").splitlines()
+        (kibibytes,) = (int(line.split()[1]) for line in lines if line.startswith(PEAK))
+    except (OSError, ValueError):
+        return _peak_ever()
+    return kibibytes * 1024
+
+
+def _peak_ever() -> int:
+    if "resource" not in globals():
+        return 0
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,129 @@
+"""Make Python look like that of another system, to this project's modules alone.
+
+Python imports this first in each process whose PYTHONPATH has this folder. Modules of `duet` that
+import os, signal, sys, subprocess or ctypes get one without what the system of the variable
+EMULATED_SYSTEM lacks. Other packages have code of their own for each system, and see the real one.
+"""
+
+from __future__ import annotations
+
+import builtins
+import ctypes
+import errno
+import fcntl
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import types
+from typing import Any
+
+SYSTEM = os.environ["EMULATED_SYSTEM"]
+NOT_ON_MACOS = {
+    "os": {"memfd_create", "pidfd_open", "pipe2", "posix_fadvise", "sched_getaffinity",
+           "sched_setaffinity", "setns", "unshare", "eventfd", "splice"},
+    "signal": {"SIGPWR", "SIGPOLL", "SIGSTKFLT", "SIGRTMIN", "SIGRTMAX", "sigtimedwait"},
+}  # fmt: skip
+NOT_ON_WINDOWS = {
+    "os": NOT_ON_MACOS["os"] | {
+        "fork", "forkpty", "register_at_fork", "symlink", "mkfifo", "pread", "pwrite", "killpg",
+        "getpgid", "setsid", "uname", "sysconf", "getloadavg", "getuid", "geteuid", "getgid",
+        "getegid", "WNOHANG", "statvfs", "fchmod", "chown", "fchown", "posix_spawn", "nice",
+        "O_NONBLOCK", "O_NOCTTY", "O_NOFOLLOW", "O_CLOEXEC", "O_DIRECTORY", "O_SYNC",
+    },
+    "signal": {name for name in dir(signal) if name.startswith("SIG")}
+    - {"SIGABRT", "SIGFPE", "SIGILL", "SIGINT", "SIGSEGV", "SIGTERM", "SIG_DFL", "SIG_IGN"}
+    | {"pthread_sigmask", "pthread_kill", "alarm", "setitimer", "sigwait", "pause"},
+}  # fmt: skip
+MISSING = NOT_ON_WINDOWS if SYSTEM == "windows" else NOT_ON_MACOS
+BLOCKED = {"fcntl", "resource", "pwd", "grp", "termios"} if SYSTEM == "windows" else set()
+POSIX_OPTIONS = {"preexec_fn", "pass_fds"}
+real_import, real_exists = builtins.__import__, pathlib.Path.exists
+
+
+class Other(types.ModuleType):
+    """A module without some names, and with others instead."""
+
+    def __init__(self, module: types.ModuleType, lacks: set[str], **instead: Any) -> None:
+        super().__init__(module.__name__)
+        vars(self).update(_module=module, _lacks=lacks, _instead=instead)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._lacks:
+            raise AttributeError(f"module {self._module.__name__!r} has no attribute {name!r}")
+        return self._instead[name] if name in self._instead else getattr(self._module, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._module, name, value)
+
+
+class WindowsPopen(subprocess.Popen):
+    """Refuse what Windows refuses."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        if wrong := sorted(name for name in POSIX_OPTIONS & options.keys() if options[name]):
+            raise ValueError(f"{wrong[0]} is not supported on Windows platforms")
+        super().__init__(*arguments, **options)
+
+
+def windows_run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[Any]:
+    if wrong := sorted(name for name in POSIX_OPTIONS & options.keys() if options[name]):
+        raise ValueError(f"{wrong[0]} is not supported on Windows platforms")
+    return subprocess.run(*arguments, **options)
+
+
+def windows_library(name: str | None, *arguments: Any, **options: Any) -> ctypes.CDLL:
+    if name is None:
+        raise TypeError("argument of type 'NoneType' is not iterable")
+    return ctypes.CDLL(name, *arguments, **options)
+
+
+def windows_lock(descriptor: int, mode: int, count: int) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise PermissionError(errno.EACCES, "Permission denied") from error
+
+
+def is_of_linux(path: object) -> bool:
+    return str(path).startswith(("/proc", "/sys/"))
+
+
+path_module = Other(os.path, set(), exists=lambda x: not is_of_linux(x) and os.path.exists(x))
+INSTEAD: dict[str, types.ModuleType] = {
+    "os": Other(os, MISSING["os"], path=path_module),
+    "signal": Other(signal, MISSING["signal"]),
+    "sys": Other(sys, set(), platform={"windows": "win32", "macos": "darwin"}[SYSTEM]),
+}
+if SYSTEM == "windows":
+    INSTEAD["subprocess"] = Other(subprocess, set(), Popen=WindowsPopen, run=windows_run)
+    INSTEAD["ctypes"] = Other(ctypes, set(), CDLL=windows_library)
+    INSTEAD["msvcrt"] = Other(types.ModuleType("msvcrt"), set(), LK_NBLCK=2, locking=windows_lock)
+
+
+def is_ours(name: str) -> bool:
+    return name == "__main__" or name.partition(".")[0] == "duet"
+
+
+def import_as_elsewhere(name: str, globals=None, locals=None, fromlist=(), level=0) -> Any:
+    if level == 0 and is_ours(str((globals or {}).get("__name__", ""))):
+        if name in BLOCKED:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        if name in INSTEAD:
+            return INSTEAD[name]
+    return real_import(name, globals, locals, fromlist, level)
+
+
+def refuse_files_of_linux(event: str, arguments: tuple[Any, ...]) -> None:
+    if event == "open" and is_of_linux(arguments[0]):
+        frame = sys._getframe(1)
+        while frame is not None and frame.f_globals.get("__name__", "").startswith("pathlib"):
+            frame = frame.f_back
+        if frame is not None and is_ours(frame.f_globals.get("__name__", "")):
+            raise FileNotFoundError(errno.ENOENT, "No such file or directory", arguments[0])
+
+
+builtins.__import__ = import_as_elsewhere
+pathlib.Path.exists = lambda self: not is_of_linux(self) and real_exists(self)
+sys.addaudithook(refuse_files_of_linux)

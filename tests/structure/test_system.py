@@ -1,0 +1,65 @@
+"""One room knows the operating system: utils/system/, and backend/system.py below it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from tests.structure.source_files import PROJECT, PYTHON_FILES, parse
+
+ROOM, BELOW = "utils/system/", "backend/system.py"
+MOST_LINES = 400
+OTHERS = ("tests/", "docs/")
+MODULES = {"fcntl", "resource", "pwd", "grp", "msvcrt", "termios", "winreg"}
+PORTABLE_SIGNALS = {"SIGINT", "SIGTERM", "SIG_DFL", "SIG_IGN"}
+PORTABLE_FLAGS = {"O_RDONLY", "O_WRONLY", "O_RDWR", "O_CREAT", "O_EXCL", "O_TRUNC", "O_APPEND"}
+# What Windows or macOS lacks of the module os, and of signal; arguments of Popen.
+OF_POSIX = {
+    "fork", "register_at_fork", "memfd_create", "pread", "pwrite", "killpg", "setsid", "uname",
+    "sysconf", "getloadavg", "getuid", "geteuid", "getgid", "getegid", "mkfifo", "WNOHANG",
+    "statvfs", "fchmod", "pthread_sigmask", "alarm", "setitimer", "sigwait", "pipe2",
+}  # fmt: skip
+OF_POPEN = {"preexec_fn", "process_group"}  # Windows ignores start_new_session
+
+
+def system_names(tree: ast.AST) -> Iterator[str]:
+    """What a file uses that is not the same on every operating system."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from {alias.name for alias in node.names} & MODULES
+        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
+            yield node.module
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            if is_of_system(node.value.id, node.attr):
+                yield f"{node.value.id}.{node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node).startswith("ctypes.CDLL(None"):
+            yield "ctypes.CDLL(None)"
+        elif isinstance(node, ast.keyword) and node.arg in OF_POPEN:
+            yield node.arg
+        elif isinstance(node, ast.Constant) and str(node.value).startswith(("/proc", "/sys/")):
+            yield str(node.value)
+
+
+def is_of_system(module: str, name: str) -> bool:
+    if module == "signal" and name.startswith("SIG"):
+        return name not in PORTABLE_SIGNALS
+    if module == "os" and name.startswith(("O_", "sched_")):
+        return name not in PORTABLE_FLAGS
+    return module in ("os", "signal") and name in OF_POSIX
+
+
+def test_one_room_knows_the_operating_system() -> None:
+    found = {
+        (name, used)
+        for path in PYTHON_FILES
+        if not (name := str(path.relative_to(PROJECT))).startswith((ROOM, BELOW, *OTHERS))
+        for used in system_names(parse(path))
+    }
+    assert found == set()
+
+
+def test_the_room_is_small() -> None:
+    files = [PROJECT / BELOW, *(PROJECT / ROOM).glob("*.py")]
+    lines = [line for path in files[1:] for line in path.read_text(encoding="utf-8").splitlines()]
+    assert len(lines) <= MOST_LINES
+    assert all(set(system_names(parse(path))) for path in files if path.name != "__init__.py")

@@ -1,0 +1,78 @@
+"""The commands of the READMEs and of the home page run in their order, as a newcomer types them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from duet import backend
+from duet.utils.data.fetch.download import find_list
+from duet.utils.project import PROJECT
+from duet.utils.serve.config import parse_serve_flags
+from tests.small import write_small_dataset
+from tests.tiny_weights import write_tiny_weights
+
+PAGES = ("README.md", "README.zh.md", "docs/en/index.md", "docs/zh/index.md")
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CHECKOUT = ("data", "duet", "models", "utils", "backend")
+SMALL = {"train": ["--img", "64", "--epochs", "1", "--batch", "4"]}
+INSTALLS = ("pip", "make")  # makes environments
+
+
+def run(words, folder):
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**os.environ, "YOLO_BACKEND": backend.use()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{shlex.join(words)}\n{done.stdout}{done.stderr}"
+
+
+def fetch(name, files, folder):
+    """Put small weights where the command would put what it downloads."""
+    items = {item.name: item for item in find_list(name).items}
+    for file in files:
+        path = folder / "datasets" / items[file].path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_tiny_weights(folder).rename(path)
+
+
+def run_command(line, folder):
+    program, name, *flags = shlex.split(line, comments=True)
+    if program in INSTALLS:
+        return
+    assert program == "duet", line
+    if name == "fetch":
+        fetch(flags[0], flags[1:], folder)
+    elif name == "serve":  # it would not end
+        weights = parse_serve_flags(flags).weights
+        assert weights and all((folder / path).is_file() for path in weights)
+    else:
+        run(["-m", "duet", name, *flags, *SMALL.get(name, [])], folder)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_newcomer_types_runs_in_the_order_of_the_page(page, tmp_path):
+    for name in CHECKOUT:
+        (tmp_path / name).symlink_to(PROJECT / name)
+    write_small_dataset(tmp_path).parent.rename(tmp_path / "mydata")
+    ran = 0
+    for language, text in FENCE.findall((PROJECT / page).read_text(encoding="utf-8")):
+        if language == "python":
+            run(["-c", text], tmp_path)
+        else:
+            lines = re.sub(r"\\\n *", "", text).splitlines()
+            commands = [line for line in lines if not line.startswith("#")]
+            for line in commands:
+                run_command(line, tmp_path)
+            ran += len(commands)
+    assert ran > 2
+    assert list(tmp_path.glob("runs/detect/exp/*.jpg"))
