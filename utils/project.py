@@ -13,7 +13,7 @@ STAMP = "duet-environment.json"  # marks a complete environment made by `make se
 FETCH_FOLDER = PROJECT / "data" / "fetch"  # lists of what `duet fetch` can download
 PUBLIC_WEIGHTS = re.compile(r"yolov5[nsmlx](6|-seg|-cls)?\.pt")  # as in the lists to fetch
 WEIGHTS_FILES = (
-    "a .safetensors of a training, or a .pt of YOLOv5, or of a YOLOv5u or YOLOv8 that detects"
+    "a .safetensors of a training, a .pt of YOLOv5, or a .pt of a YOLOv5u or YOLOv8 detector"
 )
 
 

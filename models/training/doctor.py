@@ -34,7 +34,8 @@ ENOUGH = 1.1  # loader speed relative to the model's at which the model never wa
 
 
 def main() -> None:
-    config = complete_flags(*read_train_flags(program="duet doctor"))
+    about = "Find the bottleneck of a training with these flags."
+    config = complete_flags(*read_train_flags(None, "duet doctor", about))
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: doctor measures a single process; omit --nproc and use "

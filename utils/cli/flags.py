@@ -11,8 +11,10 @@ import dataclasses
 import difflib
 import logging
 import math
+import re
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -45,6 +47,8 @@ SETTINGS = {
     "detect": "duet.utils.detect.config:DetectConfig",
     "export": "duet.utils.export.config:ExportConfig",
 }
+
+_NAMED = re.compile(r"^argument ([^\s/:]+)\S*: ")  # argparse's beginning of a message
 
 log = logging.getLogger("flags")
 
@@ -242,9 +246,11 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"formatter_class": _Help, "allow_abbrev": False, **options})
+        for kind in KINDS:
+            self.register("type", kind, partial(_parse, kind))
 
     def error(self, message: str) -> NoReturn:
-        raise UserError(self._with_help(message))
+        raise UserError(self._with_help(_NAMED.sub(r"\1 ", message)))
 
     def _with_help(self, message: str) -> str:
         return f"{message}\n`{self.prog} --help` lists what is accepted"
@@ -258,14 +264,6 @@ class _Parser(argparse.ArgumentParser):
                 raise UnknownFlagError(self._with_help("\n".join(named)))
             self.error(self._surplus(unknown))
         return found
-
-    def _get_value(self, action: argparse.Action, text: str) -> Any:
-        try:
-            return super()._get_value(action, text)  # type: ignore[misc]  # not in typeshed
-        except argparse.ArgumentError:
-            if action.type not in KINDS:
-                raise
-            self.error(f"{_name(action)} {printable(text)}; accepted: {KINDS[action.type]}")
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:
@@ -304,6 +302,14 @@ class _Parser(argparse.ArgumentParser):
         near = difflib.get_close_matches(name, self._option_string_actions, n=1, cutoff=NEAR)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"unknown flag {name} for {self.prog}{hint}"
+
+
+def _parse(kind: type, text: str) -> Any:
+    try:
+        return kind(text)
+    except ValueError:
+        text = f"{printable(text)}; accepted: {KINDS[kind]}"
+        raise argparse.ArgumentTypeError(text) from None
 
 
 def _name(action: argparse.Action) -> str:

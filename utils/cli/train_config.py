@@ -238,12 +238,13 @@ def parse_train_flags(
 
 
 def read_train_flags(
-    arguments: Sequence[str] | None = None, program: str = "train.py"
+    arguments: Sequence[str] | None = None,
+    program: str = "train.py",
+    about: str = "Train a YOLOv5 detector on OneFlow or PyTorch.",
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Parse a command line; return all settings by name, and those given explicitly."""
     names = [field.name for field in dataclasses.fields(Hyperparameters)]
     overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
-    about = "Train a YOLOv5 detector on OneFlow or PyTorch."
     parser = new_parser(program, about, absent={**overrides, **TRAINING})
     add_flags(parser, TrainConfig)
     return read_flags(parser, arguments)

@@ -31,7 +31,7 @@ def answer_missing(path: Path) -> str:
     if fetched := how_to_fetch(path.with_name(f"{stem}.pt")):
         return fetched
     if OPENED.fullmatch(stem):
-        return f"`duet fetch` does not have it; download {stem}.pt from its publisher, and give it"
+        return f"`duet fetch` does not have it; download {stem}.pt from its publisher"
     if FAMILIES.fullmatch(stem):
         return f"{stem} is of a family or task that is not supported; accepted: {WEIGHTS_FILES}"
     return f"nothing is downloaded; accepted: {WEIGHTS_FILES}"

@@ -64,7 +64,7 @@ REFUSED = [
     ("detect", "--weights W --line-thickness 0", "--line-thickness 0; accepted: a whole number fr"),
     ("detect", "--weights W --line-thickness 1001", "from 1 to 1000"),
     ("detect", "--weights W --save-conf", "--save-txt"),
-    ("export", "", "--weights is required: a .safetensors of a training, or a .pt of YOLOv5"),
+    ("export", "", "--weights is required: a .safetensors of a training, a .pt of YOLOv5"),
     ("export", "--weights W --include pb", "--include pb: no such format; accepted: onnx"),
     ("export", "--weights W --include onnx,openvino", "not commas: --include onnx openvino"),
     ("export", "--weights W --include ''", "--include : no such format"),

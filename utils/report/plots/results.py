@@ -33,8 +33,8 @@ def plot_results(results: Results, path: Path) -> None:
     Epochs are numbered from 1 as on screen; the file's column starts at 0 as in YOLOv5.
 
     Loss panels cut off a few values far above all others, which would flatten them, and mark them
-    with triangles at the upper edge. Metrics are
-    always shown in full, because the highest ones matter.
+    with triangles at the upper edge. Metrics are always shown in full, because the highest ones
+    matter.
     """
     table = np.array([[float(cell or "nan") for cell in cells] for cells in results.rows]).T
     columns = dict(zip(results.columns, table, strict=True))
@@ -44,7 +44,7 @@ def plot_results(results: Results, path: Path) -> None:
         values = {label: columns[name] for label, name in lines.items() if name in columns}
         has_metrics = any(name.startswith("metrics/") for name in lines.values())
         _draw_panel(axes, columns["epoch"] + 1, values, has_limit=not has_metrics)
-        axes.set(title=title, xlabel="epoch, from 1")
+        axes.set(title=title, xlabel="epoch")
     save_figure(figure, path)
 
 
@@ -89,8 +89,13 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
         title = _as_title(name.replace("_", " "))
         panels[title] = {"training": f"train/{name}", "validation": f"val/{name}"}
     for pair in pairs:
-        panels[_as_title(" and ".join(pair))] = {name: f"metrics/{name}" for name in pair}
+        lines = {_as_on_screen(name): f"metrics/{name}" for name in pair}
+        panels[_as_title(" and ".join(lines))] = lines
     return {**panels, "Learning rate": {name: f"x/{name}" for name in RATES}}
+
+
+def _as_on_screen(metric: str) -> str:
+    return metric.replace("mAP_0.5:0.95", "mAP50-95").replace("mAP_0.5", "mAP50")
 
 
 def _as_title(name: str) -> str:
