@@ -108,13 +108,15 @@ class Ops(inference.Ops, Protocol):
         counts: (N,) int64. Their sum is known on the host, which does not wait for the device.
         """
 
-    def add_at_(self, x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
-        """Add values to x[index] in place, no gradient; index: integers and slices of step 1.
+    def add_rows_(self, x: Tensor, index: Tensor, values: Tensor) -> None:
+        """Add row values[i] to x[index[i]] in place, no gradient; rows may repeat.
 
-        Values may be a view of x and overlap: the values before the call are added.
+        Args:
+            index: (K,) int64.
+            values: (K, ...), x's dtype.
 
         Raises:
-            ValueError: values differ in shape or dtype from x[index].
+            ValueError: as in `put_rows`.
         """
 
     # Loss and weights

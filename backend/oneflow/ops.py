@@ -225,12 +225,12 @@ def repeated(counts: np.ndarray, device: str = "cpu") -> Tensor:
     return tensor(np.repeat(np.arange(len(counts)), counts), device)
 
 
-def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
-    with oneflow.no_grad():
-        part = x[index]
-        checks.same_shape(part.shape, values.shape)
-        checks.one_dtype(map(dtype_of, (part, values)))
-        part.add_(values.clone())  # they may overlap
+def add_rows_(x: Tensor, index: Tensor, values: Tensor) -> None:
+    _check_rows(x, index)
+    checks.row_values(values.shape, dtype_of(values), (len(index), *x.shape[1:]), dtype_of(x))
+    if len(index):
+        with oneflow.no_grad():
+            oneflow._C.index_add_(x, 0, index, values, 1.0)
 
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:

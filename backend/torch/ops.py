@@ -245,11 +245,14 @@ def repeated(counts: np.ndarray, device: str = "cpu") -> Tensor:
     return torch.repeat_interleave(tensor(counts, device), output_size=int(counts.sum()))
 
 
-def add_at_(x: Tensor, index: tuple[int | slice, ...], values: Tensor) -> None:
-    part = x.detach()[index]
-    checks.same_shape(part.shape, values.shape)
-    _check_one_dtype(part, values)
-    part.add_(values.detach().clone())  # they may overlap, which PyTorch does not always notice
+def add_rows_(x: Tensor, index: Tensor, values: Tensor) -> None:
+    _check_rows(x, index)
+    checks.row_values(values.shape, dtype_of(values), (len(index), *x.shape[1:]), dtype_of(x))
+    changed, added = x.detach(), values.detach()
+    if x.device.type == CPU:
+        changed.index_add_(0, index, added)
+    else:  # as in `take_rows`: index_add_ is not deterministic on CUDA
+        changed.index_put_((index,), added, accumulate=True)
 
 
 def upsample_nearest_2x(x: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from typing import Any
 from duet.models.detection.settings import NotCopied, configured, detector_of
 from duet.models.inference.predictor import class_names_of, input_size
 from duet.utils.cli.flags import whole_from
-from duet.utils.detect.config import DetectConfig, call_config, whole
+from duet.utils.cli.run_config import whole
+from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.finding import file_source, find_sources
 from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source

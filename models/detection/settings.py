@@ -19,7 +19,8 @@ from duet.models.inference.predictor import (
     make_predictor,
     suppression_settings,
 )
-from duet.utils.detect.config import DetectConfig, known_classes
+from duet.utils.cli.run_config import known_classes
+from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.pipeline.threads import MOST_THREADS
 from duet.utils.detect.tracker import LOWEST_SCORE
 from duet.utils.detections import SuppressionSettings

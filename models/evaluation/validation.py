@@ -28,6 +28,7 @@ from duet.models.inference.predictor import (
 )
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.atomic_files import atomic_text_file
+from duet.utils.cli.run_config import known_classes
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
@@ -89,6 +90,8 @@ def run_validation(
         model = OneClass(model)
     task = model.head.task
     classes = classes_for(config, class_names, weights[0], model.head.num_classes)
+    kept = known_classes("--classes", config.classes, classes.names)
+    config = dataclasses.replace(config, classes=kept)
     samples = samples_for(config, model, samples, classes, is_of_folders)
     size = input_size(config.image_size, model, weights)
     log.info(backend.device.describe(device))
@@ -266,7 +269,7 @@ def samples_for(
     table = classes.renumbered(samples)
     if config.annotations is None:
         check_labels_to_score(task.name, table, config.data, weights, is_of_folders)
-    return only_classes(table, config.classes, len(classes.names))
+    return only_classes(table, config.classes)
 
 
 def _validate(

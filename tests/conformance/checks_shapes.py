@@ -276,43 +276,27 @@ def repeats_each_position_as_often_as_told(b: Backend) -> None:
         assert_equal(found, np.repeat(np.arange(len(array)), array))
 
 
-@judges("ops.add_at_")
-def adds_to_a_part_in_place(b: Backend) -> None:
-    for dtype in FLOATS:
-        x = uniform((2, 3, 4, 5), dtype)
-        for index in (
-            (1,),
-            (0, slice(1, 3)),
-            (1, slice(0, 3), slice(2, 4), slice(0, 1)),
-            (0, 2, 3),
-        ):
-            values = uniform(x[index].shape, dtype, seed=1)
+@judges("ops.add_rows_")
+def adds_rows_in_place_also_those_that_repeat(b: Backend) -> None:
+    for dtype, row_shape in itertools.product(FLOATS, ((), (3,), (2, 2))):
+        for rows in ([3, 0, 3, 3, 1], [2], []):
+            index = np.array(rows, "int64")
+            x = uniform((4, *row_shape), dtype)
+            values = uniform((len(rows), *row_shape), dtype, seed=1)
             changed, wanted = b.ops.tensor(x), x.copy()
             for _ in range(2):
-                b.ops.add_at_(changed, index, b.ops.tensor(values))
-                wanted[index] += values
+                b.ops.add_rows_(changed, b.ops.tensor(index), b.ops.tensor(values))
+                np.add.at(wanted, index, values)
             assert_equal(b.ops.to_numpy(changed), wanted, SUM_TOLERANCE[dtype])
 
 
-@judges("ops.add_at_")
-def adds_a_part_to_one_that_overlaps_it(b: Backend) -> None:
-    low, high, half = slice(0, 5), slice(1, 6), slice(0, 2)
-    for index, of_values in (
-        ((low,), (high,)), ((high,), (low,)), ((high, half), (low, half)), ((low,), (low,)),
-    ):  # fmt: skip
-        x = uniform((6, 4), "float32")
-        changed, wanted = b.ops.tensor(x), x.copy()
-        b.ops.add_at_(changed, index, changed[of_values])
-        wanted[index] += x[of_values]
-        assert_equal(b.ops.to_numpy(changed), wanted, SUM_TOLERANCE["float32"])
-
-
-@judges("ops.add_at_")
-def refuses_to_add_what_does_not_fit(b: Backend) -> None:
-    x = b.zeros((2, 4))
-    for values in (b.zeros((1,)), b.zeros((2, 2)), b.zeros((2,), "float64")):
-        assert_refused("", b.ops.add_at_, x, (0, slice(1, 3)), values)
-    assert_equal(b.ops.to_numpy(x), np.zeros((2, 4), "float32"))
+@judges("ops.add_rows_")
+def refuses_to_add_rows_that_do_not_fit(b: Backend) -> None:
+    check_index_errors(b, lambda x, i: b.ops.add_rows_(x, i, b.zeros((i.shape[0], 2))))
+    x, index = b.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
+    for values in (b.zeros((1, 2)), b.zeros((2,)), b.zeros((2, 2), "float64")):
+        assert_refused("(2, 2)", b.ops.add_rows_, x, index, values)
+    assert_equal(b.ops.to_numpy(x), np.zeros((4, 2), "float32"))
 
 
 @judges("ops.take_at")

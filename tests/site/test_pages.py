@@ -115,7 +115,7 @@ QUESTIONS = [
     ("labels", "标注", "tutorials/02-data.html"),
     ("augmentation", "数据增强", "augmentation.html"),
     ("mosaic", "马赛克", "augmentation.html"),
-    ("hyper-parameters", "超参数", "recipe.html"),
+    ("hyper-parameters", "超参数", "hyperparameters.html"),
     ("segmentation", "实例分割", "segment.html"),
     ("classification", "图像分类", "classify.html"),
     ("anchor-free", "无锚框", "anchor-free.html"),

@@ -12,37 +12,38 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6083,
-    "duet": 224,
-    "models": 563,
+    "backend": 6343,
+    "duet": 270,
+    "models": 564,
     "models/blocks": 908,
-    "models/detection": 1115,
-    "models/evaluation": 1009,
-    "models/export": 1352,
-    "models/heads": 2535,
-    "models/inference": 507,
-    "models/training": 2394,
-    "scripts": 1132,
-    "utils": 2248,
-    "utils/cli": 1027,
-    "utils/comparison": 1371,
-    "utils/data": 10951,
-    "utils/detect": 2315,
-    "utils/evaluation": 1593,
+    "models/detection": 1175,
+    "models/evaluation": 1027,
+    "models/export": 1398,
+    "models/heads": 2541,
+    "models/inference": 652,
+    "models/training": 2574,
+    "scripts": 1213,
+    "utils": 2327,
+    "utils/cli": 1164,
+    "utils/comparison": 1356,
+    "utils/data": 11788,
+    "utils/detect": 2321,
+    "utils/evaluation": 1596,
     "utils/evolution": 444,
-    "utils/export": 1804,
-    "utils/processes": 1206,
-    "utils/report": 1549,
-    "utils/serve": 822,
-    "utils/setup": 346,
-    "utils/state": 841,
-    "utils/tasks": 299,
-    "utils/weights": 1770,
+    "utils/export": 1794,
+    "utils/processes": 1103,
+    "utils/report": 1612,
+    "utils/serve": 922,
+    "utils/setup": 368,
+    "utils/state": 871,
+    "utils/system": 398,
+    "utils/tasks": 283,
+    "utils/weights": 1799,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
-PRODUCT_FILES = 349
-OTHERS = {"tests": 54597, "benchmarks": 2727}
+PRODUCT_FILES = 360
+OTHERS = {"tests": 57500, "benchmarks": 2720}
 
 
 def room_of(path: Path) -> str:

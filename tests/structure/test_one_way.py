@@ -116,7 +116,7 @@ def found_in_product(find: Callable[[ast.Module], Iterable[str]]) -> set[tuple[s
     return {
         (name_of(path), name)
         for path in PYTHON_FILES
-        if not name_of(path).startswith(("tests/", "benchmarks/"))
+        if not name_of(path).startswith(("tests/", "benchmarks/", "docs/figures/"))
         for name in find(parse(path))
     }
 

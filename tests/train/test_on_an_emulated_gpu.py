@@ -107,6 +107,15 @@ def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     assert max(others) <= 600
 
 
+@pytest.mark.parametrize("batch", [2, 12])
+def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp_path, batch):
+    segmenters = Trainings(tmp_path, write_outlined_dataset(tmp_path), "models/yolov5n-seg.yaml")
+    flags = ("--workers", 0, "--noval", "--override", "nbs=2", "--epochs", 2, "--batch", batch)
+    _, text = segmenters.train("gpu", *flags)
+    first, *others = json.loads(text.splitlines()[-1])["operations"]
+    assert max(others) <= 690 + 4 * 35  # four sizes of patches
+
+
 @pytest.mark.parametrize(
     "flags",
     [

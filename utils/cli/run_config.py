@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import check_flags, flag, flags_of, require_fraction, whole_from, within
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, brief
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 from duet.utils.project import WEIGHTS_FILES
+from duet.utils.text import printable
 from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
+SHOWN_NAMES = 5  # of classes, in messages
 require_part = within(0, 1, "a fraction", above=True, below=True)
 image_size_flag = partial(
     flag, "data", "--img", "--imgsz", "--img-size", metavar="PX",
@@ -98,11 +102,45 @@ def require_tile(name: str, value: int) -> None:
         raise UserError(f"{name} {value}; accepted: 0, or at least {MIN_SIDE} pixels")
 
 
-def require_known(name: str, classes: Iterable[int] | None, num_classes: int) -> None:
-    """Raise UserError for a class number outside the model's classes."""
-    for number in classes or ():
-        if not 0 <= number < num_classes:
-            raise UserError(f"{name} {number}; the model has classes 0 to {num_classes - 1}")
+def class_of(text: str) -> int | str:
+    """Return the number or name of a class."""
+    return int(text) if text.removeprefix("-").isdecimal() else text
+
+
+def known_classes(name: str, classes: Any, class_names: Sequence[str]) -> tuple[int, ...] | None:
+    """Return the numbers of classes given by number or name; None for None.
+
+    Raises:
+        UserError: the model has no such class.
+    """
+    if classes is None:
+        return None
+    if not isinstance(classes, Iterable) or isinstance(classes, str):
+        raise UserError(f"{name} {brief(classes)}; accepted: a list of class numbers or names")
+    numbers = tuple(
+        _number_of(name, given, class_names) if isinstance(given, str) else whole(name, given)
+        for given in classes
+    )
+    for number in numbers:
+        if not 0 <= number < len(class_names):
+            raise UserError(f"{name} {number}; the model has classes 0 to {len(class_names) - 1}")
+    return numbers
+
+
+def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
+    if class_name in class_names:
+        return list(class_names).index(class_name)
+    near = difflib.get_close_matches(class_name, class_names, n=1)
+    hint = f"; did you mean {printable(near[0])!r}?" if near else ""
+    some = ", ".join(map(printable, class_names[:SHOWN_NAMES]))
+    raise UserError(f"{name} {printable(class_name)!r}: the model has {some} ...{hint}")
+
+
+def whole(name: str, value: Any) -> int:
+    """Return a whole number; UserError names the argument if it is not one."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise UserError(f"{name} {brief(value)}; accepted: a whole number")
+    return int(value)
 
 
 @dataclass(frozen=True)
@@ -123,9 +161,8 @@ class DetectionConfig(CommandConfig):
         check=require_fraction, help="IoU threshold of NMS")  # fmt: skip
     class_agnostic: bool = flag("detection", "--agnostic-nms", default=False,
         help="class-agnostic NMS: a box removes boxes of all classes")  # fmt: skip
-    # Numbers; those of detect.py may be names until the model is known.
-    classes: tuple[Any, ...] | None = flag("detection", "--classes", default=None, type=int,
-        nargs="+", metavar="C", help="detect only these classes, by number")  # fmt: skip
+    classes: tuple[Any, ...] | None = flag("detection", "--classes", default=None, type=class_of,
+        nargs="+", metavar="C", help="detect only these classes, by number or name")  # fmt: skip
     max_detections: int = flag("detection", "--max-det", default=300, metavar="N",
         check=whole_from(1), help="maximum number of detections per image")  # fmt: skip
     tile: int = flag("detection", "--tile", default=0, metavar="PX", check=require_tile,

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from duet.utils.cli.absent_flags import DETECTION
-from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, same_flag, whole_from
-from duet.utils.cli.run_config import DetectionConfig, require_known
+from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
+from duet.utils.cli.run_config import DetectionConfig, known_classes, whole
 from duet.utils.errors import UserError, brief
-from duet.utils.text import printable
 
 THICKEST_LINE = 1000  # pixels
-SHOWN_NAMES = 5
-
-
-def class_of(text: str) -> int | str:
-    """Return the number or name of a class."""
-    return int(text) if text.removeprefix("-").isdecimal() else text
 
 
 @dataclass(frozen=True)
@@ -38,8 +30,6 @@ class DetectConfig(DetectionConfig):
     track: bool = flag("detection", "--track", default=False,
         help="track objects: number them over the frames of a video, or over the images of a "
         "folder")  # fmt: skip
-    classes: tuple[int | str, ...] | None = same_flag(DetectionConfig, "classes", type=class_of,
-        help="detect only these classes, by number or name")  # fmt: skip
     batch_size: int = 1
     confidence_threshold: float = 0.25
     iou_threshold: float = 0.45
@@ -103,40 +93,6 @@ def call_config(
         batch_size=whole("batch", batch),
         track=track,
     )
-
-
-def known_classes(name: str, classes: Any, class_names: Sequence[str]) -> tuple[int, ...] | None:
-    """Return the numbers of classes given by number or name; None for None.
-
-    Raises:
-        UserError: the model has no such class.
-    """
-    if classes is None:
-        return None
-    if not isinstance(classes, Iterable) or isinstance(classes, str):
-        raise UserError(f"{name} {brief(classes)}; accepted: a list of class numbers or names")
-    numbers = tuple(
-        _number_of(name, given, class_names) if isinstance(given, str) else whole(name, given)
-        for given in classes
-    )
-    require_known(name, numbers, len(class_names))
-    return numbers
-
-
-def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
-    if class_name in class_names:
-        return list(class_names).index(class_name)
-    near = difflib.get_close_matches(class_name, class_names, n=1)
-    hint = f"; did you mean {printable(near[0])!r}?" if near else ""
-    some = ", ".join(map(printable, class_names[:SHOWN_NAMES]))
-    raise UserError(f"{name} {printable(class_name)!r}: the model has {some} ...{hint}")
-
-
-def whole(name: str, value: Any) -> int:
-    """Return a whole number; UserError names the argument if it is not one."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise UserError(f"{name} {brief(value)}; accepted: a whole number")
-    return int(value)
 
 
 def _number(name: str, value: Any) -> float:

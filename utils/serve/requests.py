@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from duet.utils.cli.flags import flags_of
+from duet.utils.cli.run_config import class_of
 from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError, brief
 from duet.utils.regular_files import read_text
@@ -33,7 +34,7 @@ PARAMETERS: Mapping[str, tuple[Any, str, str]] = {
     "conf": (float, "accepted: a number from 0 to 1", "confidence_threshold"),
     "iou": (float, "accepted: a number from 0 to 1", "iou_threshold"),
     "max_det": (int, "accepted: a whole number", "max_detections"),
-    "classes": (lambda text: list(map(int, text.split(","))), "accepted: numbers, such as 0,2", ""),
+    "classes": (lambda text: list(map(class_of, text.split(","))), "", ""),  # of the model
     "agnostic": (SWITCHES.__getitem__, "accepted: true, false", ""),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,15 +20,21 @@ from duet.utils.weights.load import load_weights, model_document
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
+    """Run by words, by default those of sys.argv; a file alone is shown."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if len(words) == 1 and Path(words[0]).suffix:
+        words.insert(0, "show")
     parser = new_parser("duet weights", "Look into weights files and convert them.")
     commands = parser.add_subparsers(dest="command", required=True)
-    show = commands.add_parser("show", help="print what a weights file holds")
+    show = commands.add_parser(
+        "show", help="print what a weights file holds; the word may be left out"
+    )
     show.add_argument("file", type=Path)
     convert = commands.add_parser("convert", help="write a .safetensors that train.py can open")
     convert.add_argument("file", type=Path)
     convert.add_argument("out", type=Path)
     convert.add_argument("--cfg", default="", help="model YAML of a plain state dict, with its nc")
-    flags = parser.parse_args(arguments)
+    flags = parser.parse_args(words)
     checkpoint = load_weights(flags.file)
     if flags.command == "show":
         say(*describe(checkpoint).splitlines())

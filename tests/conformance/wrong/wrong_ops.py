@@ -201,21 +201,23 @@ def positions_with_any(b: Backend, right: Any) -> Any:
     return lambda counts, device="cpu": right(np.minimum(counts, 1), device)
 
 
-def replacing_part(b: Backend, right: Any) -> Any:
-    def add_at_(x: Any, index: Any, values: Any) -> None:
-        right(x, index, values - x[index] if x[index].shape == values.shape else values)
+def replacing_rows(b: Backend, right: Any) -> Any:
+    def add_rows_(x: Any, index: Any, values: Any) -> None:
+        right(x, index, values)
+        x.copy_(b.ops.put_rows(x, index, values))
 
-    return add_at_
+    return add_rows_
 
 
-def adding_row_by_row(b: Backend, right: Any) -> Any:
-    def add_at_(x: Any, index: Any, values: Any) -> None:
-        if len(index) > 1 or not isinstance(index[0], slice):
-            return right(x, index, values)
-        for row in range(values.shape[0]):
-            right(x, (index[0].start + row,), values[row])
+def adding_once(b: Backend, right: Any) -> Any:
+    def add_rows_(x: Any, index: Any, values: Any) -> None:
+        kept = sorted({row: place for place, row in enumerate(b.ops.to_numpy(index))}.values())
+        chosen = b.ops.tensor(np.array(kept, "int64"))
+        if len(index) > len(kept):
+            index, values = b.ops.take_rows(index, chosen), b.ops.take_rows(values, chosen)
+        right(x, index, values)
 
-    return add_at_
+    return add_rows_
 
 
 def rows_as_if_contiguous(b: Backend, right: Any) -> Any:
@@ -264,9 +266,9 @@ register(
     ("ops.put_largest", "forgets what was there", over_zeros),
     ("ops.repeated", "returns each position once", positions_with_any),
     ("ops.put_rows", "detaches values", lambda b, right: lambda x, i, v: right(x, i, v.detach())),
-    ("ops.add_at_", "adds to a copy", returning(None)),
-    ("ops.add_at_", "replaces", replacing_part),
-    ("ops.add_at_", "adds what it has changed", adding_row_by_row),
+    ("ops.add_rows_", "adds to a copy", returning(None)),
+    ("ops.add_rows_", "replaces", replacing_rows),
+    ("ops.add_rows_", "adds one of several rows", adding_once),
     ("ops.take_at", "takes a permuted tensor for a flat one", rows_as_if_contiguous),
     (
         "ops.take_at",

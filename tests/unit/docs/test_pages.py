@@ -11,6 +11,7 @@ import pytest
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
 from duet.utils.serve.requests import OPEN_PATHS
+from duet.utils.yaml_files import parse_yaml
 from tests.docs_blocks.blocks import BLOCKS
 
 DOCS = PROJECT / "docs"
@@ -113,6 +114,18 @@ def test_every_tutorial_is_linked_from_its_task():
 
 def test_a_newcomer_reads_it_in_minutes():
     assert len(ENGLISH.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_table_of_hyperparameters_has_the_values_of_the_files(language):
+    text = (DOCS / language / "hyperparameters.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \| ([\d.]*) *\|$", text, re.M)
+    public, small = (
+        parse_yaml((PROJECT / "data" / "hyps" / f"hyp.{name}.yaml").read_bytes())
+        for name in ("scratch-low", "small")
+    )
+    assert {name: float(value) for name, value, _ in rows} == public
+    assert {name: float(value or usual) for name, usual, value in rows} == public | small
 
 
 EXAMPLES = PROJECT / "docs" / "examples" / "serve"

@@ -179,7 +179,7 @@ def test_tiles_bring_each_image_at_its_own_size(monkeypatch, capsys, inputs, tmp
 
     monkeypatch.setattr(ImageDetector, "predict", noted)
     flags = ("--annotations", inputs[0] / "instances.json", "--save-json", "--legacy-metric")
-    validate(monkeypatch, inputs, tmp_path, "--tile", 64, *flags, "--classes", 0, 1)
+    validate(monkeypatch, inputs, tmp_path, "--tile", 64, *flags, "--classes", 0, "square")
     printed = capsys.readouterr().out
     sizes = [(x.height, x.width) for x in load_split(load_dataset(inputs[1]), "val")]
     expected = []

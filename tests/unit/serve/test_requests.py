@@ -39,7 +39,7 @@ def bomb(width: int, height: int) -> bytes:
         ("max_det=9e9", "max_det '9e9'; accepted: "),
         ("max_det=5001", "max_det 5001 is too large; accepted: up to 5,000"),
         ("model=masks&max_det=1001", "max_det 1001 is too large; accepted: up to 1,000"),
-        ("classes=1,x", "classes '1,x'; accepted: "),
+        ("classes=1,x", "classes 'x': the model has "),
         ("agnostic=maybe", "agnostic 'maybe'; accepted: true, false"),
         ("conf=0.1&conf=0.2", "the query parameter conf appears twice"),
         ("size=3", "unknown query parameter 'size'; accepted: model, conf"),

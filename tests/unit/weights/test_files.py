@@ -156,7 +156,7 @@ def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsy
     assert set(checkpoint.ema) == set(small_arrays())
     assert (checkpoint.header.model["nc"], checkpoint.header.class_names) == (2, ("0", "1"))
     load_detector(checkpoint, "cpu")
-    main(["show", str(out)])
+    main([str(out)])  # as "show"
     printed = capsys.readouterr().out
     assert "PyTorch zip archive, plain state dict\nstored as: float32\n" in printed
     assert "layers: Conv Detect" in printed

@@ -26,7 +26,7 @@ MOST_CROSSINGS = 5000  # total length of all outlines, in image sides
 BOX_COLUMNS = 4  # behind the class
 NO_CLASS = -1
 ZERO_AREA, REPEATED = "zero_area", "repeated_object"  # kinds of faults that cost one object
-WITHOUT_SCORES = "write labels without --save-conf and --track"
+WITHOUT_SCORES = "omit --save-conf, --track"
 
 
 class BrokenLabelError(Exception):
@@ -237,7 +237,7 @@ def _parse_row(number: int, words: list[str], num_classes: int) -> LabelRow:
     outline = coordinates if len(coordinates) > BOX_COLUMNS else ()
     box = box_of_polygon(outline) if outline else coordinates
     if not (label.is_integer() and 0 <= label < num_classes):
-        text = f"class {label:g}, but the dataset's classes are 0 to {num_classes - 1}"
+        text = f"class {label:g}; the dataset has classes 0 to {num_classes - 1}"
         return LabelRow(number, "unknown_class", text, NO_CLASS, box, outline)
     kind = fault = ""
     lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
@@ -255,11 +255,11 @@ def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str
     """Return what is wrong with the number of columns; "" for a box or a polygon."""
     columns = count(len(words), "column")
     if len(words) > BOX_COLUMNS + 1 and len(words) % 2 == 0:
-        return f"{columns}: one too many, a score or a track id; {WITHOUT_SCORES}"
+        return f"{columns}: a score or track id too many; {WITHOUT_SCORES}"
     if len(words) < BOX_COLUMNS + 1 or len(words) % 2 == 0:
         return f"{columns}; accepted: class cx cy w h, or a polygon"
     if len(words) > BOX_COLUMNS + 1 and _is_tracked(words[-1], coordinates):
-        return f"{columns}: two too many, a score and a track id; {WITHOUT_SCORES}"
+        return f"{columns}: a score and track id too many; {WITHOUT_SCORES}"
     return ""
 
 

@@ -266,17 +266,8 @@ def choose_part(
     return chosen
 
 
-def only_classes(
-    samples: SampleTable, classes: Sequence[int] | None, num_classes: int
-) -> SampleTable:
-    """Return the samples with the labels of these classes; of all classes when None.
-
-    Raises:
-        UserError: a class that the dataset does not have.
-    """
+def only_classes(samples: SampleTable, classes: Sequence[int] | None) -> SampleTable:
+    """Return the samples with the labels of these classes; of all classes when None."""
     if classes is None:
         return samples
-    unknown = [number for number in classes if not 0 <= number < num_classes]
-    if unknown:
-        raise UserError(f"--classes {unknown[0]}: the dataset's classes are 0 to {num_classes - 1}")
     return samples.with_objects(np.isin(samples.class_index, classes))

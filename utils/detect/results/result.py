@@ -24,6 +24,8 @@ from duet.utils.text import printable
 CROP_GAIN, CROP_PIXELS = 1.02, 10  # enlargement of a box's sides
 CORNERS = ("xmin", "ymin", "xmax", "ymax")
 SHOWN_CLASSES = 5
+IRREGULAR = {"knife": "knives", "mouse": "mice", "sheep": "sheep"}  # plurals of COCO's classes
+VOWELS = tuple("aeiou")
 
 
 class Detection(NamedTuple):
@@ -135,6 +137,11 @@ def _plural(name: str) -> str:
     """Return the plural of an English name; a name in another script, or "skis", stays."""
     if not name[-1:].isascii():
         return name
+    for ending, plural in IRREGULAR.items():
+        if name.endswith(ending):
+            return name.removesuffix(ending) + plural
+    if name.endswith("y") and name[-2:-1] not in VOWELS:
+        return f"{name[:-1]}ies"
     if name.endswith(("ss", "us", "sh", "ch", "x")):
         return f"{name}es"
     return name if name.endswith("s") else f"{name}s"

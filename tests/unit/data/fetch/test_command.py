@@ -182,6 +182,7 @@ def test_without_a_list_the_command_shows_what_there_is(monkeypatch, capsys):
     command.main()
     lines = capsys.readouterr().out.splitlines()
     assert [line.partition(":")[0] for line in lines] == [
+        "bccd",
         "coco",
         "coco128",
         "voc",

@@ -73,6 +73,7 @@ def test_plain_http_needs_a_hash_and_an_archive_its_suffix(tmp_path):
 
 def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
     servers = {
+        "bccd": "https://github.com/Shenggan/BCCD_Dataset/archive/",
         "coco128": "https://github.com/ultralytics/yolov5/releases/download/v1.0/",
         "coco": "http://images.cocodataset.org/",
         "voc": "http://host.robots.ox.ac.uk/pascal/VOC/",
@@ -83,12 +84,17 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
     assert {path.stem for path in FETCH_FOLDER.glob("*.yaml")} == set(servers)
     for name, server in servers.items():
         items = find_list(name).items
-        is_pinned = name not in ("coco128", "yolov5-cls", "yolov5-seg")  # no published hashes
+        is_pinned = name not in (
+            "bccd",
+            "coco128",
+            "yolov5-cls",
+            "yolov5-seg",
+        )  # no published hashes
         assert all(x.url.startswith(server) for x in items)
         assert all(bool(x.sha256 and x.size) is is_pinned for x in items)
         assert len({x.sha256 for x in items}) == (len(items) if is_pinned else 1)
         assert len({x.name for x in items}) == len(items)
-    with pytest.raises(UserError, match="LIST imagenet: unknown; .* one of: coco, coco128, voc,"):
+    with pytest.raises(UserError, match="LIST imagenet: unknown; .* of: bccd, coco, coco128, voc,"):
         find_list("imagenet")
 
 

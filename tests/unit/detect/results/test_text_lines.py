@@ -110,6 +110,11 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
         ("bench", "benches"),
         ("person", "persons"),
         ("skis", "skis"),
+        ("butter knife", "butter knives"),
+        ("sheep", "sheep"),
+        ("mouse", "mice"),
+        ("butterfly", "butterflies"),
+        ("toy", "toys"),
         ("三角", "三角"),
     ],
 )
