@@ -30,13 +30,15 @@ COMMANDS = {
 }  # fmt: skip
 HELPED = ("train", "val", "detect", "export", "compare", "check", "audit", "records", "fetch",
           "serve", "weights", "doctor")  # fmt: skip
+# Text that is opened in the encoding of the system, which is not UTF-8 on Windows, is named.
+WARNINGS = {"PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "always::EncodingWarning"}
 # What does not run yet, and why.
 NOT_YET: dict[tuple[str, str], str] = {}
 
 
 def run(folder: Path, system: str, *words: object) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join(map(str, (EMULATED, PROJECT)))
-    environment = {**os.environ, "PYTHONPATH": paths, "EMULATED_SYSTEM": system}
+    environment = {**os.environ, "PYTHONPATH": paths, "EMULATED_SYSTEM": system, **WARNINGS}
     return subprocess.run(
         [sys.executable, "-m", "duet", *map(str, words)],
         cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
@@ -56,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", HELPED)
 def test_the_help_is_shown(folder: Path, system: str, name: str) -> None:
     done = run(folder, system, name, "--help")
-    assert (done.returncode, done.stderr) == (0, "")
+    assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(f"usage: duet {name}")
 
 
@@ -69,3 +71,7 @@ def test_a_command_runs(
         request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
     done = run(folder, system, *COMMANDS[name])
     assert done.returncode == 0, done.stderr[-3000:]
+    warned = [line for line in done.stderr.splitlines() if "EncodingWarning" in line]
+    assert [line for line in warned if "site-packages" not in line] == []
+    if (system, name) == ("windows", "train with workers"):
+        assert "--workers 2: loader workers do not run on Windows; using 0" in done.stdout

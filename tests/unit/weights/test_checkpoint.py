@@ -58,7 +58,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, check
     def fail(descriptor):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("duet.utils.weights.checkpoint.os.fsync", fail)
+    monkeypatch.setattr("os.fsync", fail)
     newer = dataclasses.replace(checkpoint, header=dataclasses.replace(HEADER, epoch=4))
     with pytest.raises(OSError, match="No space left"):
         save_checkpoint(path, newer)
