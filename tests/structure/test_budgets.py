@@ -21,10 +21,10 @@ BUDGETS = {
     "models/export": 1398,
     "models/heads": 2541,
     "models/inference": 652,
-    "models/training": 2574,
+    "models/training": 2575,
     "scripts": 1213,
     "utils": 2327,
-    "utils/cli": 1164,
+    "utils/cli": 1171,
     "utils/comparison": 1356,
     "utils/data": 11788,
     "utils/detect": 2321,
@@ -32,7 +32,7 @@ BUDGETS = {
     "utils/evolution": 444,
     "utils/export": 1794,
     "utils/processes": 1103,
-    "utils/report": 1612,
+    "utils/report": 1617,
     "utils/serve": 922,
     "utils/setup": 368,
     "utils/state": 871,
@@ -43,7 +43,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 360
-OTHERS = {"tests": 57500, "benchmarks": 2720}
+OTHERS = {"tests": 57410, "benchmarks": 2720}
 
 
 def room_of(path: Path) -> str:
