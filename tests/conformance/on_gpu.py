@@ -26,6 +26,7 @@ ELSEWHERE = {
     "column_and_row_of_each_cell": "names the CPU",
     "take_refuses_an_index_out_of_range": "a GPU is not asked for numbers",
     "put_refuses_rows_and_values_that_do_not_fit": "a GPU is not asked for numbers",
+    "refuses_to_add_rows_that_do_not_fit": "a GPU is not asked for numbers",
     "changes_the_module_that_owns_the_tensors": "its module is on the CPU",
     "restores_the_module_that_owns_the_tensors": "its module is on the CPU",
     "gradients_refuses_what_has_none": "its second tensor is on the CPU",
