@@ -335,13 +335,17 @@ def _cross_entropy(
 ) -> Tensor:
     """Return it reduced, or elementwise in any shape with the same number of elements."""
     checks.same_shape(logits.shape, target.shape)
-    target = target.detach()
     # With a weight, OneFlow's kernel aborts the process for 0-d or empty logits.
     if positive_weight == 1.0 or logits.numel() == 0:
-        return functional.binary_cross_entropy_with_logits(logits, target, reduction=reduction)
+        return functional.binary_cross_entropy_with_logits(
+            logits, target.detach(), reduction=reduction
+        )
+    # What is detached of a part of a tensor is reshaped as if the part began at the tensor's first
+    # value.
+    target = target.reshape(-1).detach()
     weight = full((1,), positive_weight, dtype_of(logits), device_of(logits))
     return functional.binary_cross_entropy_with_logits(
-        logits.reshape(-1), target.reshape(-1), pos_weight=weight, reduction=reduction
+        logits.reshape(-1), target, pos_weight=weight, reduction=reduction
     )
 
 

@@ -74,6 +74,13 @@ def check_cross_entropy(name: str, b: Backend) -> None:
                 pair = uniform(shape, dtype, -6, 6), uniform(shape, dtype, 0, 1, seed=1)
                 assert_values(b, function, reference, *pair, args=(weight,))
         assert_values(b, function, reference, *large, args=(weight,))
+        parts = [uniform((9,), low=0, high=1, seed=seed) for seed in (2, 3)]
+        assert_values(
+            b,
+            lambda x, y, weight=weight: function(x[3:], y[3:], weight),
+            lambda x, y, weight=weight: reference(x[3:], y[3:], weight),
+            *parts,
+        )
         assert_gradient(
             b,
             lambda x, weight=weight: function(x, b.ops.tensor(target), weight),
