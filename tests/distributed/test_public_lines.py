@@ -43,6 +43,6 @@ def test_a_public_line_trains_in_two_processes(folder: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("     1/1 ") == done.stdout.count("weights in ") == 1
+    assert done.stdout.count("    1/1 ") == done.stdout.count("weights in ") == 1
     assert (folder / "runs" / "exp" / "weights" / "last.safetensors").is_file()
     assert "Traceback" not in done.stderr

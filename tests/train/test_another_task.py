@@ -77,9 +77,9 @@ def test_an_epoch_is_reported_in_the_words_of_the_head(flags, tmp_path, caplog, 
         train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
     number = r"\d+\.\d{4}"
     lines = [record.message for record in caplog.records]
-    row = next(index for index, line in enumerate(lines) if line.startswith("     1/1 "))
+    row = next(index for index, line in enumerate(lines) if line.startswith("    1/1 "))
     assert lines[row - 1].split() == ["epoch", "pres", "num", "acc", "seconds", "img/s", "wait"]
-    assert re.match(r"     1/1( +\d+\.\d{3}){3} +\d+\.\d", lines[row])
+    assert re.match(r"    1/1( +\d+\.\d{3}){3} +\d+\.\d", lines[row])
     assert re.search(rf"^accuracy {number}$", capsys.readouterr().out, re.MULTILINE)
 
 

@@ -129,7 +129,7 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
 def test_training_prints_a_line_an_epoch_and_nothing_on_stderr(trained):
     folder, done = trained
     lines = done.stdout.splitlines()
-    heading = next(number for number, line in enumerate(lines) if line.startswith("   epoch "))
+    heading = next(number for number, line in enumerate(lines) if line.startswith("  epoch "))
     assert [line.split()[0] for line in lines[heading:][:3]] == ["epoch", "1/2", "2/2"]
     assert any(str(folder) in line for line in lines)
     assert done.stderr == ""

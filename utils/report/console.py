@@ -14,7 +14,7 @@ AS_YOLOV5 = f"{'as YOLOv5 prints it':>20}, for comparison with old logs; above: 
 COLUMNS = ("P", "R", "mAP50", "mAP50-95")
 Metrics = MetricResult | LegacyResult
 ROWS_A_HEADING = 25
-_EPOCH_WIDTH = 8  # "100/1000"
+_EPOCH_WIDTH = 7  # "100/100"
 _NUMBER_WIDTH = 5  # "0.394", without the gap of two
 
 

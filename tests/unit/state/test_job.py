@@ -33,7 +33,7 @@ def test_more_than_a_tenth_of_missing_images_ends_a_training_unless_allowed(tmp_
     assert first == "more than a tenth of the images would not be used as labelled:"
     assert head == f"{split}: 3 of 6 images not used as labelled"
     assert kind.startswith("  images with a class that the dataset does not name: 3, ")
-    assert "line 1: class 1; the dataset has classes 0 to 0" in kind
+    assert "line 1: class 1; accepted: 0 to 0" in kind
     assert f"duet check --data {data} lists all" in step and "add --allow-missing" in step
     found = getattr(read(data, "--allow-missing"), split)
     assert len(found) == 3 and found.remarks.num_missing == 3

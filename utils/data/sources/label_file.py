@@ -237,7 +237,7 @@ def _parse_row(number: int, words: list[str], num_classes: int) -> LabelRow:
     outline = coordinates if len(coordinates) > BOX_COLUMNS else ()
     box = box_of_polygon(outline) if outline else coordinates
     if not (label.is_integer() and 0 <= label < num_classes):
-        text = f"class {label:g}; the dataset has classes 0 to {num_classes - 1}"
+        text = f"class {label:g}; accepted: 0 to {num_classes - 1}"
         return LabelRow(number, "unknown_class", text, NO_CLASS, box, outline)
     kind = fault = ""
     lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE

@@ -90,7 +90,7 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
     [
         ("0 0.5 0.5 0.25", "4 columns"),
         ("0 0.5 0.5 a 0.25", "'0 0.5 0.5 a 0.25'; numbers are needed"),
-        ("3 0.5 0.5 0.25 0.25", "class 3; the dataset has classes 0 to 2"),
+        ("3 0.5 0.5 0.25 0.25", "class 3; accepted: 0 to 2"),
         ("0.5 0.5 0.5 0.25 0.25", "class 0.5"),
         ("0 0.5 1.01 0.25 0.25", "coordinate 1.01"),
         ("0 0.5 0.5 nan 0.25", "coordinate nan"),

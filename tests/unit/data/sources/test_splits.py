@@ -230,5 +230,5 @@ def test_one_class_keeps_an_only_name_and_takes_labels_of_any_class(small_data):
     assert not samples.class_index.any() and whole.class_index.max() > 0
     np.testing.assert_array_equal(samples.boxes_cxcywh_norm, whole.boxes_cxcywh_norm)
     assert load_dataset(small_data, single_class=True).class_names == ("item",)
-    with pytest.raises(DatasetError, match=r"class \d; the dataset has classes 0 to 0"):
+    with pytest.raises(DatasetError, match=r"class \d; accepted: 0 to 0"):
         load_split(load_dataset(path), "train")
