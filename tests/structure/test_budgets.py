@@ -12,7 +12,7 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6343,
+    "backend": 6347,
     "duet": 270,
     "models": 564,
     "models/blocks": 908,
