@@ -17,7 +17,6 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
-from duet.utils.atomic_files import remove_unfinished
 from duet.utils.comparison import document as documents
 from duet.utils.comparison.load import describe_machine, require_same_machine
 from duet.utils.comparison.report import head, run_lines, write_reports
@@ -25,13 +24,14 @@ from duet.utils.comparison.runs import carry_out, load_record, refusal_of
 from duet.utils.comparison.settings import PLAIN, Cell, Settings, parse_flags, turns
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import remove_unfinished
+from duet.utils.files.run_folder import RunLock, create_run_folder
+from duet.utils.files.yaml_files import find_yaml
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import program_words
-from duet.utils.run_folder import RunLock, create_run_folder
 from duet.utils.system.machine import load_average
 from duet.utils.text import say
-from duet.utils.yaml_files import find_yaml
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def main() -> None:
     backend.use(config.backend)
     several = are_several(sources, config.tiling)
     weights = load_all_to_detect(config.weights, config.runtime, several)
-    from duet.models.detection.pipeline import run_detection
+    from duet.models.detect.pipeline import run_detection
 
     with ending_at_termination():
         num_broken = run_detection(config, sources, weights)

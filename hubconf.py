@@ -19,7 +19,7 @@ def custom(
     backend: str | None = None,
     **public: object,
 ):
-    """Return a model with trained weights: `models/detection/hub.py::HubModel`.
+    """Return a model with trained weights: `models/detect/hub.py::HubModel`.
 
     Args:
         path: a file listed in docs/en/weights.md; `path_or_model` is its name until 2022.
@@ -30,7 +30,7 @@ def custom(
     path = path or str(public.pop("path_or_model", "") or "")
     _check_public(public)
     weights = duet.begin([path], backend, _device_name(device))
-    from duet.models.detection.hub import HubModel
+    from duet.models.detect.hub import HubModel
 
     return HubModel(weights, _device_name(device))
 
@@ -50,7 +50,7 @@ def _entry(name: str):
         if path is None and pretrained:
             path = _stored(name)
         weights = duet.begin([path] if path else [], backend, _device_name(device))
-        from duet.models.detection.hub import HubModel, random_weights
+        from duet.models.detect.hub import HubModel, random_weights
 
         model = HubModel(weights or [random_weights(name, classes or 80)], _device_name(device))
         if classes not in (None, len(model.names)):

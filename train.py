@@ -19,6 +19,7 @@ from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
+from duet.utils.files.run_folder import RunLock
 from duet.utils.optional import require_wing
 from duet.utils.processes.command import run_command
 from duet.utils.processes.launch import launch
@@ -26,7 +27,6 @@ from duet.utils.processes.ranks import joined
 from duet.utils.processes.suspend import StopRequests, listening
 from duet.utils.processes.world import ALONE, World
 from duet.utils.report.events import check_loggers
-from duet.utils.run_folder import RunLock
 from duet.utils.state import job as jobs
 from duet.utils.state import resume
 from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect

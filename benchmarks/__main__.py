@@ -30,10 +30,10 @@ from benchmarks.side_by_side import host, run_within
 from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.comparison.load import gpus
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.system.machine import load_average
 

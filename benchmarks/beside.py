@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 from duet.backend.select import FRAMEWORKS
 from duet.backend.system import cores_of
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.comparison.document import flatten
 from duet.utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
@@ -34,13 +33,14 @@ from duet.utils.comparison.runs import describe_run, run_process
 from duet.utils.comparison.settings import Cell, Turn, find_pythons
 from duet.utils.comparison.statistics import Document, epoch_ratios, number, spread, verdict
 from duet.utils.errors import UserError
-from duet.utils.json_files import read_json
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.json_files import read_json
+from duet.utils.files.regular import MAX_BYTES, open_regular, read_bytes
+from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
 from duet.utils.project import PROJECT, from_here
-from duet.utils.regular_files import MAX_BYTES, open_regular, read_bytes
 from duet.utils.text import count
-from duet.utils.yaml_files import parse_yaml
 
 OPTIONS = {  # by their names in opt.yaml: ours, and YOLOv5's
     "image_size": "image size",

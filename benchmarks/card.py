@@ -38,7 +38,7 @@ from duet.backend.checks import CPU
 from duet.utils.comparison.runs import device_samples
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 from duet.utils.processes.command import run_command
 
 SHOWN = ("detect --nosave", "detect", "overlapped")  # rows of detect.py and validation

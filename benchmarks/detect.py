@@ -68,7 +68,7 @@ class Detected:
             backend.device.synchronize(self.detector.device)
 
     def in_lanes(self, tensors: Sequence[Any]) -> None:
-        from duet.models.detection.pipeline import Lanes
+        from duet.models.detect.pipeline import Lanes
 
         with Lanes(self.detector.lanes) as lanes:
             for done in [lanes.submit(self.forward, tensor) for tensor in tensors]:
@@ -84,7 +84,7 @@ class Detected:
                 self._detect(files)
 
     def _detect(self, files: RunFiles | None) -> None:
-        from duet.models.detection.pipeline import Pipeline
+        from duet.models.detect.pipeline import Pipeline
 
         size = self.config.batch_size
         pipeline = Pipeline(self.detector, self.class_names, files, lambda done: None, size)
@@ -94,7 +94,7 @@ class Detected:
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
-    from duet.models.detection.settings import make_detector
+    from duet.models.detect.settings import make_detector
     from duet.models.inference.predictor import class_names_of
 
     config = DetectConfig(

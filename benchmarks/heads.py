@@ -30,7 +30,7 @@ from duet.backend import autograd, nn, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
 from duet.utils.data.image.letterbox import Letterbox
-from duet.utils.detections import SuppressionSettings
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
 from duet.utils.report.stage_timer import StageTimer

@@ -24,10 +24,10 @@ from duet.utils.data.augment.sample import Augmentation, Scene, draw_augmentatio
 from duet.utils.data.image.decoding import LabelledImage, join_objects
 from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
 from duet.utils.data.loading.items import BOXES
-from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.randomness import sample_generator
+from duet.utils.data.sources.reading import decode, objects_of
 from duet.utils.data.sources.samples import Sample
-from duet.utils.polygons import join_polygons
+from duet.utils.geometry.polygons import join_polygons
 from duet.utils.strengths import AugmentConfig
 
 

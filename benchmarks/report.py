@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.side_by_side import COLUMNS, NOTE, Timing, cells_of
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.comparison.statistics import number
 from duet.utils.errors import UserError
-from duet.utils.json_files import read_json
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.json_files import read_json
 from duet.utils.text import printable_lines
 
 NAME, RUN = "report.md", "run.json"

@@ -18,11 +18,11 @@ from pathlib import Path
 from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.select import FRAMEWORKS
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli import flags as cli
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.statistics import NONE, number
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.system.children import ending_children
 from duet.utils.system.machine import load_average, processor
 from duet.utils.text import count

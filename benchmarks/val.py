@@ -20,8 +20,8 @@ from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_t
 from duet.backend import autograd, nn, ops
 from duet.utils.cli.flags import from_one
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.reading import ground_truth
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult

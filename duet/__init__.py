@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # their dependencies may be missing at import time
-    from duet.models.detection.api import TrainedDetector
+    from duet.models.detect.api import TrainedDetector
     from duet.models.evaluation.validation import Validated
     from duet.models.export.job import Exports
     from duet.models.training.outputs import Trained
@@ -51,7 +51,7 @@ def load(
         raise ValueError("weights: [] is empty; give at least one file")
     device = str(device)
     opened = begin(files, backend, device, runtime)
-    from duet.models.detection.api import TrainedDetector
+    from duet.models.detect.api import TrainedDetector
 
     return TrainedDetector(opened, device, half, max_pixels)
 

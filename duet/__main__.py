@@ -27,7 +27,7 @@ COMMANDS = {
     "export": ("duet.commands.export", "write files for other runtimes, each verified"),
     "compare": ("duet.commands.compare", "time OneFlow and PyTorch on equal work"),
     "check": ("duet.utils.data.check", "find what is wrong with a dataset"),
-    "audit": ("duet.utils.data.audit", "find doubtful labels with a trained model"),
+    "audit": ("duet.models.evaluation.audit", "find doubtful labels with a trained model"),
     "records": ("duet.utils.data.records", "pack a dataset into record files, and unpack it"),
     "fetch": ("duet.utils.data.fetch", "download public datasets and weights"),
     "serve": ("duet.utils.serve", "serve detections over HTTP"),

@@ -15,8 +15,8 @@ from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv
 from duet.models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from duet.models.heads.base import Head
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.memory import require_memory
 from duet.utils.text import count
 

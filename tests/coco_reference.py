@@ -11,7 +11,6 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.evaluation.coco.matching import SIZE_RANGES
 from duet.utils.evaluation.coco.metric import (
     DetectionEvaluator,
@@ -20,7 +19,8 @@ from duet.utils.evaluation.coco.metric import (
     MetricResult,
     coco_masks,
 )
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
+from duet.utils.geometry.ragged import Ragged
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -9,7 +9,7 @@ import pytest
 
 from duet import backend
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
-from duet.utils.array_cache import VARIABLE as CACHE_VARIABLE
+from duet.utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 from tests.one_suite import left_out
 
 

@@ -21,9 +21,9 @@ from duet.utils.cli.val_config import ValConfig
 from duet.utils.comparison.settings import compare_parser
 from duet.utils.detect.config import DetectConfig
 from duet.utils.export.config import ExportConfig
+from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import ServeConfig
-from duet.utils.yaml_files import parse_yaml
 
 DOCS = PROJECT / "docs"
 TRANSLATIONS, PAGES = DOCS / "flag-words.yaml", DOCS / "flag-pages.yaml"

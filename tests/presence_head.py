@@ -16,7 +16,7 @@ from duet.backend import nn, ops
 from duet.models.blocks import registry
 from duet.models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
 from duet.models.heads.base import Head, Loss, LossSettings, LossTerms
-from duet.utils.detections import SuppressionSettings
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.report.task_reports import REPORTS, TaskReport
 from duet.utils.tasks import table
 from duet.utils.tasks.table import Task

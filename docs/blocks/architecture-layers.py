@@ -4,7 +4,7 @@ from duet import backend
 
 backend.use()
 from duet.models.graph import plan_layers, read_model_yaml
-from duet.utils.model_yamls import scale_depth
+from duet.utils.files.model_yamls import scale_depth
 
 spec = read_model_yaml("models/yolov5n.yaml")
 plans = plan_layers(spec)

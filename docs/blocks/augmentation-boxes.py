@@ -2,8 +2,8 @@
 # Runs without a framework.
 import numpy as np
 
-from duet.utils.boxes import clip_boxes
 from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
+from duet.utils.geometry.boxes import clip_boxes
 
 warp = Warp(angle=10, zoom=1.2)
 size = 256, 256  # (height, width) of canvas and output

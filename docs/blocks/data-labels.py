@@ -1,8 +1,8 @@
 # Runs without a framework.
 import numpy as np
 
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.sources.label_file import BrokenLabelError, parse_labels
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
 
 names = ["cat", "dog"]
 width, height = 640, 480

@@ -9,7 +9,7 @@ import numpy as np
 from duet.backend import nn, ops
 from duet.models.heads.base import Head, LossSettings
 from duet.utils.data.loading.batch import Targets
-from duet.utils.detections import GroundTruth, SuppressionSettings
+from duet.utils.geometry.detections import GroundTruth, SuppressionSettings
 from tests.presence_head import PresenceHead
 
 asked = sorted(Head.__abstractmethods__)

@@ -2,7 +2,7 @@
 # --8<-- [start:example]
 import numpy as np
 
-from duet.utils.detections import Detections, GroundTruth
+from duet.utils.geometry.detections import Detections, GroundTruth
 
 # Two images with objects of one class: left, top, right, bottom in pixels.
 objects = [
@@ -32,7 +32,7 @@ def detections_of(image):
 
 # --8<-- [end:example]
 # --8<-- [start:match]
-from duet.utils.boxes import pairwise_iou
+from duet.utils.geometry.boxes import pairwise_iou
 
 
 def match(threshold):

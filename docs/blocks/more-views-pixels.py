@@ -1,6 +1,6 @@
 # --8<-- [start:page]
 # Runs without a framework.
-from duet.utils.tiling import Tiling
+from duet.utils.geometry.tiling import Tiling
 
 width, height = 3840, 2160  # of the image
 side = 24  # of an object in it

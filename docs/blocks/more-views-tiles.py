@@ -2,10 +2,10 @@
 # Runs without a framework.
 import numpy as np
 
-from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.joining import AGREEMENT, join_views
 from duet.utils.evaluation.nms import suppress_overlapping
-from duet.utils.tiling import Tiling
+from duet.utils.geometry.detections import Detections, SuppressionSettings
+from duet.utils.geometry.tiling import Tiling
 
 
 def found(*rows):

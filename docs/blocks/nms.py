@@ -43,8 +43,8 @@ for threshold in (0.1, 0.45, 0.8):
     print(f"--iou {threshold}: keeps {kept}, scores {scores[kept].tolist()}")
 # --8<-- [end:greedy]
 # --8<-- [start:agree]
-from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.nms import suppress_overlapping
+from duet.utils.geometry.detections import Detections, SuppressionSettings
 
 generator = np.random.default_rng(0)
 corner = generator.uniform(0, 600, (2000, 2))

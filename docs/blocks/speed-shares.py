@@ -16,7 +16,7 @@ for stage, spent in seconds.items():
     print(f"{stage:11}{spent / whole:7.1%}{1 / (1 - spent / whole):6.2f}x")
 # --8<-- [end:page]
 
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 from duet.utils.project import PROJECT
 
 measured = read_json(PROJECT / "docs" / "stage-times.json")["seconds"]

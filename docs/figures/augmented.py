@@ -16,7 +16,7 @@ from docs.figures.pictures import put
 from duet.utils.data.augment.geometry import Warp
 from duet.utils.data.augment.sample import Finish, Scene, draw_scene, finish, mix
 from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 
 WORDS = {
     "en": ("A photograph after each kind of augmentation",

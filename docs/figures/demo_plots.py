@@ -18,8 +18,8 @@ from pathlib import Path
 
 import cv2
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 from duet.utils.report.plots.results import plot_results

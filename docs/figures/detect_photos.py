@@ -14,8 +14,8 @@ import json
 
 import duet
 from docs.figures.detect_shapes import rows_of
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 

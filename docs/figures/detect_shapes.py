@@ -16,10 +16,10 @@ from typing import Any
 
 import duet
 from docs.figures.pictures import CLASS_NAMES, shapes_file
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError, brief
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 

@@ -15,9 +15,9 @@ import importlib
 from pathlib import Path
 
 from duet import backend
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError, brief
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.text import say
 

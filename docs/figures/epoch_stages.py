@@ -6,7 +6,7 @@ The seconds are in docs/stage-times.json, with the command and the machine.
 from __future__ import annotations
 
 from docs.figures.drawing import Figure
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 from duet.utils.project import PROJECT
 from duet.utils.report.stage_timer import STAGES
 

@@ -13,7 +13,7 @@ import numpy as np
 from docs.figures.detect_shapes import DETECTIONS
 from docs.figures.drawing import LETTERS, Figure, Point, text_width
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes_file
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 
 WORDS = {
     "en": ("Shapes that a model found after minutes of training on a CPU, with class and score",),

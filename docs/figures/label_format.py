@@ -6,7 +6,7 @@ import numpy as np
 
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes
-from duet.utils.boxes import xyxy_to_cxcywh
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 
 WORDS = {
     "en": ("A label file: a line for each object, its centre and size as parts of the image",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from docs.figures.drawing import Figure
 from duet.models.blocks.registry import LayerPlan
 from duet.models.graph import ModelSpec, plan_layers, read_model_yaml
-from duet.utils.model_yamls import scale_depth
+from duet.utils.files.model_yamls import scale_depth
 from duet.utils.project import PROJECT
 
 WORDS = {

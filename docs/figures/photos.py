@@ -10,7 +10,7 @@ import cv2
 from docs.figures.detect_photos import DETECTIONS, PHOTOGRAPHS
 from docs.figures.drawing import WIDTH, Figure
 from docs.figures.found_shapes import GAP, height_beside, put_found
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 
 WORDS = {
     "en": (

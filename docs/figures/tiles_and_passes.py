@@ -8,7 +8,7 @@ import numpy as np
 from docs.figures.drawing import HUES, Figure
 from docs.figures.pictures import shapes
 from duet.models.heads.anchor.head import AnchorHead
-from duet.utils.tiling import Tiling
+from duet.utils.geometry.tiling import Tiling
 
 WORDS = {
     "en": ("Tiles of an image with --tile 640, and the three sizes of --augment",

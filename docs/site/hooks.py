@@ -29,7 +29,7 @@ from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"

@@ -20,11 +20,11 @@ from duet.utils.data.image.view import View
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.loading.reading import read_ahead
+from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import GroundTruth
 from duet.utils.evaluation.collector import Collector, FoundImage
 from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.geometry.detections import GroundTruth
 from duet.utils.processes import watchdog
 from duet.utils.processes.world import ALONE, World
 from duet.utils.progress import Progress

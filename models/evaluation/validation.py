@@ -27,7 +27,6 @@ from duet.models.inference.predictor import (
     suppression_settings,
 )
 from duet.models.inference.predictors import OneClass, Predictor
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.run_config import known_classes
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.loading.items import items_of
@@ -37,16 +36,17 @@ from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import only_classes
-from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.results_file import CocoResults
 from duet.utils.evaluation.legacy import LegacyEvaluator, legacy_masks
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.run_folder import create_run_folder
+from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
 from duet.utils.processes import watchdog
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.world import World
 from duet.utils.report.console import legacy_table
 from duet.utils.report.task_reports import REPORTS
-from duet.utils.run_folder import create_run_folder
 from duet.utils.text import count, printable, say
 
 log = logging.getLogger("val")

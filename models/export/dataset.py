@@ -17,11 +17,11 @@ from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.view import View, whole_view
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.loading.reading import read_ahead
+from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import SuppressionSettings
 from duet.utils.export.metadata import MASKS, Metadata
 from duet.utils.export.quantization import Calibration
+from duet.utils.geometry.detections import SuppressionSettings
 
 MOST_IMAGES = 64  # for calibration; 128 gain nothing, see docs/en/export.md
 # Maximum loss of `Head.fitness`. Equal rows give equal metrics, apart from ties in the scores; int8

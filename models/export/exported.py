@@ -16,7 +16,6 @@ from duet.models.heads.base import Head
 from duet.models.heads.mask.head import MaskRows
 from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     DETECTIONS,
@@ -31,6 +30,7 @@ from duet.utils.export.metadata import (
     Runtime,
     fault_of_returned,
 )
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.text import count
 from duet.utils.weights.load import ExportedWeights
 

@@ -38,7 +38,6 @@ from duet.models.stored import fold_batch_norm, load_detector
 from duet.utils.data.image.view import view_of
 from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import table_of
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.formats import (
@@ -52,6 +51,7 @@ from duet.utils.export.formats import (
 )
 from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
 from duet.utils.export.opening import open_runtime
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.processes.start import ending_at_termination
 from duet.utils.project import command_line, from_here
 from duet.utils.text import as_message, count, say

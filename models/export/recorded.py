@@ -26,10 +26,10 @@ from duet.backend.onnx.recording import (
 )
 from duet.models.export.exported import exported_kind, form_of
 from duet.models.stored import detector_of_weights, fold_batch_norm
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, MASKS, output_names
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.checkpoint import Checkpoint
 
 IMAGES = "images"  # the input of the graph, as the public YOLOv5 names it

@@ -13,20 +13,20 @@ from duet.backend.checks import CPU
 from duet.models.detector import Detector, images_to_tensor
 from duet.models.export.exported import ExportedPredictor, form_of, probabilities
 from duet.models.inference.predictors import network_input
-from duet.utils.boxes import pairwise_iou
 from duet.utils.data.image.decoding import decode_bytes
 from duet.utils.data.image.header import check_file
 from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-from duet.utils.data.loading.reading import read_ahead, read_image_bytes
 from duet.utils.data.masks.assemble import THRESHOLD, prototype_masks
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import draw_scene
+from duet.utils.data.sources.reading import read_ahead, read_image_bytes
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import Detections
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, Metadata, Outputs, Runtime
+from duet.utils.geometry.boxes import pairwise_iou
+from duet.utils.geometry.detections import Detections
 from duet.utils.project import PROJECT
 from duet.utils.text import count
 

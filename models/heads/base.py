@@ -20,7 +20,7 @@ from duet.backend.processes import this_process
 from duet.models.blocks.registry import LayerPlan, LayerRequest
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
-from duet.utils.detections import GroundTruth, SuppressionSettings
+from duet.utils.geometry.detections import GroundTruth, SuppressionSettings
 from duet.utils.strengths import LossGains
 from duet.utils.tasks.table import Task
 
@@ -255,7 +255,7 @@ class Head(nn.Module, ABC):
         self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
     ) -> list[Any]:
         """Return each image's detections in its own pixels: a NamedTuple of arrays and
-        `utils/ragged.py::Ragged`, with one row per detection.
+        `utils/geometry/ragged.py::Ragged`, with one row per detection.
 
         It must not touch the device, where reading a result waits for all queued work.
 

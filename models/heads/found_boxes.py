@@ -17,9 +17,9 @@ from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.heads.base import Head, Pass
 from duet.utils.data.image.letterbox import Letterbox
-from duet.utils.detections import Detections, SuppressionSettings
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from duet.utils.evaluation.nms import best_rows_of_images, descending
+from duet.utils.geometry.detections import Detections, SuppressionSettings
 
 SCORE_ROUNDING = 1e-6  # upper bound for the error of a float32 sigmoid
 # Only an image whose best rows leave fewer than `max_detections` could gain from more: none of 128

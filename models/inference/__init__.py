@@ -1,1 +1,1 @@
-"""Inference for val.py, training and `models/detection`."""
+"""Inference for val.py, training and `models/detect`."""

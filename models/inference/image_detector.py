@@ -16,9 +16,9 @@ from duet.backend import autograd
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.view import View, place, view_of
-from duet.utils.detections import SuppressionSettings
 from duet.utils.evaluation.joining import join_views
-from duet.utils.tiling import Tiling
+from duet.utils.geometry.detections import SuppressionSettings
+from duet.utils.geometry.tiling import Tiling
 
 
 class ImageDetector:

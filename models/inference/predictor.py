@@ -20,8 +20,8 @@ from duet.models.inference.predictors import (
 )
 from duet.models.stored import load_detector
 from duet.utils.cli.run_config import DetectionConfig
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.optional import require_wing
 from duet.utils.text import printable
 from duet.utils.weights.checkpoint import Checkpoint

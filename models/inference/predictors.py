@@ -17,8 +17,8 @@ from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.detector import gains_from_channels_last, images_to_tensor
 from duet.models.heads.base import Head, Pass
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.text import count
 
 HALF = "float16"

@@ -16,7 +16,7 @@ from duet.models.graph import ModelSpec, parse_model, plan_layers
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.data.anchors import Fit, fit_anchors, label_sizes, measure_fit
 from duet.utils.errors import UserError
-from duet.utils.json_files import parse_json
+from duet.utils.files.json_files import parse_json
 from duet.utils.state.job import Job
 
 ENOUGH_RECALL = 0.98  # above it, anchors are kept

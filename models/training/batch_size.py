@@ -23,13 +23,13 @@ from duet.models.training.multi_scale import MultiScale
 from duet.models.training.start import build_model, build_state, quietly
 from duet.models.training.state import TrainState, settle
 from duet.models.training.step import train_step
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.sources.samples import table_of
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.memory import free_memory, keep_freed_memory
 from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main

@@ -19,6 +19,7 @@ from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.sources.samples import table_of
+from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
 from duet.utils.progress import clock
@@ -31,7 +32,6 @@ from duet.utils.report.task_reports import REPORTS
 from duet.utils.state.progress import why_ended
 from duet.utils.state.run import Run
 from duet.utils.text import count, say
-from duet.utils.yaml_files import write_yaml
 
 PLOTTED_BATCHES = 3
 COLUMNS, NAME_WIDTH = 80, 9  # for the summary

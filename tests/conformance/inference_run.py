@@ -15,7 +15,7 @@ import numpy as np
 
 from duet import backend
 from duet.backend import select
-from duet.utils.detections import SuppressionSettings
+from duet.utils.geometry.detections import SuppressionSettings
 from tests.conformance import completeness
 
 UNUSABLE = ("optim.SGD", "autograd.variable", "dist.start", "amp.autocast", "fused.complete_iou",

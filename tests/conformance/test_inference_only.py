@@ -15,7 +15,7 @@ from duet.backend.contract import inference, training
 from duet.backend.select import FRAMEWORKS
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.utils.detections import SuppressionSettings
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from tests.conformance import completeness
 from tests.small import write_small_model

@@ -27,11 +27,11 @@ from duet.models.export.recorded import masks_in_boxes
 from duet.models.heads.classify.head import ClassifyHead
 from duet.models.heads.mask.head import MaskHead
 from duet.models.stored import load_detector
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.config import parse_export_flags
 from duet.utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
 from duet.utils.export.onnx import write_onnx
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
 from tests.export.every_kind import SQUARES

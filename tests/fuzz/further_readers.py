@@ -14,12 +14,12 @@ from urllib.parse import parse_qsl
 
 import numpy as np
 
-from duet.utils.array_cache import VARIABLE, read_arrays, write_arrays
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
 from duet.utils.export.opening import open_runtime
 from duet.utils.export.openvino import MODEL, WEIGHTS, write_openvino
+from duet.utils.files.array_cache import VARIABLE, read_arrays, write_arrays
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.serve.requests import (
     RequestError,

@@ -45,7 +45,7 @@ TRIED_BY = {
     "duet.utils.data.fetch.__main__": "fetch-answer",
     "duet.utils.data.image.header": "jpeg",
     "duet.utils.data.sources.image_source": "jpeg",
-    "duet.utils.data.loading.reading": "jpeg",
+    "duet.utils.data.sources.reading": "jpeg",
     "duet.utils.data.records.__main__": "records",
     "duet.utils.data.records.layout": "records",
     "duet.utils.data.shapes.dataset": "dataset-yaml",
@@ -66,16 +66,16 @@ TRIED_BY = {
     "duet.utils.data.sources.recognised": "darknet",
     "duet.utils.evaluation.coco.results_file": "dataset-yaml",  # the project's own YAML
     "duet.utils.evolution.study": "search-trials",
-    "duet.utils.array_cache": "kept-arrays",
-    "duet.utils.json_files": "coco-annotations",
-    "duet.utils.model_yamls": "model-yaml",
-    "duet.utils.run_folder": "labels",  # locks of ours
-    "duet.utils.xml_files": "cvat",
-    "duet.utils.yaml_files": "dataset-yaml",
+    "duet.utils.files.array_cache": "kept-arrays",
+    "duet.utils.files.json_files": "coco-annotations",
+    "duet.utils.files.model_yamls": "model-yaml",
+    "duet.utils.files.run_folder": "labels",  # locks of ours
+    "duet.utils.files.xml_files": "cvat",
+    "duet.utils.files.yaml_files": "dataset-yaml",
     "duet.utils.detect.media.finding": "source-list",
     "duet.utils.detect.media.image_file": "gif",
     "duet.utils.detect.media.video": "video-mp4",
-    "duet.utils.html": "labels",  # the project's own style
+    "duet.utils.files.html": "labels",  # the project's own style
     "duet.utils.report.loggers": "png",  # our own plots
     "duet.utils.report.results": "results-csv",
     "duet.utils.export.litert": "exported-zip",

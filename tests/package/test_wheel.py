@@ -96,7 +96,7 @@ def test_the_wheel_is_small_and_holds_one_package(wheel: Path) -> None:
     assert wheel.stat().st_size < MOST_BYTES
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"duet", "duet_detect"}
     kept = {"data/coco.yaml", "data/hyps/hyp.scratch-low.yaml", "models/yolov5n.yaml",
-            "models/hub/yolov5n6.yaml", "utils/page.css", "utils/serve/page.html",
+            "models/hub/yolov5n6.yaml", "utils/files/page.css", "utils/serve/page.html",
             "utils/serve/openapi.json", "commands/train.py"}  # fmt: skip
     assert {f"duet/{name}" for name in kept} <= set(names)
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from duet.utils.cli.flags import new_parser, whole_from
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import read_model
+from duet.utils.files.model_yamls import read_model
 from duet.utils.processes.start import EXIT_USER_ERROR
 from tests.environments import BACKENDS
 from tests.parity.both import compare_sides, run_sides

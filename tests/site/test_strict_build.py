@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from duet.utils.json_files import read_json
+from duet.utils.files.json_files import read_json
 from duet.utils.project import PROJECT
 from tests.site.build import build
 

@@ -16,21 +16,23 @@ BUDGETS = {
     "duet": 270,
     "models": 564,
     "models/blocks": 908,
-    "models/detection": 1175,
+    "models/detect": 1175,
     "models/evaluation": 1027,
     "models/export": 1398,
     "models/heads": 2541,
     "models/inference": 652,
     "models/training": 2575,
     "scripts": 1213,
-    "utils": 2327,
+    "utils": 794,
     "utils/cli": 1171,
     "utils/comparison": 1356,
-    "utils/data": 11788,
+    "utils/data": 11787,
     "utils/detect": 2321,
     "utils/evaluation": 1596,
     "utils/evolution": 444,
     "utils/export": 1794,
+    "utils/files": 1114,
+    "utils/geometry": 421,
     "utils/processes": 1103,
     "utils/report": 1617,
     "utils/serve": 922,
@@ -42,8 +44,8 @@ BUDGETS = {
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
-PRODUCT_FILES = 360
-OTHERS = {"tests": 57410, "benchmarks": 2720}
+PRODUCT_FILES = 361
+OTHERS = {"tests": 57367, "benchmarks": 2720}
 
 
 def room_of(path: Path) -> str:

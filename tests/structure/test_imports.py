@@ -25,7 +25,7 @@ OPTIONAL = {"cv2", "fontTools", "matplotlib", "torchvision"}
 # Started by `python -m`, it chooses the framework and then imports the work, as scripts do.
 COMMANDS_IN_MODELS = {
     "duet.models.export.graph_process",
-    "duet.models.detection.__main__",
+    "duet.models.detect.__main__",
     "duet.models.training.doctor",
 }
 

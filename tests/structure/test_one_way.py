@@ -10,9 +10,9 @@ import pytest
 from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 
-YAML = "utils/yaml_files.py"
-XML = "utils/xml_files.py"
-JSON_READERS = {"utils/json_files.py"}
+YAML = "utils/files/yaml_files.py"
+XML = "utils/files/xml_files.py"
+JSON_READERS = {"utils/files/json_files.py"}
 PRINTERS = {
     "utils/text.py",
     "utils/processes/command.py",  # the message that ends a command
@@ -72,16 +72,16 @@ def test_what_may_print_asks_for_it(name):
     assert "printable(" in text or "as_message(" in text
 
 
-# Files are opened for reading in one place, utils/regular_files.py, which no file can block.
+# Files are opened for reading in one place, utils/files/regular.py, which no file can block.
 
 READERS = {"read_text", "read_bytes", "fromfile", "loadtxt", "genfromtxt", "memmap", "imread"}
 OPENERS = {"open", "ZipFile", "safe_open", "load_file"}
-OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/regular_files.py
+OURS = {"read_text", "read_bytes"}  # as plain names they are those of utils/files/regular.py
 
 # What opens files otherwise, and why that is right.
 OPENED_ELSEWHERE = {
-    ("utils/regular_files.py", "open"): "the one place",
-    ("utils/array_cache.py", "safe_open"): "of a file that is pinned",
+    ("utils/files/regular.py", "open"): "the one place",
+    ("utils/files/array_cache.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/checkpoint.py", "safe_open"): "of a file that is pinned",
     ("utils/weights/archives.py", "ZipFile"): "of a file that is open",
     ("utils/weights/archives.py", "open"): "a member of a zip that is open",
@@ -101,11 +101,11 @@ OPENED_ELSEWHERE = {
     ("utils/processes/start.py", "open"): "the null device",
     ("utils/processes/suspend.py", "read_text"): "what its own launcher has written",
     ("utils/processes/exit_status.py", "open"): "to write, of a file that is open",
-    ("utils/atomic_files.py", "open"): "to write, and what it has written",
+    ("utils/files/atomic.py", "open"): "to write, and what it has written",
     ("utils/export/metadata.py", "ZipFile"): "of bytes",
     ("utils/export/metadata.py", "open"): "a member of a zip in bytes",
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
-    ("utils/run_folder.py", "open"): "to lock",
+    ("utils/files/run_folder.py", "open"): "to lock",
     ("docs/site/hooks.py", "read_text"): "the project's own files",
     ("utils/setup/environments.py", "read_text"): "the project's own files",
 }
@@ -173,7 +173,7 @@ CONNECTED_ELSEWHERE = {
         "utils/detect/media/live.py",
         "ssl",
     ): "certificates for FFmpeg, which opens a stream",
-    ("utils/run_folder.py", "socket"): "the name of this machine",
+    ("utils/files/run_folder.py", "socket"): "the name of this machine",
     ("utils/serve/server.py", "socket"): "where a server listens",
     ("utils/serve/server.py", "asyncio"): "requests of a server",
     ("utils/serve/app.py", "asyncio"): "requests of a server",

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import yaml
 
+from duet.models.evaluation.audit import __main__ as command
 from duet.models.evaluation.audit.audit_config import AuditConfig
 from duet.models.evaluation.audit.findings import NOTHING
-from duet.utils.boxes import pairwise_iou, xyxy_to_cxcywh
-from duet.utils.data.audit import __main__ as command
 from duet.utils.errors import UserError
+from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_free_weights, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint, with_trained_size

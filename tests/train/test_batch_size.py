@@ -6,10 +6,10 @@ from duet.models.detector import images_to_tensor
 from duet.models.training import batch_size, step
 from duet.models.training.batch_size import with_batch_size
 from duet.utils.errors import UserError, WorkerError
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.processes.suspend import Suspended
 from duet.utils.state.resume import load_state
 from duet.utils.weights.checkpoint import load_checkpoint
-from duet.utils.yaml_files import read_yaml
 from tests.out_of_memory import run_out
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 

@@ -11,7 +11,7 @@ import pytest
 
 import compare
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.run_folder import LOCK_FILE, RunLock
+from duet.utils.files.run_folder import LOCK_FILE, RunLock
 from tests.train.stub_trainer import write_stub
 
 

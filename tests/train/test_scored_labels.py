@@ -15,13 +15,13 @@ import val
 from duet.models.evaluation import validation
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor, suppression_settings
-from duet.utils.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
-from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.reading import ground_truth
 from duet.utils.data.sources.splits import load_split
-from duet.utils.detections import Detections
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.geometry.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
+from duet.utils.geometry.detections import Detections
 from duet.utils.weights.load import load_weights
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 

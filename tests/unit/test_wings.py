@@ -5,19 +5,26 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.optional import load_wings, require_wing
 
+BOXES = "duet.utils.geometry.boxes"
+POLYGONS = "duet.utils.geometry.polygons"
 ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 
 
 def test_wings_that_are_there_are_imported_in_order():
-    names = ("duet.utils.boxes", ABSENT, "duet.utils.absent", "duet.utils.polygons")
+    names = (
+        BOXES,
+        ABSENT,
+        "duet.utils.absent",
+        POLYGONS,
+    )
     assert [wing.__name__ for wing in load_wings(names)] == [
-        "duet.utils.boxes",
-        "duet.utils.polygons",
+        BOXES,
+        POLYGONS,
     ]
 
 
 def test_the_first_wing_that_is_there_is_the_one_required():
-    assert require_wing((ABSENT, "duet.utils.boxes"), "--flag").__name__ == "duet.utils.boxes"
+    assert require_wing((ABSENT, BOXES), "--flag").__name__ == BOXES
 
 
 def test_a_wing_that_is_needed_and_absent_is_named():

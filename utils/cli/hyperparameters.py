@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError, brief
+from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
 from duet.utils.project import PROJECT
 from duet.utils.strengths import STRENGTHS, AugmentConfig, LossGains
-from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"

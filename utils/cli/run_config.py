@@ -13,10 +13,10 @@ from typing import Any
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.flags import check_flags, flag, flags_of, require_fraction, whole_from, within
 from duet.utils.errors import UserError, brief
+from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 from duet.utils.project import WEIGHTS_FILES
 from duet.utils.text import printable
-from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 
 SHOWN_NAMES = 5  # of classes, in messages
 require_part = within(0, 1, "a fraction", above=True, below=True)

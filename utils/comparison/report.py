@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils import html as page
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.comparison.statistics import (
     NONE,
     TOO_FEW,
@@ -19,6 +17,8 @@ from duet.utils.comparison.statistics import (
     spread,
     stage_name,
 )
+from duet.utils.files import html as page
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.report.plots.style import line_colour, new_figure
 from duet.utils.text import count, printable, printable_lines
 

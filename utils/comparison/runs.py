@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.settings import REFERENCE, VARIANTS, Settings, Turn, find_pythons
 from duet.utils.comparison.statistics import Document
-from duet.utils.json_files import read_json
-from duet.utils.model_yamls import find_model
+from duet.utils.files.atomic import atomic_text_file, remove_unfinished
+from duet.utils.files.json_files import read_json
+from duet.utils.files.model_yamls import find_model
+from duet.utils.files.regular import open_regular, read_bytes
+from duet.utils.files.run_folder import RunLock
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.project import PROJECT, from_here, script
-from duet.utils.regular_files import open_regular, read_bytes
 from duet.utils.report.results import read_results
-from duet.utils.run_folder import RunLock
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,

@@ -25,7 +25,7 @@ from duet.utils.cli.run_config import require_folder_name
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
-from duet.utils.json_files import Default, complete, read_json
+from duet.utils.files.json_files import Default, complete, read_json
 from duet.utils.processes.launch import wanted_processes
 from duet.utils.project import PROJECT
 from duet.utils.text import count

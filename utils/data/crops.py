@@ -9,12 +9,12 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from duet.utils.boxes import clip_boxes
 from duet.utils.colours import RGB
-from duet.utils.data.loading.reading import decode
+from duet.utils.data.sources.reading import decode
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
-from duet.utils.html import Html, text
+from duet.utils.files.html import Html, text
+from duet.utils.geometry.boxes import clip_boxes
 
 LONG_SIDE = 640  # pixels, when enlarged; a thumbnail has about 160
 QUALITY = 78  # WebP quality, 0 to 100

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from duet.utils.detect.media.source import Frame
-from duet.utils.detections import AnyDetections, Detections, Segmentations
+from duet.utils.geometry.detections import AnyDetections, Detections, Segmentations
 from duet.utils.optional import import_optional
 
 NO_ID = -1

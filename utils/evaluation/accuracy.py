@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from duet.utils.detections import Classification, GroundTruth
 from duet.utils.evaluation.coco.confusion import Confusion, confusion_of
+from duet.utils.geometry.detections import Classification, GroundTruth
 from duet.utils.text import printable
 
 TOP = 5

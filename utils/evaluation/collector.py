@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.processes.world import AllGather, World
-from duet.utils.ragged import Ragged
 
 
 class FoundImage(NamedTuple):

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.detections import Detections
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
+from duet.utils.geometry.detections import Detections
 
 AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01 (docs/en/detect.md)
 # A box cut by a border ends within about half a cell of the finest map from it: 4 px of 640.

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.detections import GroundTruth
 from duet.utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, MASKS, Overlap
 from duet.utils.evaluation.coco.metric import ClassMeans, MaskEvaluator
 from duet.utils.evaluation.coco.precision import RECALL_GRID
+from duet.utils.geometry.detections import GroundTruth
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
 SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the only odd width up to 299 that matches

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.boxes import cxcywh_to_xyxy
-from duet.utils.detections import Detections
-from duet.utils.detections import SuppressionSettings as SuppressionSettings
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.detections import Detections
+from duet.utils.geometry.detections import SuppressionSettings as SuppressionSettings
 
 MAX_CANDIDATES = 30000  # per image; only the best are considered
 STAGE = 256  # rows per image decided together; they remove most of those that follow

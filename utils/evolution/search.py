@@ -19,11 +19,13 @@ from typing import Any
 
 from duet.backend import select
 from duet.backend.processes import this_process
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig, run_settings
 from duet.utils.errors import UserError
 from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.run_folder import RunLock
+from duet.utils.files.yaml_files import yaml_text
 from duet.utils.processes.exit_status import EXIT_DONE, STATUS_FILE
 from duet.utils.processes.launch import rank_variables, wanted_processes
 from duet.utils.processes.process_family import ORPHAN_SECONDS
@@ -32,7 +34,6 @@ from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from duet.utils.project import from_here
 from duet.utils.report.plots.results import plot_evolution
 from duet.utils.report.results import read_results
-from duet.utils.run_folder import RunLock
 from duet.utils.state.resume import FREE
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
@@ -41,7 +42,6 @@ from duet.utils.system.children import (
 )
 from duet.utils.tasks.table import Task
 from duet.utils.text import count, say
-from duet.utils.yaml_files import yaml_text
 
 PROJECT_FOLDER = Path("runs/evolve")  # replaces the default of --project
 STUDY_FILE, TABLE_FILE = "search.journal", "evolve.csv"

@@ -19,10 +19,10 @@ from duet.utils.cli.flags import (
     require_fraction,
     whole_from,
 )
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.formats import FORMATS, format_named
 from duet.utils.export.metadata import LARGEST_BATCH
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.project import WEIGHTS_FILES
 

@@ -24,8 +24,8 @@ from duet.utils.export.metadata import (
     metadata_in_zip,
 )
 from duet.utils.export.quantization import Calibration
+from duet.utils.files.regular import read_bytes
 from duet.utils.optional import find_program, import_optional, run_program
-from duet.utils.regular_files import read_bytes
 
 PROGRAM, PACKAGE = "onnx2tf", "ai_edge_litert.interpreter"
 MAX_FILE_BYTES = 1 << 31  # limit of the format: its offsets have 32 bits

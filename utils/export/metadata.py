@@ -18,8 +18,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from duet.utils.errors import UserError, brief
-from duet.utils.json_files import parse_json
-from duet.utils.regular_files import ZIP_ERRORS, read_text_bytes
+from duet.utils.files.json_files import parse_json
+from duet.utils.files.regular import ZIP_ERRORS, read_text_bytes
 from duet.utils.text import count
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes

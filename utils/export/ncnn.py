@@ -21,8 +21,8 @@ from duet.utils.export.metadata import (
     metadata_of_folder,
 )
 from duet.utils.export.quantization import Calibration
+from duet.utils.files.regular import pinned
 from duet.utils.optional import import_optional, run_program
-from duet.utils.regular_files import pinned
 
 MODEL, WEIGHTS = "model.ncnn.param", "model.ncnn.bin"  # as pnnx names them
 NCNN_FILES = MODEL, WEIGHTS, METADATA_FILE

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import (
     FLOATS,
@@ -24,9 +23,10 @@ from duet.utils.export.metadata import (
     metadata_of,
 )
 from duet.utils.export.quantization import Calibration, quantize
+from duet.utils.files.atomic import atomic_file
+from duet.utils.files.regular import read_bytes
+from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import read_bytes
-from duet.utils.yaml_files import parse_yaml
 
 VERSION = "0"  # of this program, which has had no release
 MAX_BYTES = (1 << 31) - 1  # limit of a protobuf message, including external data

@@ -23,7 +23,7 @@ from duet.backend.cores import cores_of_rank, default_threads
 from duet.utils.errors import UserError, brief
 from duet.utils.export.formats import FORMATS, Format, find_format, format_named, size_of
 from duet.utils.export.metadata import Runtime, example_images, fault_of_returned
-from duet.utils.json_files import parse_json
+from duet.utils.files.json_files import parse_json
 from duet.utils.optional import import_optional
 from duet.utils.project import PROJECT
 from duet.utils.system.machine import limit_memory

@@ -16,9 +16,9 @@ from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import Metadata, Outputs, metadata_of
 from duet.utils.export.onnx import foreign_metadata, read_onnx
 from duet.utils.export.quantization import OPENVINO, Calibration, quantize
+from duet.utils.files.regular import UNLIMITED, read_bytes, read_text
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import UNLIMITED, read_bytes, read_text
-from duet.utils.yaml_files import read_yaml
 
 MODEL, WEIGHTS = "model.xml", "model.bin"  # in a folder
 PUBLIC_FILES = "model.yaml", "metadata.yaml"

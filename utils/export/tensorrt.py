@@ -22,8 +22,8 @@ from duet.utils.export.metadata import (
     metadata_of_folder,
 )
 from duet.utils.export.quantization import Calibration
+from duet.utils.files.regular import UNLIMITED, read_bytes
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import UNLIMITED, read_bytes
 
 ENGINE = "model.engine"
 TENSORRT_FILES = ENGINE, METADATA_FILE

@@ -18,7 +18,7 @@ from duet.backend.contract import Tensor
 from duet.utils.errors import UserError, brief
 from duet.utils.export.metadata import METADATA_FILE, Metadata, Outputs, metadata_in_zip
 from duet.utils.export.quantization import Calibration
-from duet.utils.regular_files import read_bytes
+from duet.utils.files.regular import read_bytes
 
 MAX_FILE_BYTES = 1 << 32
 

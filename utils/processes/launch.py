@@ -22,8 +22,8 @@ from duet.backend import select
 from duet.backend.checks import CPU
 from duet.backend.cores import DIVIDED, usable_cores
 from duet.backend.processes import LAUNCHERS, MEETING_FOLDER, backend_of_launcher, this_process
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.exit_status import (
     AGREED_ENDS,
     EXIT_DONE,

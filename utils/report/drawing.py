@@ -16,10 +16,10 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from duet.utils.boxes import clip_boxes
 from duet.utils.colours import RGB, class_colour, ink_on
 from duet.utils.data.masks.runs import window_of_runs
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.boxes import clip_boxes
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.text import printable
 
 # Lines scale with the image, which is shown in a window or on a page. Letters grow more slowly: a

@@ -10,8 +10,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from duet.utils.files.regular import read_bytes
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import read_bytes
 from duet.utils.report.events import EpochEnds, RunBegins, RunEnds
 
 _NOT_IN_TAGS = re.compile(r"[^-/\w.]")

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError
-from duet.utils.json_files import parse_json
-from duet.utils.regular_files import read_text
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.json_files import parse_json
+from duet.utils.files.regular import read_text
 from duet.utils.report.stage_timer import STAGES
 
 EPOCH_SECONDS = "seconds/epoch"

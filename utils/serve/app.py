@@ -28,8 +28,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from duet.utils.colours import hex_colours
 from duet.utils.errors import brief
+from duet.utils.files.regular import read_text
 from duet.utils.project import PROJECT
-from duet.utils.regular_files import read_text
 from duet.utils.serve.config import ServeConfig
 from duet.utils.serve.frames import Frame
 from duet.utils.serve.requests import (

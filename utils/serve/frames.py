@@ -11,7 +11,7 @@ import struct
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-from duet.utils.json_files import parse_json
+from duet.utils.files.json_files import parse_json
 
 LENGTHS = struct.Struct(">II")
 

@@ -21,7 +21,7 @@ from duet.utils.cli.flags import flags_of
 from duet.utils.cli.run_config import class_of
 from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError, brief
-from duet.utils.regular_files import read_text
+from duet.utils.files.regular import read_text
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")  # without a token
 MAX_TOKEN_BYTES = 1 << 16

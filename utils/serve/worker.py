@@ -17,7 +17,7 @@ from prometheus_client import Counter, Gauge, Histogram
 from duet.utils.serve.frames import Frame, pack_frame, receive_frame
 from duet.utils.system.children import child_options
 
-MODULE = "duet.models.detection"
+MODULE = "duet.models.detect"
 PAUSE_SECONDS = 1.0  # before a restart
 END_SECONDS = 5.0  # to exit after closing its output
 

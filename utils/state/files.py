@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from duet.utils.atomic_files import link_or_copy
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import link_or_copy
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 

@@ -24,11 +24,11 @@ from duet.utils.data.sources.remarks import require_most
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
-from duet.utils.model_yamls import read_model
+from duet.utils.files.model_yamls import read_model
+from duet.utils.files.run_folder import RunLock
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.processes.world import ALONE, World
-from duet.utils.run_folder import RunLock
 from duet.utils.state.resume import ResumePoint
 from duet.utils.text import count, printable
 from duet.utils.weights.checkpoint import Checkpoint, Header

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.json_files import Default, complete
+from duet.utils.files.json_files import Default, complete
 from duet.utils.text import count
 
 SECONDS_AN_HOUR = 3600

@@ -27,6 +27,7 @@ from duet.utils.cli.train_config import (
     read_train_flags,
 )
 from duet.utils.errors import UserError
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.processes.world import World
 from duet.utils.state.files import StateFiles, number_of
@@ -34,7 +35,6 @@ from duet.utils.state.progress import read_progress
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from duet.utils.weights.missing import file_beside
-from duet.utils.yaml_files import read_yaml
 
 # Settings that may change during a run. `data` may move: `job.py` compares its content.
 FREE = PROCESS_SETTINGS | {

@@ -17,15 +17,15 @@ import numpy as np
 
 from duet.backend.cores import thread_variables
 from duet.backend.processes import this_process
-from duet.utils.atomic_files import atomic_text_file, remove_unfinished
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
+from duet.utils.files.atomic import atomic_text_file, remove_unfinished
+from duet.utils.files.run_folder import create_run_folder
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.report.events import EpochEnds, Loggers, RunBegins, RunEnds, make_loggers
 from duet.utils.report.results import Results
-from duet.utils.run_folder import create_run_folder
 from duet.utils.state.files import StateFiles
 from duet.utils.state.job import Job
 from duet.utils.state.resume import RECORD, ResumePoint

@@ -14,7 +14,7 @@ from duet.utils.cli.hyperparameters import (
 )
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import block_of, read_model
+from duet.utils.files.model_yamls import block_of, read_model
 from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
 from duet.utils.weights.load import stored_model
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError, brief
-from duet.utils.regular_files import ZIP_ERRORS, open_regular, read_bytes
+from duet.utils.files.regular import ZIP_ERRORS, open_regular, read_bytes
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 from duet.utils.weights.modules import (

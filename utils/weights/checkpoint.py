@@ -21,11 +21,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError, brief
+from duet.utils.files.atomic import atomic_file
+from duet.utils.files.json_files import complete, parse_json
+from duet.utils.files.regular import pinned
 from duet.utils.image_limits import MAX_IMAGE_SIZE
-from duet.utils.json_files import complete, parse_json
-from duet.utils.regular_files import pinned
 from duet.utils.system.files import sync_folder
 
 FORMAT = "duet-checkpoint"

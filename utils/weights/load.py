@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError
+from duet.utils.files.regular import open_regular
 from duet.utils.optional import require_wing
-from duet.utils.regular_files import open_regular
 from duet.utils.weights.archives import open_foreign
 from duet.utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,

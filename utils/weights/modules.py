@@ -16,7 +16,7 @@ import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION, NamedActivation, parse_activation
 from duet.utils.errors import UserError, brief
-from duet.utils.json_files import parse_json
+from duet.utils.files.json_files import parse_json
 from duet.utils.weights.pickle_reader import Record
 
 MAX_NAME = 100  # characters of a dotted name; the public models have up to 40

@@ -10,7 +10,8 @@ import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
-from duet.utils.model_yamls import PUBLIC_MODELS, block_of, shipped_model
+from duet.utils.files.model_yamls import PUBLIC_MODELS, block_of, shipped_model
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.weights.modules import (
     CLASSIFIER,
     Contents,
@@ -22,7 +23,6 @@ from duet.utils.weights.modules import (
     to_plain,
 )
 from duet.utils.weights.pickle_reader import ANCHOR_FREE_ONLY, OTHER_PACKAGE, Record
-from duet.utils.yaml_files import read_yaml
 
 
 def children(module: Any) -> list[Record]:

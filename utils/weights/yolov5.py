@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from duet.utils.errors import UserError
-from duet.utils.json_files import LARGEST_COUNT
+from duet.utils.files.json_files import LARGEST_COUNT
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.modules import (
     BATCHNORM_EPS,

@@ -22,17 +22,17 @@ from duet.models.inference.predictor import (
     input_size,
     make_predictor,
 )
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
+from duet.utils.data.sources.reading import ground_truth
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.errors import UserError, brief
 from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.run_folder import create_run_folder
+from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.processes.cores import loader_workers
-from duet.utils.run_folder import create_run_folder
 from duet.utils.text import count, say
 
 # Very low scores count as evidence too, and boxes count for each of their classes.

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.boxes import pairwise_iou
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
+from duet.utils.geometry.boxes import pairwise_iou
+from duet.utils.geometry.detections import Detections, GroundTruth
 
 KINDS = OVERLOOKED, UNSEEN, SWAPPED, MISPLACED = "overlooked", "unseen", "swapped", "misplaced"
 # Lowest score worth a person's time, measured with planted errors: docs/en/data.md.

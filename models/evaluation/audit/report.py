@@ -18,12 +18,12 @@ from duet.models.evaluation.audit.findings import (
     UNSEEN,
     Finding,
 )
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.colours import RGB
 from duet.utils.data.crops import Crop, crop_grid, shown_image
-from duet.utils.data.loading.reading import pixel_boxes
+from duet.utils.data.sources.reading import pixel_boxes
 from duet.utils.data.sources.samples import Sample
-from duet.utils.html import html_page, paragraph, section
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.html import html_page, paragraph, section
 from duet.utils.text import count, csv_cell
 
 BOX = ("xmin", "ymin", "xmax", "ymax")

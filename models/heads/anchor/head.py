@@ -22,8 +22,8 @@ from duet.models.heads.anchor.boxes import (
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.models.heads.base import Head, LossSettings
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError, brief
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.tasks.table import DETECTION
 from duet.utils.text import count
 

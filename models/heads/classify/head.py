@@ -28,12 +28,12 @@ from duet.models.heads.base import (
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
 from duet.utils.data.randomness import Stream, generator_of
-from duet.utils.detections import Classification, SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.evaluation.accuracy import (
     ClassificationEvaluator,
     ClassificationResult,
 )
+from duet.utils.geometry.detections import Classification, SuppressionSettings
 from duet.utils.tasks.table import CLASSIFICATION
 
 HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0

@@ -23,8 +23,8 @@ from duet.models.heads.base import LossSettings
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.models.heads.distribution.rows import BINS, EDGE_LOGITS, boxes_of_rows, rows_of_maps
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.tasks.table import ANCHOR_FREE
 
 PRIOR_OBJECTS_PER_IMAGE = 5  # at 640 px, for the initial class bias

@@ -19,11 +19,11 @@ from duet.models.heads.anchor.head import CellHead
 from duet.models.heads.mask.loss import SegmentationLoss
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.assemble import native_runs
-from duet.utils.detections import Detections, Segmentations, SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import MaskEvaluator, MaskResult, coco_masks
 from duet.utils.evaluation.nms import best_rows_of_images
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.detections import Detections, Segmentations, SuppressionSettings
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.tasks.table import SEGMENTATION
 
 

@@ -21,8 +21,8 @@ from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment
 from duet.models.heads.anchor.loss import DetectionLoss, loss_dtype, part_of
 from duet.models.heads.base import LossTerms, WholeBatch
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.loading.batch import TargetMasks, Targets
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
 
 MOST_NUMBERS = 2**23  # values per piece: positives times cells of their patches
 PATCHES = (8, 4, 2, 1)  # sides of an image in those of a patch, on a GPU

@@ -15,8 +15,8 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig, parse_export_flags
 from duet.utils.export.formats import FORMATS
+from duet.utils.geometry.tiling import Tiling
 from duet.utils.serve.config import parse_serve_flags
-from duet.utils.tiling import Tiling
 
 SWITCHES = (
     "save_txt", "save_conf", "save_csv", "save_json", "save_crop", "nosave", "hide_labels",

@@ -1,6 +1,6 @@
 """The batches of one seed, made in the environments of both backends."""
 
-from duet.utils.yaml_files import write_yaml
+from duet.utils.files.yaml_files import write_yaml
 from tests.environments import BACKENDS, python_of, run_python
 from tests.shared_files import shared_path
 

@@ -8,10 +8,10 @@ import shlex
 
 import pytest
 
+from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
 from duet.utils.serve.requests import OPEN_PATHS
-from duet.utils.yaml_files import parse_yaml
 from tests.docs_blocks.blocks import BLOCKS
 
 DOCS = PROJECT / "docs"
@@ -210,7 +210,7 @@ def test_answers_of_the_page_are_json():
 def test_the_page_names_the_figures_and_the_codes_of_all_errors():
     sources = "".join(
         path.read_text(encoding="utf-8")
-        for folder in ("utils/serve", "models/detection")
+        for folder in ("utils/serve", "models/detect")
         for path in (PROJECT / folder).glob("*.py")
     )
     figures = set(re.findall(r'"(duet_\w+)"', sources))

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from duet.utils.detections import Classification, GroundTruth
 from duet.utils.evaluation.accuracy import ClassificationEvaluator, accuracy_table
+from duet.utils.geometry.detections import Classification, GroundTruth
 from tests.golden_models import stored
 
 CASES = [f"c{number}" for number in range(5)]

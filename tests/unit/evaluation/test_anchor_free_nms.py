@@ -8,8 +8,8 @@ is at the threshold may be judged otherwise: none is in these sets.
 import numpy as np
 import pytest
 
-from duet.utils.detections import SuppressionSettings
 from duet.utils.evaluation.nms import non_max_suppression
+from duet.utils.geometry.detections import SuppressionSettings
 from tests.golden_models import info, stored
 
 SETS = ("nc80", "nc3", "nc1", "nc3_one_empty")

@@ -5,9 +5,9 @@ import pytest
 
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.mask.head import MaskHead
-from duet.utils.detections import Detections, Segmentations
 from duet.utils.evaluation.collector import Collector, FoundImage
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.detections import Detections, Segmentations
+from duet.utils.geometry.ragged import Ragged
 from tests.presence_head import PresenceHead, Present
 from tests.rank_threads import run_rank_threads
 

@@ -5,9 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from duet.utils.boxes import pairwise_iou
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.confusion import ConfusionCounter
+from duet.utils.geometry.boxes import pairwise_iou
+from duet.utils.geometry.detections import Detections, GroundTruth
 from tests.shared_files import shared_path
 
 HERE, THERE = [10, 10, 30, 30], [60, 60, 90, 90]

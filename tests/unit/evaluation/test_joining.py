@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from duet.utils.boxes import pairwise_iou
-from duet.utils.detections import Detections
 from duet.utils.evaluation.joining import join_views
 from duet.utils.evaluation.nms import SuppressionSettings
-from duet.utils.tiling import Tiling
+from duet.utils.geometry.boxes import pairwise_iou
+from duet.utils.geometry.detections import Detections
+from duet.utils.geometry.tiling import Tiling
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 SIZE = (300, 420)  # of the image, (height, width)

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from duet.models.inference.predictor import suppression_settings
-from duet.utils.boxes import cxcywh_to_xyxy, pairwise_iou
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import only_classes
@@ -20,6 +19,7 @@ from duet.utils.evaluation.nms import (
     non_max_suppression,
     suppress_greedily,
 )
+from duet.utils.geometry.boxes import cxcywh_to_xyxy, pairwise_iou
 from tests.shared_files import shared_path
 
 

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from duet.models.export.exported import ExportedPredictor
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import LOGITS, MASK_ROWS, NORMALIZED
 from duet.utils.export.onnx import OnnxRuntime, read_onnx
 from duet.utils.export.opening import open_runtime
+from duet.utils.geometry.detections import SuppressionSettings
 from tests.onnx_files import SIDE, own_texts, write_classifier, write_segmenter
 
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)

@@ -14,7 +14,7 @@ from onnx import TensorProto, helper
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import DETECTIONS, Metadata, metadata_of
 from duet.utils.export.onnx import OnnxRuntime, read_onnx, write_onnx
-from duet.utils.yaml_files import parse_yaml
+from duet.utils.files.yaml_files import parse_yaml
 from tests.onnx_files import (
     FOREIGN,
     MEAN,

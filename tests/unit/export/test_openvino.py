@@ -15,7 +15,7 @@ from duet.utils.errors import UserError
 from duet.utils.export.metadata import Metadata
 from duet.utils.export.opening import open_runtime
 from duet.utils.export.openvino import OpenVinoRuntime, write_openvino
-from duet.utils.yaml_files import parse_yaml
+from duet.utils.files.yaml_files import parse_yaml
 from tests.unit.export.doubling import METADATA, ODD_NAME, random_images, rows_of, write_doubling
 
 

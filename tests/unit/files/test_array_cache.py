@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.utils import array_cache
-from duet.utils.array_cache import (
+from duet.utils.files import array_cache
+from duet.utils.files.array_cache import (
     RECENT_NS,
     cache_folder,
     read_arrays,
@@ -106,7 +106,7 @@ def test_the_folder_is_the_users_and_the_version_that_of_the_code(monkeypatch):
     monkeypatch.setenv("DUET_CACHE", "")
     keep()
     assert cache_folder() is None and kept() is None
-    assert version_of("utils/polygons.py") != version_of("utils/boxes.py")
+    assert version_of("utils/geometry/polygons.py") != version_of("utils/geometry/boxes.py")
 
 
 @pytest.fixture

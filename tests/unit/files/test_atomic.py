@@ -1,4 +1,4 @@
-"""atomic_files.py: a file is the old one or a whole new one, and errors name it."""
+"""utils/files/atomic.py: a file is the old one or a whole new one, and errors name it."""
 
 import contextlib
 import os
@@ -7,8 +7,8 @@ import stat
 
 import pytest
 
-from duet.utils import atomic_files as atomic
-from duet.utils.atomic_files import (
+from duet.utils.files import atomic
+from duet.utils.files.atomic import (
     atomic_file,
     atomic_text_file,
     link_or_copy,

@@ -1,4 +1,4 @@
-"""utils/json_files.py: what is read, has the form that is expected, and stands for the absent."""
+"""utils/files/json_files.py: what is read has the expected form, or stands for the absent."""
 
 import json
 import math
@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from duet.utils.json_files import (
+from duet.utils.files.json_files import (
     LARGEST_COUNT,
     MAX_DEPTH,
     Default,

@@ -1,4 +1,4 @@
-"""utils/regular_files.py: what is read is a regular file of a bounded size; nothing else waits."""
+"""utils/files/regular.py: what is read is a regular file of a bounded size; nothing else waits."""
 
 import errno
 import os
@@ -9,7 +9,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from duet.utils.regular_files import open_regular, pinned, read_bytes, read_text
+from duet.utils.files.regular import open_regular, pinned, read_bytes, read_text
 
 READERS = open_regular, read_bytes, read_text
 KINDS = ("fifo", "folder", "socket", "link to a fifo", "/dev/zero", "/dev/tty")

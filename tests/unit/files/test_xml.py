@@ -1,4 +1,4 @@
-"""utils/xml_files.py: XML becomes the standard library's elements, within bounds, or one error."""
+"""utils/files/xml_files.py: XML becomes standard library elements, within bounds, or one error."""
 
 import io
 import time
@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from duet.utils.xml_files import MAX_DEPTH, read_xml, stream_xml
+from duet.utils.files.xml_files import MAX_DEPTH, read_xml, stream_xml
 
 ENTITIES = "".join(f'<!ENTITY a{i} "{f"&a{i - 1};" * 10}">' for i in range(1, 12))
 BOMB = f'<!DOCTYPE l [<!ENTITY a0 "{"x" * 1000}">{ENTITIES}]><l>&a11;</l>'.encode()

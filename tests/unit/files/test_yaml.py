@@ -1,4 +1,4 @@
-"""utils/yaml_files.py: YAML from anyone is plain data within bounds, or one clear error."""
+"""utils/files/yaml_files.py: YAML from anyone is plain data within bounds, or one clear error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from duet.utils.errors import UserError
-from duet.utils.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
+from duet.utils.files.yaml_files import MAX_DEPTH, MAX_NODES, read_yaml, write_yaml, yaml_text
 
 SECONDS = 10  # for the largest file that is accepted; it takes about 2 on an idle machine
 

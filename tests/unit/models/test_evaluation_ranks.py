@@ -14,8 +14,8 @@ from duet.models.heads.mask.head import MaskHead, MaskRows
 from duet.models.inference import predictors
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.processes.world import ALONE
-from duet.utils.ragged import Ragged
 from tests.rank_threads import run_rank_threads
 
 CLASS_NAMES = ("a", "b")

@@ -16,8 +16,8 @@ from duet.models.detector import Detector, require_image_size
 from duet.models.graph import parse_model, plan_layers, read_model_yaml
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError
-from duet.utils.json_files import parse_json
-from duet.utils.model_yamls import scale_depth, scale_width
+from duet.utils.files.json_files import parse_json
+from duet.utils.files.model_yamls import scale_depth, scale_width
 from duet.utils.project import PROJECT
 
 

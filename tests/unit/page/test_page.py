@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from duet.utils.data.crops import LONG_SIDE, Crop, around, crop_grid
-from duet.utils.html import bullets, html_page, paragraph, section, table, text
+from duet.utils.files.html import bullets, html_page, paragraph, section, table, text
 from tests.browser.chromium import chromium
 
 RED, BLUE = (200, 30, 30), (10, 20, 200)

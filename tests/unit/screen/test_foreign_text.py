@@ -23,10 +23,10 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import WorkerError
+from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.command import run_command
 from duet.utils.weights import __main__ as weights
 from duet.utils.weights.checkpoint import Checkpoint, Header, save_checkpoint
-from duet.utils.yaml_files import write_yaml
 from tests.small import TINY
 
 # What a file name may hold on Linux: escape codes, ends of lines, marks that turn the direction of

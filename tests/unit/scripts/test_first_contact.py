@@ -31,7 +31,7 @@ READ_BEFORE = [
     "duet/__init__.py", "utils/errors.py",
     "utils/__init__.py", "utils/project.py",
     "utils/processes/__init__.py", "utils/processes/start.py",
-    "models/__init__.py", "models/detection/__init__.py",
+    "models/__init__.py", "models/detect/__init__.py",
 ]  # fmt: skip
 
 

@@ -17,8 +17,8 @@ import val
 from duet.backend import nn
 from duet.models.evaluation import validation
 from duet.models.inference.image_detector import ImageDetector
-from duet.utils.data.loading.reading import ground_truth
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.reading import ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog

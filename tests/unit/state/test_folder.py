@@ -1,4 +1,4 @@
-"""utils/run_folder.py: one process writes into a run's folder, for as long as it lives."""
+"""utils/files/run_folder.py: one process writes into a run's folder, for as long as it lives."""
 
 import contextlib
 import errno
@@ -14,14 +14,14 @@ import time
 import pytest
 
 from duet.utils.errors import UserError
+from duet.utils.files.run_folder import LOCK_FILE, RunLock, create_run_folder
 from duet.utils.project import PROJECT
-from duet.utils.run_folder import LOCK_FILE, RunLock, create_run_folder
 
 # Holds the lock of a folder, and starts processes that outlive it.
 HOLDER = """
 import os, subprocess, sys, time
 from pathlib import Path
-from duet.utils.run_folder import RunLock
+from duet.utils.files.run_folder import RunLock
 
 with RunLock() as lock:
     lock.take(Path(sys.argv[1]))
@@ -98,7 +98,7 @@ STARTER = """
 import sys, time
 from pathlib import Path
 from duet.utils.errors import UserError
-from duet.utils.run_folder import RunLock, create_run_folder
+from duet.utils.files.run_folder import RunLock, create_run_folder
 
 moment, project, exist_ok = float(sys.argv[1]), Path(sys.argv[2]), sys.argv[3] == "True"
 time.sleep(max(0, moment - time.time()))

@@ -11,6 +11,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import TrainConfig, read_train_flags, run_settings
 from duet.utils.errors import UserError
+from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.world import ALONE
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.files import StateFiles
@@ -21,7 +22,6 @@ from duet.utils.state.resume import (
 )
 from duet.utils.state.run import clean_up
 from duet.utils.weights.checkpoint import Checkpoint
-from duet.utils.yaml_files import write_yaml
 from tests.small import RESULT_COLUMNS
 from tests.unit.weights.test_checkpoint import HEADER
 

@@ -20,11 +20,11 @@ from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.needed_labels import CHECKS
 from duet.utils.detect.results.result import RESULTS
-from duet.utils.detections import Classification, Detections, GroundTruth, Segmentations
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import read_model
-from duet.utils.polygons import Polygons, starts_of
-from duet.utils.ragged import Ragged
+from duet.utils.files.model_yamls import read_model
+from duet.utils.geometry.detections import Classification, Detections, GroundTruth, Segmentations
+from duet.utils.geometry.polygons import Polygons, starts_of
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.report.task_reports import REPORTS
 from duet.utils.strengths import STRENGTHS, AugmentConfig
 from duet.utils.tasks import find

@@ -13,15 +13,15 @@ from duet.backend import autograd, ops
 from duet.models.graph import parse_model
 from duet.models.stored import load_detector
 from duet.utils.data.image.letterbox import FILL
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import non_max_suppression
-from duet.utils.model_yamls import shipped_model
+from duet.utils.files.model_yamls import shipped_model
+from duet.utils.files.yaml_files import read_yaml
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.__main__ import describe
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.pickle_reader import Record
 from duet.utils.weights.public_heads import anchor_free_document
-from duet.utils.yaml_files import read_yaml
 from tests.foreign_files import dump, module, write_zip
 from tests.shared_files import shared_path
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duet.backend import cores
-from duet.models.detection.settings import num_lanes
+from duet.models.detect.settings import num_lanes
 from duet.utils.detect.media.finding import are_several
 from duet.utils.errors import UserError
 from duet.utils.export import opening

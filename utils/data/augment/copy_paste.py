@@ -10,9 +10,9 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from duet.utils.boxes import covered_parts
 from duet.utils.data.image.decoding import Objects
-from duet.utils.polygons import Polygons
+from duet.utils.geometry.boxes import covered_parts
+from duet.utils.geometry.polygons import Polygons
 
 MAX_COVERED = 0.3  # fraction of another object's box, as in the public recipe
 _SUBPIXEL_BITS = 4  # for the corners given to OpenCV

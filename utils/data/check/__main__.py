@@ -9,7 +9,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.cli.run_config import require_part
 from duet.utils.data.check.checking import Check, check_dataset
@@ -18,10 +17,11 @@ from duet.utils.data.check.report import check_page, summary_lines, write_findin
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from duet.utils.errors import DatasetError, UserError
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.run_folder import create_run_folder
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.command import run_command
 from duet.utils.processes.exit_status import EXIT_FAILED
-from duet.utils.run_folder import create_run_folder
 from duet.utils.text import say
 
 FOLDER = Path("runs/check")

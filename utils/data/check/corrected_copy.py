@@ -18,8 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.atomic_files import new_folder, refuse_existing
-from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.check.checking import Check
 from duet.utils.data.check.inspection import Row, is_unlabelled, read_rows
 from duet.utils.data.image.header import with_end
@@ -28,8 +26,10 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.errors import DatasetError
+from duet.utils.files.atomic import new_folder, refuse_existing
+from duet.utils.files.regular import read_bytes
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.regular_files import read_bytes
 from duet.utils.text import count, printable
 
 DROPPED = ("zero_area", "repeated_object", "unknown_class")

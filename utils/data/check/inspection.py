@@ -14,12 +14,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
 from duet.utils.data.image.header import BrokenImageError, read_header
 from duet.utils.data.image.orientation import UPRIGHT
-from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
 from duet.utils.data.sources.class_folders import ClassImage
 from duet.utils.data.sources.formats.format import NORMALISED
@@ -32,8 +30,10 @@ from duet.utils.data.sources.label_file import (
     label_rows,
     repeats,
 )
+from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.splits import MOST_DECODED
 from duet.utils.errors import DatasetError
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.image_limits import MAX_PIXELS
 
 

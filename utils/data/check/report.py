@@ -9,15 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.colours import RGB, class_colour
 from duet.utils.data.check.checking import Check
 from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
 from duet.utils.data.crops import Crop, crop_grid, shown_image
-from duet.utils.data.loading.reading import pixel_boxes
 from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.reading import pixel_boxes
 from duet.utils.data.sources.samples import Sample
-from duet.utils.html import Html, bullets, html_page, paragraph, section, table
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.html import Html, bullets, html_page, paragraph, section, table
 from duet.utils.text import count, csv_cell, printable
 
 SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.data.fetch.download import PART, Item, download, find_list, hash_of, unpack
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.regular import read_text
 from duet.utils.processes.command import run_command
 from duet.utils.project import list_names
-from duet.utils.regular_files import read_text
 from duet.utils.system import files
 from duet.utils.text import count, say
 

@@ -25,11 +25,11 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NamedTuple
 
 from duet.utils.errors import UserError, brief
+from duet.utils.files.regular import open_regular
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.progress import Progress
 from duet.utils.project import FETCH_FOLDER, list_names
-from duet.utils.regular_files import open_regular
 from duet.utils.text import printable
-from duet.utils.yaml_files import read_yaml
 
 MAX_BYTES = 1 << 40  # per file
 _PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # part of a path

@@ -27,8 +27,8 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.names import FileNames, find_files, listed_in, split_of
 from duet.utils.errors import brief
-from duet.utils.regular_files import open_regular
-from duet.utils.xml_files import Element, stream_xml
+from duet.utils.files.regular import open_regular
+from duet.utils.files.xml_files import Element, stream_xml
 
 NAME = "CVAT for images 1.1"
 UNDIVIDED = "default"  # the subset of tasks that are in none

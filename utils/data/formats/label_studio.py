@@ -30,8 +30,8 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.names import FileNames, find_files, listed_in
 from duet.utils.errors import brief
+from duet.utils.files.json_files import read_json
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.json_files import read_json
 from duet.utils.text import count
 
 NAME = "Label Studio JSON"

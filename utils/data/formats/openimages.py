@@ -26,7 +26,7 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.names import FileNames, ambiguous, find_files, listed_in
 from duet.utils.errors import DatasetError, brief
-from duet.utils.regular_files import open_regular, read_text
+from duet.utils.files.regular import open_regular, read_text
 
 NAME = "OpenImages CSV"
 COLUMNS = ("ImageID", "LabelName", "XMin", "YMin", "XMax", "YMax")

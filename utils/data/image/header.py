@@ -25,9 +25,9 @@ from duet.utils.data.image.orientation import (
     known_orientation,
 )
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.files.regular import open_regular
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import open_regular
 
 
 class _JpegHeader(JpegImageFile):

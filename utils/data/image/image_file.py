@@ -7,8 +7,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_file
 
 # The longest side in pixels by suffix.
 _ANY_SIDE = 1 << 31

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from duet.utils.boxes import clip_boxes
+from duet.utils.geometry.boxes import clip_boxes
 
 
 @dataclass(frozen=True)

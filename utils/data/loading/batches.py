@@ -20,8 +20,8 @@ from duet.utils.data.loading.batch import Batch, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch, aspect_order, rectangle, weighted
-from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.randomness import epoch_order, sample_generator
+from duet.utils.data.sources.reading import decode, objects_of
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.strengths import AugmentConfig

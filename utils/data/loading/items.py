@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.augment.class_sample import (
     ClassAugmentation,
     augment_class,
@@ -29,13 +28,14 @@ from duet.utils.data.image.letterbox import (
     resize,
 )
 from duet.utils.data.loading.batch import TargetMasks, Targets
-from duet.utils.data.loading.reading import ground_truth, objects_of
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, runs_of_polygons
+from duet.utils.data.sources.reading import ground_truth, objects_of
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import GroundTruth
-from duet.utils.polygons import Polygons, starts_of, without_outlines
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
+from duet.utils.geometry.detections import GroundTruth
+from duet.utils.geometry.polygons import Polygons, starts_of, without_outlines
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.strengths import AugmentConfig
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from pycocotools import mask as coco_mask
 
 from duet.utils.errors import brief
+from duet.utils.geometry.polygons import join_parts
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.image_limits import MAX_SIDE
-from duet.utils.polygons import join_parts
-from duet.utils.ragged import Ragged
 
 # pycocotools takes five steps per pixel, up to 16 bytes each, counted in 32-bit integers.
 LONGEST_OUTLINE = 1 << 23

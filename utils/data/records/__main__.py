@@ -6,7 +6,6 @@ import argparse
 import logging
 from pathlib import Path
 
-from duet.utils.atomic_files import new_folder, refuse_existing
 from duet.utils.cli.flags import from_one, new_parser
 from duet.utils.data.records.layout import MAX_RECORD_BYTES, read_record
 from duet.utils.data.records.packing import pack_samples
@@ -18,10 +17,11 @@ from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import DatasetError
+from duet.utils.files.atomic import new_folder, refuse_existing
+from duet.utils.files.regular import read_bytes
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.command import run_command
 from duet.utils.progress import Progress
-from duet.utils.regular_files import read_bytes
 from duet.utils.text import count, printable, say
 
 MIB = 1 << 20

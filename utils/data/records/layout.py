@@ -22,7 +22,7 @@ import numpy as np
 
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.errors import DatasetError
-from duet.utils.regular_files import open_descriptor, open_regular
+from duet.utils.files.regular import open_descriptor, open_regular
 from duet.utils.system.files import read_at
 from duet.utils.text import count
 

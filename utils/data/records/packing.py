@@ -8,8 +8,6 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.atomic_files import new_folder
-from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.records.layout import MAX_RECORD_BYTES, SUFFIX, write_records
 from duet.utils.data.records.record_images import (
     MAX_INDEX_BYTES,
@@ -21,9 +19,11 @@ from duet.utils.data.records.record_images import (
 )
 from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
 from duet.utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
+from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
-from duet.utils.polygons import without_outlines
+from duet.utils.files.atomic import new_folder
+from duet.utils.geometry.polygons import without_outlines
 from duet.utils.progress import Progress
 
 _FEWEST_POINTS = 3  # in a polygon; fewer numbers make a box

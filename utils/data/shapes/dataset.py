@@ -18,8 +18,6 @@ from typing import Any
 import cv2
 import numpy as np
 
-from duet.utils.atomic_files import new_folder
-from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import (
     OUTLINES,
@@ -29,7 +27,9 @@ from duet.utils.data.shapes.scene import (
     visible_outlines,
 )
 from duet.utils.errors import DatasetError, UserError, brief
-from duet.utils.yaml_files import read_yaml, write_yaml
+from duet.utils.files.atomic import new_folder
+from duet.utils.files.yaml_files import read_yaml, write_yaml
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 
 YAML_NAME = "shapes.yaml"
 _VERSION = 1  # version of the drawing code; sets of different versions are never mixed

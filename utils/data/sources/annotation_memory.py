@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.array_cache import read_arrays, state_of_files, write_arrays
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations, FileNotes
 from duet.utils.data.sources.scan_memory import FEWEST_IMAGES, Memory, version_of_readers
-from duet.utils.json_files import parse_json
-from duet.utils.polygons import Polygons
+from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
+from duet.utils.files.json_files import parse_json
+from duet.utils.geometry.polygons import Polygons
 
 KIND = "annotations"
 _MOST_PROBED = 64  # images

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.array_cache import state_of_files
 from duet.utils.data.sources.annotation_memory import recall_annotations
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.format import (
@@ -34,9 +33,10 @@ from duet.utils.data.sources.label_file import (
 )
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.array_cache import state_of_files
+from duet.utils.geometry.polygons import Polygons
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
-from duet.utils.polygons import Polygons
 from duet.utils.text import printable
 
 log = logging.getLogger("data")

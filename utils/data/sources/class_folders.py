@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.array_cache import state_of_files
 from duet.utils.data.sources.formats.names import search_files, split_folders, split_of
 from duet.utils.data.sources.image_files import sorted_images
 from duet.utils.data.sources.image_source import ImageSource
@@ -21,6 +20,7 @@ from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_f
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.array_cache import state_of_files
 from duet.utils.image_limits import IMAGE_SUFFIXES
 
 FEWEST_CLASSES = 2

@@ -22,11 +22,11 @@ from duet.utils.data.sources.formats.coco_file import (
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.label_file import BrokenLabelError, require_drawable
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import GroundTruth
 from duet.utils.errors import UserError, brief
+from duet.utils.geometry.detections import GroundTruth
+from duet.utils.geometry.polygons import Polygons, starts_of
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.memory import collector_paused
-from duet.utils.polygons import Polygons, starts_of
-from duet.utils.ragged import Ragged
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,9 +20,9 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
 from duet.utils.data.sources.image_files import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.yaml_files import read_yaml, yaml_text
 from duet.utils.project import how_to_fetch
 from duet.utils.text import count
-from duet.utils.yaml_files import read_yaml, yaml_text
 
 SPLITS = ("train", "val", "test")
 KEYS = {"path", "names", "nc", "download", *(x for names in SPLIT_NAMES.values() for x in names)}

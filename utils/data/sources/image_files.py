@@ -12,8 +12,8 @@ from duet.utils.data.sources.formats.names import search_files
 from duet.utils.data.sources.image_source import ImageSource, record_kinds
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.regular import encoding_fault, read_text_bytes
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.regular_files import encoding_fault, read_text_bytes
 
 MAX_LIST_BYTES = 1 << 28  # millions of images
 OTHER_SUFFIXES = (".dng", ".jp2", ".pbm", ".pfm", ".pgm", ".ppm", ".tga")  # are not decoded

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.array_cache import state_of_files
 from duet.utils.data.image.header import CheckedFile, check_file
 from duet.utils.data.sources.label_file import (
     Labels,
@@ -26,6 +25,7 @@ from duet.utils.data.sources.label_file import (
 )
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import RecordPlace
+from duet.utils.files.array_cache import state_of_files
 from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.data.records.record_images",)  # modules with a RECORDS each

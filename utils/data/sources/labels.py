@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.array_cache import Arrays
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.image_source import ImageSource, image_of
@@ -22,10 +21,11 @@ from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import Places, SampleTable
 from duet.utils.data.sources.scan_memory import Memory, scan
 from duet.utils.errors import DatasetError
+from duet.utils.files.array_cache import Arrays
+from duet.utils.geometry.polygons import Polygons, join_polygons, starts_of, without_outlines
+from duet.utils.geometry.ragged import Texts
 from duet.utils.image_limits import MAX_PIXELS
-from duet.utils.polygons import Polygons, join_polygons, starts_of, without_outlines
 from duet.utils.processes.world import ALONE, World
-from duet.utils.ragged import Texts
 from duet.utils.text import count, printable
 
 _SHOWN_PROBLEMS = 5

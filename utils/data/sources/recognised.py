@@ -21,9 +21,9 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
 from duet.utils.data.sources.image_files import has_images, start_of
 from duet.utils.errors import DatasetError, UserError, brief
-from duet.utils.regular_files import encoding_fault, read_text
+from duet.utils.files.regular import encoding_fault, read_text
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.text import printable
-from duet.utils.yaml_files import read_yaml
 
 YAML_NAMES = ("data.yaml", "dataset.yaml", "data.yml", "dataset.yml")
 OF_CLASSES = "folders of classes"

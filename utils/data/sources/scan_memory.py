@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from duet.utils.array_cache import Arrays, read_arrays, version_of, write_arrays
+from duet.utils.files.array_cache import Arrays, read_arrays, version_of, write_arrays
 from duet.utils.processes import watchdog
 from duet.utils.processes.world import World
 from duet.utils.progress import Progress

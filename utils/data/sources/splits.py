@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.array_cache import Arrays, state_of_files
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.fingerprint import (
     NO_FINGERPRINT,
@@ -28,7 +27,6 @@ from duet.utils.data.image.fingerprint import (
     join_equal,
     near_duplicates,
 )
-from duet.utils.data.loading.reading import read_image_bytes
 from duet.utils.data.sources.annotations import annotated_images, read_annotations
 from duet.utils.data.sources.class_folders import ClassFolders, class_images
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
@@ -36,10 +34,12 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.image_source import ImageSource, image_of
 from duet.utils.data.sources.labels import require_same_images, scan_samples
+from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable
 from duet.utils.data.sources.scan_memory import Memory, scan
 from duet.utils.errors import DatasetError, UserError
+from duet.utils.files.array_cache import Arrays, state_of_files
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count, printable

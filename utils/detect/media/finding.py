@@ -26,11 +26,11 @@ from duet.utils.detect.media.live import (
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.media.video import VideoFile
 from duet.utils.errors import UserError, brief
+from duet.utils.files.regular import read_text_bytes
+from duet.utils.geometry.tiling import Tiling
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import read_text_bytes
 from duet.utils.text import count
-from duet.utils.tiling import Tiling
 
 VIDEO_SUFFIXES = (
     ".3gp", ".asf", ".avi", ".flv", ".m2ts", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg",

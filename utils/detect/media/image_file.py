@@ -16,8 +16,8 @@ from duet.utils.data.image.decoding import as_bgr, decode_bytes, over_white, rea
 from duet.utils.data.image.header import check_complete, check_size, read_header
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.files.regular import read_bytes
 from duet.utils.image_limits import MAX_IMAGE_BYTES
-from duet.utils.regular_files import read_bytes
 from duet.utils.text import printable
 
 # Kinds whose decoders may fill in missing data without an error.

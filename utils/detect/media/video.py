@@ -19,13 +19,13 @@ from typing import Any, BinaryIO
 import cv2
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file, naming
 from duet.utils.data.image.header import check_size
 from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
 from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.files.atomic import atomic_file, naming
+from duet.utils.files.regular import open_regular
 from duet.utils.optional import import_optional
-from duet.utils.regular_files import open_regular
 from duet.utils.text import count
 
 # Containers that FFmpeg may detect. Excluded are playlists and the like (HLS, DASH, concat, SDP),

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.image.image_file import encode_image, save_image
 from duet.utils.detect.media.source import Frame
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.optional import import_optional
 from duet.utils.text import csv_cell, printable
 

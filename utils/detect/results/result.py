@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.utils.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.detect.results.image_result import ImageResult, as_utf8
-from duet.utils.detections import Classification, Detections, Segmentations
 from duet.utils.errors import UserError
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
+from duet.utils.geometry.detections import Classification, Detections, Segmentations
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.report.drawing import draw_boxes, draw_lines, draw_masks, drawable_name
 from duet.utils.text import printable
 

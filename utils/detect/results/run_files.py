@@ -25,18 +25,18 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file, naming
 from duet.utils.data.image.image_file import save_image, suffix_that_holds
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.media.video import VideoWriter
 from duet.utils.detect.results.image_result import ImageResult, as_utf8, json_line
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_file, naming
 
 TABLE, RECORDS = "predictions.csv", "detections.json"
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
-# written 22 bytes more (`utils/atomic_files.py`).
+# written 22 bytes more (`utils/files/atomic.py`).
 MAX_BYTES = 180
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
 

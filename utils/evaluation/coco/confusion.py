@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from duet.utils.boxes import pairwise_iou
-from duet.utils.detections import Detections, GroundTruth, Segmentations
+from duet.utils.geometry.boxes import pairwise_iou
+from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
 
 # As in the public YOLOv5: no other confidence reproduces its stored matrix.
 IOU_ABOVE = 0.45

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.utils.boxes import pairwise_iou
 from duet.utils.data.masks import runs
-from duet.utils.detections import Detections, GroundTruth
+from duet.utils.geometry.boxes import pairwise_iou
+from duet.utils.geometry.detections import Detections, GroundTruth
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100

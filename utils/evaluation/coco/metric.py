@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.utils.detections import Detections, GroundTruth, Segmentations
 from duet.utils.evaluation.coco.confusion import CONFIDENCE_ABOVE, Confusion, ConfusionCounter
 from duet.utils.evaluation.coco.matching import (
     BOXES,
@@ -32,6 +31,7 @@ from duet.utils.evaluation.coco.precision import (
     curves_by_confidence,
     measure_by_class,
 )
+from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
 
 NUM_EXAMPLES = 48  # images; three plots of sixteen
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.data.masks.runs import to_text
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import GroundTruth, Segmentations
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.yaml_files import read_yaml
+from duet.utils.geometry.detections import GroundTruth, Segmentations
 from duet.utils.project import PROJECT
-from duet.utils.yaml_files import read_yaml
 
 COCO = PROJECT / "data" / "coco.yaml"
 UNUSED_IDS = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}  # IDs from 1 to 90 without a class

@@ -14,18 +14,18 @@ from typing import Any
 import cv2
 import numpy as np
 
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.colours import WHITE
 from duet.utils.data.image.decoding import choose_reduction
 from duet.utils.data.image.image_file import save_image
 from duet.utils.data.image.letterbox import resize
 from duet.utils.data.loading.batch import Targets
-from duet.utils.data.loading.reading import decode
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
+from duet.utils.data.sources.reading import decode
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 from duet.utils.evaluation.coco.metric import Example
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.ragged import Ragged
 from duet.utils.report.drawing import (
     default_font_size,
     draw_boxes,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.colours import COLOURS
 from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
 from duet.utils.report.plots.style import (
     colour_of,
     figure_name,

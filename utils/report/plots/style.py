@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.atomic_files import atomic_file
 from duet.utils.colours import COLOURS, class_colour
+from duet.utils.files.atomic import atomic_file
 from duet.utils.report.drawing import drawable_name, font_for
 
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"

@@ -17,7 +17,7 @@ from duet.models.evaluation.audit.findings import (
     examine,
     unseen_scores,
 )
-from duet.utils.detections import Detections, GroundTruth
+from duet.utils.geometry.detections import Detections, GroundTruth
 
 CAT, DOG = 0, 1
 SIZE = (400, 400)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.augment.sample import draw_ratio, mix
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.randomness import sample_generator
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
 from tests.shared_files import shared_path
 
 

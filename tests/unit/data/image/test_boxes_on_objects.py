@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.utils.data.loading.reading import decode, objects_of
 from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import (
     Annotations,
@@ -16,6 +15,7 @@ from duet.utils.data.sources.formats.format import (
     collect,
 )
 from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.reading import decode, objects_of
 from duet.utils.data.sources.samples import Sample
 from duet.utils.detect.media.image_file import ImageFile
 from tests.unit.data.image.kinds_of_images import turned

@@ -20,7 +20,7 @@ from duet.utils.data.image.letterbox import (
     resize_linear,
 )
 from duet.utils.data.image.view import view_of
-from duet.utils.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
+from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 from tests.shared_files import shared_path
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.

@@ -6,10 +6,10 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import DatasetError, UserError, WorkerError
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
 from duet.utils.strengths import AugmentConfig
 from tests.unit.data.batch_digest import EVERYTHING, digest
 

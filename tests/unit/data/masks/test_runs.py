@@ -19,7 +19,7 @@ from duet.utils.data.masks.runs import (
     to_text,
     window_of_runs,
 )
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.ragged import Ragged
 from tests.shared_files import shared_path
 
 # What pycocotools decodes warns of NumPy 2's keyword `copy`.

@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.boxes import pairwise_iou
 from duet.utils.data.masks.runs import mask_of_runs, runs_of_polygons
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import (
@@ -28,6 +27,7 @@ from duet.utils.data.sources.image_files import list_images
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
+from duet.utils.geometry.boxes import pairwise_iou
 
 SMALL = ShapesConfig(num_train=6, num_val=3, image_side=96)
 SMALL_CLASSES = ShapesConfig(num_train=20, num_val=10, image_side=48)

@@ -8,11 +8,11 @@ import shutil
 import numpy as np
 import pytest
 
-from duet.utils import array_cache
 from duet.utils.data.sources import annotation_memory
 from duet.utils.data.sources.annotations import read_annotations
 from duet.utils.data.sources.formats import coco
 from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.files import array_cache
 
 OBJECTS = (
     {"bbox": [1, 2, 3.5, 4], "segmentation": [[1, 2, 4.5, 2, 4.5, 6]]},

@@ -14,7 +14,7 @@ from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.needed_labels import check_labels
 from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.polygons import Polygons
+from duet.utils.geometry.polygons import Polygons
 from tests.outlines import make_polygons
 from tests.unit.data.sources.equal_samples import assert_same_samples
 

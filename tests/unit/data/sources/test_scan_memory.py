@@ -11,7 +11,6 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils import array_cache
 from duet.utils.data.image import header
 from duet.utils.data.sources import image_source, label_file, scan_memory, splits
 from duet.utils.data.sources.dataset import load_dataset
@@ -20,6 +19,7 @@ from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.scan_memory import Memory
 from duet.utils.data.sources.splits import load_split, read_fingerprints
 from duet.utils.errors import DatasetError
+from duet.utils.files import array_cache
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.unit.data.sources.equal_samples import assert_same_samples
 

@@ -11,7 +11,7 @@ import pytest
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.report import FEW, Done, RunReport
 from duet.utils.detect.results.result import Result
-from duet.utils.detections import Detections
+from duet.utils.geometry.detections import Detections
 from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")

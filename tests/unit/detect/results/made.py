@@ -10,8 +10,8 @@ import numpy as np
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import ClassResult, MaskResult, Result
-from duet.utils.detections import Classification, Detections, Segmentations
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.detections import Classification, Detections, Segmentations
+from duet.utils.geometry.ragged import Ragged
 
 CLASS_NAMES = ("person", "traffic light", "cat")
 

@@ -12,8 +12,8 @@ import pytest
 from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
-from duet.utils.detections import Detections
 from duet.utils.errors import UserError
+from duet.utils.geometry.detections import Detections
 from tests.unit.detect.results.made import make_result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]

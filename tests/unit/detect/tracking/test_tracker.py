@@ -9,7 +9,7 @@ import pytest
 
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.tracker import NO_ID, SourceTrackers, Tracker
-from duet.utils.detections import Detections
+from duet.utils.geometry.detections import Detections
 
 CONFIDENCE = 0.25
 RATE = 25

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, DetectionEvaluator
 from duet.utils.evaluation.coco.precision import CONFIDENCE_GRID, curves_by_confidence
+from duet.utils.geometry.detections import Detections, GroundTruth
 
 
 def random_detections(random, num_classes, number):

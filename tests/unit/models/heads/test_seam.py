@@ -17,9 +17,9 @@ from duet.models.training.outputs import columns_of
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import GroundTruth
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.geometry.detections import GroundTruth
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.report.task_reports import REPORTS
 from tests import presence_head

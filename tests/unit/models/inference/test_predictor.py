@@ -9,8 +9,8 @@ from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.inference.predictor import input_size, make_predictor
 from duet.models.inference.predictors import Augmented, Ensemble
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.load import load_weights
 from tests.small import write_tiny_model
 from tests.tiny_weights import initial_model, untrained, with_trained_size, write_checkpoint

@@ -19,7 +19,7 @@ from duet.models.stored import fold_batch_norm
 from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from duet.utils.yaml_files import parse_yaml
+from duet.utils.files.yaml_files import parse_yaml
 from tests.dispatched import dispatched, total
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead

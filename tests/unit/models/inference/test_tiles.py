@@ -13,8 +13,8 @@ from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.view import whole_view
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings
+from duet.utils.geometry.tiling import Tiling
 from duet.utils.tasks.table import DETECTION
-from duet.utils.tiling import Tiling
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
 

@@ -9,7 +9,7 @@ import pytest
 from duet.utils.colours import class_colour
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
-from duet.utils.detections import Detections
+from duet.utils.geometry.detections import Detections
 from tests.shared_files import shared_path
 
 

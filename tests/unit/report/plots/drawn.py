@@ -8,8 +8,8 @@ from typing import Any
 import cv2
 import numpy as np
 
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
+from duet.utils.geometry.detections import Detections, GroundTruth
 
 NAMES = ["cell", r"$\bad$ formula", "红细胞"]
 

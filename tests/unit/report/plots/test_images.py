@@ -9,8 +9,8 @@ import pytest
 from duet.utils.colours import class_colour
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, Example
+from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.report.plots import images
 from duet.utils.report.plots.images import plot_batch, plot_examples
 from tests.coco_reference import masked_truth, segmentations

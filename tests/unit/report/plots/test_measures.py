@@ -7,9 +7,9 @@ import pytest
 
 from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.samples import Sample
-from duet.utils.detections import Detections, GroundTruth
 from duet.utils.evaluation.coco.confusion import Confusion
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.report.plots import label_statistics, measures
 from duet.utils.report.plots.label_statistics import plot_labels
 from duet.utils.report.plots.measures import (

@@ -32,7 +32,7 @@ from duet.utils.data.sources.formats.names import (
     split_of,
 )
 from duet.utils.errors import brief
-from duet.utils.json_files import parse_json
+from duet.utils.files.json_files import parse_json
 
 NAME = "COCO JSON"
 ROBOFLOW = "_annotations.coco.json"

@@ -12,8 +12,8 @@ from pathlib import Path
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.regular import encoding_fault, read_text
 from duet.utils.image_limits import IMAGE_SUFFIXES
-from duet.utils.regular_files import encoding_fault, read_text
 from duet.utils.text import count
 
 SPLIT_NAMES = {

@@ -26,7 +26,7 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.names import split_of
 from duet.utils.errors import DatasetError
-from duet.utils.xml_files import Element, read_xml
+from duet.utils.files.xml_files import Element, read_xml
 
 _ROOT = re.compile(rb"<annotation[\s/>]")
 _HEAD_BYTES = 1 << 12

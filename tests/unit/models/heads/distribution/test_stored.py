@@ -16,8 +16,8 @@ from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, count_parameters
 from duet.models.graph import plan_layers, read_model_yaml
 from duet.models.inference.predictors import Augmented
-from duet.utils.detections import SuppressionSettings
-from duet.utils.model_yamls import shipped_model
+from duet.utils.files.model_yamls import shipped_model
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path

@@ -13,9 +13,9 @@ from duet.models.graph import parse_model
 from duet.models.heads.mask.head import MaskHead, MaskRows
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.runs import mask_of_runs
-from duet.utils.detections import SuppressionSettings
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import MaskResult
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.report.results import result_columns
 from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.golden_models import drawn_input, drawn_model, info, stored

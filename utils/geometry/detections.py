@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from duet.utils.ragged import Ragged
+from duet.utils.geometry.ragged import Ragged
 
 
 class Detections(NamedTuple):

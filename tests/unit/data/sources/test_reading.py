@@ -9,7 +9,7 @@ import pytest
 
 from duet.utils.data.image.decoding import choose_reduction
 from duet.utils.data.image.header import BrokenImageError, read_header
-from duet.utils.data.loading.reading import decode
+from duet.utils.data.sources.reading import decode
 from duet.utils.data.sources.samples import RecordPlace, Sample
 from duet.utils.errors import DatasetError
 

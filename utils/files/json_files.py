@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from duet.utils.errors import brief
-from duet.utils.regular_files import read_text_bytes
+from duet.utils.files.regular import read_text_bytes
 
 MAX_DEPTH = 64
 TOO_DEEP = f"nested deeper than {MAX_DEPTH}"

@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from duet.utils.atomic_files import atomic_text_file
 from duet.utils.errors import UserError, brief
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.regular import as_utf8, encoding_fault, read_bytes
 from duet.utils.project import PROJECT
-from duet.utils.regular_files import as_utf8, encoding_fault, read_bytes
 
 MAX_BYTES = 1 << 22
 MAX_DEPTH = 32

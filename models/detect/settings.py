@@ -23,7 +23,7 @@ from duet.utils.cli.run_config import known_classes
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.pipeline.threads import MOST_THREADS
 from duet.utils.detect.tracker import LOWEST_SCORE
-from duet.utils.detections import SuppressionSettings
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.load import ExportedWeights, Weights
 
 SURELY_FIT = 1 << 25  # image values; below, skip the memory check: 2 ms, as long as a small network

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from duet.models.detection.settings import NotCopied, configured, detector_of
+from duet.models.detect.settings import NotCopied, configured, detector_of
 from duet.models.inference.predictor import class_names_of, input_size
 from duet.utils.cli.flags import whole_from
 from duet.utils.cli.run_config import whole

@@ -12,7 +12,7 @@ from typing import BinaryIO
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-from duet.utils.regular_files import read_bytes
+from duet.utils.files.regular import read_bytes
 
 MAX_DEPTH = 64
 MAX_BYTES = 1 << 24  # for files read whole; up to 100 times as much in memory

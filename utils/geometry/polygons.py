@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from duet.utils.ragged import rows_of
-from duet.utils.ragged import starts_of as starts_of
+from duet.utils.geometry.ragged import rows_of
+from duet.utils.geometry.ragged import starts_of as starts_of
 
 
 @dataclass(frozen=True, eq=False)  # == on arrays is ambiguous

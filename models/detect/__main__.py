@@ -1,4 +1,4 @@
-"""`python -m duet.models.detection FLAGS`: the prediction process of `duet serve`.
+"""`python -m duet.models.detect FLAGS`: the prediction process of `duet serve`.
 
 It takes the server's flags, reads requests from stdin and writes answers to stdout, in frames. It
 ends when stdin closes.
@@ -30,7 +30,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # keep libraries' prints out of the answers
     config = parse_serve_flags()
     backend.use(config.backend)
-    from duet.models.detection.worker import Worker, load_model
+    from duet.models.detect.worker import Worker, load_model
 
     models = [load_model(source, config) for source in config.models]
     Worker(models, config, answers).run(sys.stdin.buffer)

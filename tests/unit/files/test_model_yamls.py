@@ -3,7 +3,7 @@
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.model_yamls import find_model, read_model, shipped_model
+from duet.utils.files.model_yamls import find_model, read_model, shipped_model
 from duet.utils.project import PROJECT
 
 

@@ -1,9 +1,9 @@
-"""utils/boxes.py against stored arrays and hand-computed values."""
+"""utils/geometry/boxes.py against stored arrays and hand-computed values."""
 
 import numpy as np
 import pytest
 
-from duet.utils.boxes import (
+from duet.utils.geometry.boxes import (
     clip_boxes,
     cxcywh_to_xyxy,
     pairwise_iou,

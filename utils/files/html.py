@@ -11,7 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import NewType
 
-from duet.utils.regular_files import read_text
+from duet.utils.files.regular import read_text
 from duet.utils.text import printable
 
 Html = NewType("Html", str)

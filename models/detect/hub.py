@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from duet.backend import nn
-from duet.models.detection.hub_results import HubResults
-from duet.models.detection.settings import NotCopied, configured, detector_of
+from duet.models.detect.hub_results import HubResults
+from duet.models.detect.settings import NotCopied, configured, detector_of
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
@@ -26,8 +26,8 @@ from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
+from duet.utils.files.model_yamls import shipped_model
 from duet.utils.image_limits import MAX_PIXELS
-from duet.utils.model_yamls import shipped_model
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import Weights
 

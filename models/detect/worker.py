@@ -17,8 +17,8 @@ import numpy as np
 
 from duet import backend
 from duet.backend.checks import CPU
-from duet.models.detection.pipeline import Lanes
-from duet.models.detection.settings import configured, make_detector
+from duet.models.detect.pipeline import Lanes
+from duet.models.detect.settings import configured, make_detector
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import class_names_of
 from duet.utils.data.image.image_file import encode_image, suffix_that_holds

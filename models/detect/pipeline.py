@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from duet import backend
-from duet.models.detection.settings import make_detector
+from duet.models.detect.settings import make_detector
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import class_names_of
 from duet.utils.detect.config import DetectConfig
@@ -39,7 +39,7 @@ from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
-from duet.utils.run_folder import create_run_folder
+from duet.utils.files.run_folder import create_run_folder
 from duet.utils.text import say
 from duet.utils.weights.load import Weights
 

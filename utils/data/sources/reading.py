@@ -10,15 +10,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from duet.utils.boxes import cxcywh_to_xyxy
 from duet.utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.image_source import record_kinds
 from duet.utils.data.sources.samples import RecordPlace, Sample
-from duet.utils.detections import GroundTruth
 from duet.utils.errors import DatasetError
+from duet.utils.files.regular import read_bytes
+from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.detections import GroundTruth
 from duet.utils.image_limits import MAX_IMAGE_BYTES
-from duet.utils.regular_files import read_bytes
 
 
 def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError
+from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
 from duet.utils.project import PROJECT
-from duet.utils.yaml_files import find_yaml, near_yamls, read_yaml
 
 PUBLIC_MODELS = (
     "public models: yolov5{n,s,m,l,x}, the same with 6, u or 6u, yolov8{n,s,m,l,x}, yolov3, and "

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from duet.backend import device
-from duet.models.detection.pipeline import Lanes, Pipeline
-from duet.models.detection.settings import num_lanes
+from duet.models.detect.pipeline import Lanes, Pipeline
+from duet.models.detect.settings import num_lanes
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
 from duet.models.inference.predictors import PredictorAround

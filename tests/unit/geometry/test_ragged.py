@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from duet.utils.ragged import Ragged, Texts
+from duet.utils.geometry.ragged import Ragged, Texts
 
 # Half a surrogate pair, a name that is no UTF-8, nothing at all.
 TEXTS = ["a.jpg", "", "größe 图.png", "\ud800", "caf\udce9", "a\0b", "🐈"]

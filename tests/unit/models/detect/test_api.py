@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from duet import backend, load
-from duet.models.detection.settings import make_detector
+from duet.models.detect.settings import make_detector
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.detect.media.video import VideoWriter
 from duet.utils.errors import UserError

@@ -11,12 +11,12 @@ from PIL import Image, ImageShow
 
 from duet.backend import ops
 from duet.backend.contract import Tensor
-from duet.utils.boxes import xyxy_to_cxcywh
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.results.result import CORNERS, Result
 from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.errors import UserError
-from duet.utils.run_folder import create_run_folder
+from duet.utils.files.run_folder import create_run_folder
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.text import say
 
 SAVE_DIR = "runs/detect/exp"

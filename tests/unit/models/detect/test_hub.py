@@ -8,12 +8,12 @@ from PIL import Image, ImageShow
 
 import hubconf
 from duet import backend
-from duet.models.detection.hub import hub_views
-from duet.models.detection.hub_results import HubResults
+from duet.models.detect.hub import hub_views
+from duet.models.detect.hub_results import HubResults
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
-from duet.utils.detections import Detections
 from duet.utils.errors import UserError
+from duet.utils.geometry.detections import Detections
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 

@@ -20,9 +20,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from duet.utils.atomic_files import atomic_file
+from duet.utils.files.atomic import atomic_file
+from duet.utils.files.regular import pinned, read_bytes
 from duet.utils.project import PROJECT
-from duet.utils.regular_files import pinned, read_bytes
 
 VARIABLE = "DUET_CACHE"
 MAX_FOLDER_BYTES = 2 << 30  # per kind; the oldest files are removed

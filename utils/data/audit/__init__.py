@@ -1,1 +1,0 @@
-"""Find label errors in a dataset with a trained model."""

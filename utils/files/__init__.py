@@ -1,0 +1,1 @@
+"""Read, write and lock files within limits."""

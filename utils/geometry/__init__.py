@@ -1,0 +1,1 @@
+"""Boxes, outlines and tiles in NumPy."""
