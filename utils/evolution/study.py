@@ -18,7 +18,6 @@ import numpy as np
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
 from duet.utils.optional import import_optional
-from duet.utils.state.resume import UNUSED
 
 COMPARED_TRIALS = 5  # minimum number before pruning
 FIRST_PART = 3  # no trial is pruned in the first third of its epochs
@@ -123,8 +122,7 @@ class SearchStudy:
                 self._study.enqueue_trial(dict(begin))
                 self._study.set_user_attr(SETTINGS, {"begin": begin, "flags": settings})
             found = self._study.user_attrs[SETTINGS]
-            flags = {**UNUSED, **found.get("flags", settings)}  # once none were kept
-            has_same_settings = found["begin"] == begin and flags == {**UNUSED, **settings}
+            has_same_settings = found == {"begin": begin, "flags": settings}
         except Exception as error:  # Optuna trusts its file, and fails in many ways
             text = f"--storage {path} is not a search: {error!s:.200}; {REMEDY}"
             raise UserError(text) from error

@@ -23,7 +23,7 @@ from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_tra
 from duet.utils.errors import UserError
 from duet.utils.evolution import search
 from duet.utils.evolution.search import Training, evolve
-from duet.utils.evolution.study import RANGES, SETTINGS, Range, SearchStudy, searched_ranges
+from duet.utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
 from duet.utils.optional import install_command
 from duet.utils.processes.suspend import StopRequests, Suspended
 from duet.utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS, TASKS
@@ -296,16 +296,6 @@ def test_draws_depend_on_the_seed_and_a_search_goes_on_as_if_undisturbed(tmp_pat
     assert tried(tmp_path / "other", 6, seed=1) != whole
     for cut in (1, 4):
         assert tried(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
-
-
-def test_a_search_of_an_earlier_version_goes_on_unless_it_used_what_is_gone(tmp_path):
-    for name, was_used in (("unused", False), ("used", True)):
-        flags = {"epochs": 1, "seed": 0, "autobalance": was_used}
-        old = {"begin": BEGIN, "ranges": {}, "epochs": 1, "seed": 0, "flags": flags}
-        open_study(tmp_path / name)._study.set_user_attr(SETTINGS, old)
-    assert open_study(tmp_path / "unused").trials("WAITING")
-    with pytest.raises(UserError, match="has a search with other settings"):
-        open_study(tmp_path / "used")
 
 
 def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_path):
