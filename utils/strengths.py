@@ -68,6 +68,7 @@ class LossGains:
     max_side_ratio: float
     focal_gamma: float
     distribution: float = 1.5
+    class_weights: tuple[float, ...] = ()  # (C,); none: all 1
 
     def scaled(self, num_levels: int, num_classes: int, image_size: int) -> LossGains:
         """Scale the hyper-parameters' gains, which are for 3 levels, 80 classes and 640 px."""
