@@ -19,7 +19,7 @@ from typing import Any
 
 from duet.backend import select
 from duet.backend.processes import this_process
-from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.hyperparameters import Hyperparameters, override_word
 from duet.utils.cli.train_config import TrainConfig, run_settings
 from duet.utils.errors import UserError
 from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
@@ -162,7 +162,7 @@ class Search:
         backend = select.choose(self._config.backend)
         own = [f"--project={folder.parent}", f"--name={folder.name}", f"--device={device}"]
         own += [f"--backend={backend}", "--override"]
-        own += [f"{name}={value!r}" for name, value in self._values_of(trial).items()]
+        own += [override_word(*pair) for pair in self._values_of(trial).items()]
         with folder.with_suffix(".log").open("ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-u", *program_words(), *sys.argv[1:], *OF_A_TRIAL, *own],
@@ -173,7 +173,7 @@ class Search:
         known = unfinished.intermediate_values if unfinished is not None else {}
         return Training(trial, folder, device, process, max(known, default=-1) + 1)
 
-    def _values_of(self, trial: Any) -> dict[str, float]:
+    def _values_of(self, trial: Any) -> dict[str, Any]:
         return dataclasses.asdict(dataclasses.replace(self._hyp, **trial.params))
 
     def _place(self, number: int) -> Path:
