@@ -240,19 +240,13 @@ def run_process(
     devices: str,
     watchers: Sequence[Callable[[], None]] = (),
 ) -> Outcome:
-    """Run a command without a shell; on Ctrl-C end all its processes and raise KeyboardInterrupt.
-
-    None of its processes outlives this call.
+    """Run a command without a shell; none of its processes outlives this call, even on Ctrl-C.
 
     Args:
-        command: program and arguments.
         log: file for its output.
         timeout: seconds after which it is stopped.
         devices: as for train.py, such as "0,1"; "cpu": do not run nvidia-smi.
         watchers: called repeatedly while it runs, and once at the end.
-
-    Raises:
-        OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
     with log.open("wb") as stream, device_samples(devices, samples), ending_children():

@@ -32,7 +32,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def write(folder: Path, *results, **flags: object) -> list[str]:
-    """Write results, one after another; return the files that there are."""
+    """Write results one by one; return the files in the folder."""
     with RunFiles(folder, configure(**flags), CLASS_NAMES) as files:
         for result in results:
             files.add(result)
