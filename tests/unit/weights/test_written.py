@@ -79,11 +79,7 @@ def assert_carried_over(path, narrow, half):
 @pytest.mark.parametrize("half", [False, True])
 @pytest.mark.parametrize(
     ("options", "kind"),
-    [
-        ({}, "DetectionModel"),
-        ({"pickle_protocol": 3}, "Model"),
-        ({"pickle_protocol": 4}, "Model"),
-    ],
+    [({}, "DetectionModel"), ({"pickle_protocol": 3}, "Model"), ({"pickle_protocol": 4}, "Model")],
 )
 def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, half):
     path = tmp_path / "written.pt"
