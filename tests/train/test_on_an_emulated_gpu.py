@@ -149,6 +149,10 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1")
     assert "starting 2 processes, one per device" in text
     assert_equal_runs(late, at_once)
+    waits = [json.loads(line) for line in text.splitlines() if line.startswith('{"steps"')]
+    assert waits
+    # Has the update before happened? In the second step PyTorch lays out its buckets anew.
+    assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
 
 
 def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
