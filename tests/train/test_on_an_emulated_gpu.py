@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from duet import backend
+from duet.utils.processes.exit_status import EXIT_SUSPENDED
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs
@@ -39,7 +40,7 @@ NECK = """head:
 """
 
 
-def run(script: str, *flags: object, gpu: str = "0", **environment: str) -> str:
+def run(script: str, *flags: object, gpu: str = "0", code: int = 0, **environment: str) -> str:
     program = ["-m", "tests.emulated.program", script] if gpu else [script]
     done = subprocess.run(
         [sys.executable, *program, *map(str, flags), "--device", gpu or "cpu"],
@@ -49,7 +50,7 @@ def run(script: str, *flags: object, gpu: str = "0", **environment: str) -> str:
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stdout
 
 
@@ -153,6 +154,16 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     assert waits
     # Has the update before happened? In the second step PyTorch lays out its buckets anew.
     assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
+
+
+def test_ranks_end_together_after_the_update_behind_a_request_to_one_of_them(tmp_path):
+    data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
+    flags = ("--data", data, "--cfg", cfg, "--img", 64, "--batch", 2, "--override", "nbs=2")
+    flags += ("--project", tmp_path, "--noplots")
+    fault = json.dumps({"how": "ask_rank", "rank": 1, "phase": "training", "step": 3})
+    script = "tests/distributed/faulty_training.py"
+    text = run(script, *flags, gpu="0,1", code=EXIT_SUSPENDED, FAULT=fault)
+    assert text.count("suspended after 5 batches") == 1, text
 
 
 def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
