@@ -94,7 +94,8 @@ def data_parallel(module: torch.nn.Module) -> torch.nn.Module:
     # PyTorch warns if gradients and weights differ in layout, even for 1x1 convolutions, where only
     # the meaningless strides of size-1 axes differ.
     warnings.filterwarnings("ignore", POINTWISE_STRIDES)
-    parallel = DistributedDataParallel(module)
+    # Gradients are views into what is sent: a copy of all of them less in each step.
+    parallel = DistributedDataParallel(module, gradient_as_bucket_view=True)
     # Not passed as an argument: 2.13 renamed it and warns about the old name.
     parallel.broadcast_buffers = False
     return parallel

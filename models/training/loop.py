@@ -122,6 +122,8 @@ def train(
     config, world = run.job.config, val_loader.world
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
+    if world.process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
+        state.watch.carry_requests(run.job.session.stop.is_asked)
     best = None
     with run.job.session.stop.saving_at_interrupt():
         ended = has_ended(run, state, world)
@@ -184,7 +186,8 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
             left = clock(seconds_left(before + state.timer.total(), state))
             progress.update(f"in all {left}, {state.watch.progress()}")
             watchdog.progress()
-            stop(run, state)  # the only place between training steps that stops or saves
+            # The only place between training steps that stops or saves.
+            stop(run, state, state.watch.asked)
             if config.save_steps and state.batch_number % config.save_steps == 0:
                 save_state(run, state)
     settle(state)
@@ -292,10 +295,10 @@ def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
     state.class_scores = {**kept, state.epoch: scores}
 
 
-def stop(run: Run, state: TrainState) -> None:
-    """Save the state and raise Suspended if the run was asked to stop."""
+def stop(run: Run, state: TrainState, agreed: bool | None = None) -> None:
+    """Save the state and raise Suspended if the run was asked to stop; see `StopRequests.cause`."""
     requests = run.job.session.stop
-    cause = requests.cause()
+    cause = requests.cause(agreed)
     if cause is None:
         return
     save_state(run, state)

@@ -58,13 +58,19 @@ class StopRequests:
         self._saves_at_interrupt = False
         self.interrupted = False  # by Ctrl-C, in any rank once `cause` returned
 
-    def cause(self) -> str | None:
-        """Return the reason to stop; None if no rank has a request."""
-        found = self._own_cause()
-        if not self.agree(found is not None):
+    def cause(self, agreed: bool | None = None) -> str | None:
+        """Return the reason to stop; None if no rank has a request.
+
+        agreed: whether any rank `is_asked`, if all know it; None to find out.
+        """
+        if not (self.agree(self.is_asked()) if agreed is None else agreed):
             return None
         self.interrupted = self.agree(self.interrupted)
-        return found or self._own_cause() or "requested by another rank"
+        return self._own_cause() or "requested by another rank"
+
+    def is_asked(self) -> bool:
+        """Return whether this rank has a request."""
+        return self._own_cause() is not None
 
     @contextmanager
     def saving_at_interrupt(self) -> Iterator[None]:
