@@ -116,20 +116,27 @@ def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
 
 
+FAST = ["--amp", "bf16", "--micro-batch", 1, "--workers", 1]
+
+
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "colours", "environment"),
     [
-        pytest.param([*PLAIN, "--optimizer", "AdamW", "--workers", 0], id="plain"),
-        pytest.param(["--amp", "bf16", "--micro-batch", 1, "--workers", 1], id="fast"),
+        ([*PLAIN, "--optimizer", "AdamW", "--workers", 0], "loader", {}),
+        ([*FAST, "--no-device-augment"], "loader", {"FINISHES": "1"}),
+        (FAST, "device", {"FINISHES": "1"}),
     ],
+    ids=["plain", "fast", "finishes images"],
 )
-def test_no_result_depends_on_when_the_device_works(tmp_path, flags):
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours, environment):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
     segmenters = Trainings(tmp_path, data, cfg)
-    late, _ = segmenters.train("late", *flags)
-    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1")
+    late, _ = segmenters.train("late", *flags, **environment)
+    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1", **environment)
     assert_equal_runs(late, at_once)
+    work = json.loads((late / "work.json").read_text(encoding="utf-8"))
+    assert work["means"]["colours"] == colours
 
 
 def test_batches_are_copied_from_the_memory_of_the_workers_before_it_changes(tmp_path):

@@ -56,7 +56,8 @@ class Variant(NamedTuple):
 
 
 PLAIN = "plain"
-REFERENCE = ("--no-bbox_iou_optim", "--no-multi_tensor_optimizer")  # a GPU would use fused paths
+# On a GPU, paths are fused unless switched off, and pixels then differ by up to one grey level.
+REFERENCE = ("--no-bbox_iou_optim", "--no-multi_tensor_optimizer", "--no-device-augment")
 VARIANTS = {
     PLAIN: Variant(),
     "fused": Variant(("--bbox_iou_optim", "--multi_tensor_optimizer")),

@@ -49,7 +49,7 @@ UNUSED = {
     "autobalance": False, "half_gradients": False,
 }  # fmt: skip
 # Behaviour before a flag existed, where it differs from the flag's default.
-BEFORE = {"patience": 0, "amp": "off", "allow_missing": True}
+BEFORE = {"patience": 0, "amp": "off", "allow_missing": True, "device_augment": False}
 
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 
