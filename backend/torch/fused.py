@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from duet.backend import checks
 from duet.backend.checks import CPU
-from duet.backend.torch import ops
+from duet.backend.torch import finishing, ops
 from duet.backend.torch.nn import BatchNorm2d
 
 HALF_PRECISIONS = (torch.float16, torch.bfloat16)
@@ -20,6 +20,9 @@ HALF_PRECISIONS = (torch.float16, torch.bfloat16)
 # accurate to 1e-5 in float32.
 LARGEST_BIAS = 100.0
 LEAST_WEIGHT = 1e-15  # its square is still a normal number
+
+finish_problem = finishing.finish_problem
+finish_images = finishing.finish_images
 
 
 def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:

@@ -23,6 +23,7 @@ from duet.models.evaluation.evaluate import (
 )
 from duet.models.training.checkpointing import capture, rebuild_model, restore
 from duet.models.training.execution import restoring_threads
+from duet.models.training.finishing import choose_finishing
 from duet.models.training.outputs import (
     BestEpoch,
     Trained,
@@ -36,7 +37,7 @@ from duet.models.training.outputs import (
     write_results,
     write_work,
 )
-from duet.models.training.start import build, images_at_a_time
+from duet.models.training.start import build, images_at_a_time, uses_fused
 from duet.models.training.state import TrainState, settle
 from duet.models.training.step import accumulate_again, train_step
 from duet.utils.cli.train_config import TrainConfig
@@ -70,6 +71,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
         train_loader.lend_to(state.device)
+        if leaves_pixels(config, state, train_loader):
+            train_loader.leave_pixels()
         if state.device == CPU:
             images, *size = train_loader.largest_shape
             shape = min(images, state.micro_batch or images), *size
@@ -98,6 +101,15 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
     loader_work = {"train_images": len(job.data.train), "cached": cached}
     write_work(run, state, loader_work, asdict(DEFAULT_SUPPRESSION))
     return trained(run, state, best)
+
+
+def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -> bool:
+    """Return whether the device changes colours and flips images; note it for work.json."""
+    asked = uses_fused(config.device_augment, state.device)
+    size, layout = loader.largest_shape[2:], state.execution.channels_last
+    chosen = choose_finishing(asked, size, state.device, state.dtype, layout)
+    state.means = {**state.means, "colours": "device" if chosen else "loader"}
+    return chosen
 
 
 def out_of_memory(config: TrainConfig, ranks: int) -> UserError:

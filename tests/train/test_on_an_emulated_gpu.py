@@ -117,14 +117,26 @@ def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
 
 
-def test_no_result_depends_on_when_the_device_works(tmp_path):
+FAST = ["--amp", "bf16", "--micro-batch", 1, "--workers", 1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "colours", "environment"),
+    [
+        ([*FAST, "--no-device-augment"], "loader", {"FINISHES": "1"}),
+        (FAST, "device", {"FINISHES": "1"}),
+    ],
+    ids=["images from the loader", "images finished on the device"],
+)
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours, environment):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
     segmenters = Trainings(tmp_path, data, cfg)
-    flags = ("--amp", "bf16", "--micro-batch", 1, "--workers", 1)
-    late, _ = segmenters.train("late", *flags)
-    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1")
+    late, _ = segmenters.train("late", *flags, **environment)
+    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1", **environment)
     assert_equal_runs(late, at_once)
+    work = json.loads((late / "work.json").read_text(encoding="utf-8"))
+    assert work["means"]["colours"] == colours
 
 
 @pytest.mark.parametrize("words", [(), ("refused",)], ids=["page-locked", "not page-locked"])
