@@ -35,7 +35,6 @@ from duet.utils.detect.pipeline.threads import (
     Writer,
     num_threads,
 )
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
@@ -140,7 +139,7 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = RESULTS[self.detector.head.task.name](frame, found, self.class_names, ids)
+            result = self.detector.head.task.result.load()(frame, found, self.class_names, ids)
         if self._files is not None and place is not None:
             with self.seconds("write"):
                 self._files.write(result, place)

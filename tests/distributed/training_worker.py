@@ -21,7 +21,7 @@ backend.use()  # before the models, whose classes derive from the framework's
 
 from duet.backend import nn
 from duet.backend.processes import this_process
-from duet.models.evaluation import evaluate as evaluation
+from duet.models.evaluation.evaluate import Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
 from duet.models.training.state import TrainState, settle
@@ -146,9 +146,8 @@ def validation_losses(
     """Return the EMA's losses in float32 on batches of two, two and one: a rank lacks the last."""
     model = nn.place(state.ema.model, device, "float32")
     with ValLoader(samples[:5], 64, 2, 0, model.stride, world=world) as loader:
-        return evaluation.evaluate(
-            model, loader, samples[:5], class_names, device, loss=state.loss,
-        ).losses  # fmt: skip
+        evaluation = Evaluation(model, samples[:5], class_names, device, loss=state.loss)
+        return evaluation.run(loader).losses
 
 
 def with_objects_of_first(batch: Batch) -> Batch:

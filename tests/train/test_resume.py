@@ -80,7 +80,7 @@ def test_runs_interrupted_at_random_moments_end_as_the_uninterrupted_one(flags, 
 
 
 def interrupt(arguments, kind, count):
-    """Run until the so-manieth boundary, or write; whether the run ended before that."""
+    """Run until the Nth boundary, or write; return whether the run ended before that."""
     with pytest.MonkeyPatch.context() as patch:
         if kind == "killed while writing":
             kill_in_write(patch, count)
@@ -96,7 +96,7 @@ def interrupt(arguments, kind, count):
 
 
 def kill_in_write(patch, count):
-    """Die at the so-manieth write, which may have renamed already or leaves part of a file."""
+    """Die at the Nth write, which may have renamed already or leaves part of a file."""
     writes = itertools.count(1)
     fsync = os.fsync
 

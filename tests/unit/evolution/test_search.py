@@ -106,7 +106,7 @@ def fakes(monkeypatch):
 
 
 class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the search asks."""
+    """Asks for a stop at the Nth time that the search asks."""
 
     def __init__(self, count):
         super().__init__()
