@@ -30,7 +30,6 @@ from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
@@ -98,7 +97,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     world = World(this_process(), backend.dist.all_gather)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
-    items, strengths = items_of(model.head.task.name), hyp.augmentation()
+    items, strengths = model.head.task.items.load(), hyp.augmentation()
     loader = TrainLoader(samples, TrainRecipe(64, BATCH, strengths, items=items), world=world)
     state = build_state(config, hyp, model, len(loader), device, "float64")
     if case == "accumulating" and world.process.world_size == 1:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from duet.utils.errors import UserError, brief
 from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
@@ -17,6 +18,7 @@ from duet.utils.strengths import STRENGTHS, AugmentConfig, LossGains
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # per level
+AUTO_WEIGHTS = "auto"  # of cls_weights: from the numbers of objects
 SHARES = ("ema_share", "warmup_share", "keep_head")
 
 
@@ -61,9 +63,12 @@ class Hyperparameters:
     ema_share: float = 0.0
     warmup_share: float = 1.0
     keep_head: float = 0.0
+    cls_weights: Any = ()  # a weight per class, AUTO_WEIGHTS, or () for none
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
+        object.__setattr__(self, "cls_weights", class_weights(self.cls_weights))
+        numbers = {**dataclasses.asdict(self), "cls_weights": 0}
+        for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise UserError(f"{name}: {brief(value)} is not a number; write 0.01 or 1.0e-2")
             if not math.isfinite(value) or value < 0:
@@ -97,7 +102,28 @@ class Hyperparameters:
             max_side_ratio=self.anchor_t,
             focal_gamma=self.fl_gamma,
             distribution=self.dfl,
+            # What only measures a training has no objects to count for auto.
+            class_weights=() if self.cls_weights == AUTO_WEIGHTS else self.cls_weights,
         )
+
+
+def class_weights(value: Any) -> tuple[float, ...] | str:
+    """Return cls_weights as AUTO_WEIGHTS or a tuple; UserError for anything else."""
+    if value == AUTO_WEIGHTS:
+        return AUTO_WEIGHTS
+    weights = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if not all(type(x) in (int, float) and 0 < x < math.inf for x in weights):
+        raise UserError(
+            f"cls_weights: {brief(value)}; accepted: auto, or a list of numbers above 0, one per "
+            "class, as in [1, 2.5] or --override cls_weights=1,2.5"
+        )
+    return tuple(map(float, weights))
+
+
+def override_word(name: str, value: Any) -> str:
+    """Return the word that sets a hyper-parameter with --override."""
+    text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+    return f"{name}={text}"
 
 
 def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyperparameters:
@@ -128,7 +154,7 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
         raise UserError(f"--override {error}") from error
 
 
-def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
+def _override(word: str, known: Iterable[str]) -> tuple[str, Any]:
     """Parse KEY=VALUE; UserError if the name is unknown or the value is not a number."""
     name, separator, text = word.partition("=")
     if not separator or name not in known:
@@ -138,6 +164,8 @@ def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
         raise UserError(f"--override {brief(word)}; accepted: HYPERPARAMETER=VALUE{hint}")
     try:
-        return name, float(text)
+        if name == "cls_weights" and text != AUTO_WEIGHTS:
+            return name, tuple(map(float, text.split(","))) if text else ()
+        return name, text if name == "cls_weights" else float(text)
     except ValueError:
         raise UserError(f"--override {brief(word)}: {brief(text)} is not a number") from None

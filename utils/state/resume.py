@@ -30,7 +30,7 @@ from duet.utils.state.files import StateFiles, number_of
 from duet.utils.state.progress import read_progress
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
-from duet.utils.weights.missing import file_beside
+from duet.utils.weights.load import file_beside
 
 # Settings that may change during a run. `data` may move: `job.py` compares its content.
 FREE = PROCESS_SETTINGS | {

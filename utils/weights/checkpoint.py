@@ -46,7 +46,7 @@ class Header:
 
     model: Mapping[str, Any]  # the model YAML
     class_names: tuple[str, ...]
-    # Defaults are those of weights that no run has trained.
+    # Defaults describe weights that no run has trained.
     epoch: int = 0  # finished epochs
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step; -1: none yet
@@ -87,13 +87,13 @@ class Checkpoint:
 
     @property
     def trained_size(self) -> int | None:
-        """The long side of the images of the training, pixels; None where unknown."""
+        """Long side of the training images, pixels; None if unknown."""
         size = self.header.settings.get("image_size")
         return size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically: the file is the old one or the new one, never a part."""
+    """Write a checkpoint atomically."""
     header = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(checkpoint.header)}
     arrays = {
         f"{section}/{name}": np.ascontiguousarray(array).reshape(np.shape(array))
