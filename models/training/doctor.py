@@ -16,6 +16,7 @@ from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.backend.system import cores_of
 from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.task_flags import complete_flags, find_task
 from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.loader import TrainLoader
@@ -24,7 +25,6 @@ from duet.utils.processes.command import run_command
 from duet.utils.processes.cores import loader_workers
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, read_data, train_recipe
-from duet.utils.tasks.find import complete_flags, find_task
 from duet.utils.text import say
 from duet.utils.weights.load import load_weights
 
@@ -49,7 +49,7 @@ def main() -> None:
     hyp = read_hyperparameters(config.hyp, config.override)
     start = load_weights(config.weights) if config.weights else None
     task = find_task(config.task, config.cfg, start.header.model if start else {})
-    data = read_data(config, task.name)
+    data = read_data(config, task)
     recipe = train_recipe(config, hyp, data.items)
     backend.use(config.backend)
     say(backend.device.describe(backend.device.resolve(config.device)))
