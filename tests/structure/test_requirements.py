@@ -26,6 +26,7 @@ SETUP_FILES = [
     "errors",
     "project",
     "processes.start",
+    "system.children",
     "system.files",
     "setup.environments",
 ]
@@ -100,7 +101,11 @@ def test_a_package_is_in_one_lock_of_a_backend(backend):
 def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
     users = pins(backend)
     assert users.keys() >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "starlette")}
-    assert not users.keys() & {"mypy", "onnx", "pytest", "ruff", "triton"}
+    assert not users.keys() & {"mypy", "openvino", "pytest", "ruff", "triton"}
+
+
+def test_users_of_pytorch_can_export_to_onnx():
+    assert pins("torch").keys() >= {"onnx", "onnxruntime"}
 
 
 def test_the_package_and_pyproject_have_one_version():

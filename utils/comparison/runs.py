@@ -30,11 +30,9 @@ from duet.utils.report.results import read_results
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,
-    descendants,
-    ending_children,
     signal_group,
 )
-from duet.utils.system.machine import peak_kib_of_process
+from duet.utils.system.machine import descendants, ending_children, peak_kib_of_process
 
 RUNS = "runs"
 LOG_LINES = 15
@@ -307,9 +305,8 @@ class PeakMemory:
 
     def __call__(self) -> None:
         """Update the peak."""
-        for process in (self._process, *descendants(self._process)):
-            with contextlib.suppress(OSError):  # it may have ended meanwhile
-                self.kib = max(self.kib, peak_kib_of_process(process))
+        for process in (self._process, *(one.pid for one in descendants(self._process))):
+            self.kib = max(self.kib, peak_kib_of_process(process))
 
 
 @contextlib.contextmanager

@@ -40,7 +40,7 @@ class NamelessFile:
             os.ftruncate(self.descriptor, max(num_bytes, 1))  # mapping 0 bytes fails
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NamelessFile, (0, inherited(self.descriptor))
+        return _inherit, (inherited(self.descriptor),)
 
     def __del__(self) -> None:
         if "descriptor" in vars(self):
@@ -50,6 +50,10 @@ class NamelessFile:
     def memory(self) -> mmap.mmap:
         """The bytes of the file, shared with every process that maps them."""
         return mmap.mmap(self.descriptor, 0)
+
+
+def _inherit(number: int) -> NamelessFile:
+    return NamelessFile(descriptor=files.open_inherited(number))
 
 
 class ImageCache:

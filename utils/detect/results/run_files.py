@@ -15,6 +15,7 @@ has NAME-2 everywhere.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -39,6 +40,8 @@ CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 # written 22 bytes more (`utils/files/atomic.py`).
 MAX_BYTES = 180
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)  # no files on Windows
+FOLDS_CASE = sys.platform in ("win32", "darwin")  # a.jpg and A.jpg are one file
 
 
 @dataclass
@@ -224,7 +227,8 @@ class Names:
     The frames of a video NAME have NAME_1, NAME_2, ..., which are not given to others either.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folds_case: bool = FOLDS_CASE) -> None:
+        self._key = str.casefold if folds_case else str
         self._taken: set[str] = set()
         self._numbers: dict[str, int] = {}  # the last one behind a name
         self._videos: set[str] = set()
@@ -235,12 +239,13 @@ class Names:
         while self._is_taken(found, is_video):
             self._numbers[name] = self._numbers.get(name, 1) + 1
             found = f"{name}-{self._numbers[name]}"
-        self._taken.add(found)
+        self._taken.add(self._key(found))
         if is_video:
-            self._videos.add(found)
+            self._videos.add(self._key(found))
         return found
 
     def _is_taken(self, name: str, is_video: bool) -> bool:
+        name = self._key(name)
         if is_video:
             is_frame = name in map(_video_of_frame, self._taken)
         else:
@@ -272,13 +277,15 @@ def name_of_source(source: Path | str) -> tuple[str, str]:
 def safe_name(text: str, otherwise: str) -> str:
     """Return a text as the name of one folder or file.
 
-    Letters of all languages stay. Invisible characters and path separators become "_".
+    Letters of all languages stay. Invisible characters and path separators become "_", which is put
+    before what Windows takes for a device, such as "con".
 
     Args:
         otherwise: the name if no character of the text is left.
     """
     shown = "".join(x if x.isprintable() and x not in _SEPARATORS else "_" for x in text)
-    return cut(shown).strip(" .") or otherwise
+    name = cut(shown).strip(" .") or otherwise
+    return f"_{name}" if _DEVICES.match(name) else name
 
 
 def cut(text: str) -> str:
