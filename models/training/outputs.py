@@ -14,6 +14,7 @@ from duet.models.blocks.registry import count_gflops
 from duet.models.detector import count_parameters
 from duet.models.graph import plan_layers
 from duet.models.heads.base import Head
+from duet.models.training.advice import advice_at_end, advice_at_start
 from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
@@ -77,7 +78,7 @@ def describe_run(run: Run, state: TrainState) -> None:
     write_yaml(run.folder / "classes.yaml", {"names": dict(enumerate(names))})
     if not job.config.no_plots:
         plot_labels(job.data.train, names, run.folder / "labels.jpg")
-    for line in summary_lines(run, state):
+    for line in (*summary_lines(run, state), *advice_at_start(job)):
         log.info("%s", line)
 
 
@@ -177,6 +178,7 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
     say(f"weights in {folder / 'weights'}: {files}")
+    say(*advice_at_end(config, state, folder / "weights" / "last.safetensors"))
     say(*next_commands(run, from_here(weights_to_use(run, best))))
     for samples in (run.job.data.train, run.job.data.val):
         say(*table_of(samples).remarks.summary())

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from duet.backend import use
-from duet.utils.export.opening import EXIT_NO_MEMORY, reason_of_end
+from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
 from duet.utils.system.children import child_options, signal_group
 from tests.small import write_small_dataset, write_tiny_model
@@ -187,7 +187,6 @@ def test_a_process_that_holds_too_much_memory_is_ended(folder: Path, system: str
     with start(folder, system, "-c", program) as process:
         printed, errors = process.communicate(timeout=60)
     assert (process.returncode, printed) == (EXIT_NO_MEMORY, "more\n"), errors
-    assert "as when memory runs out" in reason_of_end(process.returncode)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Windows may be set up for long paths")

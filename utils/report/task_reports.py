@@ -19,15 +19,10 @@ from duet.utils.report.plots.measures import (
 
 
 class TaskReport(NamedTuple):
-    """Functions that report the result of a task's evaluator.
+    """Functions that report the result of a task's evaluator."""
 
-    Attributes:
-        table: returns metrics as text, over all classes and per class.
-        plot: writes plots of the result for samples to a folder.
-    """
-
-    table: Callable[[Any], str]
-    plot: Callable[[Any, Sequence[Sample], Path], None]
+    table: Callable[[Any], str]  # metrics over all classes and per class
+    plot: Callable[[Any, Sequence[Sample], Path], None]  # writes plots to a folder
 
 
 def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
