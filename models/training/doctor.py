@@ -86,7 +86,7 @@ def system_table() -> list[str]:
     rows = {
         "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
         "Python": platform.python_version(),
-        "torch": version_of("torch", "in an environment of its own: docs/en/install.md"),
+        "torch": version_of("torch", "pip install 'duet-detect[torch]'"),
         "oneflow": version_of("oneflow", "for Linux, in an environment of its own"),
         "GPU driver": "found" if sees_driver() else "none of NVIDIA or AMD",
         "GPUs together": "NCCL" if on_linux else "gloo: NCCL is for Linux",

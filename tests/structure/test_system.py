@@ -64,7 +64,7 @@ def opens_in_the_systems_encoding(call: ast.Call) -> bool:
     words = [ast.unparse(x) for x in call.args]
     _, is_method, name = ast.unparse(call.func).rpartition(".")
     if is_method:
-        return not named and name in ("read_text", "write_text")
+        return not named and (name, len(words)) in {("read_text", 0), ("write_text", 1)}
     return not named and name == "open" and not any("b" in mode for mode in words[1:2])
 
 
