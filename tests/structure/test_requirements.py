@@ -9,6 +9,7 @@ import sys
 import sysconfig
 
 import pytest
+import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
@@ -110,6 +111,14 @@ def test_users_of_pytorch_can_export_to_onnx():
 
 def test_the_package_and_pyproject_have_one_version():
     assert f'\nversion = "{duet.__version__}"\n' in (PROJECT / "pyproject.toml").read_text()
+
+
+def test_the_public_workflow_runs_each_system_each_python_and_the_oldest_packages():
+    text = (PROJECT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    matrix = yaml.safe_load(text)["jobs"]["quick"]["strategy"]["matrix"]
+    assert {name.partition("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+    assert "lowest-direct" in {row["versions"] for row in matrix["include"]}
 
 
 def test_both_builds_of_torch_are_of_one_version():
