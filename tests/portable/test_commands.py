@@ -117,7 +117,8 @@ def numbers_of(folder: Path, name: str) -> list[str]:
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_workers_build_the_same_batches(folder: Path, system: str) -> None:
     for workers in (0, 2):
-        flags = ("--workers", workers, "--cache", "ram", "--name", f"{system}{workers}")
+        cache = "disk" if workers else "ram"
+        flags = ("--workers", workers, "--cache", cache, "--name", f"{system}{workers}")
         output = run(folder, system, "-m", "duet", *TRAIN, *flags)
         assert f"; {workers} loader workers" in " ".join(output.split()) or not workers
     assert numbers_of(folder, f"{system}0") == numbers_of(folder, f"{system}2")

@@ -146,7 +146,7 @@ def windows_lock(descriptor: int, mode: int, count: int) -> None:
 
 
 def is_of_linux(path: object) -> bool:
-    return str(path).startswith(("/proc", "/sys/"))
+    return str(path).startswith(("/proc", "/sys/", "/var/tmp"))
 
 
 path_module = Other(os.path, set(), exists=lambda x: not is_of_linux(x) and os.path.exists(x))

@@ -130,7 +130,8 @@ def create_cache(
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     limit, file = 0, None
     if world.process.local_rank == 0:
-        folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is memory on some systems
+        usual = ("/var/tmp", tempfile.gettempdir())  # /tmp is memory on some systems
+        folder = os.environ.get("TMPDIR") or next(filter(os.path.exists, usual))
         try:
             free = free_memory() if kind == "ram" else shutil.disk_usage(folder).free
             limit = int(fraction * free)
