@@ -21,11 +21,11 @@ from duet.utils.cli.flags import UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.start import called_as
 from duet.utils.progress import begin_lines
-from duet.utils.system.children import SUSPENDING
+from duet.utils.system.children import INTERRUPTS, SUSPENDING
 
 WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
 AUTOMATIC = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--device-augment")  # a third state
-HANDLED = (signal.SIGINT, *SUSPENDING)
+HANDLED = (*INTERRUPTS, *SUSPENDING)
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 

@@ -67,6 +67,42 @@ class Trainings:
         return self.folder / name, text
 
 
+def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
+    found, expected = (
+        load_checkpoint(folder / "weights" / "last.safetensors") for folder in (on_gpu, on_cpu)
+    )
+    for section in ("model", "ema", "optimizer"):
+        for name, array in getattr(expected, section).items():
+            scale = max(np.abs(array).max(initial=0), 1e-3)
+            difference = np.abs(getattr(found, section)[name] - array).max(initial=0) / scale
+            assert difference < ROUNDING, (section, name)
+
+
+@pytest.mark.parametrize(
+    ("write_model", "flags"),
+    [
+        (write_tiny_model, ()),
+        (
+            write_tiny_anchor_free,
+            (
+                "--optimizer",
+                "AdamW",
+            ),
+        ),
+    ],
+)
+def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(tmp_path, write_model, flags):
+    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
+    on_gpu, text = detectors.train("gpu", *flags, gpu="mps", EMULATED_KIND="mps")
+    assert "Apple GPU; float32" in text
+    on_cpu, _ = detectors.train("cpu", *flags, "--amp", "off", gpu="")
+    assert_equal_states(on_gpu, on_cpu)
+    weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", tmp_path)
+    for script, source in (("val.py", "--data"), ("detect.py", "--source")):
+        place = detectors.flags[1] if source == "--data" else tmp_path / "shapes/images/val"
+        run(script, *weights, source, place, gpu="mps", EMULATED_KIND="mps")
+
+
 @pytest.mark.parametrize(
     ("write_model", "flags", "means"),
     [
@@ -83,14 +119,7 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
     flags = (*flags, "--amp", "off", "--workers", 1)
     on_gpu, text = detectors.train("gpu", *flags)
     on_cpu, _ = detectors.train("cpu", *flags, gpu="")
-    found, expected = (
-        load_checkpoint(folder / "weights" / "last.safetensors") for folder in (on_gpu, on_cpu)
-    )
-    for section in ("model", "ema", "optimizer"):
-        for name, array in getattr(expected, section).items():
-            scale = max(np.abs(array).max(initial=0), 1e-3)
-            difference = np.abs(getattr(found, section)[name] - array).max(initial=0) / scale
-            assert difference < ROUNDING, (section, name)
+    assert_equal_states(on_gpu, on_cpu)
     waits = json.loads(text.splitlines()[-1])
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
     assert waits["steps"] == [0, 1, 0, 1, 0, 0]

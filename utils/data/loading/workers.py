@@ -36,13 +36,13 @@ from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.worker_process import start_process
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.memory import keep_freed_images
-from duet.utils.system.children import SUSPENDING, blocked
+from duet.utils.system.children import INTERRUPTS, SUSPENDING, blocked
 from duet.utils.text import STDERR
 
 PARTS_AHEAD = 2  # of batches, that each worker builds before they are asked for
 SLOTS_IN_USE = 2  # of the batch that is used, and of the one before, which a GPU may still read
 _ALIGNMENT = 64  # bytes
-PARENTS_SIGNALS = {signal.SIGINT, *SUSPENDING}
+PARENTS_SIGNALS = {*INTERRUPTS, *SUSPENDING}
 
 
 class SharedSource:
