@@ -13,7 +13,7 @@ from types import FrameType
 from duet.backend.processes import this_process
 from duet.utils.processes.exit_status import EXIT_INTERRUPTED, end_process
 from duet.utils.processes.start import set_handlers
-from duet.utils.system.children import SUSPENDING, unblock
+from duet.utils.system.children import INTERRUPTS, SUSPENDING, unblock
 
 FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `launch.py`
 
@@ -98,8 +98,9 @@ class StopRequests:
     def take_signals(self) -> None:
         """Install the signal handlers; call it again after imports that install their own."""
         set_handlers(dict.fromkeys(SUSPENDING, self._notice))
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
-            set_handlers({signal.SIGINT: self._notice_interrupt})
+        for number in INTERRUPTS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored in a shell's background
+                set_handlers({number: self._notice_interrupt})
         unblock(SUSPENDING)  # blocked by `launch.py`
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
@@ -119,8 +120,9 @@ def ignore_requests() -> None:
     """Ignore late signals, which must not change the exit code of a finished command."""
     for number in SUSPENDING:
         signal.signal(number, signal.SIG_IGN)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -133,7 +135,7 @@ def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
     file, message = (Path(name) if name else None for name in names)
     requests = StopRequests(file, message, minutes)
-    before = {number: signal.getsignal(number) for number in (*SUSPENDING, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (*SUSPENDING, *INTERRUPTS)}
     requests.take_signals()
     yield requests
     set_handlers(before)
