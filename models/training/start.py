@@ -40,7 +40,7 @@ from duet.models.training.optimizer import (
     freeze_layers,
     parameter_groups,
 )
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
 from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
