@@ -23,6 +23,7 @@ from duet.models.evaluation.evaluate import (
 )
 from duet.models.training.checkpointing import capture, rebuild_model, restore
 from duet.models.training.execution import restoring_threads
+from duet.models.training.finishing import choose_finishing
 from duet.models.training.outputs import (
     BestEpoch,
     Trained,
@@ -35,7 +36,7 @@ from duet.models.training.outputs import (
     write_results,
     write_work,
 )
-from duet.models.training.start import build, images_at_a_time
+from duet.models.training.start import build, images_at_a_time, uses_fused
 from duet.models.training.step import TrainState, accumulate_again, settle, train_step
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
@@ -67,6 +68,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
         train_loader.lend_to(state.device)
+        if leaves_pixels(config, state, train_loader):
+            train_loader.leave_pixels()
         if state.device == CPU:
             images, *size = train_loader.largest_shape
             shape = min(images, state.micro_batch or images), *size
@@ -97,6 +100,15 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
     return trained(run, state, best)
 
 
+def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -> bool:
+    """Return whether the device changes colours and flips images; note it for work.json."""
+    asked = uses_fused(config.device_augment, state.device)
+    size, layout = loader.largest_shape[2:], state.execution.channels_last
+    chosen = choose_finishing(asked, size, state.device, state.dtype, layout)
+    state.implementations = {**state.implementations, "colours": "device" if chosen else "loader"}
+    return chosen
+
+
 def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
     """Return an out-of-memory error that suggests flags."""
     at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
@@ -119,6 +131,8 @@ def train(
     config, world = run.job.config, val_loader.world
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
+    if world.process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
+        state.watch.carry_requests(run.job.session.stop.is_asked)
     best = None
     with run.job.session.stop.saving_at_interrupt():
         # An epoch in which the run was suspended is finished regardless of limits.
@@ -176,7 +190,8 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
             left = clock(seconds_left(before + state.timer.total(), state))
             progress.update(f"in all {left}, {state.watch.progress()}")
             watchdog.progress()
-            stop(run, state)  # the only place between training steps that stops or saves
+            # The only place between training steps that stops or saves.
+            stop(run, state, state.watch.asked)
             if config.save_steps and state.batch_number % config.save_steps == 0:
                 save_state(run, state)
     settle(state)
@@ -275,10 +290,10 @@ def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
     state.class_scores = {**kept, state.epoch: scores}
 
 
-def stop(run: Run, state: TrainState) -> None:
-    """Save the state and raise Suspended if the run was asked to stop."""
+def stop(run: Run, state: TrainState, agreed: bool | None = None) -> None:
+    """Save the state and raise Suspended if the run was asked to stop; see `StopRequests.cause`."""
     requests = run.job.session.stop
-    cause = requests.cause()
+    cause = requests.cause(agreed)
     if cause is None:
         return
     save_state(run, state)

@@ -19,6 +19,7 @@ from duet.models.training.step import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import finished
 from duet.utils.data.sources.samples import table_of
 from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.cores import loader_workers
@@ -133,7 +134,10 @@ def plotted_batches(no_plots: bool) -> int:
 def plot_trained_batch(run: Run, number: int, batch: Batch) -> None:
     """Plot rank 0's shard of a batch with its boxes."""
     path = run.folder / f"train_batch{number}.jpg"
-    plot_batch(batch.images, batch.targets, run.job.data.class_names, path)
+    images = batch.images
+    if batch.finishing is not None:
+        images = finished(images, batch.finishing)
+    plot_batch(images, batch.targets, run.job.data.class_names, path)
 
 
 @on_main

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from duet import backend
-from duet.backend import amp, dist, nn
+from duet.backend import amp, dist, multi_tensor, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -42,7 +42,6 @@ from duet.models.training.optimizer import (
 )
 from duet.models.training.step import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
-from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.task_flags import adopted, find_task
 from duet.utils.cli.train_config import TrainConfig
@@ -198,7 +197,9 @@ def build_state(
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
     together = uses_fused(config.multi_tensor_optimizer, device)
-    together = together and choose_updates(config.optimizer, device)
+    if together:
+        described = multi_tensor.describe(config.optimizer, device)
+        log.info("--multi_tensor_optimizer: %s", described)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn)
     fused = uses_fused(config.bbox_iou_optim, device)

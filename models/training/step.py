@@ -21,6 +21,7 @@ from duet.models.detector import Detector, images_to_tensor
 from duet.models.heads.base import Loss, LossTerms, PassImages, WholeBatch
 from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import Execution
+from duet.models.training.finishing import finish_images
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import Schedule, StepSettings
 from duet.models.training.step_watch import BatchName, LossScale, StepWatch
@@ -175,7 +176,11 @@ def _plus(left: LossTerms, right: LossTerms) -> LossTerms:
 def network_images(state: TrainState, batch: Batch) -> Tensor:
     """Convert the images of the current batch or piece to network input."""
     layout = state.execution.channels_last
-    images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    if batch.finishing is None:
+        images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    else:
+        finishing = batch.finishing, state.device, state.dtype, layout
+        images = finish_images(batch.images, *finishing)
     if state.multi_scale is None:
         return images
     return state.multi_scale.resize(images, state.batch_number)

@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 
 class StopAt(StopRequests):
-    """Asks for a stop, or kills, at the Nth time that the run asks."""
+    """Asks for a stop, or kills, the count-th time that the run asks."""
 
     def __init__(self, count: int | None = None, kill: bool = False) -> None:
         super().__init__()

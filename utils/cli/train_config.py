@@ -146,6 +146,9 @@ class TrainConfig(RunConfig):
     multi_tensor_optimizer: bool | None = automatic_switch("speed", "--multi_tensor_optimizer",
         help="update all weights and their EMA in one pass, equal up to rounding; without the "
         "flag: on a GPU")  # fmt: skip
+    device_augment: bool | None = automatic_switch("speed", "--device-augment",
+        help="change colours and flip images on the device, compiled, equal up to one grey "
+        "level; without the flag: on a GPU with Triton")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
         choices=("ram", "disk"),
         help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "

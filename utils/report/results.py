@@ -83,12 +83,11 @@ class Results:
         """Write one JSON object per row, with null for missing and non-finite values."""
         with atomic_text_file(path) as file:
             for cells in self.rows:
-                pairs = zip(self.columns, map(_number_or_none, cells), strict=True)
-                file.write(json.dumps(dict(pairs)) + "\n")
-
-
-def _number_or_none(cell: str) -> int | float | None:
-    return parse_json(cell) if math.isfinite(float(cell or math.nan)) else None
+                values = (
+                    parse_json(cell) if math.isfinite(float(cell or math.nan)) else None
+                    for cell in cells
+                )
+                file.write(json.dumps(dict(zip(self.columns, values, strict=True))) + "\n")
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:

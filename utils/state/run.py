@@ -52,7 +52,8 @@ class WorkRecord:
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
         for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
-                      batch.global_indices, *batch.targets.arrays()):  # fmt: skip
+                      batch.global_indices, *batch.targets.arrays(),
+                      *(batch.finishing or ())):  # fmt: skip
             digest.update(array.tobytes())
         self._hash = digest.hexdigest()
 

@@ -92,14 +92,11 @@ def transfer_arrays(
 def remap_rows(
     own: np.ndarray, given: np.ndarray, rows: ClassRows, classes: ClassMap
 ) -> np.ndarray | None:
-    """Copy the rows of shared classes, and those around the classes, into a weight or bias.
+    """Copy the rows of shared classes, and those around the classes; None if shapes do not fit.
 
     Args:
         own: (A * (before + new classes + after), ...).
         given: (A * (before + old classes + after), ...).
-
-    Returns:
-        The new array; None if the shapes allow no such reading.
     """
     others = rows.before + rows.after
     outputs, old_outputs = others + classes.num_new, others + classes.num_old
