@@ -36,7 +36,7 @@ class StopAt(StopRequests):
         super().__init__()
         self.count, self.kill, self.asked = count, kill, 0
 
-    def cause(self) -> str | None:
+    def cause(self, agreed: bool | None = None) -> str | None:
         self.asked += 1
         if self.asked != self.count:
             return None
