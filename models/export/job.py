@@ -68,12 +68,7 @@ NOTHING_FOUND = (
 
 @dataclass
 class Export:
-    """The source of all files, and the model's predictions to compare them with.
-
-    Attributes:
-        settings: NMS settings for metrics on --data.
-        scores: these metrics, the model's first; [] without --data.
-    """
+    """The source of all files, and the model's predictions to compare them with."""
 
     config: ExportConfig
     metadata: Metadata
@@ -81,8 +76,8 @@ class Export:
     model: Detector
     trials: list[Trial]
     dataset: Dataset | None
-    settings: SuppressionSettings
-    scores: list[Score]
+    settings: SuppressionSettings  # for metrics on --data
+    scores: list[Score]  # these metrics, the model's first; [] without --data
 
 
 class Exports(NamedTuple):

@@ -116,13 +116,9 @@ class Room:
 
 
 async def read_image(request: Request, max_bytes: int, take: Callable[[int], None]) -> bytes:
-    """Return the image file in the body of a request, which may be a form.
+    """Return the image file in a request's body, which may be a form; HTTPException otherwise.
 
-    Args:
-        take: called with the size of each part that arrives, as of `Room`.
-
-    Raises:
-        HTTPException: it is too large or missing, or the form cannot be read.
+    take: called with the size of each part that arrives, see `Room`.
     """
     num_bytes = 0
     text = f"the body is larger than {max_bytes:,} bytes; send a smaller image, or raise the "

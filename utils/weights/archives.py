@@ -50,15 +50,10 @@ MAX_MEMBERS = 100_000
 
 @dataclass(frozen=True)
 class Members:
-    """The files in an archive or a folder.
+    """The files in an archive or a folder."""
 
-    Attributes:
-        sizes: uncompressed sizes by name, in archive order.
-        size: total bytes, which limit the size of all tensors.
-    """
-
-    sizes: Mapping[str, int]
-    size: int
+    sizes: Mapping[str, int]  # uncompressed, by name, in archive order
+    size: int  # total bytes, which limit the size of all tensors
     load: Callable[[str], bytes]
 
     def read(self, name: str, most: int = MAX_WEIGHTS_BYTES) -> bytes:

@@ -188,11 +188,7 @@ class VideoWriter:
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:
         """Begin a video of frames (height, width); odd sides are padded to even ones, for H.264.
 
-        Args:
-            rate: frames per second, for the duration of the last frame; 30 if None.
-
-        Raises:
-            UserError: PyAV is missing, or a side is too long.
+        rate: frames per second, for the duration of the last frame; 30 if None.
         """
         if max(size) > MAX_SIDE:
             raise UserError(
