@@ -230,10 +230,7 @@ FORMS: dict[str, ExportedForm] = {
 def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
     """Convert (K, 6) x1, y1, x2, y2, score, class to rows (K, 5 + C) as a model returns.
 
-    Each row has class score 1, so that NMS keeps them again. Unused rows are omitted.
-
-    Raises:
-        UserError: a class is out of range.
+    Class scores are 1, so that NMS keeps the boxes again. Unused rows are omitted.
     """
     used = detections[detections[:, 4] > 0]
     classes = used[:, 5]

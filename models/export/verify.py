@@ -96,11 +96,7 @@ def evenly(samples: Sequence[Sample], most: int) -> list[Sample]:
 
 
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
-    """Return batches of the images, with two further sizes for a dynamic file.
-
-    Raises:
-        UserError: the model's predictions are not finite.
-    """
+    """Return batches of images, of three sizes if dynamic; UserError for infinite predictions."""
     size, number = metadata.image_size, metadata.batch_size
     batches = [fitted(images[i : i + number], size) for i in range(0, len(images), number)]
     if metadata.dynamic:

@@ -152,11 +152,7 @@ async def _image_of_form(request: Request) -> bytes:
 
 
 def read_tokens(path: Path | None) -> tuple[str, ...]:
-    """Read the tokens in a file, one per line; () for None.
-
-    Raises:
-        UserError: it cannot be read, or a line is not a token; the message never shows a token.
-    """
+    """Read tokens, one per line; () for None; UserError messages never show a token."""
     if path is None:
         return ()
     make_one = "create one with `openssl rand -hex 32 > FILE`"

@@ -221,11 +221,7 @@ TENSOR_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[Contents]:
-    """Yield the records of a file or directory; arrays can be read inside the with block only.
-
-    Raises:
-        UserError: of no known format, damaged, or with a global that is not accepted.
-    """
+    """Yield the records of a file or folder; read their arrays inside the with block only."""
     if path.is_dir():
         yield read_oneflow(members_of_folder(path))
         return
