@@ -25,7 +25,7 @@ from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame
-from duet.utils.detect.results.result import CORNERS, RESULTS, Result
+from duet.utils.detect.results.result import CORNERS, Result
 from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.errors import UserError
 from duet.utils.files.model_yamls import shipped_model
@@ -246,7 +246,7 @@ class HubModel(NotCopied):
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # boxes only: see `Task.refused`
-            RESULTS[detector.head.task.name](
+            detector.head.task.result.load()(
                 frame, detector.finish([view], [found]), self._class_names
             )
             for frame, view, found in zip(frames, views, rows, strict=True)

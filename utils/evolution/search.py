@@ -38,8 +38,8 @@ from duet.utils.state.resume import FREE
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,
-    ending_children,
 )
+from duet.utils.system.machine import ending_children
 from duet.utils.tasks.table import Task
 from duet.utils.text import count, say
 

@@ -7,14 +7,14 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from duet.utils.comparison import load
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.runs import Outcome, describe_run, rise, run_process
 from duet.utils.comparison.settings import Cell, Turn
-from duet.utils.system import machine
-from duet.utils.system.children import descendants
+from duet.utils.system.machine import descendants
 from tests.process_ends import has_ended, wait_until
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
@@ -80,7 +80,7 @@ def test_a_run_does_not_outlive_one_who_is_killed(tmp_path):
         while not started or Path(f"/proc/{started[0]}/comm").read_text() != "sleep\n":
             assert runner.poll() is None
             time.sleep(0.02)
-            started = descendants(runner.pid)
+            started = [process.pid for process in descendants(runner.pid)]
         runner.kill()
     wait_until(lambda: has_ended(started[0]))
 
@@ -146,15 +146,16 @@ class System:
     """Time, and what others take of it on a machine of four cores, of which two are usable."""
 
     def __init__(self, monkeypatch, folder):
+        self.ticks_per_second = os.sysconf("SC_CLK_TCK")
         self.file, self.ticks, self.now = folder / "stat", 1000, 100.0
         monkeypatch.setattr(time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(machine, "STAT", self.file)
+        monkeypatch.setattr(psutil, "PROCFS_PATH", str(folder))
         monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1})
         monkeypatch.setattr(load, "_own_seconds", lambda: 5.0)
         self.take(0)
 
     def take(self, seconds):
-        self.ticks += int(seconds * machine.TICKS)
+        self.ticks += int(seconds * self.ticks_per_second)
         idle = 10**7  # and iowait, guest: no work, or counted as that of a user
         core = f"{self.ticks} 0 0 {idle} {idle} 0 0 0 {idle} 0"
         far = f"{10**6 * self.ticks} 0 0 0 0 0 0 0 0 0"

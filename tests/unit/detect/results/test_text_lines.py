@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.models.evaluation.validation import LabelFiles
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.label_files import LabelFiles
 from duet.utils.geometry.detections import Detections, GroundTruth
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_detections, make_result
