@@ -35,7 +35,7 @@ for line in plain.left:
     print(" ", line.partition(" in the weights")[0])
 
 rows = ClassRows(
-    "model.24.m.", before=5
+    ("model.24.m.",), before=5
 )  # of each anchor: four of the box and objectness
 by_class = transfer_arrays(
     own, given, rows=rows, classes=match_classes(NEW, OLD)

@@ -19,7 +19,6 @@ from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.pipeline.threads import Read, Reader, num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
 from duet.utils.text import count, printable
@@ -96,7 +95,7 @@ class TrainedDetector(NotCopied):
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                RESULTS[detector.head.task.name](frame, one, self.class_names)
+                detector.head.task.result.load()(frame, one, self.class_names)
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -159,7 +158,7 @@ class TrainedDetector(NotCopied):
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield RESULTS[detector.head.task.name](read.frame, found, self.class_names, ids)
+                    yield detector.head.task.result.load()(read.frame, found, self.class_names, ids)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(self.class_names, **options)

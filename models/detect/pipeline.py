@@ -33,7 +33,6 @@ from duet.utils.detect.pipeline.threads import (
     Writer,
     num_threads,
 )
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
@@ -125,7 +124,7 @@ class Pipeline:
         found, ids = self.detector.finish(read.prepared, rows), None
         if self._track is not None:
             found, ids = self._track(found, frame, read.source.rate)
-        result = RESULTS[self.detector.head.task.name](frame, found, self.class_names, ids)
+        result = self.detector.head.task.result.load()(frame, found, self.class_names, ids)
         if self._files is not None and place is not None:
             self._files.write(result, place)
         size = read.prepared[0].placement.input_size

@@ -29,13 +29,11 @@ from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
-MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000
 FEWEST_THREADS = 2  # one decodes while the other runs the network
 STAGES = ("wait", "decode", "network", "finish")
@@ -63,7 +61,7 @@ class ServedModel:
         Raises:
             UserError: a setting that the model does not support.
         """
-        most = MOST_DETECTIONS.get(self.about["task"], MOST_BOXES)
+        most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(self.class_names, **{**self.about["defaults"], **query})
@@ -220,7 +218,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = RESULTS[job.detector.head.task.name](frame, found, model.class_names)
+        result = job.detector.head.task.result.load()(frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

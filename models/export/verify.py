@@ -96,9 +96,7 @@ def evenly(samples: Sequence[Sample], most: int) -> list[Sample]:
 
 
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
-    """Return batches of the images for each size to verify.
-
-    A dynamic file also gets two other sizes and batches.
+    """Return batches of the images, with two further sizes for a dynamic file.
 
     Raises:
         UserError: the model's predictions are not finite.

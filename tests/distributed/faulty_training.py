@@ -78,6 +78,10 @@ def ask_command() -> None:
         time.sleep(0.01)
 
 
+def ask_rank() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def fill_disk() -> None:
     """Let this process write only small files from now on, as on a full disk: its log is one."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
@@ -90,6 +94,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         kill_while_writing,
         make_file,
         ask_command,
+        ask_rank,
         interrupt_command,
         fill_disk,
     )

@@ -12,40 +12,40 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6347,
+    "backend": 6566,
     "duet": 270,
-    "models": 564,
+    "models": 563,
     "models/blocks": 908,
-    "models/detect": 1175,
-    "models/evaluation": 1027,
-    "models/export": 1398,
-    "models/heads": 2541,
+    "models/detect": 1087,
+    "models/evaluation": 946,
+    "models/export": 1374,
+    "models/heads": 2587,
     "models/inference": 652,
-    "models/training": 2575,
-    "scripts": 1213,
-    "utils": 794,
-    "utils/cli": 1171,
-    "utils/comparison": 1356,
-    "utils/data": 11787,
-    "utils/detect": 2321,
-    "utils/evaluation": 1596,
-    "utils/evolution": 444,
-    "utils/export": 1794,
-    "utils/files": 1114,
-    "utils/geometry": 421,
-    "utils/processes": 1103,
-    "utils/report": 1617,
-    "utils/serve": 922,
-    "utils/setup": 368,
-    "utils/state": 871,
+    "models/training": 2747,
+    "scripts": 1212,
+    "utils": 772,
+    "utils/cli": 1308,
+    "utils/comparison": 1292,
+    "utils/data": 11851,
+    "utils/detect": 2108,
+    "utils/evaluation": 1646,
+    "utils/evolution": 427,
+    "utils/export": 1715,
+    "utils/files": 1125,
+    "utils/geometry": 410,
+    "utils/processes": 1131,
+    "utils/report": 1532,
+    "utils/serve": 898,
+    "utils/setup": 365,
+    "utils/state": 848,
     "utils/system": 398,
-    "utils/tasks": 283,
-    "utils/weights": 1799,
+    "utils/tasks": 224,
+    "utils/weights": 1708,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 361
-OTHERS = {"tests": 57367, "benchmarks": 2720}
+OTHERS = {"tests": 57760, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:

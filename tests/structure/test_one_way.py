@@ -84,7 +84,6 @@ OPENED_ELSEWHERE = {
     ("utils/system/files.py", "open"): "a folder, to sync it, and of another rank",
     ("utils/system/machine.py", "read_text"): "/proc",
     ("utils/system/machine.py", "read_bytes"): "/proc",
-    ("utils/system/children.py", "read_text"): "/proc",
     ("utils/memory.py", "read_text"): "/sys",
     ("backend/cores.py", "read_text"): "/sys",
     ("backend/system.py", "read_text"): "/proc",

@@ -6,7 +6,7 @@ from duet.utils.errors import UserError
 from duet.utils.optional import load_wings, require_wing
 
 BOXES = "duet.utils.geometry.boxes"
-POLYGONS = "duet.utils.geometry.polygons"
+POLYGONS = "duet.utils.geometry.ragged"
 ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 
 

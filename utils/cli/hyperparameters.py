@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from duet.utils.errors import UserError, brief
 from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml

@@ -46,9 +46,6 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
     plot_confusion(result.confusion, result.class_names, path, has_background=False)
 
 
-REPORTS: dict[str, TaskReport] = {
-    "detect": TaskReport(metrics_table, _plot_boxes),
-    "detect-anchor-free": TaskReport(metrics_table, _plot_boxes),
-    "segment": TaskReport(metrics_table, _plot_masks),
-    "classify": TaskReport(accuracy_table, _plot_classes),
-}
+BOXES = TaskReport(metrics_table, _plot_boxes)
+MASKS = TaskReport(metrics_table, _plot_masks)
+CLASSES = TaskReport(accuracy_table, _plot_classes)

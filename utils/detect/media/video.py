@@ -51,10 +51,11 @@ def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str
 
 def find_video(container: Any, max_pixels: int) -> Any:
     """Return the video stream of a container, ready to decode; else BrokenSourceError."""
-    found = [stream for stream in container.streams.video if not _is_cover(stream)]
-    if not found:
+    found = container.streams.video
+    covers = [x for x in found if x.disposition & type(x.disposition).attached_pic]  # one image
+    stream = next((x for x in found if x not in covers), None)
+    if stream is None:
         raise BrokenSourceError("contains no video")
-    stream = found[0]
     codec = stream.codec_context
     if codec is None:
         raise BrokenSourceError("uses an unsupported video codec")
@@ -62,10 +63,6 @@ def find_video(container: Any, max_pixels: int) -> Any:
         check_size((codec.height, codec.width), max_pixels)
     codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
     return stream
-
-
-def _is_cover(stream: Any) -> bool:
-    return bool(stream.disposition & type(stream.disposition).attached_pic)
 
 
 def rate_of(stream: Any) -> Fraction:

@@ -24,7 +24,7 @@ from duet.utils.data.sources.label_file import (
 )
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
 from tests.shared_files import shared_path
 
 
