@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from duet.utils.errors import UserError
 
+FEW_IMAGES = 2000  # for training; with more, the public recipe is as good as --hyp small
 NOMINAL_CLASSES, NOMINAL_LEVELS, NOMINAL_IMAGE_SIZE = 80, 3, 640
 _UPPER_LIMITS = {"degrees": 180.0, "shear": 80.0, "perspective": 0.001}  # all others: 1
 
@@ -67,6 +68,7 @@ class LossGains:
     max_side_ratio: float
     focal_gamma: float
     distribution: float = 1.5
+    class_weights: tuple[float, ...] = ()  # (C,); none: all 1
 
     def scaled(self, num_levels: int, num_classes: int, image_size: int) -> LossGains:
         """Scale the hyper-parameters' gains, which are for 3 levels, 80 classes and 640 px."""

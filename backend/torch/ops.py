@@ -12,9 +12,13 @@ from torch.nn import functional
 
 from duet.backend import checks
 from duet.backend.checks import CPU
-from duet.backend.torch.device import copy_stream, is_page_locked, present
+from duet.backend.devices import MPS
+from duet.backend.torch.device import copy_stream, has_streams, is_page_locked, present
 
 Shape = Sequence[int]
+
+# Measured on 2.14.1: the gradient of its clamp is 0 at the limits, where the contract's is 1.
+CLAMP_ENDS_AT_LIMITS = torch.__version__ >= "2.14"
 
 # Bytes. Smaller copies take less than 0.1 ms at 12 GB/s, too little to hide with three more host
 # calls. And below 1 MiB PyTorch allocates parts of blocks, which each stream has of its own.
@@ -35,10 +39,10 @@ NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
     where = present(device)
-    if where == CPU:
+    if not has_streams(where):
         # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
         copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-        return torch.from_numpy(copied).to(dtype)
+        return torch.from_numpy(copied).to(where, dtype)
     # A copy from page-locked memory does not wait for work queued on the device.
     if is_page_locked(array):
         return copied_beside(torch.from_numpy(array), where)
@@ -77,6 +81,9 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
     if reads_at_once(x):
         copied = to_numpy(x)
         return lambda: copied
+    if not has_streams(x.device):
+        kept = x.detach().clone()
+        return lambda: to_numpy(kept)
     on_host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
     on_host.copy_(x.detach(), non_blocking=True)
     arrived = torch.cuda.Event()
@@ -99,7 +106,7 @@ def dtype_of(x: Tensor) -> str:
 
 
 def device_of(x: Tensor) -> str:
-    return str(x.device)
+    return MPS if x.device.type == MPS else str(x.device)  # of which there is one
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:
@@ -163,7 +170,10 @@ def softmax(x: Tensor) -> Tensor:
 
 
 def clamp(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    return torch.clamp(x, low, high)
+    if not CLAMP_ENDS_AT_LIMITS:
+        return torch.clamp(x, low, high)
+    x = x if low is None else torch.where(x < low, low, x)
+    return x if high is None else torch.where(x > high, high, x)
 
 
 def minimum(x: Tensor, y: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ fits = {
 assert len(fits) == plain.taken  # this is all there is to it
 
 rows = ClassRows(
-    "model.24.m.", before=5
+    ("model.24.m.",), before=5
 )  # of each anchor: four of the box and objectness
 by_class = transfer_arrays(
     own, given, rows=rows, classes=match_classes(NEW, OLD)

@@ -29,13 +29,11 @@ from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
-from duet.utils.serve.frames import pack_frame, read_frame
+from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
-MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000
 FEWEST_THREADS = 2  # one decodes while the other runs the network
 STAGES = ("wait", "decode", "network", "finish")
@@ -55,7 +53,7 @@ class ServedModel:
 
     detector: ImageDetector
     class_names: tuple[str, ...]
-    about: dict[str, Any]
+    about: Header
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
         """Return the detector with the settings of a request, sharing the network.
@@ -63,7 +61,7 @@ class ServedModel:
         Raises:
             UserError: a setting that the model does not support.
         """
-        most = MOST_DETECTIONS.get(self.about["task"], MOST_BOXES)
+        most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(self.class_names, **{**self.about["defaults"], **query})
@@ -72,11 +70,7 @@ class ServedModel:
 
 
 def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
-    """Load a model and run it once, so that the first request does not wait for set-up.
-
-    Raises:
-        UserError: unusable weights, device or settings.
-    """
+    """Load a model and run it once, so that the first request does not wait for set-up."""
     shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
     settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
     weights = load_to_detect(source.weights, config.runtime, several=True)
@@ -107,8 +101,8 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
 def batch_size_of(weights: Weights, device: str, most: int) -> int:
     """Return the number of images per forward pass, at most --max-batch.
 
-    On a CPU each lane takes one: ONNX Runtime needs 51 ms of CPU time per image for YOLOv5n at
-    640x480 px, and 54 ms in batches of four.
+    On a CPU each lane takes one: batches of four need 54 ms per image instead of 51 (YOLOv5n, ONNX
+    Runtime, 640x480 px).
     """
     if isinstance(weights, ExportedWeights):
         metadata = weights.runtime.metadata
@@ -129,7 +123,7 @@ class Job:
         detector: detector with the request's settings.
     """
 
-    asked: dict[str, Any]
+    asked: Header
     content: bytes
     clock: list[float] = field(default_factory=lambda: [time.perf_counter()])
     detector: ImageDetector = field(init=False)
@@ -137,7 +131,6 @@ class Job:
     view: View = field(init=False)
 
     def end_stage(self) -> None:
-        """Record the time."""
         self.clock.append(time.perf_counter())
 
     def milliseconds(self) -> dict[str, float]:
@@ -169,7 +162,7 @@ class Worker:
         while (request := read_frame(requests)) is not None:
             self._waiting[request[0]["model"]].put(Job(*request))
 
-    def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def _send(self, header: Header, body: bytes = b"") -> None:
         with self._sending:
             self._answers.write(pack_frame(header, body))
             self._answers.flush()
@@ -206,7 +199,6 @@ class Worker:
         return False
 
     def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
-        """Answer requests as one batch."""
         # Each image's own settings are applied afterwards.
         settings = [job.detector.suppression for job in jobs]
         widest = replace(
@@ -226,7 +218,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = RESULTS[job.detector.head.task.name](frame, found, model.class_names)
+        result = job.detector.head.task.result.load()(frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG
@@ -260,7 +252,6 @@ class Worker:
 
 
 def as_json(result: ImageResult, model: str, milliseconds: dict[str, float]) -> bytes:
-    """Return a result as JSON; model: its name."""
     height, width = result.size
     answer = {
         "model": model,

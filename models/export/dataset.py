@@ -10,12 +10,11 @@ import numpy as np
 
 from duet.backend import autograd
 from duet.backend.checks import CPU
-from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, evaluate
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.export.verify import INT8, evenly
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.view import View, whole_view
-from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
@@ -100,9 +99,10 @@ def score(
         0,
         metadata.stride,
         fixed_size=size,
-        items=items_of(head.task.name),
+        items=head.task.items.load(),
     ) as loader:
-        result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
+        evaluation = Evaluation(predictor, samples, dataset.class_names, CPU, settings)
+        result = evaluation.run(loader).result
     return Score(
         name, head.metrics(result), head.fitness(result), milliseconds(predictor, metadata)
     )

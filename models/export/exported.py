@@ -147,8 +147,8 @@ class ExportedForm(NamedTuple):
             task refuses it.
         outputs: maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
         rows: like `Head.decode_above` for one image; takes a head, a kind, a file's outputs
-            (float32, without the batch axis) and the confidence threshold.
-        head: makes a head for postprocessing only, from its class and the number of classes.
+            without the batch axis, and the confidence threshold.
+        head: makes a head for postprocessing from its class and the number of classes.
     """
 
     kinds: tuple[str, ...]
@@ -159,10 +159,10 @@ class ExportedForm(NamedTuple):
 
 def form_of(head: Head | type[Head]) -> ExportedForm:
     """Return the export of a head's task; UserError if the task cannot be exported."""
-    name = head.task.name
-    if name not in FORMS:
-        raise UserError(f"models of the task {name} cannot be exported")
-    return FORMS[name]
+    if not head.task.exported:
+        raise UserError(f"models of the task {head.task.name} cannot be exported")
+    form: ExportedForm = head.task.exported.load()
+    return form
 
 
 def exported_kind(head: Head | type[Head], nms: bool) -> str:
@@ -209,32 +209,25 @@ def _require_finite(*outputs: np.ndarray) -> None:
         raise UserError("its outputs are not finite (NaN or infinite); export it again")
 
 
-FORMS: dict[str, ExportedForm] = {
-    "detect": ExportedForm(
-        (ROWS, DETECTIONS),
-        lambda head, raw: (head.decode(raw),),
-        _boxes,
-        lambda kind, classes: kind(classes, ((1.0, 1.0),), in_channels=(), strides=(1,)),
-    ),
-    "detect-anchor-free": ExportedForm(
-        (ROWS, DETECTIONS),
-        lambda head, raw: (head.decode(raw),),
-        _boxes,
-        lambda kind, classes: kind(classes, (1,), (1,)),
-    ),
-    "segment": ExportedForm(
-        (MASK_ROWS, MASKS),
-        lambda head, raw: (head.decode(raw), raw[-1]),
-        _masks,
-        lambda kind, classes: kind(classes, ((1.0, 1.0),), 1, 1, in_channels=(1,), strides=(1,)),
-    ),
-    "classify": ExportedForm(
-        (LOGITS,),
-        lambda head, raw: tuple(raw),
-        _scores,
-        lambda kind, classes: kind(classes, in_channels=1, stride=1),
-    ),
-}
+ANCHOR_BOXES = ExportedForm(
+    (ROWS, DETECTIONS),
+    lambda head, raw: (head.decode(raw),),
+    _boxes,
+    lambda kind, classes: kind(classes, ((1.0, 1.0),), in_channels=(), strides=(1,)),
+)
+ANCHOR_FREE_BOXES = ANCHOR_BOXES._replace(head=lambda kind, classes: kind(classes, (1,), (1,)))
+MASKED_BOXES = ExportedForm(
+    (MASK_ROWS, MASKS),
+    lambda head, raw: (head.decode(raw), raw[-1]),
+    _masks,
+    lambda kind, classes: kind(classes, ((1.0, 1.0),), 1, 1, in_channels=(1,), strides=(1,)),
+)
+CLASS_LOGITS = ExportedForm(
+    (LOGITS,),
+    lambda head, raw: tuple(raw),
+    _scores,
+    lambda kind, classes: kind(classes, in_channels=1, stride=1),
+)
 
 
 def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
@@ -284,8 +277,7 @@ def rows_of_masks(
 def extended(mask: np.ndarray) -> np.ndarray:
     """Return a mask (h, w) whose cells outside its box copy the nearest cell inside.
 
-    The head crops by the box again, in pixels; without this the border would be up to one cell too
-    early.
+    The head crops by the box again, in pixels; otherwise the border would be up to a cell early.
     """
     places = [np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0)]
     if not len(places[0]):

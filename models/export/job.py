@@ -35,8 +35,6 @@ from duet.models.heads.base import Head
 from duet.models.inference.classes import scored_classes
 from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.models.stored import fold_batch_norm, load_detector
-from duet.utils.data.image.view import view_of
-from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
@@ -96,8 +94,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     """Write and verify a file of each format in --include.
 
     Raises:
-        UserError: the model cannot be built, does not fit the size, or has other classes than
-            --data.
+        UserError: the model cannot be built, or does not fit the size or the classes of --data.
     """
     size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
     if size > MOST_BYTES:
@@ -113,8 +110,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
-        task = model.head.task.name
-        check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
+        of_folders = dataset.is_of_folders
+        model.head.task.check_labels(samples, dataset.name, of_folders, config.weights)
         data, known = f"--data {dataset.name}", checkpoint.class_names and metadata.class_names
         file, names = f"--weights {config.weights}", dataset.class_names
         classes = scored_classes(data, names, file, known, model.head.num_classes)
@@ -224,7 +221,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     metadata, calibration = export.metadata, None
     if export.config.int8:
         assert export.dataset is not None, "the flags ask for --data"
-        view = view_of(export.model.head.task.name)
+        view = export.model.head.task.view.load()
         calibration = calibration_images(export.dataset.samples, metadata, view)
     row.convert(source_of(export, row), made, metadata, calibration)
     if why := row.why_not_run():
@@ -286,6 +283,5 @@ def move(made: Path, path: Path, row: Format) -> None:
 
 
 def megabytes(path: Path) -> str:
-    """Return the size of a file or folder, formatted."""
     size = size_of(path) / 1e6
     return f"{size:.1f}" if size >= 1 else f"{size:.2g}"

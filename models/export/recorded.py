@@ -1,7 +1,7 @@
 """Record a model of weights as an ONNX graph, by running it once under backend/onnx.
 
-With --nms the graph has NMS by standard operators: that of `utils/evaluation/nms.py`, with each box
-in its best class only. Masks are those of `utils/data/masks/assemble.py` in prototype size.
+With --nms the graph has the NMS of `utils/evaluation/nms.py` by standard operators, each box in its
+best class only, and the masks of `utils/data/masks/assemble.py` in prototype size.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BEYOND_HALF = 65_520  # smallest value that rounds to infinity in float16
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     """Return the EMA as ONNX bytes, BatchNorm folded; equal weights give equal bytes."""
-    model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
+    model: Any = detector_of_weights(checkpoint)  # its modules belong to this backend
     fold_batch_norm(model)
     model.eval()  # record the inference path only
     kind = exported_kind(model.head, config.nms)
@@ -127,24 +127,23 @@ def detections(
     rows: Tensor,
     settings: SuppressionSettings,
     top_per_class: int,
-    behind: Tensor | None = None,
+    others: Tensor | None = None,
 ) -> Tensor:
     """Return each image's detections, (B, K, 6 + M) float32, with K = `max_detections`.
 
-    x1, y1, x2, y2, score, class, then `behind`; highest score first, of equal scores the earlier
-    row. Unused rows are 0.
+    x1, y1, x2, y2, score, class, `others`; highest score first, then by row. Unused rows are 0.
 
     Args:
         rows: (B, N, 5 + C) float32, per image as in `non_max_suppression`.
         top_per_class: maximum detections per class; unused with `class_agnostic`.
-        behind: (B, N, M) float32, further values of the rows; None for M = 0.
+        others: (B, N, M) float32, further values of the rows; None for M = 0.
     """
     found = candidates(rows, settings.confidence_threshold)
     kept = kept_scores(found, settings, top_per_class)
     scores, index = best(kept, settings.max_detections)
     numbers = found.scores, ops.cast(found.class_index, "float32")
     columns = [x.reshape(*x.shape, 1) for x in numbers]
-    columns += [] if behind is None else [behind]
+    columns += [] if others is None else [others]
     table = ops.cat([found.boxes_xyxy, *columns], dim=2)
     chosen = _take_rows(table, index)
     used = (scores > 0.0).reshape(*scores.shape, 1)

@@ -39,7 +39,7 @@ class TrainState:
     forward: Callable[[Tensor], Sequence[Tensor]]  # its forward pass, possibly compiled
     step_loss: Callable[..., LossTerms]  # the loss, possibly compiled and scaled
     loss_scale: LossScale
-    means: Mapping[str, Any]  # implementations in use, for work.json
+    implementations: Mapping[str, str | bool]  # in use, for work.json
     watch: StepWatch
     table: EpochTable  # rows of epochs on screen
     seed: int = 0

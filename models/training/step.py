@@ -17,6 +17,7 @@ from duet.backend.contract import Stage, Tensor
 from duet.backend.processes import this_process
 from duet.models.detector import images_to_tensor
 from duet.models.heads.base import LossTerms, PassImages, WholeBatch
+from duet.models.training.finishing import finish_images
 from duet.models.training.optimizer import StepSettings
 from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState, settle
 from duet.models.training.step_watch import BatchName
@@ -118,7 +119,11 @@ def _plus(left: LossTerms, right: LossTerms) -> LossTerms:
 def network_images(state: TrainState, batch: Batch) -> Tensor:
     """Convert the images of the current batch or piece to network input."""
     layout = state.execution.channels_last
-    images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    if batch.finishing is None:
+        images = images_to_tensor(batch.images, state.device, state.dtype, layout)
+    else:
+        finishing = batch.finishing, state.device, state.dtype, layout
+        images = finish_images(batch.images, *finishing)
     if state.multi_scale is None:
         return images
     return state.multi_scale.resize(images, state.batch_number)

@@ -84,6 +84,10 @@ def ask_command() -> None:
         time.sleep(0.01)
 
 
+def ask_rank() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
+
+
 def find_mistake() -> None:
     raise UserError("an image is missing")
 
@@ -100,6 +104,7 @@ FAULTS: dict[str, Callable[[], None]] = {
         kill_while_writing,
         make_file,
         ask_command,
+        ask_rank,
         interrupt_command,
         find_mistake,
         fill_disk,

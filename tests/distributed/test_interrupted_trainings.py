@@ -32,7 +32,6 @@ EPOCHS = 3  # of six batches, and two of each validation
 KILLS = [
     pytest.param(how, rank, phase, step, seconds, id=f"rank {rank} in {phase}")
     for how, rank, phase, step, seconds in (
-        ("kill", 1, "reading the labels of train", 0, 0),
         ("kill", 1, "training", 1, 0.01),
         ("kill_while_writing", 0, "saving", 0, None),
     )

@@ -1,4 +1,4 @@
-"""Flags of YOLOv5 and earlier versions that do not exist here, with their replacements."""
+"""Flags of the public YOLOv5, old and new, that do not exist here, with their replacements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ VALUE = "VALUE"  # in a replacement: what was typed takes its place
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: metrics are always shown per class"
 _NO_DNN = "changes nothing: ONNX files run in ONNX Runtime, other weights on --backend"
-_NUMA = "leave it out; start the processes behind numactl, or bind them with torchrun"
 _FOLDER = "--project names the folder that holds the runs"
 
 TRAINING = {
@@ -40,20 +39,12 @@ TRAINING = {
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
-    "--bind-numa": _NUMA,
-    "--autobalance": "leave it out; the levels keep YOLOv5's fixed weights",
-    "--half-gradients": "leave it out; a larger --batch-size exchanges gradients less often",
     "--quad": "leave it out, or double --img and take a quarter of --batch-size",
-    "--repeat-factor": "--image-weights shows images of badly detected classes more often",
-    "--mosaic-window": "--cache ram or --cache disk, which decodes each image once",
-    "--replay": "leave it out; the log names batches with non-finite losses",
-    "--precise-bn": "--override ema_share=0.1 makes the EMA and its statistics follow sooner",
     "--ndjson-console": "each epoch is one line; results.jsonl has the metrics",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
 
 VALIDATION = {
-    "--bind-numa": _NUMA,
     "--merge": "leave it out; NMS keeps the best box and averages none",
     "--dnn": _NO_DNN,
     "--verbose": _CLASS_BY_CLASS,
@@ -85,6 +76,4 @@ EXPORT = {
     "--workspace": "leave it out; TensorRT may use all free memory",
     "--verbose": "changes nothing: differences are always shown",
     "--cache": "leave it out; nothing is cached between exports",
-    "--letterbox": "leave it out; scale and pad images as docs/examples/export does",
-    "--efficient-nms": "--nms, which TensorRT runs too",
 }

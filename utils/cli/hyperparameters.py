@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from duet.utils.strengths import STRENGTHS, AugmentConfig, LossGains
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # per level
-GONE = ("mosaic9", "randaugment", "cutout")  # of earlier versions
+AUTO_WEIGHTS = "auto"  # of cls_weights: from the numbers of objects
 SHARES = ("ema_share", "warmup_share", "keep_head")
 
 
@@ -26,7 +26,7 @@ SHARES = ("ema_share", "warmup_share", "keep_head")
 class Hyperparameters:
     """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each.
 
-    New ones need a default without effect, because old states lack them.
+    A new one has a default without effect, so that a state written before it existed resumes.
     """
 
     lr0: float
@@ -63,9 +63,12 @@ class Hyperparameters:
     ema_share: float = 0.0
     warmup_share: float = 1.0
     keep_head: float = 0.0
+    cls_weights: Any = ()  # a weight per class, AUTO_WEIGHTS, or () for none
 
     def __post_init__(self) -> None:
-        for name, value in dataclasses.asdict(self).items():
+        object.__setattr__(self, "cls_weights", class_weights(self.cls_weights))
+        numbers = {**dataclasses.asdict(self), "cls_weights": 0}
+        for name, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise UserError(f"{name}: {brief(value)} is not a number; write 0.01 or 1.0e-2")
             if not math.isfinite(value) or value < 0:
@@ -99,7 +102,28 @@ class Hyperparameters:
             max_side_ratio=self.anchor_t,
             focal_gamma=self.fl_gamma,
             distribution=self.dfl,
+            # What only measures a training has no objects to count for auto.
+            class_weights=() if self.cls_weights == AUTO_WEIGHTS else self.cls_weights,
         )
+
+
+def class_weights(value: Any) -> tuple[float, ...] | str:
+    """Return cls_weights as AUTO_WEIGHTS or a tuple; UserError for anything else."""
+    if value == AUTO_WEIGHTS:
+        return AUTO_WEIGHTS
+    weights = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    if not all(type(x) in (int, float) and 0 < x < math.inf for x in weights):
+        raise UserError(
+            f"cls_weights: {brief(value)}; accepted: auto, or a list of numbers above 0, one per "
+            "class, as in [1, 2.5] or --override cls_weights=1,2.5"
+        )
+    return tuple(map(float, weights))
+
+
+def override_word(name: str, value: Any) -> str:
+    """Return the word that sets a hyper-parameter with --override."""
+    text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+    return f"{name}={text}"
 
 
 def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyperparameters:
@@ -111,10 +135,6 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
     path = find_yaml(str(path), FOLDER, prefix="hyp.")
     near = "" if path.exists() else near_yamls(str(path), FOLDER)
     document = read_yaml("--hyp", path, f"{near}the default is {DEFAULT_HYPERPARAMETERS}")
-    try:
-        document = without_gone(document)
-    except UserError as error:
-        raise UserError(f"--hyp {path}: {error}") from error
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
     unknown = sorted(set(document) - set(fields), key=str)
@@ -134,15 +154,7 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
         raise UserError(f"--override {error}") from error
 
 
-def without_gone(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return hyper-parameters without those of earlier versions; UserError if one was in use."""
-    for name in GONE:
-        if values.get(name):
-            raise UserError(f"{name} was removed; set it to 0, or leave it out")
-    return {name: value for name, value in values.items() if name not in GONE}
-
-
-def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
+def _override(word: str, known: Iterable[str]) -> tuple[str, Any]:
     """Parse KEY=VALUE; UserError if the name is unknown or the value is not a number."""
     name, separator, text = word.partition("=")
     if not separator or name not in known:
@@ -152,6 +164,8 @@ def _override(word: str, known: Iterable[str]) -> tuple[str, float]:
         hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
         raise UserError(f"--override {brief(word)}; accepted: HYPERPARAMETER=VALUE{hint}")
     try:
-        return name, float(text)
+        if name == "cls_weights" and text != AUTO_WEIGHTS:
+            return name, tuple(map(float, text.split(","))) if text else ()
+        return name, text if name == "cls_weights" else float(text)
     except ValueError:
         raise UserError(f"--override {brief(word)}: {brief(text)} is not a number") from None

@@ -8,15 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils.comparison.statistics import (
-    NONE,
-    TOO_FEW,
-    Document,
-    counted_epochs,
-    number,
-    spread,
-    stage_name,
-)
+from duet.utils.comparison.document import NONE, TOO_FEW, counted_epochs, number, spread, stage_name
+from duet.utils.comparison.settings import Document
 from duet.utils.files import html as page
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.report.plots.style import line_colour, new_figure
@@ -53,7 +46,8 @@ def build_report(document: Document) -> Report:
     cells = {cell["name"]: cell for cell in document["cells"]}
     found: dict[str, list[str]] = {BACKENDS: [], OPTIONS: []}
     for pair in document["pairs"]:
-        found[kind_of(pair, cells)].append(sentence(pair, cells))
+        sides = {cells[pair[role]]["side"] for role in ("candidate", "reference")}
+        found[OPTIONS if len(sides) == 1 else BACKENDS].append(sentence(pair, cells))
     sections = [
         *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
         Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
@@ -84,12 +78,6 @@ def head(document: Document) -> list[str]:
     ]
 
 
-def kind_of(pair: Document, cells: Mapping[str, Document]) -> str:
-    """Return the section of a pair."""
-    same = cells[pair["candidate"]]["side"] == cells[pair["reference"]]["side"]
-    return OPTIONS if same else BACKENDS
-
-
 def sentence(pair: Document, cells: Mapping[str, Document]) -> str:
     """Return a pair's ratio, reasons to doubt it, and differences, on one line."""
     words = [f"{names_of(pair)}: {figure(pair)}"]
@@ -109,7 +97,6 @@ def names_of(pair: Document) -> str:
 
 
 def figure(pair: Document) -> str:
-    """Return the ratio of a pair, its range and the verdict."""
     ratio = pair["ratio"]
     if ratio is None:
         return "refused, the work is not equal"
@@ -188,12 +175,10 @@ def times(document: Document, cell: Document) -> dict[str, str]:
 
 
 def stages(document: Document, cell: Document) -> dict[str, str]:
-    """Return the seconds of an epoch by stage."""
     return {stage_name(name): number(seconds) for name, seconds in cell["stages"].items()}
 
 
 def outcomes(document: Document, cell: Document) -> dict[str, str]:
-    """Return the losses and metrics of the last counted epoch, by name."""
     last = cell["last_epoch"] or {"train": {}, "metrics": {}}
     found = {name.replace("_loss", " loss"): x for name, x in last["train"].items()}
     return {
@@ -214,7 +199,6 @@ def run_lines(run: Document, kept: bool) -> list[str]:
 
 
 def markdown(report: Report) -> str:
-    """Return the whole report."""
     lines = [f"# {TITLE}", "", *(f"> **{_escaped(line)}**\n" for line in report.warnings)]
     lines += [*map(_escaped, report.head), ""]
     for part in report.sections:

@@ -19,7 +19,7 @@ from typing import Any
 
 from duet.backend import select
 from duet.backend.processes import this_process
-from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.hyperparameters import Hyperparameters, override_word
 from duet.utils.cli.train_config import TrainConfig, run_settings
 from duet.utils.errors import UserError
 from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
@@ -38,8 +38,8 @@ from duet.utils.state.resume import FREE
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,
-    ending_children,
 )
+from duet.utils.system.machine import ending_children
 from duet.utils.tasks.table import Task
 from duet.utils.text import count, say
 
@@ -61,8 +61,6 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
-        UserError: conflicting settings, Optuna is missing, the folder has another search, or the
-            first trial fails.
         Suspended: stopped on request; the same command continues.
     """
     if this_process().world_size > 1:
@@ -91,10 +89,7 @@ class Training:
     is_hopeless: bool = False  # pruned because others are better
 
     def epochs(self, weights: Mapping[str, float]) -> list[tuple[float, dict[str, float]]]:
-        """Return the fitness and the metrics of each epoch in results.csv.
-
-        weights: weight of each metric in the fitness, by name.
-        """
+        """Return the fitness and the metrics of each epoch in results.csv; weights: by metric."""
         path = self.folder / "results.csv"
         columns, rows = read_results(path) if path.exists() else ([], [])
         shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
@@ -146,7 +141,9 @@ class Search:
         while True:
             if (cause := stop.cause()) is not None:
                 self._suspend(cause, stop.interrupted)
-            while self._free and self._wants_another():
+            while self._free and (
+                self._pending or len(self._study.trials(*WORDS, "RUNNING")) < self._config.evolve
+            ):
                 self._running.append(self._start(self._free.pop(0)))
             if not self._running:
                 return
@@ -155,10 +152,6 @@ class Search:
                 self._running.remove(run)
                 self._free.append(run.device)
                 self._end(run)
-
-    def _wants_another(self) -> bool:
-        begun = len(self._study.trials(*WORDS, "RUNNING"))
-        return bool(self._pending) or begun < self._config.evolve
 
     def _start(self, device: str) -> Training:
         """Start a new trial, or continue one that an earlier process left."""
@@ -169,7 +162,7 @@ class Search:
         backend = select.choose(self._config.backend)
         own = [f"--project={folder.parent}", f"--name={folder.name}", f"--device={device}"]
         own += [f"--backend={backend}", "--override"]
-        own += [f"{name}={value!r}" for name, value in self._values_of(trial).items()]
+        own += [override_word(*pair) for pair in self._values_of(trial).items()]
         with folder.with_suffix(".log").open("ab") as file:
             process = subprocess.Popen(
                 [sys.executable, "-u", *program_words(), *sys.argv[1:], *OF_A_TRIAL, *own],
@@ -180,8 +173,7 @@ class Search:
         known = unfinished.intermediate_values if unfinished is not None else {}
         return Training(trial, folder, device, process, max(known, default=-1) + 1)
 
-    def _values_of(self, trial: Any) -> dict[str, float]:
-        """Return all hyper-parameters of a trial, by name."""
+    def _values_of(self, trial: Any) -> dict[str, Any]:
         return dataclasses.asdict(dataclasses.replace(self._hyp, **trial.params))
 
     def _place(self, number: int) -> Path:
@@ -234,10 +226,7 @@ class Search:
         raise Suspended(f"search suspended after {done}: {cause}; continue with {again}", by_hand)
 
     def _write_table(self) -> None:
-        """Write a row per trial with epochs: metrics and hyper-parameters, as in YOLOv5's file.
-
-        They are followed by the trial's number, state and fitness.
-        """
+        """Write a row per trial with epochs: YOLOv5's columns, then number, state and fitness."""
         rows = [
             {
                 **trial.user_attrs[FIGURES],
@@ -255,7 +244,6 @@ class Search:
             writer.writerows(rows)
 
     def conclude(self) -> None:
-        """Write and print the result of the search."""
         best, done = self._study.best(), self._study.trials("COMPLETE")
         if best is None:
             raise UserError(f"--evolve: no trial has finished; see {self._folder}/trials")

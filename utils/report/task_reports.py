@@ -19,15 +19,10 @@ from duet.utils.report.plots.measures import (
 
 
 class TaskReport(NamedTuple):
-    """Functions that report the result of a task's evaluator.
+    """Functions that report the result of a task's evaluator."""
 
-    Attributes:
-        table: returns metrics as text, over all classes and per class.
-        plot: writes plots of the result for samples to a folder.
-    """
-
-    table: Callable[[Any], str]
-    plot: Callable[[Any, Sequence[Sample], Path], None]
+    table: Callable[[Any], str]  # metrics over all classes and per class
+    plot: Callable[[Any, Sequence[Sample], Path], None]  # writes plots to a folder
 
 
 def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
@@ -51,9 +46,6 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
     plot_confusion(result.confusion, result.class_names, path, has_background=False)
 
 
-REPORTS: dict[str, TaskReport] = {
-    "detect": TaskReport(metrics_table, _plot_boxes),
-    "detect-anchor-free": TaskReport(metrics_table, _plot_boxes),
-    "segment": TaskReport(metrics_table, _plot_masks),
-    "classify": TaskReport(accuracy_table, _plot_classes),
-}
+BOXES = TaskReport(metrics_table, _plot_boxes)
+MASKS = TaskReport(metrics_table, _plot_masks)
+CLASSES = TaskReport(accuracy_table, _plot_classes)

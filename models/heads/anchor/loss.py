@@ -55,6 +55,7 @@ class Constants(NamedTuple):
     one_hot: Tensor  # (C, C): a smoothed row per class
     balance: Tensor  # (levels,)
     gains: Tensor  # (3,) of box, objectness and classification
+    class_weights: Tensor | None = None  # (C,) factors of positives' costs; None: all 1
 
 
 class DetectionLoss(Loss):
@@ -165,6 +166,8 @@ class DetectionLoss(Loss):
         if self.num_classes > 1 and iou.shape[0]:
             wanted = ops.take_rows(constants.one_hot, indices[2])
             costs = self._class_costs(predicted[:, BOX_CHANNELS + 1 : end], wanted)
+            if constants.class_weights is not None:
+                costs = costs * ops.take_rows(constants.class_weights, indices[2])
             classification = ops.sum(costs * weights)
         else:
             classification = ops.zeros((), ops.dtype_of(iou), ops.device_of(iou))
@@ -209,10 +212,13 @@ class DetectionLoss(Loss):
             one_hot = np.eye(self.num_classes)
             one_hot = one_hot * (1 - self.label_smoothing) + self.label_smoothing / 2
             gains = (self.gains.box, self.gains.objectness, self.gains.classification)
-            arrays = one_hot, self._balance[: len(self.anchors)], gains
-            self._kept[dtype, device] = Constants(
-                *(ops.tensor(np.array(x, dtype), device) for x in arrays)
-            )
+            balance, weights = self._balance[: len(self.anchors)], self.gains.class_weights
+            tensors = [ops.tensor(np.array(x, dtype), device) for x in (one_hot, balance, gains)]
+            constants = Constants(*tensors)
+            if weights:
+                of_class = ops.tensor(np.array(weights, dtype), device)
+                constants = constants._replace(class_weights=of_class)
+            self._kept[dtype, device] = constants
         return self._kept[dtype, device]
 
 

@@ -35,6 +35,7 @@ from duet.utils.evaluation.accuracy import (
 )
 from duet.utils.geometry.detections import Classification, SuppressionSettings
 from duet.utils.tasks.table import CLASSIFICATION
+from duet.utils.weights.transfer import ClassRows
 
 HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0
 
@@ -65,10 +66,11 @@ class ClassificationLoss(Loss):
 
     Args:
         label_smoothing: fraction of the target distributed equally over all classes, 0 to 1.
+        class_weights: factors of the images of each class; none: all 1.
     """
 
-    def __init__(self, label_smoothing: float = 0.0) -> None:
-        self.label_smoothing = label_smoothing
+    def __init__(self, label_smoothing: float = 0.0, class_weights: Sequence[float] = ()) -> None:
+        self.label_smoothing, self.class_weights = label_smoothing, class_weights
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -94,11 +96,14 @@ class ClassificationLoss(Loss):
         return terms
 
     def _wanted(self, targets: Targets, num_images: int, num_classes: int) -> np.ndarray:
-        """Return the target probability of each class, (B, C) float64."""
+        """Return the target probability of each class, weighted, (B, C) float64."""
         rest = self.label_smoothing / num_classes
         wanted = np.zeros((num_images, num_classes))
         wanted[targets.image_index] = rest
         wanted[targets.image_index, targets.class_index] += 1 - self.label_smoothing
+        if self.class_weights:
+            weights = np.array(self.class_weights)[targets.class_index]
+            wanted[targets.image_index] *= weights[:, None]
         return wanted
 
     @staticmethod
@@ -163,8 +168,11 @@ class ClassifyHead(Head):
             factors = dropout_factors(self.dropout, images).astype(ops.dtype_of(weight))
             self._factors = ops.tensor(factors, ops.device_of(weight))
 
+    def class_rows(self) -> ClassRows:
+        return ClassRows(("linear.",))
+
     def make_loss(self, settings: LossSettings) -> ClassificationLoss:
-        return ClassificationLoss(settings.label_smoothing)
+        return ClassificationLoss(settings.label_smoothing, settings.gains.class_weights)
 
     def decode(self, raw: Sequence[Tensor]) -> Tensor:
         """Map logits to class probabilities, (B, C)."""

@@ -52,6 +52,7 @@ class Positives(NamedTuple):
     boxes_cxcywh: Tensor  # (E, 4) in cells of the level
     centres: Tensor  # (E, 2) centres of the cells
     scores: Tensor  # (E,)
+    weights: Tensor | None = None  # (E,) factors of the costs of their classes; None: all 1
 
 
 class DistributionLoss(Loss):
@@ -129,7 +130,11 @@ class DistributionLoss(Loss):
         place = ops.where(scores > 0.0, cell * self.num_classes + classes, behind)
         boxes = ops.take_rows(ops.tensor(found.boxes_cxcywh, device), index)
         boxes = boxes / ops.take_rows(cells.strides, cell)
-        return Positives(cell, place, boxes, ops.take_rows(cells.centres, cell), scores)
+        weights = None
+        if self.gains.class_weights:
+            of_class = np.array(self.gains.class_weights, ops.dtype_of(scores))
+            weights = ops.take_rows(ops.tensor(of_class, device), classes)
+        return Positives(cell, place, boxes, ops.take_rows(cells.centres, cell), scores, weights)
 
     def on_device(self, rows: Tensor, positives: Positives) -> tuple[Tensor, ...]:
         """Return the sums of box, classification and distribution loss, 0-d each.
@@ -154,9 +159,12 @@ class DistributionLoss(Loss):
             return ops.sum(logits)
         scores = positives.scores
         dtype, device = ops.dtype_of(scores), ops.device_of(scores)
-        wanted = ops.zeros((count + scores.shape[0],), dtype, device)
-        wanted = ops.put_rows(wanted, positives.place, scores)[:count]
-        return ops.bce_with_logits(logits.reshape(count), wanted) * float(count)
+        zeros = ops.zeros((count + scores.shape[0],), dtype, device)
+        wanted = ops.put_rows(zeros, positives.place, scores)[:count]
+        if positives.weights is None:
+            return ops.bce_with_logits(logits.reshape(count), wanted) * float(count)
+        weights = ops.put_rows(zeros + 1.0, positives.place, positives.weights)[:count]
+        return ops.sum(ops.bce_terms(logits.reshape(count), wanted) * weights)
 
     def _weighted(
         self, sums: Sequence[Tensor], scores: Tensor, images: int, whole: WholeBatch | None

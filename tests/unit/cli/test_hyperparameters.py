@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ import yaml
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
+    override_word,
     read_hyperparameters,
 )
 from duet.utils.cli.train_config import parse_train_flags
@@ -38,6 +38,8 @@ def test_the_default_hyperparameters_are_the_public_ones():
         ({"mixup": 1.1}, "mixup: 1.1; accepted: a number from 0 to 1"),
         ({"nbs": 0}, "nbs: 0; accepted: at least 1 image per optimizer step"),
         ({"ema_share": 1.5}, "ema_share: 1.5; accepted: at most 1"),
+        ({"cls_weights": "rare"}, "cls_weights: 'rare'; accepted: auto, or a list of numbers"),
+        ({"cls_weights": [1, 0]}, r"cls_weights: \[1, 0\]; accepted: auto, or a list of numbers"),
         ({"learning_rate": 0.1}, r"unknown \['learning_rate'\]"),
     ],
 )
@@ -75,6 +77,14 @@ def test_overrides_take_the_place_of_a_files_numbers():
     assert changed == dataclasses.replace(given, lr0=0.2, mosaic=0.5)
 
 
+@pytest.mark.parametrize("weights", ["auto", (), (1.0, 2.5)])
+def test_the_words_of_hyperparameters_give_them_again(weights):
+    given = read_hyperparameters("small")
+    changed = dataclasses.replace(given, cls_weights=weights, lr0=1 / 3)
+    words = [override_word(*pair) for pair in dataclasses.asdict(changed).items()]
+    assert read_hyperparameters(DEFAULT_HYPERPARAMETERS, words) == changed
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [
@@ -83,6 +93,7 @@ def test_overrides_take_the_place_of_a_files_numbers():
             "--override 'lr=0.1'; accepted: HYPERPARAMETER=VALUE; did you mean lr",
         ),
         ("momentum", "--override momentum: no value; write momentum=VALUE"),
+        ("cls_weights=rare", "--override 'cls_weights=rare': 'rare' is not a number"),
         ("lr0=fast", "--override 'lr0=fast': 'fast' is not a number"),
         ("lr0=nan", "--override lr0: nan; accepted: a finite number"),
     ],
@@ -126,12 +137,3 @@ def test_close_mosaic_counts_from_the_last_epoch(flags, last):
     config = parse_train_flags(["--epochs", "10", *words])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     assert config.augmentation(hyp).mosaic_epochs == last
-
-
-@pytest.mark.parametrize("name", ["mosaic9", "randaugment", "cutout"])
-def test_hyperparameters_of_earlier_versions_are_read_where_they_were_off(tmp_path, name):
-    path = tmp_path / "hyp.yaml"
-    for value, message in ((0.0, ""), (0.3, f"--hyp .*hyp.yaml: {name} was removed; set it to 0")):
-        path.write_text(f"{DEFAULT_HYPERPARAMETERS.read_text()}\n{name}: {value}\n")
-        with pytest.raises(UserError, match=message) if message else nullcontext():
-            assert read_hyperparameters(path) == read_hyperparameters(DEFAULT_HYPERPARAMETERS)

@@ -98,6 +98,8 @@ def links_of(text):
 
 
 def test_both_have_the_same_commands_and_the_same_links_in_the_same_order():
+    home = [(DOCS / language / "index.md").read_text(encoding="utf-8") for language in ("en", "zh")]
+    assert commands_of(home[0]) == commands_of(home[1]) != []
     english, chinese = (path.read_text(encoding="utf-8") for path in (ENGLISH, CHINESE))
     assert commands_of(english) == commands_of(chinese)
     first, *others = links_of(english)

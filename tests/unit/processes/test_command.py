@@ -293,3 +293,6 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
     not_yet = StopRequests(tmp_path / "file", agree=lambda own: asked.append(own))
     assert not_yet.cause() is None
     assert asked == [False, False, True]  # after an agreement, whether it was Ctrl-C
+    assert not_yet.is_asked() and not_yet.cause(agreed=False) is None
+    assert not_yet.cause(agreed=True) == f"{tmp_path / 'file'} exists; remove it before resuming"
+    assert asked == [False, False, True, False]

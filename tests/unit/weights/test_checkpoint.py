@@ -73,24 +73,14 @@ def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
     content = path.read_bytes()
     names_end = 8 + int.from_bytes(content[:8], "little")
     generator = np.random.default_rng(0)
-    inside = generator.integers(names_end, len(content), 200).tolist()
-    for position in [*range(len(content[:names_end].rstrip(b" "))), *inside, len(content) - 1]:
+    head_end = len(content[:names_end].rstrip(b" "))
+    inside = generator.integers(names_end, len(content), 100).tolist()
+    for position in [*range(0, head_end, 5), head_end - 1, *inside, len(content) - 1]:
         changed = bytearray(content)
         changed[position] ^= 1 << int(generator.integers(8))
         path.write_bytes(changed)
         with pytest.raises(UserError):
             load_checkpoint(path)
-
-
-def test_a_file_without_a_checksum_opens(tmp_path, checkpoint):
-    arrays = {f"model/{name}": array for name, array in checkpoint.model.items()}
-    old = dataclasses.asdict(HEADER)
-    del old["progress"], old["loss_scale"]
-    header = json.dumps({"format": "duet-checkpoint", "version": 1, **old})
-    save_file(arrays, tmp_path / "old.safetensors", metadata={"duet": header})
-    loaded = load_checkpoint(tmp_path / "old.safetensors")
-    assert loaded.header == HEADER and set(loaded.model) == set(checkpoint.model)
-    assert not loaded.ema and not loaded.optimizer
 
 
 def test_a_truncated_file_is_refused(tmp_path, checkpoint):

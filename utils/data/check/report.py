@@ -18,6 +18,7 @@ from duet.utils.data.sources.reading import pixel_boxes
 from duet.utils.data.sources.samples import Sample
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.html import Html, bullets, html_page, paragraph, section, table
+from duet.utils.strengths import FEW_IMAGES
 from duet.utils.text import count, csv_cell, printable
 
 SMALL_SIDES = (3, 8)  # pixels at --img: hardly to be seen, and hard to find at a stride of 8
@@ -25,7 +26,6 @@ LONGEST_NAME = 60  # characters of a class
 EXAMPLES = 3  # findings of a kind in the lines
 MOST_CLASSES = 20  # in the text; the page has more
 CROPS, PAIRS = 10, 5  # per grid: findings, or copies with their originals
-FEW_IMAGES = 2000  # training images; with more, the public recipe is as good
 LISTED = 200  # findings of a kind on the page; findings.csv has all
 COLUMNS = ("kind", "problem", "split", "where", "what")
 # Advice where the labels are annotations in another format than YOLO's.

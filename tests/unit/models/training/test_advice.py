@@ -1,0 +1,99 @@
+"""Advice in the log of a training: a better recipe, missing classes, and more epochs."""
+
+import dataclasses
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from duet.models.training.advice import advice_at_end, advice_at_start
+from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.train_config import parse_train_flags
+from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.state.job import Job, TrainData
+from duet.utils.strengths import FEW_IMAGES
+
+NAMES = ("circle", "square", "cross\x1b")
+
+
+def samples_of(*classes, number=1):
+    """Return images with an object of each class."""
+    index = np.array(classes, np.int64)
+    boxes = np.full((len(index), 4), 0.5, np.float32)
+    return table_of([Sample(Path("a.jpg"), 64, 64, index, boxes)] * number)
+
+
+def job_of(*flags, train=(0, 1, 2), val=(0, 1, 2), number=1):
+    config = parse_train_flags(list(flags))
+    data = TrainData(NAMES, samples_of(*train, number=number), samples_of(*val))
+    return Job(config, read_hyperparameters(config.hyp), data)
+
+
+WEIGHTS = ("--weights", "a.safetensors")
+
+
+def test_few_images_with_weights_are_advised_the_small_recipe():
+    (line,) = advice_at_start(job_of(*WEIGHTS, number=292))
+    assert line == "292 images: --hyp small usually ends higher"
+
+
+@pytest.mark.parametrize(
+    ("flags", "number"),
+    [
+        ((), 292),  # was measured with weights only
+        ((*WEIGHTS, "--hyp", "hyp.classify.yaml"), 292),
+        (WEIGHTS, FEW_IMAGES + 1),
+        ((*WEIGHTS, "--hyp", "small"), 292),
+        ((*WEIGHTS, "--override", "lr0=0.02"), 292),
+    ],
+)
+def test_the_small_recipe_is_not_advised_where_it_was_not_measured(flags, number):
+    assert advice_at_start(job_of(*flags, number=number)) == []
+
+
+def test_a_resumed_run_which_keeps_its_recipe_gets_no_advice():
+    job = job_of(*WEIGHTS, val=(0,))
+    assert advice_at_start(dataclasses.replace(job, point=SimpleNamespace())) == []
+
+
+def test_classes_without_objects_are_named_per_split():
+    assert advice_at_start(job_of(train=(0, 1), val=(0,))) == [
+        r"train has no object of cross\x1b, which cannot be learned",
+        r"val has no object of square, cross\x1b, which the metrics leave out",
+    ]
+
+
+def test_many_missing_classes_are_counted():
+    data = TrainData(tuple("abcdefgh"), samples_of(*range(8)), samples_of(0))
+    job = dataclasses.replace(job_of(), data=data)
+    assert "of b, c, d, e, f and 2 more, which" in advice_at_start(job)[0]
+
+
+def end_of(*flags, epoch, best):
+    state = SimpleNamespace(epoch=epoch, best_epoch=best)
+    return advice_at_end(parse_train_flags(list(flags)), state, Path("run/weights/last.x"))
+
+
+def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
+    flags = ("--epochs", "20", "--cfg", "yolov5n", "--img", "64", "--exist-ok", "--seed", "3")
+    first, command = end_of(*flags, epoch=20, best=19)
+    assert first == "epoch 19 of 20 was the best: more epochs may help:"
+    words = shlex.split(command)
+    more = parse_train_flags(words[words.index("--img=64") :])
+    assert (more.weights, more.cfg, more.epochs, more.seed) == ("run/weights/last.x", "", 20, 3)
+    assert not more.exist_ok
+
+
+@pytest.mark.parametrize(
+    ("flags", "epoch", "best"),
+    [
+        (("--epochs", "20"), 20, 18),
+        (("--epochs", "9"), 9, 9),  # no tenth
+        (("--epochs", "20"), 19, 19),  # stopped early
+        (("--epochs", "20", "--noval"), 20, 20),
+    ],
+)
+def test_other_runs_end_without_advice(flags, epoch, best):
+    assert end_of(*flags, epoch=epoch, best=best) == []
