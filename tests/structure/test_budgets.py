@@ -12,40 +12,40 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6341,
+    "backend": 6566,
     "duet": 270,
     "models": 563,
     "models/blocks": 908,
-    "models/detect": 1112,
-    "models/evaluation": 1027,
-    "models/export": 1386,
-    "models/heads": 2559,
+    "models/detect": 1087,
+    "models/evaluation": 946,
+    "models/export": 1374,
+    "models/heads": 2587,
     "models/inference": 652,
-    "models/training": 2707,
+    "models/training": 2747,
     "scripts": 1212,
-    "utils": 773,
-    "utils/cli": 1174,
-    "utils/comparison": 1301,
-    "utils/data": 11786,
-    "utils/detect": 2117,
-    "utils/evaluation": 1596,
-    "utils/evolution": 429,
-    "utils/export": 1681,
-    "utils/files": 1113,
-    "utils/geometry": 421,
-    "utils/processes": 1103,
-    "utils/report": 1517,
+    "utils": 772,
+    "utils/cli": 1308,
+    "utils/comparison": 1292,
+    "utils/data": 11851,
+    "utils/detect": 2108,
+    "utils/evaluation": 1646,
+    "utils/evolution": 427,
+    "utils/export": 1715,
+    "utils/files": 1125,
+    "utils/geometry": 410,
+    "utils/processes": 1131,
+    "utils/report": 1532,
     "utils/serve": 898,
     "utils/setup": 365,
-    "utils/state": 833,
+    "utils/state": 848,
     "utils/system": 398,
-    "utils/tasks": 283,
-    "utils/weights": 1713,
+    "utils/tasks": 224,
+    "utils/weights": 1708,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 361
-OTHERS = {"tests": 57268, "benchmarks": 2716}
+OTHERS = {"tests": 57762, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:

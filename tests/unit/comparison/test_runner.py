@@ -14,7 +14,6 @@ from duet.utils.comparison import load
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.runs import Outcome, describe_run, rise, run_process
 from duet.utils.comparison.settings import Cell, Turn
-from duet.utils.system import machine
 from duet.utils.system.machine import descendants
 from tests.process_ends import has_ended, wait_until
 
