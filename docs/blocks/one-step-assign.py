@@ -43,7 +43,7 @@ positives = sum(len(level.row) for level in levels)
 
 
 def assign(boxes, anchors, height, width, limit=4.0):
-    """(anchor, row, column, target) of a level; boxes and anchors in cells."""
+    """Rows (anchor, row, column, target) of a level; units are cells."""
     found = []
     for target, (x, y, w, h) in enumerate(boxes):
         cells = [(int(y), int(x))]
