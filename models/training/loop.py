@@ -106,7 +106,7 @@ def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -
     asked = uses_fused(config.device_augment, state.device)
     size, layout = loader.largest_shape[2:], state.execution.channels_last
     chosen = choose_finishing(asked, size, state.device, state.dtype, layout)
-    state.means = {**state.means, "colours": "device" if chosen else "loader"}
+    state.implementations = {**state.implementations, "colours": "device" if chosen else "loader"}
     return chosen
 
 

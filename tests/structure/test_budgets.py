@@ -45,7 +45,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 361
-OTHERS = {"tests": 57762, "benchmarks": 2717}
+OTHERS = {"tests": 57760, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:

@@ -172,7 +172,7 @@ FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 # a graph is made of them.
 OWN_FILES = {
     "torch": {"finishing.py"},
-    "onnx": {"recording.py", "indexing.py", "model_proto.py"},
+    "onnx": {"recording.py", "model_proto.py"},
 }
 
 

@@ -80,9 +80,7 @@ def test_mps_is_one_device_of_pytorch_that_must_be_named():
 def test_where_nccl_is_absent_gloo_joins_the_gpus(
     own: str, monkeypatch: pytest.MonkeyPatch, has_nccl: bool, engines: str
 ) -> None:
-    import torch
-
-    begun = []
+    begun, torch = [], importlib.import_module(backend.use())
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: has_nccl)
     monkeypatch.setattr(
