@@ -1,5 +1,6 @@
 """Binds the backend that the tests judge; one process judges one backend."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -33,6 +34,10 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(FolderSeconds())
     if claims := os.environ.get(CLAIMS):
         config.pluginmanager.register(SharedFiles(Path(claims)))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is imported stays: the collector need not look through it again and again
 
 
 @pytest.fixture(autouse=True)

@@ -233,9 +233,6 @@ class HubModel(NotCopied):
                 None for the training size, or 640 if the weights do not store it.
             augment: test-time augmentation with three views per image.
             profile: no effect: the results always have their times.
-
-        Raises:
-            UserError: an unusable image or setting.
         """
         start = time.perf_counter()
         given = as_list(ims)

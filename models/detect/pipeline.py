@@ -140,11 +140,7 @@ class Pipeline:
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
 ) -> int:
-    """Detect in the sources and write the results; return the number of broken sources.
-
-    Raises:
-        UserError: no source could be read.
-    """
+    """Detect in the sources, write the results, and return the number of broken sources."""
     detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)

@@ -45,22 +45,14 @@ log = logging.getLogger("serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A served model.
-
-    Attributes:
-        about: description for /v1/model.
-    """
+    """A served model."""
 
     detector: ImageDetector
     class_names: tuple[str, ...]
-    about: Header
+    about: Header  # description for /v1/model
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
-        """Return the detector with the settings of a request, sharing the network.
-
-        Raises:
-            UserError: a setting that the model does not support.
-        """
+        """Return the detector with a request's settings, sharing the network; else UserError."""
         most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
@@ -114,19 +106,13 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
 
 @dataclass
 class Job:
-    """A request in progress.
+    """A request in progress."""
 
-    Attributes:
-        asked: model, query, answer (format), id and deadline, as sent by the server.
-        content: image file.
-        clock: arrival time, then the end of each stage.
-        detector: detector with the request's settings.
-    """
-
-    asked: Header
-    content: bytes
+    asked: Header  # model, query, answer (format), id and deadline, as sent by the server
+    content: bytes  # image file
+    # Arrival time, then the end of each stage.
     clock: list[float] = field(default_factory=lambda: [time.perf_counter()])
-    detector: ImageDetector = field(init=False)
+    detector: ImageDetector = field(init=False)  # with the request's settings
     image: np.ndarray = field(init=False)  # (H, W, 3) uint8 RGB
     view: View = field(init=False)
 

@@ -46,11 +46,7 @@ def calibration_images(
 ) -> Calibration:
     """Return a function that yields the same evenly spaced images of a split each time.
 
-    Batches are (B, 3, H, W) float32, preprocessed as in detect.py; the last batch is padded with
-    its last image.
-
-    Args:
-        view: `Task.view`.
+    Batches are (B, 3, H, W) float32, preprocessed by the task's `view`; the last one is filled.
     """
     chosen = evenly(samples, MOST_IMAGES)
 
@@ -66,19 +62,13 @@ def calibration_images(
 
 
 class Score(NamedTuple):
-    """A row of the table: the model, or a file.
-
-    Attributes:
-        metrics: metrics by the head's names.
-        milliseconds: per image, of the network and its decoding.
-        megabytes, difference: for a file; "" for the model.
-    """
+    """A row of the table: the model, or a file."""
 
     name: str
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float]  # by the head's names
     fitness: float
-    milliseconds: float
-    megabytes: str = ""
+    milliseconds: float  # per image, of the network and its decoding
+    megabytes: str = ""  # for a file
     difference: str = ""
 
 

@@ -55,12 +55,7 @@ def predictor_of(weights: ExportedWeights, half: bool) -> Predictor:
 
 
 class ExportedPredictor:
-    """A `Predictor` whose network is an exported file.
-
-    Attributes:
-        path: path of the file, for messages.
-        fixed_size: required (height, width) of images; None: any multiple of the stride.
-    """
+    """A `Predictor` whose network is an exported file; path: for messages."""
 
     takes_arrays = True
 
@@ -140,20 +135,15 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
 
 
 class ExportedForm(NamedTuple):
-    """The export of a task.
+    """The export of a task."""
 
-    Attributes:
-        kinds: kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless the
-            task refuses it.
-        outputs: maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
-        rows: like `Head.decode_above` for one image; takes a head, a kind, a file's outputs
-            without the batch axis, and the confidence threshold.
-        head: makes a head for postprocessing from its class and the number of classes.
-    """
-
+    # Kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless refused.
     kinds: tuple[str, ...]
+    # Maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
     outputs: Callable[[Head, Sequence[Tensor]], tuple[Tensor, ...]]
+    # `Head.decode_above` of one image: a head, a kind, a file's outputs, the confidence threshold.
     rows: Callable[[Head, str, Outputs, float], Any]
+    # Makes a head for postprocessing from its class and the number of classes.
     head: Callable[[Any, int], Head]
 
 
@@ -233,10 +223,7 @@ CLASS_LOGITS = ExportedForm(
 def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
     """Convert (K, 6) x1, y1, x2, y2, score, class to rows (K, 5 + C) as a model returns.
 
-    Each row has class score 1, so that NMS keeps them again. Unused rows are omitted.
-
-    Raises:
-        UserError: a class is out of range.
+    Class scores are 1, so that NMS keeps the boxes again. Unused rows are omitted.
     """
     used = detections[detections[:, 4] > 0]
     classes = used[:, 5]
@@ -259,12 +246,7 @@ def rows_of_masks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows (K, 5 + C + K) and prototypes (K, h, w): each mask is its own prototype.
 
-    Args:
-        detections: (K, 6) as `rows_of_detections` takes them.
-        masks: (K, h, w) float32, mask probabilities.
-
-    Raises:
-        UserError: a class is out of range.
+    Of detections (K, 6) as for `rows_of_detections`, and mask probabilities (K, h, w) float32.
     """
     rows = rows_of_detections(detections, num_classes)
     used = masks[detections[:, 4] > 0]

@@ -66,12 +66,7 @@ NOTHING_FOUND = (
 
 @dataclass
 class Export:
-    """The source of all files, and the model's predictions to compare them with.
-
-    Attributes:
-        settings: NMS settings for metrics on --data.
-        scores: these metrics, the model's first; [] without --data.
-    """
+    """The source of all files, and the model's predictions to compare them with."""
 
     config: ExportConfig
     metadata: Metadata
@@ -79,8 +74,8 @@ class Export:
     model: Detector
     trials: list[Trial]
     dataset: Dataset | None
-    settings: SuppressionSettings
-    scores: list[Score]
+    settings: SuppressionSettings  # for metrics on --data
+    scores: list[Score]  # these metrics, the model's first; [] without --data
 
 
 class Exports(NamedTuple):
@@ -91,11 +86,7 @@ class Exports(NamedTuple):
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    """Write and verify a file of each format in --include.
-
-    Raises:
-        UserError: the model cannot be built, or does not fit the size or the classes of --data.
-    """
+    """Write and verify a file of each format in --include."""
     size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
     if size > MOST_BYTES:
         raise UserError(

@@ -118,7 +118,7 @@ class Loss(Protocol):
     _compiled: Callable[..., Any] | None = None
 
     @property
-    def means(self) -> Mapping[str, str]:
+    def implementations(self) -> Mapping[str, str]:
         """Implementations in use, "plain" or "fast", by name; for work.json."""
         return {}
 

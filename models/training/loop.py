@@ -37,8 +37,7 @@ from duet.models.training.outputs import (
     write_work,
 )
 from duet.models.training.start import build, images_at_a_time, uses_fused
-from duet.models.training.state import TrainState, settle
-from duet.models.training.step import accumulate_again, train_step
+from duet.models.training.step import TrainState, accumulate_again, settle, train_step
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import UserError, WorkerError

@@ -15,7 +15,7 @@ from duet.models.detector import count_parameters
 from duet.models.graph import plan_layers
 from duet.models.heads.base import Head
 from duet.models.training.advice import advice_at_end, advice_at_start
-from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
+from duet.models.training.step import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch

@@ -40,7 +40,7 @@ from duet.models.training.optimizer import (
     freeze_layers,
     parameter_groups,
 )
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.task_flags import adopted, find_task
@@ -226,7 +226,7 @@ def build_state(
         loss_scale=loss_scale,
         implementations={
             "compiled": execution.compiled,
-            **loss.means,
+            **loss.implementations,
             "optimizer": how,
             "average": how,
         },
@@ -244,7 +244,7 @@ def uses_fused(asked: bool | None, device: str) -> bool:
     return device != CPU if asked is None else asked
 
 
-def parallelize(model: Any, sync_bn: bool) -> Any:
+def parallelize(model: Detector, sync_bn: bool) -> Any:
     """Wrap the model for data parallelism; --sync-bn synchronizes its BatchNorm layers.
 
     In a single process it is returned unchanged.

@@ -24,8 +24,7 @@ from duet.backend.processes import this_process
 from duet.models.evaluation.evaluate import Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
-from duet.models.training.state import TrainState, settle
-from duet.models.training.step import train_step
+from duet.models.training.step import TrainState, settle, train_step
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch

@@ -12,40 +12,40 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6566,
+    "backend": 6563,
     "duet": 270,
     "models": 563,
     "models/blocks": 908,
-    "models/detect": 1087,
+    "models/detect": 1062,
     "models/evaluation": 946,
-    "models/export": 1374,
+    "models/export": 1322,
     "models/heads": 2587,
     "models/inference": 652,
-    "models/training": 2747,
+    "models/training": 2730,
     "scripts": 1212,
     "utils": 772,
     "utils/cli": 1308,
-    "utils/comparison": 1292,
+    "utils/comparison": 1286,
     "utils/data": 11851,
-    "utils/detect": 2108,
-    "utils/evaluation": 1646,
-    "utils/evolution": 427,
-    "utils/export": 1715,
+    "utils/detect": 2076,
+    "utils/evaluation": 1644,
+    "utils/evolution": 420,
+    "utils/export": 1674,
     "utils/files": 1125,
-    "utils/geometry": 410,
-    "utils/processes": 1131,
-    "utils/report": 1532,
-    "utils/serve": 898,
+    "utils/geometry": 411,
+    "utils/processes": 1133,
+    "utils/report": 1528,
+    "utils/serve": 885,
     "utils/setup": 365,
     "utils/state": 848,
     "utils/system": 398,
     "utils/tasks": 224,
-    "utils/weights": 1708,
+    "utils/weights": 1685,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 361
-OTHERS = {"tests": 57760, "benchmarks": 2717}
+OTHERS = {"tests": 57934, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:

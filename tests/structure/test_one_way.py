@@ -102,6 +102,7 @@ OPENED_ELSEWHERE = {
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
     ("utils/files/run_folder.py", "open"): "to lock",
     ("docs/site/hooks.py", "read_text"): "the project's own files",
+    ("docs/site/notebooks.py", "read_text"): "the project's own files",
     ("utils/setup/environments.py", "read_text"): "the project's own files",
 }
 

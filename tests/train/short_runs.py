@@ -11,7 +11,7 @@ import train
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.task_flags import complete_flags
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
@@ -36,7 +36,7 @@ class StopAt(StopRequests):
         super().__init__()
         self.count, self.kill, self.asked = count, kill, 0
 
-    def cause(self) -> str | None:
+    def cause(self, agreed: bool | None = None) -> str | None:
         self.asked += 1
         if self.asked != self.count:
             return None

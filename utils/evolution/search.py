@@ -58,11 +58,7 @@ log = logging.getLogger("evolve")
 
 
 def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
-    """Search hyper-parameters in --evolve trainings, and write the best ones.
-
-    Raises:
-        Suspended: stopped on request; the same command continues.
-    """
+    """Search hyper-parameters in --evolve trainings, and write the best ones; or Suspended."""
     if this_process().world_size > 1:
         raise UserError("--evolve starts its own trainings; start it without a launcher")
     is_default = config.project == TrainConfig().project

@@ -90,9 +90,6 @@ class SearchStudy:
         begin: values of the first trial.
         ranges: ranges of the values, by the same names.
         settings: flags of all trials as JSON values, including epochs and seed.
-
-    Raises:
-        UserError: Optuna is missing, or the file is unusable or has another search.
     """
 
     def __init__(

@@ -77,11 +77,7 @@ MAX_IMAGE_SIZE = 65_536
 
 
 def read_yolov5(contents: Contents, path: str) -> Checkpoint:
-    """Return a checkpoint of the records, with equal model and ema and without an optimizer.
-
-    Raises:
-        UserError: no weights in it, or a model that cannot be built here with equal outputs.
-    """
+    """Return a checkpoint of the records; UserError if our model would give other outputs."""
     root = contents.root
     holder = root if isinstance(root, dict) else {}
     found = _find_weights(root)

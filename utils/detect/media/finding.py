@@ -54,12 +54,7 @@ log = logging.getLogger("detect")
 def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
     """Return the sources named by --source, in natural order: image2 before image10.
 
-    Args:
-        max_pixels: limit of images and frames to decode.
-        video_stride: yield every n-th frame of videos and streams.
-
-    Raises:
-        UserError: nothing that is accepted, or a missing package.
+    Images and frames of over max_pixels are not decoded. UserError says what is accepted.
     """
     getattr(cv2.utils, "logging", cv2).setLogLevel(0)  # in cv2 until 4.12; ours name the source
     if source := _find_live(argument, max_pixels, video_stride):

@@ -74,11 +74,7 @@ def rate_of(stream: Any) -> Fraction:
 def timed_frames(
     decoded: Iterable[Any], source: Path | str, rate: Fraction, max_pixels: int, stride: int = 1
 ) -> Iterator[Frame]:
-    """Yield every n-th of PyAV's frames, with times that always increase.
-
-    Raises:
-        BrokenSourceError: a frame is too large; the size may change within a video.
-    """
+    """Yield every n-th of PyAV's frames, at increasing times; BrokenSourceError for large ones."""
     # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
     converter = import_optional("av", "a video").video.reformatter.VideoReformatter()
     first = seconds = 0.0
@@ -188,11 +184,7 @@ class VideoWriter:
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:
         """Begin a video of frames (height, width); odd sides are padded to even ones, for H.264.
 
-        Args:
-            rate: frames per second, for the duration of the last frame; 30 if None.
-
-        Raises:
-            UserError: PyAV is missing, or a side is too long.
+        rate: frames per second, for the duration of the last frame; 30 if None.
         """
         if max(size) > MAX_SIDE:
             raise UserError(

@@ -159,5 +159,5 @@ def test_detection_has_the_public_columns_and_fitness():
 def test_the_box_loss_is_fused_where_that_is_asked_for():
     head = build(AnchorHead).head
     plain, fast = (head.make_loss(loss_settings(64, {"fused": fused})) for fused in (False, True))
-    assert plain.means == {"box_iou": "plain"} and plain.box_iou is complete_iou
-    assert fast.means == {"box_iou": "fast"}
+    assert plain.implementations == {"box_iou": "plain"} and plain.box_iou is complete_iou
+    assert fast.implementations == {"box_iou": "fast"}
