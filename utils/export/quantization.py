@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.optional import import_optional
+from duet.utils.text import count, say
 
 CONVOLUTION = "Conv"
 BINS = 2048
@@ -174,3 +176,13 @@ def _trimmed(counts: np.ndarray, low: float, high: float) -> tuple[np.float32, n
     first, last = np.searchsorted(below, (OUTSIDE, 1 - OUTSIDE))
     edges = np.linspace(low, max(high, low + LEAST_SPAN), BINS + 1)
     return np.float32(min(0, edges[first])), np.float32(max(0, edges[last + 1]))
+
+
+def write_calibration_list(path: Path, images: Sequence[Path]) -> None:
+    """Write the paths of images, one per line, for the calibration of other programs."""
+    try:
+        with atomic_text_file(path) as file:
+            file.writelines(f"{image}\n" for image in images)
+    except OSError as error:
+        raise UserError(f"--calibration-list {path}: {error.strerror}") from error
+    say(f"{path}: {count(len(images), 'image')} for calibration")
