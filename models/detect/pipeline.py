@@ -140,7 +140,11 @@ class Pipeline:
             found, ids = self.detector.finish(read.prepared, rows), None
             if self._track is not None:
                 found, ids = self._track(found, frame, read.source.rate)
-            result = RESULTS[self.detector.head.task.name](frame, found, self.class_names, ids)
+            kind, heatmap = (
+                RESULTS[self.detector.head.task.name],
+                self.detector.heatmap(frame.image),
+            )
+            result = kind(frame, found, self.class_names, ids, heatmap)
         if self._files is not None and place is not None:
             with self.seconds("write"):
                 self._files.write(result, place)

@@ -4,6 +4,7 @@ In the folder lie
 
     NAME.jpg                    the image, drawn on, in the kind of its source; a video is NAME.mp4
     labels/NAME.txt             YOLO labels; labels/NAME_1.txt those of a video's first frame
+    heatmaps/NAME.jpg           where the network looks, of --visualize; of videos, as labels
     crops/CLASS/NAME.jpg        a part of the image; of one name NAME2.jpg, NAME3.jpg, ... follow
     predictions.csv             one line per object: image, class name, score
     detections.json             all of it, in pixels
@@ -33,7 +34,7 @@ from duet.utils.detect.results.image_result import ImageResult, as_utf8, json_li
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_file, naming
 
-TABLE, RECORDS = "predictions.csv", "detections.json"
+TABLE, RECORDS, HEATMAPS = "predictions.csv", "detections.json", "heatmaps"
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 # A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
 # written 22 bytes more (`utils/files/atomic.py`).
@@ -84,6 +85,8 @@ class RunFiles:
             stack.callback(self._close_videos)
             if config.save_txt:
                 (folder / "labels").mkdir(exist_ok=True)
+            if config.visualize is not None:
+                (folder / HEATMAPS).mkdir(exist_ok=True)
             for name in [TABLE] * config.save_csv + [RECORDS] * config.save_json:
                 self._shared[name] = stack.enter_context(atomic_file(folder / name))
             if config.save_json:
@@ -150,6 +153,8 @@ class RunFiles:
         config = self._config
         if not config.nosave:
             self._draw(result, place)
+        if result.heatmap is not None:
+            save_image(self.folder / HEATMAPS / f"{place.name}.jpg", result.plot_heatmap())
         if config.save_txt:
             path = self.folder / "labels" / f"{place.name}.txt"
             if len(result):
