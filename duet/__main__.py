@@ -22,6 +22,7 @@ from duet.utils.text import say
 # Module and help line by subcommand.
 COMMANDS = {
     "train": ("duet.commands.train", "train a model"),
+    "folds": ("duet.folds", "train once per fold; mean and deviation of the metrics"),
     "val": ("duet.commands.val", "validate a model: COCO's mAP, per class and over all"),
     "detect": ("duet.commands.detect", "find objects in images, videos and streams"),
     "export": ("duet.commands.export", "write files for other runtimes, each verified"),
