@@ -37,6 +37,7 @@ from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import only_classes
 from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.per_image import FILE, write_per_image
 from duet.utils.evaluation.coco.results_file import CocoResults
 from duet.utils.evaluation.legacy import LegacyEvaluator, legacy_masks
 from duet.utils.files.atomic import atomic_text_file
@@ -121,6 +122,9 @@ def run_validation(
         say(*legacy_table(legacy.result()).splitlines())
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     REPORTS[task.name].plot(result, samples, folder)
+    if per_image := REPORTS[task.name].per_image:
+        names = [path.rpartition("/")[2] for path in samples.paths]
+        write_per_image(folder / FILE, per_image(result), names, class_names)
     if coco_results is not None:
         coco_results.write(folder / "predictions.json")
     if labels is not None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.accuracy import ClassificationResult, accuracy_table
 from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult
+from duet.utils.evaluation.coco.per_image import PerImage
 from duet.utils.report.console import metrics_table
 from duet.utils.report.plots.images import plot_examples
 from duet.utils.report.plots.measures import (
@@ -24,10 +25,12 @@ class TaskReport(NamedTuple):
     Attributes:
         table: returns metrics as text, over all classes and per class.
         plot: writes plots of the result for samples to a folder.
+        per_image: returns the outcomes per image; None for tasks without them.
     """
 
     table: Callable[[Any], str]
     plot: Callable[[Any, Sequence[Sample], Path], None]
+    per_image: Callable[[Any], PerImage] | None = None
 
 
 def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
@@ -52,8 +55,8 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
 
 
 REPORTS: dict[str, TaskReport] = {
-    "detect": TaskReport(metrics_table, _plot_boxes),
-    "detect-anchor-free": TaskReport(metrics_table, _plot_boxes),
-    "segment": TaskReport(metrics_table, _plot_masks),
+    "detect": TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image),
+    "detect-anchor-free": TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image),
+    "segment": TaskReport(metrics_table, _plot_masks, lambda result: result.masks.per_image),
     "classify": TaskReport(accuracy_table, _plot_classes),
 }
