@@ -13,7 +13,6 @@ VALUE = "VALUE"  # in a replacement: what was typed takes its place
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: metrics are always shown per class"
 _NO_DNN = "changes nothing: ONNX files run in ONNX Runtime, other weights on --backend"
-_NUMA = "leave it out; start the processes behind numactl, or bind them with torchrun"
 _FOLDER = "--project names the folder that holds the runs"
 
 TRAINING = {
@@ -40,7 +39,6 @@ TRAINING = {
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
-    "--bind-numa": _NUMA,
     "--autobalance": "leave it out; the levels keep YOLOv5's fixed weights",
     "--half-gradients": "leave it out; a larger --batch-size exchanges gradients less often",
     "--quad": "leave it out, or double --img and take a quarter of --batch-size",
@@ -53,7 +51,6 @@ TRAINING = {
 }
 
 VALIDATION = {
-    "--bind-numa": _NUMA,
     "--merge": "leave it out; NMS keeps the best box and averages none",
     "--dnn": _NO_DNN,
     "--verbose": _CLASS_BY_CLASS,

@@ -111,6 +111,9 @@ class RunConfig(CommandConfig):
         "device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="number of processes; 0: one per device of --device")  # fmt: skip
+    bind_numa: bool = flag("several processes", "--bind-numa", default=False,
+        help="bind each process and its loader workers to the NUMA node of its GPU; on a CPU, "
+        "spread the processes over the nodes")  # fmt: skip
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
         check=within(0, kind="a number of seconds", above=True),
         help="end all processes if one makes no progress for this many seconds")  # fmt: skip

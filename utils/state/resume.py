@@ -42,7 +42,7 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
     "loggers", "allow_missing",
 }  # fmt: skip
-GONE = {"replay", "bind_numa", "precise_bn"}  # settings of earlier versions that are ignored
+GONE = {"replay", "precise_bn"}  # settings of earlier versions that are ignored
 # Settings of earlier versions that are ignored at these values and refused at others.
 UNUSED = {
     "quad": False, "repeat_factor": 0.0, "mosaic_window": 0, "albumentations": "",
