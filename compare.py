@@ -21,8 +21,7 @@ from duet.utils.comparison import document as documents
 from duet.utils.comparison.load import describe_machine, require_same_machine
 from duet.utils.comparison.report import head, run_lines, write_reports
 from duet.utils.comparison.runs import carry_out, load_record, refusal_of
-from duet.utils.comparison.settings import PLAIN, Cell, Settings, parse_flags, turns
-from duet.utils.comparison.statistics import Document
+from duet.utils.comparison.settings import PLAIN, Cell, Document, Settings, parse_flags, turns
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import remove_unfinished
 from duet.utils.files.run_folder import RunLock, create_run_folder

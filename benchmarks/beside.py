@@ -26,12 +26,11 @@ from typing import Any, NamedTuple
 from duet.backend.select import FRAMEWORKS
 from duet.backend.system import cores_of
 from duet.utils.cli.flags import from_one, new_parser
-from duet.utils.comparison.document import flatten
+from duet.utils.comparison.document import epoch_ratios, flatten, number, spread, verdict
 from duet.utils.comparison.load import LoadWatch, children_seconds, describe_machine, disturbs
 from duet.utils.comparison.report import run_lines
 from duet.utils.comparison.runs import describe_run, run_process
-from duet.utils.comparison.settings import Cell, Turn, find_pythons
-from duet.utils.comparison.statistics import Document, epoch_ratios, number, spread, verdict
+from duet.utils.comparison.settings import Cell, Document, Turn, find_pythons
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.json_files import read_json

@@ -36,7 +36,7 @@ from benchmarks.small_data import train
 from duet import backend
 from duet.backend.checks import CPU
 from duet.utils.comparison.runs import device_samples
-from duet.utils.comparison.statistics import Document
+from duet.utils.comparison.settings import Document
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import read_json
 from duet.utils.processes.command import run_command

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,7 +30,7 @@ from duet.utils.data.sources.dataset import BUILT_IN, load_dataset
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.source import Source
-from duet.utils.detect.pipeline.threads import Reader, StageSeconds
+from duet.utils.detect.pipeline.threads import Reader
 from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.processes.command import run_command
 from duet.utils.text import count
@@ -46,14 +46,13 @@ class Detected:
     class_names: tuple[str, ...]
     sources: Sequence[Source]
     config: DetectConfig
-    by_stage: dict[str, float] = field(default_factory=dict)  # of the last run of the pipeline
 
     def batches(self) -> list[Any]:
         """Return what the network takes, as tensors."""
         from duet.models.detector import images_to_tensor
 
         tensors, size = [], self.config.batch_size
-        with Reader(self.detector.views, size, 1, StageSeconds()) as reader:
+        with Reader(self.detector.views, size, 1) as reader:
             for batch in reader.batches(self.sources):
                 views = [view.pixels.transpose(2, 0, 1) for read in batch for view in read.prepared]
                 for shape in dict.fromkeys(view.shape for view in views):
@@ -89,7 +88,6 @@ class Detected:
         size = self.config.batch_size
         pipeline = Pipeline(self.detector, self.class_names, files, lambda done: None, size)
         pipeline.run(self.sources)
-        self.by_stage = pipeline.seconds.by_stage
 
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
@@ -146,7 +144,6 @@ def main() -> None:
     case = f"{count(number, 'image')}, {flags.img} px, batch {flags.batch}"
     timings = time_in_turns(case, ways, device, flags.repeats, warm_up=1, images=number)
     finish(flags, timings, device)
-    print("stages:", ", ".join(f"{stage} {s:.2f} s" for stage, s in run.by_stage.items()))
 
 
 if __name__ == "__main__":

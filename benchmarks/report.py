@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.side_by_side import COLUMNS, NOTE, Timing, cells_of
-from duet.utils.comparison.statistics import number
+from duet.utils.comparison.document import number
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.json_files import read_json

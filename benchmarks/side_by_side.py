@@ -19,8 +19,8 @@ from duet import backend
 from duet.backend.checks import CPU
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli import flags as cli
+from duet.utils.comparison.document import NONE, number
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.statistics import NONE, number
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.system.children import ending_children

@@ -40,8 +40,8 @@ from duet import backend
 from duet.backend import amp, autograd
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
+from duet.utils.comparison.document import number
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.statistics import number
 from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
 from duet.utils.report.stage_timer import StageTimer

@@ -18,8 +18,7 @@ from duet.models.blocks.conv import Activation, find_activation
 from duet.models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError, brief
-from duet.utils.files.model_yamls import read_model, scale_depth, scale_width
-from duet.utils.weights.modules import to_plain
+from duet.utils.files.model_yamls import read_model, scale_depth, scale_width, to_plain
 
 COLOURS = {1: "grey", 3: "RGB"}  # by number of image channels
 DEFAULT_CHANNELS = 3

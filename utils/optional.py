@@ -1,7 +1,6 @@
-"""What may be absent: optional packages and programs, and wings.
+"""Optional packages, programs and wings.
 
-A wing is an optional part that a core module lists in a tuple WINGS. Deleting its folder removes
-only its own feature.
+A wing is a folder that a core module lists in a tuple WINGS; deleting it removes its feature only.
 """
 
 from __future__ import annotations
@@ -11,11 +10,9 @@ import importlib.util
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT, STAMP
@@ -49,12 +46,8 @@ INSTALL = {
     "wandb": "pip install wandb==0.25.0",
 }
 
-# Modules that a package does without. OpenVINO and NNCF send their makers an event when they are
-# imported, and no variable stops that.
-_BARRED = {
-    "nncf": ("openvino_telemetry",),
-    "openvino": ("openvino_telemetry",),
-}
+# OpenVINO and NNCF import it if they can, and send their makers an event; no variable stops that.
+_TELEMETRY = "openvino_telemetry"
 
 
 def install_command(package: str) -> str:
@@ -70,7 +63,7 @@ def install_command(package: str) -> str:
 
 
 def find_program(name: str, what_for: str) -> str:
-    """Return the path of an optional program; UserError as `import_optional` if it is missing."""
+    """Return the path of an optional program; UserError with the install command."""
     found = shutil.which(name)
     if found is None:
         raise UserError(f"{what_for} needs the program {name}; install it: {install_command(name)}")
@@ -78,7 +71,7 @@ def find_program(name: str, what_for: str) -> str:
 
 
 def run_program(command: Sequence[str | Path], folder: Path) -> None:
-    """Run a program in a folder; on failure, UserError has the last line of its output."""
+    """Run a program in a folder; UserError with the last line of its output on failure."""
     name = Path(command[0]).name
     try:
         with subprocess.Popen(
@@ -100,35 +93,23 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
 
 
 def import_optional(module: str, what_for: str) -> ModuleType:
-    """Import an optional package or one of its modules.
+    """Import an optional package or one of its modules; UserError with the install command.
 
-    Args:
-        module: its name: "av", "trackers".
-        what_for: what needs it, to begin the message: "--track", "a video".
-
-    Raises:
-        UserError: it or one of its dependencies is missing; the message has the install command.
+    what_for: the beginning of the message: "--track", "a video".
     """
     package = module.partition(".")[0]
+    is_barred = package in ("nncf", "openvino") and _TELEMETRY not in sys.modules
     try:
-        with _without(_BARRED.get(package, ())):
-            return importlib.import_module(module)
+        if is_barred:
+            sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # its import fails
+        return importlib.import_module(module)
     except ImportError as error:
         reason = "" if error.name == package else f" ({error})"
         command = install_command(package)
         raise UserError(f"{what_for} needs {package}{reason}; install it: {command}") from error
-
-
-@contextmanager
-def _without(modules: Sequence[str]) -> Iterator[None]:
-    """Make imports of these modules fail in the block, unless already imported."""
-    barred: dict[str, Any] = {name: None for name in modules if name not in sys.modules}
-    sys.modules.update(barred)
-    try:
-        yield
     finally:
-        for name in barred:
-            del sys.modules[name]
+        if is_barred:
+            del sys.modules[_TELEMETRY]
 
 
 def load_wings(names: Sequence[str]) -> list[ModuleType]:
@@ -137,11 +118,7 @@ def load_wings(names: Sequence[str]) -> list[ModuleType]:
 
 
 def require_wing(names: Sequence[str], what_for: str) -> ModuleType:
-    """Import the first of the modules that exists.
-
-    Raises:
-        UserError: none exists; the message begins with what_for.
-    """
+    """Import the first of the modules that exists; UserError if none does."""
     for wing in load_wings(names):
         return wing
     module = names[0].removeprefix("duet.") if names else "a wing."

@@ -47,7 +47,6 @@ def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
 
 
 def _run(model: onnx.ModelProto) -> list[np.ndarray]:
-    """Run a model without inputs."""
     options = onnxruntime.SessionOptions()
     options.log_severity_level = FATAL
     options.intra_op_num_threads = host_threads()

@@ -124,7 +124,6 @@ class MaxPool2d(Module):
 
 
 def windows(x: Tensor, size: int, stride: int, padding: int) -> tuple[int, int]:
-    """Return the number of window rows and columns."""
     checks.window_fits(x.shape, size, padding)
     height, width = ((side + (2 * padding - size)) // stride + 1 for side in x.shape[2:])
     return height, width
@@ -135,7 +134,6 @@ def attributes(size: int, stride: int, padding: int) -> dict[str, list[int]]:
 
 
 def state(module: Module, prefix: str = "") -> dict[str, tuple[Module, str]]:
-    """Return the owner and attribute of each state tensor by dotted name."""
     own = [name for name, x in vars(module).items() if isinstance(x, Tensor)]
     found = {prefix + name: (module, name) for name in own}
     for name, child in module.children():
@@ -162,7 +160,6 @@ def load_state_arrays(module: Module, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _replace(module: Module, key: str, array: np.ndarray) -> None:
-    """Replace the value of a state tensor; keep its name."""
     name = vars(module)[key].name
     register_buffer(module, key, array)
     vars(module)[key].name = name

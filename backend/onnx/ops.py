@@ -100,7 +100,6 @@ def mean(x: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
 
 
 def _number_of(sides: Sequence[int], dtype: str) -> Tensor:
-    """Return the product of sizes, 0-d."""
     number = 1
     for side in sides:
         number = side * number
@@ -181,7 +180,6 @@ def cells(height: int, width: int, like: Tensor) -> Tensor:
 
 
 def _numbers_to(end: int) -> Tensor:
-    """Return the integers from 0 to end - 1, (end,) int64."""
     last = apply("Squeeze", (size_tensor(end),), (), "int64")
     first, step = (constant(np.array(value, np.int64)) for value in (0, 1))
     return apply("Range", (first, last, step), (end,), "int64")

@@ -28,11 +28,10 @@ FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: for exported half-p
 
 
 class Size(int):
-    """A dynamic size, known only when the graph runs; its int value is that of the example.
+    """A dynamic size, known only when the graph runs; its int value is the example's.
 
-    Sums, differences, products and integer quotients of sizes are sizes again. Other operations
-    would fix the example's value for every run and raise. Comparisons and `int` are allowed and use
-    the example's value.
+    Sums, differences, products and integer quotients are sizes again. Comparisons and `int` use the
+    example's value; other operations would fix it for every run, and raise.
 
     Attributes:
         source: tensor that computes it, (1,) int64; absent if it must be read from a result.
@@ -268,12 +267,10 @@ def _side_of(tensor: Tensor, dim: int, example: int, name: str = "") -> Size:
 
 
 def size_tensor(size: int) -> Tensor:
-    """Return a size as a tensor, (1,) int64."""
     return size.source if isinstance(size, Size) else constant(np.array([size], np.int64))
 
 
 def sizes_tensor(sizes: Sequence[int]) -> Tensor:
-    """Return sizes as a tensor, (N,) int64."""
     if not any(isinstance(size, Size) for size in sizes):
         return constant(np.array([int(size) for size in sizes], np.int64))
     parts: list[Tensor] = []
@@ -284,7 +281,6 @@ def sizes_tensor(sizes: Sequence[int]) -> Tensor:
 
 
 def arithmetic(operation: str, x: Tensor, other: Any) -> Tensor:
-    """Apply an arithmetic operator to a tensor and a tensor or number."""
     y = constant_like(other, x)
     _require_numbers(operation, x.dtype)
     return elementwise(operation, x, y)
@@ -299,14 +295,12 @@ def _require_numbers(operation: str, dtype: str) -> None:
 
 
 def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
-    """Apply an elementwise operation to a tensor and a tensor or number."""
     y = constant_like(other, x)
     checks.one_dtype((x.dtype, y.dtype))
     return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
 
 
 def compared(operation: str, x: Tensor, other: Any) -> Tensor:
-    """Return a bool tensor; integers are compared as int64 with whole numbers, else as float64."""
     if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
         is_int64 = isinstance(other, (int, np.integer)) and -(2**63) <= other < 2**63
         x = cast(x, "int64" if is_int64 else "float64")

@@ -17,7 +17,7 @@ from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.finding import file_source, find_sources
 from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source
-from duet.utils.detect.pipeline.threads import Read, Reader, StageSeconds, num_threads
+from duet.utils.detect.pipeline.threads import Read, Reader, num_threads
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
@@ -70,7 +70,6 @@ class TrainedDetector(NotCopied):
 
     @property
     def names(self) -> dict[int, str]:
-        """`class_names` as in the public YOLOv5."""
         return dict(enumerate(self.class_names))
 
     def __repr__(self) -> str:
@@ -111,20 +110,15 @@ class TrainedDetector(NotCopied):
     ) -> Iterator[ImageResult]:
         """Yield the result of each image or frame in order, with a few batches in memory.
 
-        Threads read ahead while the network computes; they end with the generator. An unreadable
-        image is skipped with a warning in the log "detect", as in detect.py.
+        An unreadable image is skipped with a warning in the log "detect", as in detect.py.
 
         Args:
-            source: as for --source: a video, folder, pattern, list file, camera or URL. Or a list
-                or iterator of images, as for a call, and of video names. An iterator is read only
-                up to the batch of the next result.
+            source: as for --source, or a list or iterator of images, as for a call, and of video
+                names. An iterator is read only up to the batch of the next result.
             vid_stride: use every n-th frame of videos.
             track: assign track IDs to the objects of each video, in `Result.track_ids`; separate
                 images count as one video.
             options: as for a call.
-
-        Raises:
-            UserError: as for a call; raised before the first result where possible.
         """
         config = self._config(track=track, **options)
         stride = whole("vid_stride", vid_stride)
@@ -140,7 +134,6 @@ class TrainedDetector(NotCopied):
         return self._stream(self._sources(as_list(source), stride), config)
 
     def _sources(self, images: Iterable[Any], stride: int) -> Iterator[Source]:
-        """Yield images and videos as sources."""
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
                 yield file_source(Path(os.fsdecode(image)), self._max_pixels, stride)
@@ -153,16 +146,15 @@ class TrainedDetector(NotCopied):
         config: DetectConfig,
         ahead: int | None = None,
     ) -> Iterator[ImageResult]:
-        """Yield results for the frames of sources; warn about sources that fail."""
         detector = configured(self._detector, config)
         trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
         size = config.batch_size
         with (
-            Reader(detector.views, size, num_threads(), StageSeconds(), ahead) as reader,
+            Reader(detector.views, size, num_threads(), ahead) as reader,
             closing(reader.batches(sources)) as batches,
         ):
             for batch in batches:
-                rows = iter(detector.predict([v for read in batch for v in read.prepared or ()]))
+                rows = iter(detector.predict([v for read in batch for v in read.prepared]))
                 for read in batch:
                     if read.frame is None:
                         _warn(read)

@@ -1,10 +1,9 @@
 """The work of detect.py: read, predict and write frames concurrently.
 
 While the network computes a batch in a lane, threads read the next and write the previous one. On a
-CPU each lane computes whole batches on its part of the cores: threads of one operation wait for
-each other at its end, separate lanes do not. YOLOv5n at 640 px on two cores takes 10 % less time
-per image this way, and decoding or drawing no longer stalls both cores. On a GPU two lanes take
-turns: one batch is copied and queued behind the other, whose results are waited for.
+CPU each lane computes whole batches on its share of the cores, because threads of one operation
+wait for each other: YOLOv5n at 640 px on two cores takes 10 % less time per image. On a GPU one
+batch is copied and queued while the results of another are awaited.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from duet.utils.detect.pipeline.report import Done, RunReport, show_in_window
 from duet.utils.detect.pipeline.threads import (
     Read,
     Reader,
-    StageSeconds,
     Writer,
     num_threads,
 )
@@ -51,10 +49,7 @@ log = logging.getLogger("detect")
 
 
 class Lanes(ThreadPoolExecutor):
-    """Thread pool that divides the cores.
-
-    On exit it waits for all work; after an exception it cancels work that has not started.
-    """
+    """Thread pool that divides the cores; an exception cancels work that has not started."""
 
     def __init__(self, number: int) -> None:
         self._host_threads = backend.device.host_threads()
@@ -67,11 +62,7 @@ class Lanes(ThreadPoolExecutor):
 
 
 class Pipeline:
-    """Detect in sources and report each frame in source order.
-
-    Results do not depend on the number or speed of threads. They may depend on the batch size if
-    the framework's kernels round differently.
-    """
+    """Detects in sources and reports each frame in source order, for any number of threads."""
 
     def __init__(
         self,
@@ -88,21 +79,18 @@ class Pipeline:
         Args:
             files: writes the results; None to write nothing.
             report: called in the caller's thread for each written frame, in order.
-            track: maps a frame's detections, the frame and its video's frame rate to the kept
-                detections and their IDs; called for all frames in order.
-            threads: number of reader threads, and of writer threads; None to use the cores.
+            track: maps detections, frame and frame rate to the kept detections and their IDs.
+            threads: number of reader threads, and of writer threads; None: by the cores.
         """
         self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
-        self.seconds = StageSeconds()
         self._files, self._report, self._track = files, report, track
         self._threads = threads or num_threads()
 
     def run(self, sources: Iterable[Source]) -> None:
-        """Detect in all frames of the sources; re-raise exceptions from threads."""
         threads = self._threads
         most = self.batch_size * (self.detector.lanes + 1) + threads
         with (
-            Reader(self.detector.views, self.batch_size, threads, self.seconds) as reader,
+            Reader(self.detector.views, self.batch_size, threads) as reader,
             closing(reader.batches(sources)) as batches,
             Writer(self._end, threads, most) as writer,
             Lanes(self.detector.lanes) as lanes,
@@ -114,16 +102,14 @@ class Pipeline:
                     writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
     def _predict(self, batch: Sequence[Read]) -> tuple[list[list[Any]], float]:
-        """Return the candidate detections for each view of each frame, and the ms per frame."""
-        views = [view for read in batch for view in read.prepared or ()]
+        """Return the candidates of each view of each frame, and the ms per frame."""
+        views = [view for read in batch for view in read.prepared]
         start = time.perf_counter()
-        with self.seconds("network"):
-            rows = iter(self.detector.predict(views))
+        rows = iter(self.detector.predict(views))
         spent = 1000 * (time.perf_counter() - start) / len(batch)
-        return [[next(rows) for _ in read.prepared or ()] for read in batch], spent
+        return [[next(rows) for _ in read.prepared] for read in batch], spent
 
     def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Finished]:
-        """Return the remaining work for the frame at an index of the batch."""
         if read.frame is None:
             return lambda: (Done(read.source, None, read.problem), None)
         place = None
@@ -136,36 +122,27 @@ class Pipeline:
     ) -> Finished:
         all_rows, milliseconds = predicted.result()
         rows = all_rows[index]
-        with self.seconds("finish"):
-            found, ids = self.detector.finish(read.prepared, rows), None
-            if self._track is not None:
-                found, ids = self._track(found, frame, read.source.rate)
-            kind, heatmap = (
-                RESULTS[self.detector.head.task.name],
-                self.detector.heatmap(frame.image),
-            )
-            result = kind(frame, found, self.class_names, ids, heatmap)
+        found, ids = self.detector.finish(read.prepared, rows), None
+        if self._track is not None:
+            found, ids = self._track(found, frame, read.source.rate)
+        kind, heatmap = RESULTS[self.detector.head.task.name], self.detector.heatmap(frame.image)
+        result = kind(frame, found, self.class_names, ids, heatmap)
         if self._files is not None and place is not None:
-            with self.seconds("write"):
-                self._files.write(result, place)
+            self._files.write(result, place)
         size = read.prepared[0].placement.input_size
         return Done(read.source, result, input_size=size, milliseconds=milliseconds), place
 
     def _end(self, finished: Finished) -> None:
         done, place = finished
         if self._files is not None and done.result is not None and place is not None:
-            with self.seconds("write"):
-                self._files.append(done.result, place)
+            self._files.append(done.result, place)
         self._report(done)
 
 
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
 ) -> int:
-    """Detect in every frame of the sources and write the results.
-
-    Returns:
-        The number of sources that were skipped or broke off; each is logged.
+    """Detect in the sources and write the results; return the number of broken sources.
 
     Raises:
         UserError: no source could be read.

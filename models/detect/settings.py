@@ -54,11 +54,7 @@ def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> 
 def make_detector(
     config: DetectConfig, weights: Sequence[Weights], several: bool = True
 ) -> ImageDetector:
-    """Build the models on the device given by the flags.
-
-    Args:
-        several: whether batches may be computed concurrently.
-    """
+    """Build the models on the flags' device; several: batches may be computed concurrently."""
     device = backend.device.resolve(config.device)
     log.info(backend.device.describe(device))
     predictor = make_predictor(weights, device, config.augment, config.half)
@@ -74,7 +70,6 @@ def make_detector(
 
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
-    """Return the number of batches to compute concurrently on a device."""
     file_lanes = [one.lanes for one in weights if isinstance(one, ExportedWeights)]
     if file_lanes:
         return min(file_lanes)
@@ -85,8 +80,6 @@ def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
 
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
     """Return a detector with the options of a call, sharing the network and its lock.
-
-    Without a size it keeps its own.
 
     Args:
         suppression: overrides for `SuppressionSettings` fields.

@@ -32,7 +32,7 @@ from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
-from duet.utils.serve.frames import pack_frame, read_frame
+from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
 MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
@@ -55,7 +55,7 @@ class ServedModel:
 
     detector: ImageDetector
     class_names: tuple[str, ...]
-    about: dict[str, Any]
+    about: Header
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
         """Return the detector with the settings of a request, sharing the network.
@@ -72,11 +72,7 @@ class ServedModel:
 
 
 def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
-    """Load a model and run it once, so that the first request does not wait for set-up.
-
-    Raises:
-        UserError: unusable weights, device or settings.
-    """
+    """Load a model and run it once, so that the first request does not wait for set-up."""
     shared = {field.name for field in fields(DetectConfig)} & vars(config).keys()
     settings = {name: getattr(config, name) for name in shared} | {"weights": (source.weights,)}
     weights = load_to_detect(source.weights, config.runtime, several=True)
@@ -107,8 +103,8 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
 def batch_size_of(weights: Weights, device: str, most: int) -> int:
     """Return the number of images per forward pass, at most --max-batch.
 
-    On a CPU each lane takes one: ONNX Runtime needs 51 ms of CPU time per image for YOLOv5n at
-    640x480 px, and 54 ms in batches of four.
+    On a CPU each lane takes one: batches of four need 54 ms per image instead of 51 (YOLOv5n, ONNX
+    Runtime, 640x480 px).
     """
     if isinstance(weights, ExportedWeights):
         metadata = weights.runtime.metadata
@@ -129,7 +125,7 @@ class Job:
         detector: detector with the request's settings.
     """
 
-    asked: dict[str, Any]
+    asked: Header
     content: bytes
     clock: list[float] = field(default_factory=lambda: [time.perf_counter()])
     detector: ImageDetector = field(init=False)
@@ -137,7 +133,6 @@ class Job:
     view: View = field(init=False)
 
     def end_stage(self) -> None:
-        """Record the time."""
         self.clock.append(time.perf_counter())
 
     def milliseconds(self) -> dict[str, float]:
@@ -169,7 +164,7 @@ class Worker:
         while (request := read_frame(requests)) is not None:
             self._waiting[request[0]["model"]].put(Job(*request))
 
-    def _send(self, header: dict[str, Any], body: bytes = b"") -> None:
+    def _send(self, header: Header, body: bytes = b"") -> None:
         with self._sending:
             self._answers.write(pack_frame(header, body))
             self._answers.flush()
@@ -206,7 +201,6 @@ class Worker:
         return False
 
     def _answer(self, model: ServedModel, jobs: list[Job]) -> None:
-        """Answer requests as one batch."""
         # Each image's own settings are applied afterwards.
         settings = [job.detector.suppression for job in jobs]
         widest = replace(
@@ -260,7 +254,6 @@ class Worker:
 
 
 def as_json(result: ImageResult, model: str, milliseconds: dict[str, float]) -> bytes:
-    """Return a result as JSON; model: its name."""
     height, width = result.size
     answer = {
         "model": model,

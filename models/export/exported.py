@@ -153,8 +153,8 @@ class ExportedForm(NamedTuple):
             task refuses it.
         outputs: maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
         rows: like `Head.decode_above` for one image; takes a head, a kind, a file's outputs
-            (float32, without the batch axis) and the confidence threshold.
-        head: makes a head for postprocessing only, from its class and the number of classes.
+            without the batch axis, and the confidence threshold.
+        head: makes a head for postprocessing from its class and the number of classes.
     """
 
     kinds: tuple[str, ...]
@@ -290,8 +290,7 @@ def rows_of_masks(
 def extended(mask: np.ndarray) -> np.ndarray:
     """Return a mask (h, w) whose cells outside its box copy the nearest cell inside.
 
-    The head crops by the box again, in pixels; without this the border would be up to one cell too
-    early.
+    The head crops by the box again, in pixels; otherwise the border would be up to a cell early.
     """
     places = [np.flatnonzero(mask.any(axis=axis)) for axis in (1, 0)]
     if not len(places[0]):

@@ -1,9 +1,6 @@
-"""The process that records a model as an ONNX graph.
+"""Record a model as an ONNX graph in a process of its own, because a process has one backend.
 
-A process has one backend, and this one uses backend/onnx; the process that starts it runs the model
-on another one, for comparison.
-
-    python -m duet.models.export.graph_process OUT.onnx FLAGS
+python -m duet.models.export.graph_process OUT.onnx FLAGS
 """
 
 from __future__ import annotations
@@ -33,12 +30,10 @@ MODULE = "duet.models.export.graph_process"
 
 
 def write_graph(config: ExportConfig, path: Path) -> None:
-    """Record the weights of a configuration as an ONNX graph, in another process.
-
-    It ends with this process, also at Ctrl-C.
+    """Record the weights of a configuration as an ONNX graph in a child process.
 
     Raises:
-        UserError: raised by that process.
+        UserError: raised by the child.
         WorkerError: it failed or was killed; the message has its traceback.
     """
     config = dataclasses.replace(config, weights=os.path.abspath(config.weights))

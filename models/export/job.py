@@ -106,8 +106,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     """Write and verify a file of each format in --include.
 
     Raises:
-        UserError: the model cannot be built, does not fit the size, or has other classes than
-            --data.
+        UserError: the model cannot be built, or does not fit the size or the classes of --data.
     """
     size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
     if size > MOST_BYTES:
@@ -305,6 +304,5 @@ def move(made: Path, path: Path, row: Format) -> None:
 
 
 def megabytes(path: Path) -> str:
-    """Return the size of a file or folder, formatted."""
     size = size_of(path) / 1e6
     return f"{size:.1f}" if size >= 1 else f"{size:.2g}"

@@ -1,7 +1,7 @@
 """Record a model of weights as an ONNX graph, by running it once under backend/onnx.
 
-With --nms the graph has NMS by standard operators: that of `utils/evaluation/nms.py`, with each box
-in its best class only. Masks are those of `utils/data/masks/assemble.py` in prototype size.
+With --nms the graph has the NMS of `utils/evaluation/nms.py` by standard operators, each box in its
+best class only, and the masks of `utils/data/masks/assemble.py` in prototype size.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ BEYOND_HALF = 65_520  # smallest value that rounds to infinity in float16
 
 def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     """Return the EMA as ONNX bytes, BatchNorm folded; equal weights give equal bytes."""
-    model: Any = detector_of_weights(checkpoint)  # its classes are those of this backend
+    model: Any = detector_of_weights(checkpoint)  # its modules belong to this backend
     fold_batch_norm(model)
     model.eval()  # record the inference path only
     free = FREE if config.dynamic else {}

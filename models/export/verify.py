@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -36,9 +37,10 @@ PHOTOS = PROJECT / "data" / "images"  # COCO's classes are not in drawn shapes
 DRAWN_SIDES = (320, 240), (240, 320)  # image sizes of the built-in dataset
 INT8 = "int8"
 SCORES, BOXES, MASKS_APART = "scores", "boxes", "1 - IoU of masks"
-RELATIVE = "of the largest"
+RELATIVE = "maps, relative"
 ALIKE = 0.02  # int8 may swap two classes whose probabilities are this close
 UNITS = {BOXES: " px"}
+TINY = np.finfo(np.float32).tiny
 
 
 class Tolerance(NamedTuple):
@@ -206,11 +208,13 @@ class Comparison:
             return ""
         return f"only {self.matches} match the model's; accepted: at least {least:.0%}"
 
-    def _note(self, name: str, differences: np.ndarray) -> float:
-        """Update the largest difference of a name; return that of these, NaN if one is NaN."""
+    def _fault(self, name: str, differences: np.ndarray, most: float) -> str:
+        """Update the largest difference of a name; describe one that is above most, or NaN."""
         difference = float(np.abs(differences).max(initial=0))
         self.largest[name] = max(self.largest.get(name, 0.0), difference)
-        return difference
+        if difference <= most:
+            return ""
+        return f"{name} differ by up to {difference:.6g}; accepted: at most {most:g}"
 
     def _compare_rows(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
         """Compare all rows (and prototypes, for masks), then the detections after NMS."""
@@ -218,21 +222,19 @@ class Comparison:
         ours, *our_maps = trial.outputs
         if rows.shape != ours.shape:
             return f"it returns rows of shape {rows.shape}, the model {ours.shape}"
-        end, tolerance = self._columns, self._tolerance
+        tolerance, end = self._tolerance, self._columns
         for name, columns, most in (
             (SCORES, slice(4, end), tolerance.row_scores),
             (BOXES, slice(0, 4), tolerance.row_pixels),
         ):
-            difference = self._note(name, rows[..., columns] - ours[..., columns])
-            if not difference <= most:
-                text = f"{name} of rows differ by up to {difference:.6g}"
-                return f"{text}; accepted: at most {most:g}"
+            if fault := self._fault(name, rows[..., columns] - ours[..., columns], most):
+                return fault
         pairs = zip((rows[..., end:], *maps), (ours[..., end:], *our_maps), strict=True)
         for name, (found, expected) in zip(("coefficients", "prototypes"), pairs, strict=False):
-            largest = np.abs(expected).max(initial=np.finfo(np.float32).tiny)
-            part = np.abs(found - expected).max(initial=0) / largest
-            if not part <= tolerance.others:
-                return f"its {name} differ from the model's by up to {part:.2g} of the largest"
+            if maps:
+                part = (found - expected) / np.abs(expected).max(initial=TINY)
+                if fault := self._fault(name, part, tolerance.others):
+                    return fault
         for found, expected in zip(rows, ours, strict=True):
             self._match(self._find(found)[0], self._find(expected)[0])
         return ""
@@ -240,38 +242,36 @@ class Comparison:
     def _compare_detections(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
         """Compare the detections of a file with NMS, including masks."""
         both = either = 0  # cells of masks
+        size_wh = trial.images.shape[:1:-1]
         for index, (output, *masks) in enumerate(outputs):
             if not all(np.isfinite(each).all() for each in (output, *masks)):
                 return f"image {index}: the file's outputs are not finite (NaN or infinite)"
             rows, *prototypes = (each[index] for each in trial.outputs)
             expected, place = self._find(rows)
-            size = trial.images.shape[2:]
             used = output[:, 4] != 0
             boxes, scores, classes = np.split(output[used], (4, 5), axis=1)
             found = Detections(boxes, scores[:, 0], classes[:, 0].astype(np.int64))
-            pairs = self._match(found, expected)
-            theirs, ours = found.take(pairs[:, 0]), expected.take(pairs[:, 1])
-            self._note(SCORES, theirs.scores - ours.scores)
-            self._note(BOXES, theirs.boxes_xyxy - ours.boxes_xyxy)
+            theirs, ours = self._match(found, expected)
+            matched = expected.take(ours)
+            self._fault(SCORES, found.scores[theirs] - matched.scores, np.inf)
+            self._fault(BOXES, found.boxes_xyxy[theirs] - matched.boxes_xyxy, np.inf)
             if masks:
-                height, width = prototypes[0].shape[1:]
-                scale = np.array((width, height) * 2) / (size[::-1] * 2)
-                at = (ours.boxes_xyxy * scale).astype(np.float32)
-                coefficients = rows[place[pairs[:, 1]], self._columns :]
+                scale = np.divide(prototypes[0].shape[:0:-1], size_wh)
+                at = (matched.boxes_xyxy * (*scale, *scale)).astype(np.float32)
+                coefficients = rows[place[ours], self._columns :]
                 cells = prototype_masks(prototypes[0], coefficients, at)
-                seen = masks[0][used][pairs[:, 0]] > THRESHOLD
+                seen = masks[0][used][theirs] > THRESHOLD
                 both, either = both + int((seen & cells).sum()), either + int((seen | cells).sum())
-        if either and self._note(MASKS_APART, np.array(1 - both / either)) > self._tolerance.masks:
+        if either and self._fault(MASKS_APART, np.array(1 - both / either), self._tolerance.masks):
             return f"its masks have an IoU of {both / either:.3f} with the model's"
         return ""
 
     def _compare_maps(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
         """Compare raw maps, relative to the largest value of each."""
         for expected, *images in zip(trial.outputs, *outputs, strict=True):
-            largest = np.abs(expected).max(initial=np.finfo(np.float32).tiny)
-            difference = self._note(RELATIVE, (np.stack(images) - expected) / largest)
-            if not difference <= self._tolerance.others:
-                return f"maps differ by up to {difference:.2g} of the largest value"
+            part = (np.stack(images) - expected) / np.abs(expected).max(initial=TINY)
+            if fault := self._fault(RELATIVE, part, self._tolerance.others):
+                return fault
         self.num_found += len(outputs)
         self.num_matched += len(outputs)
         return ""
@@ -284,44 +284,39 @@ class Comparison:
             self.num_found += 1
             # Two classes may swap if they are as close as probabilities may differ.
             self.num_matched += int(ours.max() - ours[theirs.argmax()] <= 2 * min(most, ALIKE))
-            difference = self._note("probabilities", theirs - ours)
-            if not difference <= most:
-                text = f"probabilities differ by up to {difference:.6g}"
-                return f"{text}; accepted: at most {most:g}"
+            if fault := self._fault("probabilities", theirs - ours, most):
+                return fault
         return ""
 
     def _find(self, rows: np.ndarray) -> tuple[Detections, np.ndarray]:
         """Return the detections in rows (N, 5 + C + M) of an image, and the row of each."""
-        settings, top = self._config.suppression, self._config.top_per_class
-        rows = np.ascontiguousarray(rows[:, : self._columns])
-        most = settings.max_detections
-        if not settings.class_agnostic:  # no limit at first: no class displaces another
-            settings = dataclasses.replace(settings, max_detections=len(rows) or 1)
-        ((found, index),) = best_rows_of_images([rows], settings)
-        if settings.class_agnostic:
-            return found, index
-        of_class = (np.flatnonzero(found.class_index == one) for one in set(found.class_index))
-        kept = np.sort(np.concatenate([places[:top] for places in of_class] or [index]))
-        kept = kept[:most]
-        return found.take(kept), index[kept]
+        settings, seen = self._config.suppression, Counter[int]()
+        most = len(rows) if settings.class_agnostic else self._config.top_per_class
+        # No limit at first, so that no class displaces another.
+        unlimited = dataclasses.replace(settings, max_detections=len(rows) or 1)
+        own = np.ascontiguousarray(rows[:, : self._columns])
+        ((found, index),) = best_rows_of_images([own], unlimited)
+        kept = []
+        for place, number in enumerate(found.class_index.tolist()):
+            seen[number] += 1
+            kept += [place] if seen[number] <= most else []
+        chosen = np.array(kept[: settings.max_detections], np.int64)
+        return found.take(chosen), index[chosen]
 
-    def _match(self, found: Detections, expected: Detections) -> np.ndarray:
-        """Count the matches in an image; return (K, 2) indices of the pairs."""
-        pairs = np.array(list(self._pairs(found, expected)), np.int64).reshape(-1, 2)
-        self.num_found += max(len(found.scores), len(expected.scores))
-        self.num_matched += len(pairs)
-        return pairs
-
-    def _pairs(self, found: Detections, expected: Detections) -> Iterator[tuple[int, int]]:
-        """Yield pairs of matching indices, each index once."""
+    def _match(self, found: Detections, expected: Detections) -> tuple[np.ndarray, np.ndarray]:
+        """Match the detections in an image; return the indices of each pair, (K,) and (K,)."""
+        tolerance, pairs = self._tolerance, []
         free = np.ones(len(found.scores), bool)
-        overlaps = pairwise_iou(expected.boxes_xyxy, found.boxes_xyxy)
-        for place, overlap in enumerate(overlaps):
+        for place, overlap in enumerate(pairwise_iou(expected.boxes_xyxy, found.boxes_xyxy)):
             distance = np.abs(found.boxes_xyxy - expected.boxes_xyxy[place]).max(axis=1)
-            same = (distance <= self._tolerance.pixels) | (overlap > self._tolerance.iou)
+            same = (distance <= tolerance.pixels) | (overlap > tolerance.iou)
             same &= free & (found.class_index == expected.class_index[place])
-            same &= np.abs(found.scores - expected.scores[place]) <= self._tolerance.scores
+            same &= np.abs(found.scores - expected.scores[place]) <= tolerance.scores
             if same.any():
                 best = int(np.where(same, distance, np.inf).argmin())
                 free[best] = False
-                yield best, place
+                pairs.append((best, place))
+        self.num_found += max(len(found.scores), len(expected.scores))
+        self.num_matched += len(pairs)
+        theirs, ours = np.array(pairs, np.int64).reshape(-1, 2).T
+        return theirs, ours

@@ -1,4 +1,4 @@
-"""--batch-size -1: choose the batch size by measuring the memory of training steps.
+"""--batch-size -1: choose the batch size by measuring the memory of training steps on a GPU.
 
 It measures the largest possible step: the largest images drawn by --multi-scale, each with the
 maximum number of boxes of an augmented image; then a validation, of twice as many images.
@@ -16,7 +16,7 @@ import numpy as np
 from duet import backend
 from duet.backend import autograd
 from duet.backend.checks import CPU
-from duet.backend.processes import local_world_size, this_process
+from duet.backend.processes import this_process
 from duet.models.evaluation.evaluate import in_precision
 from duet.models.inference.predictors import network_input
 from duet.models.training.multi_scale import MultiScale
@@ -30,19 +30,16 @@ from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import cxcywh_to_xyxy
 from duet.utils.geometry.detections import SuppressionSettings
-from duet.utils.memory import free_memory, keep_freed_memory
 from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main
-from duet.utils.processes.start import is_called
 from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.text import count
 
 PART_OF_FREE = 0.8  # fraction of initially free memory to use; the rest is a reserve
-# Images per process. More than the default is no faster on a CPU, where two sizes suffice.
-LARGEST, LARGEST_ON_CPU = 1024, 16
-MEASURED_ON_CPU = 2
+LARGEST = 1024  # images per process
+ON_CPU = 16  # more are no faster there, so nothing is measured
 STEPS = 2  # per size; the first one allocates optimizer state
 GIB = 2**30
 EVERY_ROW = SuppressionSettings(confidence_threshold=0.0)  # up to the limit per image
@@ -51,24 +48,26 @@ log = logging.getLogger("train")
 
 
 def with_batch_size(job: Job) -> Job:
-    """Return the job with a measured batch size, the same on all ranks.
+    """Return the job with a measured batch size, the same on all ranks; on a CPU, a fixed one.
 
     Raises:
         UserError: not enough memory for one image.
     """
-    device = backend.device.resolve(job.config.device)
-    with watchdog.phase("measuring the batch size"):
-        on_rank = fitting_batch(job, device)
-        gc.collect()  # frees the measured model
-    batch = on_rank * job.session.world.process.world_size
+    device, ranks = backend.device.resolve(job.config.device), this_process().world_size
+    most = max(-(-len(job.data.train) // ranks), 1)
+    if device == CPU:
+        batch = min(ON_CPU, most) * ranks
+        on_main(log.info)("--batch-size -1: using %d; larger batches are no faster on a CPU", batch)
+    else:
+        with watchdog.phase("measuring the batch size"):
+            batch = fitting_batch(job, device, min(LARGEST, most)) * ranks
+            gc.collect()  # frees the measured model
     return dataclasses.replace(job, config=dataclasses.replace(job.config, batch_size=batch))
 
 
-def fitting_batch(job: Job, device: str) -> int:
-    """Return the number of images per rank that fits into memory."""
+def fitting_batch(job: Job, device: str, most: int) -> int:
+    """Return the number of images per rank that fits into memory, at most `most`."""
     config, data, world = job.config, job.data, job.session.world
-    if device == CPU and not is_called():
-        keep_freed_memory()
     state = measured_state(job, device)
     side, boxes = config.image_size, most_boxes(job)
     if config.multi_scale:
@@ -84,12 +83,9 @@ def fitting_batch(job: Job, device: str) -> int:
         return backend.device.peak_memory(run, device)
 
     present = backend.device.peak_memory(lambda: None, device)
-    budget = memory_budget(device, present, may_have_graphs=config.compile and device != CPU)
+    budget = memory_budget(device, present, may_have_graphs=config.compile)
     ranks = world.process.world_size
-    most = min(LARGEST_ON_CPU if device == CPU else LARGEST, -(-len(data.train) // ranks))
-    most = max(most, 1)
-    largest_measured = min(MEASURED_ON_CPU, most) if device == CPU else most
-    peaks = measure_sizes(measure, present, largest_measured, budget, world)
+    peaks = measure_sizes(measure, present, most, budget, world)
     own = min(most, fit_line(peaks, budget))
     fitting = int(np.concatenate(world.all_gather(np.array([own], np.int64))).min())
     largest = sorted(peaks.items())[1:][-2:]
@@ -142,9 +138,7 @@ def validate_on(state: TrainState, images: np.ndarray) -> None:
 
 def memory_budget(device: str, present: int, may_have_graphs: bool) -> int:
     """Return the bytes that this process may use: those in use and a fraction of the free ones."""
-    free = backend.device.free_memory(device)
-    if free is None:
-        free = free_memory() // local_world_size()
+    free = backend.device.free_memory(device) or 0
     # Graphs keep their memory; a batch of another size runs eagerly and needs as much again.
     return present + int(PART_OF_FREE * free / (2 if may_have_graphs else 1))
 

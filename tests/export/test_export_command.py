@@ -153,7 +153,7 @@ def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypat
     assert code == 1
     assert "ONNX: " in printed and "WRONG: " not in printed
     first, last = errors.splitlines()
-    text = "error: WRONG: it differs from the model: in 1 image of 64 x 64 px, scores of rows"
+    text = "error: WRONG: it differs from the model: in 1 image of 64 x 64 px, scores differ by"
     assert first.startswith(text)
     assert last == f"  {tmp_path}/my model.wrong.onnx is not written"
     assert (tmp_path / "my model.wrong.onnx").read_bytes() == b"older"

@@ -15,10 +15,11 @@ from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.export.recorded import detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
-from tests.export.random_weights import write_random_weights
+from duet.utils.weights.checkpoint import save_checkpoint
 from tests.export.recorded_files import MODULES, write_graphs
 from tests.export.small_graphs import onnx, onnxruntime, run_graph, small_graph
 from tests.small import write_tiny_model
+from tests.tiny_weights import initial_model, untrained
 
 # Of the largest value. Convolutions of a framework and of ONNX Runtime add in another order, each
 # time with an error of 6e-8; what these models showed was at most 1e-6.
@@ -40,6 +41,38 @@ DYNAMIC = tuple(
 HALF = "yolov5n half"
 OPSETS = {13: 7, 14: 7, 15: 8, 17: 8, 18: 8, 19: 9, 21: 10}  # with the oldest format that has it
 Shape = tuple[int, int, int]  # images, height, width
+
+
+def write_random_weights(cfg: str, path: Path, width: float | None = None) -> Detector:
+    """Write weights of a model YAML for two classes; return their model, not folded.
+
+    width: in place of the model's width_multiple.
+    """
+    document = yaml.safe_load(Path(cfg).read_text(encoding="utf-8"))
+    copy = path.with_suffix(".yaml")
+    copy.write_text(yaml.safe_dump(document | ({"width_multiple": width} if width else {})))
+    model = initial_model(copy, 1, 2)
+    arrays = _with_statistics(nn.state_arrays(model))
+    nn.load_state_arrays(model, arrays)
+    save_checkpoint(path, untrained(model, ("a", "b")))
+    return model
+
+
+def _with_statistics(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Draw what BatchNorm learns, so that maps keep their size and no layer is without effect."""
+    random = np.random.default_rng(2)
+    ranges = {
+        "bn.weight": (0.7, 1.3),
+        "bn.bias": (-0.5, 0.5),
+        "bn.running_mean": (-0.2, 0.2),
+        "bn.running_var": (0.15, 0.25),
+    }
+    drawn = dict(arrays)
+    for name, array in arrays.items():
+        for ending, bounds in ranges.items():
+            if name.endswith(ending):
+                drawn[name] = random.uniform(*bounds, array.shape).astype(np.float32)
+    return drawn
 
 
 class Written:

@@ -78,13 +78,11 @@ TRIED_BY = {
     "duet.utils.files.html": "labels",  # the project's own style
     "duet.utils.report.loggers": "png",  # our own plots
     "duet.utils.report.results": "results-csv",
-    "duet.utils.export.litert": "exported-zip",
+    "duet.utils.export.converters": "exported-zip",
     "duet.utils.export.metadata": "exported-metadata",
-    "duet.utils.export.ncnn": "exported-metadata",
     "duet.utils.export.onnx": "onnx",
     "duet.utils.export.openvino": "openvino",
     "duet.utils.export.tensorrt": "exported-metadata",
-    "duet.utils.export.torchscript": "exported-zip",
     "duet.utils.export.opening": "onnx",
     "duet.utils.serve.requests": "serve-tokens",
     "duet.utils.serve.app": "labels",  # the project's own page

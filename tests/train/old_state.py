@@ -1,4 +1,4 @@
-"""Write states of an interrupted run as today's code writes them, for later code to go on from.
+"""Write a state of an interrupted run as today's code writes it, for later code to resume.
 
     YOLO_BACKEND=torch python -m tests.train.old_state tests/train/states/DATE
 
@@ -19,18 +19,19 @@ import train
 from duet.utils.processes.suspend import StopRequests, Suspended
 from tests.small import write_small_dataset, write_tiny_model
 
-# Relative names: a state tells where its run lay.
+# Relative names: a state records its run's folder.
 FLAGS = (
     "--data", "shapes/shapes.yaml", "--cfg", "tiny.yaml", "--hyp", "hyp.scratch-low.yaml",
     "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu", "--epochs", "2",
     "--project", "runs",
 )  # fmt: skip
-# Looks for a request to stop, of which there is one after each batch of training and validation.
-STOPS = {"pending-gradients": 5, "in-validation": 7, "second-epoch": 9}
+# In the second epoch, with gradients that wait for their update: a run looks once per batch of
+# training and of validation for a request to stop.
+LOOKS = 10
 
 
 def write_inputs(folder: Path, dataset: Path | None = None) -> None:
-    """The dataset, drawn or a copy, and the model that `FLAGS` name."""
+    """Write the dataset, drawn or a copy, and the model that `FLAGS` name."""
     if dataset is None:
         write_small_dataset(folder)
     else:
@@ -38,22 +39,22 @@ def write_inputs(folder: Path, dataset: Path | None = None) -> None:
     write_tiny_model(folder)
 
 
-def write_state(folder: Path, name: str) -> Path:
-    """Run until the stop of this name; the file of its state."""
+def write_state(folder: Path) -> Path:
+    """Run until the stop, and return the state's path."""
     looks = 0
 
     def cause(requests: StopRequests) -> str | None:
         nonlocal looks
         looks += 1
-        return "the test asks" if looks == STOPS[name] else None
+        return "the test asks" if looks == LOOKS else None
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("sys.argv", ["train.py", *FLAGS, "--name", name])
+        patch.setattr("sys.argv", ["train.py", *FLAGS])
         patch.setattr(StopRequests, "cause", cause)
         with pytest.raises(Suspended):
             train.main()
-    return max((folder / "runs" / name / "weights").glob("state-*"))
+    return max((folder / "runs" / "exp" / "weights").glob("state-*"))
 
 
 def main() -> None:
@@ -62,8 +63,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_inputs(Path(folder))
         shutil.copytree(Path(folder, "shapes"), target / "shapes")  # a later OpenCV draws others
-        for name in STOPS:
-            shutil.copyfile(write_state(Path(folder), name), target / f"{name}.safetensors")
+        shutil.copyfile(write_state(Path(folder)), target / "state.safetensors")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import pytest
 
 from duet.models.detector import images_to_tensor
 from duet.models.training import batch_size, step
-from duet.models.training.batch_size import with_batch_size
+from duet.models.training.batch_size import fitting_batch
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.files.yaml_files import read_yaml
 from duet.utils.processes.suspend import Suspended
@@ -13,7 +13,7 @@ from duet.utils.weights.checkpoint import load_checkpoint
 from tests.out_of_memory import run_out
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 
-IMAGES = 12  # of the small dataset
+IMAGES = 12  # of the small dataset: fewer than the 16 of a CPU
 
 
 @pytest.fixture(scope="module")
@@ -21,16 +21,15 @@ def flags(tmp_path_factory):
     return [*short_flags(tmp_path_factory.mktemp("inputs")), "--batch-size", "-1"]
 
 
-def test_the_number_is_kept_and_not_measured_again(flags, caplog, monkeypatch):
+def test_a_cpu_takes_its_number_of_images_which_the_run_keeps(flags, caplog, monkeypatch):
     with caplog.at_level("INFO"), pytest.raises(Suspended):
         start([*flags, "--name", "measured"], StopAt(1))
     folder = folder_of(flags, "measured")
-    assert "--batch-size -1: a training step takes " in caplog.text
-    assert f"--batch-size {IMAGES} (the maximum)" in caplog.text
+    assert f"--batch-size -1: using {IMAGES}; larger batches are no faster on a CPU" in caplog.text
     assert read_yaml("--hyp", folder / "opt.yaml", "")["batch_size"] == IMAGES
     state = load_state(folder / "weights" / "last.safetensors")
     assert state.header.settings["batch_size"] == IMAGES
-    monkeypatch.setattr(batch_size, "fitting_batch", None)  # is not called
+    monkeypatch.setattr(batch_size, "with_batch_size", None)  # is not called
     start([*flags, "--resume", str(folder)])
     assert (folder / "work.json").exists()
 
@@ -38,15 +37,15 @@ def test_the_number_is_kept_and_not_measured_again(flags, caplog, monkeypatch):
 def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkeypatch):
     seen = []
 
-    def measured(job):
-        seen.append(with_batch_size(job))
+    def measured(job):  # as on a GPU
+        seen.append(fitting_batch(job, "cpu", IMAGES))
         raise Suspended("enough")
 
     monkeypatch.setattr(batch_size, "with_batch_size", measured)
     monkeypatch.setattr(
         batch_size.backend.device, "peak_memory", lambda run, device: run() or 1000 + peak()
     )
-    monkeypatch.setattr(batch_size, "free_memory", lambda: 10_000)
+    monkeypatch.setattr(batch_size.backend.device, "free_memory", lambda device: 10_000)
     step = batch_size.train_step
     images, validated = [], []
     monkeypatch.setattr(
@@ -71,11 +70,11 @@ def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkey
     with pytest.raises(Suspended):
         start([*flags, "--name", "little"])
     # 1,000 bytes are there and 8,000 of the 10,000 free may be taken: four images of 2,000.
-    assert seen[0].config.batch_size == 4
-    assert images == [1, 1, 2, 2]
-    assert validated == [2, 4]  # twice as many, in a measured validation
+    assert seen == [4]
+    assert images == [1, 1, 2, 2, 4, 4]
+    assert validated == [2, 4, 8]  # twice as many, in a measured validation
     images.clear()
-    monkeypatch.setattr(batch_size, "free_memory", lambda: 2000)
+    monkeypatch.setattr(batch_size.backend.device, "free_memory", lambda device: 2000)
     with pytest.raises(UserError, match="with 1 image .*smaller --img or model"):
         start([*flags, "--name", "none"])
 

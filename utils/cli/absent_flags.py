@@ -1,4 +1,4 @@
-"""Flags of YOLOv5 and earlier versions that do not exist here, with their replacements."""
+"""Flags of the public YOLOv5, old and new, that do not exist here, with their replacements."""
 
 from __future__ import annotations
 
@@ -39,13 +39,7 @@ TRAINING = {
     "--artifact-alias": _NO_TRACKER,
     "--resume-evolve": "--evolve continues the search of the same --project and --name",
     "--evolve-population": "--evolve searches with Optuna, which needs no initial population",
-    "--autobalance": "leave it out; the levels keep YOLOv5's fixed weights",
-    "--half-gradients": "leave it out; a larger --batch-size exchanges gradients less often",
     "--quad": "leave it out, or double --img and take a quarter of --batch-size",
-    "--repeat-factor": "--image-weights shows images of badly detected classes more often",
-    "--mosaic-window": "--cache ram or --cache disk, which decodes each image once",
-    "--replay": "leave it out; the log names batches with non-finite losses",
-    "--precise-bn": "--override ema_share=0.1 makes the EMA and its statistics follow sooner",
     "--ndjson-console": "each epoch is one line; results.jsonl has the metrics",
     "--ndjson-file": "changes nothing: results.jsonl is always written",
 }
@@ -81,6 +75,4 @@ EXPORT = {
     "--workspace": "leave it out; TensorRT may use all free memory",
     "--verbose": "changes nothing: differences are always shown",
     "--cache": "leave it out; nothing is cached between exports",
-    "--letterbox": "leave it out; scale and pad images as docs/examples/export does",
-    "--efficient-nms": "--nms, which TensorRT runs too",
 }

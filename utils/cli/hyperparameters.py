@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from duet.utils.strengths import STRENGTHS, AugmentConfig, LossGains
 FOLDER = "data/hyps"
 DEFAULT_HYPERPARAMETERS = PROJECT / FOLDER / "hyp.scratch-low.yaml"
 MAX_ANCHORS = 32  # per level
-GONE = ("mosaic9", "randaugment", "cutout")  # of earlier versions
 AUTO_WEIGHTS = "auto"  # of cls_weights: from the numbers of objects
 SHARES = ("ema_share", "warmup_share", "keep_head")
 
@@ -27,7 +26,7 @@ SHARES = ("ema_share", "warmup_share", "keep_head")
 class Hyperparameters:
     """The public YOLOv5 hyper-parameters; data/hyps/hyp.scratch-low.yaml explains each.
 
-    New ones need a default without effect, because old states lack them.
+    A new one has a default without effect, so that a state written before it existed resumes.
     """
 
     lr0: float
@@ -136,10 +135,6 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
     path = find_yaml(str(path), FOLDER, prefix="hyp.")
     near = "" if path.exists() else near_yamls(str(path), FOLDER)
     document = read_yaml("--hyp", path, f"{near}the default is {DEFAULT_HYPERPARAMETERS}")
-    try:
-        document = without_gone(document)
-    except UserError as error:
-        raise UserError(f"--hyp {path}: {error}") from error
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
     unknown = sorted(set(document) - set(fields), key=str)
@@ -157,14 +152,6 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
         return dataclasses.replace(hyp, **given)
     except UserError as error:
         raise UserError(f"--override {error}") from error
-
-
-def without_gone(values: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Return hyper-parameters without those of earlier versions; UserError if one was in use."""
-    for name in GONE:
-        if values.get(name):
-            raise UserError(f"{name} was removed; set it to 0, or leave it out")
-    return {name: value for name, value in values.items() if name not in GONE}
 
 
 def _override(word: str, known: Iterable[str]) -> tuple[str, Any]:

@@ -9,14 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 from duet.utils.comparison.load import disturbs
-from duet.utils.comparison.settings import Cell, Pair, Settings, make_pairs
-from duet.utils.comparison.statistics import (
-    Document,
-    counted_epochs,
-    epoch_ratios,
-    spread,
-    verdict,
-)
+from duet.utils.comparison.settings import Cell, Document, Pair, Settings, make_pairs
 from duet.utils.errors import UserError
 
 SCHEMA = 2
@@ -28,6 +21,13 @@ IDENTITY = {"settings.backend", "settings.project", "settings.name", "settings.e
 JUDGED_BATCHES = 10
 TOLERANCE = 1e-2
 HALF_TOLERANCE = 1e-1  # bfloat16 keeps 8 bits, 4e-3 a rounding
+MIN_PAIRS, MIN_ROUNDS = 3, 2
+SLOWER, FASTER = "slower", "faster"
+NO_DIFFERENCE = "no difference beyond noise"
+TOO_FEW = "too few pairs to tell"
+STAGE_NAMES = {"data_wait": "data wait", "to_device": "to device", "loss": "targets and loss",
+    "ema": "EMA"}  # fmt: skip
+NONE = "–"
 Records = Mapping[Cell, Sequence[Document]]
 
 
@@ -41,10 +41,9 @@ def build_document(
     """Return the comparison so far.
 
     Args:
-        records: the runs so far by cell, in order of their rounds.
+        records: runs by cell, in order of their rounds.
         machine: from `load.describe_machine`.
         status: "running", "complete", "interrupted" or "refused".
-        created: date and time.
     """
     pairs = [describe_pair(pair, records, settings) for pair in make_pairs(settings.cells)]
     return {
@@ -167,7 +166,6 @@ def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None
 
 
 def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Join nested names by dots."""
     flat: dict[str, Any] = {}
     for name, value in work.items():
         if isinstance(value, Mapping):
@@ -184,7 +182,7 @@ def differences(
 
     Args:
         allowed: names that may differ.
-        part: "work", to which the framework belongs, or "means", the methods by which it was done.
+        part: "work", including the framework, or "means", the implementations used.
     """
     left, right = (flatten(run.get(part, {})) for run in (reference, candidate))
     if part == "work":
@@ -227,3 +225,65 @@ def _gap(reference: Sequence[float | None], candidate: Sequence[float | None]) -
     if not (math.isfinite(left) and math.isfinite(right)):
         return math.inf
     return abs(right - left) / max(abs(left), 1e-12)
+
+
+def spread(values: Sequence[float]) -> Document | None:
+    """Return median, min, max and count of the values; None for no values."""
+    if not values:
+        return None
+    median = statistics.median(values)
+    return {"median": median, "min": min(values), "max": max(values), "count": len(values)}
+
+
+def counted_epochs(run: Document) -> list[Document]:
+    return [epoch for epoch in run["epochs"] if epoch["counted"]]
+
+
+def epoch_ratios(
+    reference: Sequence[Document], candidate: Sequence[Document], time: str = "seconds"
+) -> list[float]:
+    """Divide the candidate's time by the reference's: same round and epoch, same batches.
+
+    Args:
+        reference, candidate: runs of two cells.
+        time: entry of an epoch: "seconds" or "processor_seconds".
+    """
+    left, right = (
+        {(run["round"], x["epoch"]): x[time] for run in runs for x in counted_epochs(run)}
+        for runs in (reference, candidate)
+    )
+    # Processor time is counted in ticks: an epoch that mostly waits may have none.
+    return [right[key] / left[key] for key in left if key in right and left[key] > 0]
+
+
+def verdict(ratios: Sequence[float], rounds: int) -> str:
+    """Return the conclusion from the ratios of the pairs.
+
+    A difference counts if 1 lies outside the range of the ratios, widened on each side by half its
+    width (on a logarithmic scale). For normal noise that is two standard deviations of a single
+    pair. Epochs of one process are not independent, so one round never counts.
+
+    Args:
+        ratios: candidate by reference, one per pair.
+        rounds: number of rounds of these pairs.
+    """
+    if len(ratios) < MIN_PAIRS or rounds < MIN_ROUNDS:
+        return TOO_FEW
+    low, high = math.log(min(ratios)), math.log(max(ratios))
+    margin = (high - low) / 2
+    if low - margin > 0:
+        return SLOWER
+    return FASTER if high + margin < 0 else NO_DIFFERENCE
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Return about three significant digits, without an exponent."""
+    if value is None or value != value:
+        return NONE
+    whole = int(abs(value))
+    decimals = digits - len(str(whole)) if whole else digits
+    return f"{value:.{max(decimals, 0)}f}"
+
+
+def stage_name(name: str) -> str:
+    return STAGE_NAMES.get(name, name.replace("_", " "))

@@ -1,7 +1,7 @@
 """The machine, and its load from other processes during a measurement.
 
-The load average does not help: it includes the measured work and the minutes before. Instead, this
-is the processor time of the usable cores, without that of this process and its descendants.
+The load average would include the measured work and the minutes before. Instead, this is the
+processor time of the usable cores, minus this process and its descendants.
 """
 
 from __future__ import annotations
@@ -59,7 +59,6 @@ def disturbs(others: float | None, cores: int) -> bool:
 
 
 def _own_seconds() -> float:
-    """Return the processor time of this process and its descendants."""
     return sum(os.times()[:2]) + children_seconds()
 
 
@@ -95,7 +94,6 @@ def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], fold
 
 
 def gpus() -> list[str]:
-    """Return name and driver version of the GPUs listed by nvidia-smi."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

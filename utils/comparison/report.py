@@ -8,15 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils.comparison.statistics import (
-    NONE,
-    TOO_FEW,
-    Document,
-    counted_epochs,
-    number,
-    spread,
-    stage_name,
-)
+from duet.utils.comparison.document import NONE, TOO_FEW, counted_epochs, number, spread, stage_name
+from duet.utils.comparison.settings import Document
 from duet.utils.files import html as page
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.report.plots.style import line_colour, new_figure
@@ -85,7 +78,6 @@ def head(document: Document) -> list[str]:
 
 
 def kind_of(pair: Document, cells: Mapping[str, Document]) -> str:
-    """Return the section of a pair."""
     same = cells[pair["candidate"]]["side"] == cells[pair["reference"]]["side"]
     return OPTIONS if same else BACKENDS
 
@@ -109,7 +101,6 @@ def names_of(pair: Document) -> str:
 
 
 def figure(pair: Document) -> str:
-    """Return the ratio of a pair, its range and the verdict."""
     ratio = pair["ratio"]
     if ratio is None:
         return "refused, the work is not equal"
@@ -188,12 +179,10 @@ def times(document: Document, cell: Document) -> dict[str, str]:
 
 
 def stages(document: Document, cell: Document) -> dict[str, str]:
-    """Return the seconds of an epoch by stage."""
     return {stage_name(name): number(seconds) for name, seconds in cell["stages"].items()}
 
 
 def outcomes(document: Document, cell: Document) -> dict[str, str]:
-    """Return the losses and metrics of the last counted epoch, by name."""
     last = cell["last_epoch"] or {"train": {}, "metrics": {}}
     found = {name.replace("_loss", " loss"): x for name, x in last["train"].items()}
     return {
@@ -214,7 +203,6 @@ def run_lines(run: Document, kept: bool) -> list[str]:
 
 
 def markdown(report: Report) -> str:
-    """Return the whole report."""
     lines = [f"# {TITLE}", "", *(f"> **{_escaped(line)}**\n" for line in report.warnings)]
     lines += [*map(_escaped, report.head), ""]
     for part in report.sections:

@@ -17,8 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.settings import REFERENCE, VARIANTS, Settings, Turn, find_pythons
-from duet.utils.comparison.statistics import Document
+from duet.utils.comparison.settings import (
+    REFERENCE,
+    VARIANTS,
+    Document,
+    Settings,
+    Turn,
+    find_pythons,
+)
 from duet.utils.files.atomic import atomic_text_file, remove_unfinished
 from duet.utils.files.json_files import read_json
 from duet.utils.files.model_yamls import find_model
@@ -54,9 +60,8 @@ def record_path(folder: Path, turn: Turn) -> Path:
 
 def load_record(folder: Path, turn: Turn) -> Document | None:
     """Return the record of a successful run; None if it has to run (again)."""
-    path = record_path(folder, turn)
     try:
-        record = read_json(path) if path.exists() else None
+        record = read_json(record_path(folder, turn))
     except (OSError, ValueError):
         return None
     good = isinstance(record, dict) and record.get("failure", "damaged") is None
@@ -89,19 +94,22 @@ def train_command(settings: Settings, turn: Turn, run_folder: Path) -> list[str]
     """Return the command of train.py as a user would write it."""
     cell = turn.cell
     python = find_pythons(settings.all_backends, settings.python)[cell.side]
-    command = [str(from_here(Path(python))), *script("train"), "--backend", cell.side]
-    command += ["--data", settings.data, "--cfg", settings.cfg, "--weights", settings.weights]
-    command += ["--split", str(settings.train_part)] if settings.train_part else []
-    command += ["--hyp", settings.hyp] if settings.hyp else []
-    command += ["--img", str(settings.image_size), "--batch", str(cell.batch)]
-    command += ["--epochs", str(settings.warm_up_epochs + settings.epochs)]
-    command += ["--seed", str(settings.seed)]
-    command += ["--workers", str(settings.workers), "--device", settings.device]
-    command += ["--nproc", str(settings.processes)] if settings.processes > 1 else []
-    # The layout and the precision that both backends have; a variant may ask for others.
-    command += ["--layout", "contiguous", "--amp", "off"]
-    command += ["--project", str(from_here(run_folder.parent)), "--name", run_folder.name]
-    return [*command, "--exist-ok", *REFERENCE, *VARIANTS[cell.variant].flags]
+    flags = {
+        "backend": cell.side, "data": settings.data, "cfg": settings.cfg,
+        "weights": settings.weights, "split": settings.train_part, "hyp": settings.hyp,
+        "img": settings.image_size, "batch": cell.batch,
+        "epochs": settings.warm_up_epochs + settings.epochs, "seed": settings.seed,
+        "workers": settings.workers, "device": settings.device,
+        "nproc": settings.processes if settings.processes > 1 else None,
+        # The layout and the precision that both backends have; a variant may ask for others.
+        "layout": "contiguous", "amp": "off",
+        "project": from_here(run_folder.parent), "name": run_folder.name,
+    }  # fmt: skip
+    command = [str(from_here(Path(python))), *script("train")]
+    for name, value in flags.items():
+        if value is not None and (name, value) != ("hyp", ""):
+            command += [f"--{name}", str(value)]
+    return [*command, "--exist-ok", *REFERENCE, *VARIANTS[cell.variant].split()]
 
 
 def devices_of(settings: Settings) -> str:
@@ -115,10 +123,10 @@ def digests(settings: Settings) -> dict[str, str]:
     The settings hold only names, and a resumed comparison must not mix two versions.
     """
     folders = [PROJECT / name for name in ("backend", "models", "utils")]
-    source = [path for folder in folders for path in folder.rglob("*.py")]
-    source = [path for path in source if "comparison" not in path.parts]
-    scripts = [PROJECT / name for name in ("train.py", "val.py")]  # absent where it is installed
-    found = {"code": _sha1(sorted([*source, *filter(Path.exists, scripts)]))}
+    source = [PROJECT / name for name in ("train.py", "val.py")]  # absent where it is installed
+    source += [path for folder in folders for path in folder.rglob("*.py")]
+    used = [path for path in source if path.exists() and "comparison" not in path.parts]
+    found = {"code": _sha1(sorted(used))}
     for name, path in (("cfg", find_model(settings.cfg)), ("weights", Path(settings.weights))):
         if path.is_file():
             found[f"{name}_sha1"] = _sha1([path])
@@ -257,9 +265,16 @@ def run_process(
             env={**ALIKE, **os.environ},
             **child_options(ask_for_signal_when_parent_ends),
         )
-        memory = PeakMemory(process.pid)
+        peak_kib = 0
+
+        def measure() -> None:  # not wait4, whose peak a process inherits from its parent
+            nonlocal peak_kib
+            for child in (process.pid, *descendants(process.pid)):
+                with contextlib.suppress(OSError):  # it may have ended meanwhile
+                    peak_kib = max(peak_kib, peak_kib_of_process(child))
+
         try:
-            timed_out = not _wait(process, start + timeout, (memory, *watchers))
+            timed_out = not _wait(process, start + timeout, (measure, *watchers))
         except BaseException:
             _end(process, signal.SIGINT)
             raise
@@ -271,7 +286,7 @@ def run_process(
         look()
     peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
-    return Outcome(process.returncode, timed_out, seconds, taken, memory.kib / 1024, peak_device)
+    return Outcome(process.returncode, timed_out, seconds, taken, peak_kib / 1024, peak_device)
 
 
 def _wait(
@@ -295,30 +310,11 @@ def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     process.wait()
 
 
-class PeakMemory:
-    """The largest resident size, in KiB, of a process and its descendants; Linux only.
-
-    The peak of `wait4` cannot be used: a process inherits it from its parent.
-    """
-
-    def __init__(self, process: int) -> None:
-        self._process = process
-        self.kib = 0
-
-    def __call__(self) -> None:
-        """Update the peak."""
-        for process in (self._process, *descendants(self._process)):
-            with contextlib.suppress(OSError):  # it may have ended meanwhile
-                self.kib = max(self.kib, peak_kib_of_process(process))
-
-
 @contextlib.contextmanager
 def device_samples(devices: str, samples: Path, what: str = "memory.used") -> Iterator[None]:
-    """Have nvidia-smi write the GPUs' used memory, in MiB, or another query into a file, a line for
-    each in turn, in the block.
+    """Let nvidia-smi write used memory, MiB, or another query to a file, one line per GPU in turn.
 
-    Measuring from outside treats both frameworks and other trainers alike, and includes the memory
-    that their allocators keep in reserve.
+    Measuring from outside treats all trainers alike, and includes their allocators' reserves.
     """
     program = shutil.which("nvidia-smi")
     if program is None or devices == "cpu":
@@ -342,9 +338,6 @@ def device_samples(devices: str, samples: Path, what: str = "memory.used") -> It
 
 def rise(samples: Path, gpus: int) -> float | None:
     """Sum over GPUs the largest line minus the first, MiB; None if nothing was measured."""
-    if not samples.exists():
-        return None
-    lines = samples.read_text(encoding="utf-8", errors="replace").split()
-    numbers = [float(line) for line in lines if line.isdecimal()]
-    of_each = [numbers[gpu::gpus] for gpu in range(gpus)]
-    return sum(max(mib) - mib[0] for mib in of_each) if all(of_each) else None
+    lines = samples.read_text("utf-8", "replace").splitlines() if samples.exists() else []
+    of_each = [[int(x) for x in lines[gpu::gpus] if x.isdecimal()] for gpu in range(gpus)]
+    return float(sum(max(mib) - mib[0] for mib in of_each)) if all(of_each) else None

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from duet.backend.devices import check_device
 from duet.backend.select import FRAMEWORKS, install_command
@@ -23,7 +23,6 @@ from duet.utils.cli.flags import (
 )
 from duet.utils.cli.run_config import require_folder_name
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.comparison.statistics import Document
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Default, complete, read_json
 from duet.utils.processes.launch import wanted_processes
@@ -31,44 +30,31 @@ from duet.utils.project import PROJECT
 from duet.utils.text import count
 
 FILE = "compare.json"
+Document = dict[str, Any]  # as JSON holds it
 BESIDE = "python -m benchmarks.beside times another trainer beside ours, and compares their work"
 ABSENT = {"--external": BESIDE, "--external-results": BESIDE}
 TRAINERS = tuple(name for name, framework in FRAMEWORKS.items() if framework.trains)
 
 
-class Variant(NamedTuple):
-    """A set of flags of train.py.
-
-    Attributes:
-        flags: passed to train.py after REFERENCE. An unknown one fails the cell, not the
-            comparison.
-        changes: entries of work.json that it changes on purpose, besides its flags.
-    """
-
-    flags: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
-
-    @property
-    def by_design(self) -> set[str]:
-        """Entries of work.json that may differ from a run without these flags."""
-        flags = (flag[2:].replace("-", "_") for flag in self.flags if flag.startswith("--"))
-        return {*self.changes, *(f"settings.{flag}" for flag in flags)}
-
-
 PLAIN = "plain"
 REFERENCE = ("--no-bbox_iou_optim", "--no-multi_tensor_optimizer")  # a GPU would use fused paths
-VARIANTS = {
-    PLAIN: Variant(),
-    "fused": Variant(("--bbox_iou_optim", "--multi_tensor_optimizer")),
-    "fused-loss": Variant(("--bbox_iou_optim",)),
-    "fused-update": Variant(("--multi_tensor_optimizer",)),
-    "compile": Variant(("--compile",)),
-    "bf16": Variant(("--amp", "bf16-always"), ("precision",)),
-    # Its loss scale may skip a step.
-    "fp16": Variant(("--amp", "fp16"), ("precision", "optimizer_steps")),
-    "channels-last": Variant(("--layout", "channels-last"), ("layout",)),
-    "cache": Variant(("--cache", "ram"), ("cached.training", "cached.validation")),
-    "no-loader-processes": Variant(("--workers", "0")),
+VARIANTS = {  # flags of train.py, after REFERENCE; an unknown one fails the cell alone
+    PLAIN: "",
+    "fused": "--bbox_iou_optim --multi_tensor_optimizer",
+    "fused-loss": "--bbox_iou_optim",
+    "fused-update": "--multi_tensor_optimizer",
+    "compile": "--compile",
+    "bf16": "--amp bf16-always",
+    "fp16": "--amp fp16",
+    "channels-last": "--layout channels-last",
+    "cache": "--cache ram",
+    "no-loader-processes": "--workers 0",
+}
+CHANGES = {  # entries of work.json that a variant changes besides its flags
+    "bf16": {"precision"},
+    "fp16": {"precision", "optimizer_steps"},  # its loss scale may skip a step
+    "channels-last": {"layout"},
+    "cache": {"cached.training", "cached.validation"},
 }
 # Options that --ablate switches on one at a time; "fused" combines two.
 ABLATION = tuple(name for name in VARIANTS if name != "fused")
@@ -158,7 +144,6 @@ class Settings:
 
     @property
     def processes(self) -> int:
-        """Number of processes per run."""
         return wanted_processes(self.device, self.nproc)
 
 
@@ -212,7 +197,6 @@ def parse_flags(
 
 
 def compare_parser() -> argparse.ArgumentParser:
-    """Return the parser of compare.py's flags."""
     parser = new_parser("compare.py", "Compare the epoch times of OneFlow and PyTorch.", ABSENT)
     add_flags(parser, Settings)
     add = parser.add_argument
@@ -245,7 +229,6 @@ def find_pythons(backends: Sequence[str], given: Sequence[str] | None = None) ->
 
 
 def _check_names(flag: str, names: Sequence[str], known: Collection[str] | None = None) -> None:
-    """Raise UserError for an unknown or duplicate name."""
     for name in names:
         if known is not None and name not in known:
             raise UserError(f"{flag} {name}; accepted: {', '.join(known)}")
@@ -291,9 +274,12 @@ class Pair(NamedTuple):
     @property
     def by_design(self) -> set[str]:
         """Entries of work.json in which the two differ on purpose."""
-        if self.reference.variant == self.candidate.variant:
+        variants = {cell.variant for cell in self}
+        if len(variants) == 1:
             return set()
-        return set().union(*(VARIANTS[cell.variant].by_design for cell in self))
+        flags = (word for name in variants for word in VARIANTS[name].split() if word[:2] == "--")
+        settings = {f"settings.{flag[2:].replace('-', '_')}" for flag in flags}
+        return settings.union(*(CHANGES.get(name, set()) for name in variants))
 
 
 def turns(cells: Sequence[Cell], rounds: int) -> Iterator[Turn]:

@@ -78,12 +78,7 @@ def call_config(
     track: bool = False,
     visualize: bool | int = False,
 ) -> DetectConfig:
-    """Return settings; UserError names an argument, or its flag, with a wrong value.
-
-    Args:
-        class_names: those of the model.
-        size: None for the model's default.
-    """
+    """Return settings; UserError names an invalid argument, or its flag; size None: default."""
     return DetectConfig(
         weights=("given",),
         image_size=None if size is None else whole("size", size),

@@ -1,7 +1,7 @@
-"""Detections of each source, frame by frame -> the same id for one object in all its frames.
+"""Track the objects of each source: one ID per object in all its frames.
 
-The tracker is ByteTrack (Zhang et al. 2022, arXiv:2110.06864), of the package trackers. On planted
-objects it gave more detections an id than the OC-SORT there, and switched no more of them.
+The tracker is ByteTrack (Zhang et al. 2022, arXiv:2110.06864) from the package trackers. On planted
+objects it gave more detections an ID than OC-SORT, with no more switches.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NO_ID = -1
 LOWEST_SCORE = 0.1  # a detection below --conf begins no track, but may continue one; as ByteTrack
 LOWEST_IOU = 0.2  # of a detection and the predicted box; ByteTrack's first matching
 SECONDS_LOST = 1.0  # that an object may be out of sight; ByteTrack's 30 frames of 30 a second
-# Frames far apart, as those of a stream that the network is too slow for, count as so far apart:
-# an object may be missing in two of them, with half a gap to spare for uneven ones.
+# Longer gaps between frames, as in a stream that the network is too slow for, count as this long:
+# an object may be missing in two frames, with half a gap to spare for uneven ones.
 LONGEST_GAP = SECONDS_LOST / 3.5
 USUAL_RATE = 30.0  # frames a second, where it is unknown
 HIGHEST_RATE = 1000.0  # broken headers have higher ones
@@ -28,9 +28,9 @@ CLASS_APART = 1e7  # pixels: farther than any image is wide
 
 
 class SourceTrackers:
-    """A tracker for each video, camera and stream; images that are files are one sequence together.
+    """A tracker per video, camera and stream, and one for all image files.
 
-    The frames of a source come in order, those of several sources in any order.
+    Frames of one source must come in order.
     """
 
     def __init__(self, confidence_threshold: float, class_agnostic: bool = False) -> None:
@@ -48,10 +48,9 @@ class SourceTrackers:
 
 
 class Tracker:
-    """Gives the detections of one source ids, from 1, in the order in which objects appear.
+    """Assigns IDs to the detections of one source, from 1 in order of appearance.
 
-    A detection has no id, NO_ID, in the first frame of an object: the next one confirms it. The
-    same frames get the same ids.
+    In an object's first frame the ID is NO_ID, because the next frame confirms the object.
     """
 
     def __init__(
@@ -60,16 +59,13 @@ class Tracker:
         confidence_threshold: float,
         class_agnostic: bool = False,
     ) -> None:
-        """Make a tracker for one source.
+        """Create a tracker for one source; UserError if the package is missing.
 
         Args:
-            rate: frames per second of those given; None if unknown.
-            confidence_threshold: --conf, from which a detection counts as found and begins a track.
-            class_agnostic: --agnostic-nms: an object may change its class. Without it NMS leaves a
-                box for each class that an object may be of, and they would exchange their ids.
-
-        Raises:
-            UserError: the package trackers is not installed.
+            rate: frames per second; None if unknown.
+            confidence_threshold: --conf, the lowest score that starts a track.
+            class_agnostic: --agnostic-nms: an object may change its class. Otherwise NMS keeps a
+                box per possible class of an object, and these would swap IDs.
         """
         trackers = import_optional("trackers", "--track")
         self._supervision = import_optional("supervision", "--track")
@@ -87,9 +83,9 @@ class Tracker:
         )
 
     def update(self, detections: AnyDetections, frame: Frame) -> tuple[AnyDetections, np.ndarray]:
-        """Return which of the detections, from `LOWEST_SCORE` on, count, and their ids.
+        """Return the detections that count and their IDs, (K',) int64, from 1, or NO_ID.
 
-        Weaker ones count where they continue a track. The ids are (K',) int64, from 1, or NO_ID.
+        Detections below the threshold, down to `LOWEST_SCORE`, count if they continue a track.
         """
         self._now += min(self._gap(frame), LONGEST_GAP)
         self._last_seconds = frame.seconds
@@ -105,7 +101,7 @@ class Tracker:
         return gap if gap > 0 else 1 / self._rate
 
     def _match(self, detections: Detections | Segmentations) -> np.ndarray:
-        """Return the id of each detection; one whose box is not finite has none."""
+        """Return the ID of each detection, NO_ID for boxes that are not finite."""
         ids = np.full(len(detections.scores), NO_ID, np.int64)
         rows = np.flatnonzero(np.isfinite(detections.boxes_xyxy).all(axis=1))
         boxes, scores, class_index = (field[rows] for field in detections[:3])

@@ -61,8 +61,6 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
     """Search hyper-parameters in --evolve trainings, and write the best ones.
 
     Raises:
-        UserError: conflicting settings, Optuna is missing, the folder has another search, or the
-            first trial fails.
         Suspended: stopped on request; the same command continues.
     """
     if this_process().world_size > 1:
@@ -91,10 +89,7 @@ class Training:
     is_hopeless: bool = False  # pruned because others are better
 
     def epochs(self, weights: Mapping[str, float]) -> list[tuple[float, dict[str, float]]]:
-        """Return the fitness and the metrics of each epoch in results.csv.
-
-        weights: weight of each metric in the fitness, by name.
-        """
+        """Return the fitness and the metrics of each epoch in results.csv; weights: by metric."""
         path = self.folder / "results.csv"
         columns, rows = read_results(path) if path.exists() else ([], [])
         shown = [name for name in columns if name.startswith(("metrics/", "val/"))]
@@ -181,7 +176,6 @@ class Search:
         return Training(trial, folder, device, process, max(known, default=-1) + 1)
 
     def _values_of(self, trial: Any) -> dict[str, Any]:
-        """Return all hyper-parameters of a trial, by name."""
         return dataclasses.asdict(dataclasses.replace(self._hyp, **trial.params))
 
     def _place(self, number: int) -> Path:
@@ -234,10 +228,7 @@ class Search:
         raise Suspended(f"search suspended after {done}: {cause}; continue with {again}", by_hand)
 
     def _write_table(self) -> None:
-        """Write a row per trial with epochs: metrics and hyper-parameters, as in YOLOv5's file.
-
-        They are followed by the trial's number, state and fitness.
-        """
+        """Write a row per trial with epochs: YOLOv5's columns, then number, state and fitness."""
         rows = [
             {
                 **trial.user_attrs[FIGURES],
@@ -255,7 +246,6 @@ class Search:
             writer.writerows(rows)
 
     def conclude(self) -> None:
-        """Write and print the result of the search."""
         best, done = self._study.best(), self._study.trials("COMPLETE")
         if best is None:
             raise UserError(f"--evolve: no trial has finished; see {self._folder}/trials")

@@ -18,7 +18,6 @@ import numpy as np
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
 from duet.utils.optional import import_optional
-from duet.utils.state.resume import UNUSED
 
 COMPARED_TRIALS = 5  # minimum number before pruning
 FIRST_PART = 3  # no trial is pruned in the first third of its epochs
@@ -68,12 +67,9 @@ RANGES = {
 
 
 def searched_ranges(hyp: Hyperparameters, unused: Collection[str] = ()) -> dict[str, Range]:
-    """Return the ranges of the searched hyper-parameters, widened to include the initial values.
+    """Return the ranges of hyper-parameters that are not 0, widened to the initial values.
 
-    Those that are 0 initially are off and stay off.
-
-    Args:
-        unused: hyper-parameters without effect, as in `Task.unused`.
+    unused: those without effect, as in `Task.unused`.
     """
     values = dataclasses.asdict(hyp)
     return {
@@ -90,13 +86,13 @@ class SearchStudy:
     its best epoch so far is below the median of the others at that epoch.
 
     Args:
-        path: path of the journal; a new search starts if it does not exist.
-        begin: initial values, used by the first trial.
+        path: the journal; a new search starts if it does not exist.
+        begin: values of the first trial.
         ranges: ranges of the values, by the same names.
-        settings: flags that all trials share, as JSON values, with the epochs and the seed.
+        settings: flags of all trials as JSON values, including epochs and seed.
 
     Raises:
-        UserError: Optuna is missing, or the file cannot be read or has another search.
+        UserError: Optuna is missing, or the file is unusable or has another search.
     """
 
     def __init__(
@@ -123,8 +119,7 @@ class SearchStudy:
                 self._study.enqueue_trial(dict(begin))
                 self._study.set_user_attr(SETTINGS, {"begin": begin, "flags": settings})
             found = self._study.user_attrs[SETTINGS]
-            flags = {**UNUSED, **found.get("flags", settings)}  # once none were kept
-            has_same_settings = found["begin"] == begin and flags == {**UNUSED, **settings}
+            has_same_settings = found == {"begin": begin, "flags": settings}
         except Exception as error:  # Optuna trusts its file, and fails in many ways
             text = f"--storage {path} is not a search: {error!s:.200}; {REMEDY}"
             raise UserError(text) from error

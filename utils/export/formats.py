@@ -10,15 +10,24 @@ from pathlib import Path, PurePosixPath
 
 from duet.backend import select
 from duet.utils.errors import UserError
-from duet.utils.export.coreml import COREML_FILES, CoreMlRuntime, write_coreml
-from duet.utils.export.litert import PROGRAM, LiteRtRuntime, write_litert
+from duet.utils.export.converters import (
+    COREML_FILES,
+    LITERT_PROGRAM,
+    NCNN_FILES,
+    CoreMlRuntime,
+    LiteRtRuntime,
+    NcnnRuntime,
+    TorchScriptRuntime,
+    write_coreml,
+    write_litert,
+    write_ncnn,
+    write_torchscript,
+)
 from duet.utils.export.metadata import Metadata, Runtime
-from duet.utils.export.ncnn import NCNN_FILES, NcnnRuntime, write_ncnn
 from duet.utils.export.onnx import OnnxRuntime, write_onnx
 from duet.utils.export.openvino import OPENVINO_FILES, OpenVinoRuntime, write_openvino
 from duet.utils.export.quantization import Calibration
 from duet.utils.export.tensorrt import TENSORRT_FILES, TensorRtRuntime, write_engine
-from duet.utils.export.torchscript import TorchScriptRuntime, keep_trace
 from duet.utils.optional import find_program, import_optional
 
 Convert = Callable[[Path, Path, Metadata, Calibration | None], None]
@@ -33,21 +42,21 @@ class Format:
     Attributes:
         name: the value of --include.
         title: the name for messages.
-        ending: suffix of the file or folder, in place of that of the weights.
-        packages: packages for conversion and running, each a key of `utils/optional.py::INSTALL`.
+        ending: suffix of the file or folder, which replaces the weights' suffix.
+        packages: packages for conversion and running, keys of `utils/optional.py::INSTALL`.
         convert: takes the model's file, the output path, the metadata, and the images for int8.
-        open: loads a file, with a number of threads.
+        open: loads a file for a number of threads.
         flags: the supported ones of --half --int8 --dynamic --nms.
-        programs: programs for conversion, found on PATH; also keys.
-        folder: the files in it if the format is a folder; else ().
-        also_reads: suffixes of other files it opens if chosen by --runtime.
-        source: the kind of file to convert: GRAPH, or TRACE, which needs PyTorch.
-        side_by_side: threads may call it at the same time, each with as many as `open` is given.
-        is_program: running one can do more than compute; so --weights needs --runtime with it.
-        is_tried: a child runs a file first (`opening.py`), but not on a GPU, whose driver maps more
+        programs: programs on PATH for conversion; also keys.
+        folder: the files of a format that is a folder.
+        also_reads: suffixes of other files that --runtime may open with it.
+        source: what is converted: GRAPH, or TRACE, which needs PyTorch.
+        side_by_side: threads may call it concurrently.
+        is_program: a file can do more than compute, so --weights requires --runtime.
+        is_tried: a child tries a file first (`opening.py`); not on a GPU, whose driver maps more
             memory than any limit.
-        several_outputs: its files may return several tensors.
-        needs_macos: other systems write files, but cannot run them.
+        several_outputs: files may return several tensors.
+        needs_macos: other systems only write files.
     """
 
     name: str
@@ -73,11 +82,10 @@ class Format:
         return f"{self.title} runs only on macOS" if away else ""
 
     def has_written(self, path: Path) -> bool:
-        """Return whether a file's name is that of this format, in letters of either case."""
+        """Return whether a file has a name of this format, ignoring case."""
         return path.name.lower().endswith(self.ending)
 
     def can_read(self, path: Path) -> bool:
-        """Return whether the runtime of this format opens files of this name."""
         return path.name.lower().endswith((self.ending, *self.also_reads))
 
 
@@ -87,12 +95,12 @@ FORMATS = (
     Format("openvino", "OpenVINO", "_openvino_model", ("openvino",), write_openvino,
         OpenVinoRuntime, ("half", "int8", "dynamic", "nms"), folder=OPENVINO_FILES,
         also_reads=(".onnx",), several_outputs=True),
-    Format("torchscript", "TorchScript", ".torchscript", (), keep_trace, TorchScriptRuntime,
+    Format("torchscript", "TorchScript", ".torchscript", (), write_torchscript, TorchScriptRuntime,
         source=TRACE, is_program=True, several_outputs=True),
     Format("ncnn", "ncnn", "_ncnn_model", ("pnnx", "ncnn"), write_ncnn, NcnnRuntime, ("half",),
         folder=NCNN_FILES, source=TRACE),
     Format("tflite", "LiteRT", ".tflite", ("ai_edge_litert",), write_litert, LiteRtRuntime,
-        programs=(PROGRAM,)),
+        programs=(LITERT_PROGRAM,)),
     Format("coreml", "CoreML", ".mlpackage", ("coremltools",), write_coreml, CoreMlRuntime,
         ("half",), folder=COREML_FILES, source=TRACE, needs_macos=True),
     Format("engine", "TensorRT", "_tensorrt_model", ("tensorrt", "cuda"), write_engine,
@@ -102,7 +110,7 @@ FORMATS = (
 
 
 def format_named(name: str) -> Format:
-    """Return the format of --include; UserError names those that there are."""
+    """Return a format by its --include name; UserError for an unknown one."""
     for row in FORMATS:
         if row.name == name:
             return row
@@ -111,11 +119,7 @@ def format_named(name: str) -> Format:
 
 
 def find_format(path: Path) -> Format:
-    """Return the format of an exported file, by its ending.
-
-    Raises:
-        UserError: another file, or a program, which runs only if its runtime is asked for.
-    """
+    """Return the format of an exported file, by its ending; UserError for programs and others."""
     for row in FORMATS:
         if row.has_written(path):
             if row.is_program:
@@ -129,7 +133,7 @@ def find_format(path: Path) -> Format:
 
 
 def exported_path(weights: str, row: Format, suffix: str = "") -> Path:
-    """Return where the file of a format goes: beside the weights, under their name and suffix."""
+    """Return the path of a format's file: beside the weights, with their name and a suffix."""
     path = Path(weights)
     if path.name in ("", ".."):  # a folder of weights, seen from inside
         path = path.resolve()
@@ -137,7 +141,7 @@ def exported_path(weights: str, row: Format, suffix: str = "") -> Path:
 
 
 def require_free_place(path: Path, row: Format) -> None:
-    """Raise UserError if a format's file would replace what export.py did not write."""
+    """Raise UserError if a file that export.py did not write is in the way."""
     if not path.exists() and not path.is_symlink():
         return
     is_folder = path.is_dir() and not path.is_symlink()

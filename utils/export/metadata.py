@@ -1,7 +1,7 @@
 """The metadata of an exported file: its inputs, outputs and origin.
 
-Its metadata are JSON values, parsed and never evaluated. Formats with texts of their own keep one
-per field, the others one JSON object, `metadata.json`.
+The values are JSON, parsed and never evaluated. Formats that store texts have one per field, the
+others one JSON object, `metadata.json`.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Metadata:
     """Everything needed to run a file.
 
     Attributes:
-        image_size: (height, width) of the network's input; with `dynamic` an example.
-        batch_size: images that a call takes; with `dynamic` an example.
+        image_size: (height, width) of the input; with `dynamic` an example.
+        batch_size: images per call; with `dynamic` an example.
         dynamic: batch, height and width are free, the sides in multiples of `stride`.
-        image: FLOATS, or NORMALIZED, which files of other programs take.
+        image: FLOATS, or NORMALIZED in files of other programs.
         output: one of OUTPUTS.
         precision: "float32", "float16" or "int8".
-        head: what finishes the rows, as model YAMLs name it.
-        suppression: the thresholds of NMS in the graph, by the names of `SuppressionSettings`.
-        trained_size: the long side of the images of the training, pixels; None where unknown.
+        head: the head's name in model YAMLs.
+        suppression: settings of NMS in the graph, by names of `SuppressionSettings`.
+        trained_size: long side of the training images, pixels; None if unknown.
         raw: form, strides and anchors of raw maps; empty for other outputs.
     """
 
@@ -86,14 +86,14 @@ class Metadata:
         return 1 if self.dynamic else self.batch_size
 
     def texts(self) -> dict[str, str]:
-        """Return the fields as texts, each of them JSON, with `producer` beside them."""
+        """Return each field, and the producer, as JSON."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
         if not self.raw:
             del fields["raw"]
         return {name: _as_json(value) for name, value in fields.items()}
 
     def public_texts(self) -> dict[str, str]:
-        """Return the metadata that YOLOv5 and Ultralytics read: Python's literals, and YAML too."""
+        """Return the metadata for YOLOv5 and Ultralytics: Python literals that are also YAML."""
         names = (f"{index}: {_as_json(name)}" for index, name in enumerate(self.class_names))
         return {
             "names": "{" + ", ".join(names) + "}",
@@ -110,7 +110,7 @@ def _as_json(value: Any) -> str:
 
 
 def metadata_of(texts: Mapping[str, str]) -> Metadata:
-    """Parse the output of `Metadata.texts`; UserError names a field that is absent or wrong."""
+    """Parse the output of `Metadata.texts`; UserError names a missing or wrong field."""
     values: dict[str, Any] = {}
     for name in _ACCEPTED.keys() & texts.keys():
         try:
@@ -121,7 +121,6 @@ def metadata_of(texts: Mapping[str, str]) -> Metadata:
 
 
 def metadata_as_json(metadata: Metadata) -> str:
-    """Return an object of the fields, one per line."""
     fields = (f"{json.dumps(name)}: {text}" for name, text in metadata.texts().items())
     return "{\n" + ",\n".join(fields) + "\n}\n"
 
@@ -146,14 +145,7 @@ def metadata_of_folder(folder: Path, files: Sequence[str]) -> Metadata:
 
 
 def metadata_in_zip(content: bytes, ending: str) -> Metadata:
-    """Return the metadata in a file that is, or ends with, a zip archive.
-
-    Args:
-        ending: suffix of the member's name.
-
-    Raises:
-        UserError: no archive, or no such member.
-    """
+    """Return the metadata in a file that is, or ends with, a zip archive; ending: of the member."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [name for name in archive.namelist() if name.endswith(ending)]
@@ -166,7 +158,7 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
 
 
 def checked(values: Mapping[str, Any]) -> Metadata:
-    """Return metadata of plain values; UserError names a field that is absent or wrong."""
+    """Return metadata of plain values; UserError names a missing or wrong field."""
     values = {**ABSENT_FROM_OLDER_FILES, **values}
     for name, is_accepted in _ACCEPTED.items():
         if name not in values:
@@ -234,7 +226,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
 
 
 class Runtime(Protocol):
-    """An exported file, loaded. A thread at a time calls it, unless its format is `side_by_side`.
+    """A loaded exported file, called by one thread at a time unless its format is `side_by_side`.
 
     Attributes:
         name: name, version and device of the runtime, for the log.
@@ -244,19 +236,13 @@ class Runtime(Protocol):
     name: str
 
     def __call__(self, images: np.ndarray) -> Outputs:
-        """Run the file.
+        """Run the file; return the outputs of `metadata.output`, float32.
 
-        Args:
-            images: (B, 3, H, W) float32, in the form of `metadata.image`; unless the file is
-                dynamic, of its size and batch size.
-
-        Returns:
-            The outputs of `metadata.output`, float32, in that order.
+        images: (B, 3, H, W) float32 as in `metadata.image`; of the file's size unless dynamic.
         """
 
 
 def output_names(output: str) -> tuple[str, ...]:
-    """Return the names of the tensors of a kind of output."""
     return OUTPUT_NAMES if output in WITH_MASKS else OUTPUT_NAMES[:1]
 
 
@@ -275,13 +261,13 @@ def shapes_of(metadata: Metadata) -> tuple[Shape, ...]:
 
 
 def example_images(metadata: Metadata) -> np.ndarray:
-    """Return noise in the shape and type that a file takes; of a dynamic one, a single image."""
+    """Return noise (B, 3, H, W) float32 as input of a file, a single image if it is dynamic."""
     shape = metadata.smallest_batch, 3, *metadata.image_size
     return np.random.default_rng(0).random(shape, np.float32)
 
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:
-    """Return the fault of the output shapes of a file for a batch; "" if there is none."""
+    """Describe the fault in a file's output shapes for a batch; "" if there is none."""
     if metadata.output == RAW:
         return ""
     expected = shapes_of(metadata)

@@ -1,4 +1,4 @@
-"""ONNX files: written with metadata, in 8 bits too; read, and run by ONNX Runtime on the CPU."""
+"""Write ONNX files with metadata, also int8; read them and run them in ONNX Runtime on the CPU."""
 
 from __future__ import annotations
 
@@ -39,36 +39,25 @@ SILENT = 4  # only fatal errors: a log line quotes names of nodes, with any esca
 def write_onnx(
     graph: Path, path: Path, metadata: Metadata, calibration: Calibration | None
 ) -> None:
-    """Write an ONNX file with metadata, in 8 bits where there are images to calibrate it on.
-
-    Raises:
-        OSError: it cannot be written.
-        UserError: it cannot be quantized.
-    """
+    """Write an ONNX file with metadata, int8 if calibration images are given."""
     onnx = import_optional("onnx", "--include onnx")
     model = onnx.load_model(graph) if calibration is None else quantize(graph, calibration)
-    describe(model, metadata)
-    with atomic_file(path) as file:
-        file.write(model.SerializeToString(deterministic=True))
-
-
-def describe(model: Any, metadata: Metadata) -> None:
-    """Add metadata and producer to an ONNX model."""
     model.producer_name, model.producer_version = PRODUCER, VERSION
     del model.metadata_props[:]
     for name, text in {**metadata.public_texts(), **metadata.texts()}.items():
         model.metadata_props.add(key=name, value=text)
+    with atomic_file(path) as file:
+        file.write(model.SerializeToString(deterministic=True))
 
 
 def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
-    """Read an ONNX file; whether it can be run is for `opening.py` to try.
+    """Read an ONNX file that need not be runnable, see `opening.py`.
 
     Returns:
-        The model as one message, the metadata, and the NumPy type of the images.
+        The serialized model, the metadata, and the NumPy type of the images.
 
     Raises:
-        UserError: damaged, of another task, with custom operators, or with data elsewhere.
-        OSError: it cannot be read.
+        UserError: damaged, another task, custom operators, or external data.
     """
     onnx = import_optional("onnx", f"--weights {path}")
     try:
@@ -93,7 +82,6 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
 
 
 def _images_of(model: Any) -> Any:
-    """Return the one input of a model."""
     if not model.graph.node:
         raise UserError("damaged, or no ONNX file: it has no graph")
     # Up to version 3 of the format, initializers are inputs too.
@@ -129,7 +117,7 @@ def _metadata_of(model: Any, given: Any, kind: str) -> Metadata:
 
 
 def _free_shape(value: Any) -> list[int | None]:
-    """Return the shape that a graph gives for an input or output; None for a free size."""
+    """Return the declared shape of an input or output; None for free sizes."""
     sizes = value.type.tensor_type.shape.dim
     return [size.dim_value if size.HasField("dim_value") else None for size in sizes]
 
@@ -137,12 +125,10 @@ def _free_shape(value: Any) -> list[int | None]:
 class OnnxRuntime:
     """A session of ONNX Runtime; see `metadata.py::Runtime`.
 
-    Its threads do not spin while they wait: on cores that others use too, that takes the time of
-    the very thread that they wait for.
+    Its threads do not spin, because on shared cores that slows the thread they wait for.
     """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        """Load a file; UserError as `read_onnx`, or if ONNX Runtime refuses it."""
         runtime = import_optional("onnxruntime", f"--weights {path}")
         content, self.metadata, self._input_type = read_onnx(path)
         options = runtime.SessionOptions()
@@ -166,9 +152,9 @@ class OnnxRuntime:
         return tuple(np.asarray(output, np.float32) for output in outputs)
 
 
-# ONNX files of the public YOLOv5's exporter. Their metadata are only stride and names, Python's
-# literals as texts, "{0: 'person', 1: 'bicycle'}", which are YAML too. All else is read from the
-# graph; a trial run shows whether it is true.
+# Files of the public YOLOv5's exporter. Their metadata are only stride and names, Python literals
+# such as "{0: 'person', 1: 'bicycle'}" and also YAML. The rest is inferred from the graph, and
+# checked by the trial run.
 
 EXAMPLE, EXAMPLE_OF_CLASSES = 640, 224  # pixels, where the size is free
 
@@ -192,17 +178,16 @@ FORMS = {  # by the dimensions of the outputs
 def foreign_metadata(
     texts: Mapping[str, str], shape: Shape, outputs: Sequence[Shape], last: str, kind: str
 ) -> Metadata:
-    """Return the metadata of such a file in our form.
+    """Return our metadata for such a file; UserError if its texts or graph are wrong.
 
     Args:
         shape, kind: shape and NumPy type of the input.
-        outputs: their shapes; None for a free size.
-        last: the operator that makes the first output.
-
-    Raises:
-        UserError: a text that is wrong, or a graph that is no model of the public YOLOv5.
+        outputs: output shapes; None for free sizes.
+        last: the operator of the first output.
     """
-    names = _names(_value("names", texts["names"]))
+    names = _value("names", texts["names"])
+    if isinstance(names, dict):
+        names = [names.get(number, names.get(str(number))) for number in range(len(names))]
     stride = _value("stride", texts.get("stride", "32"))
     form = FORMS.get(tuple(map(len, outputs)))
     if form is None or len(shape) != 4:
@@ -241,10 +226,3 @@ def _value(name: str, text: str) -> Any:
         return parse_yaml(text.encode("utf-8", "surrogatepass"), texts_in=())
     except ValueError as error:
         raise UserError(f"its metadata has {name} {brief(text)}: {error}") from error
-
-
-def _names(value: Any) -> Any:
-    """Return class names in the order of their numbers, of a mapping; others are not checked."""
-    if isinstance(value, dict):
-        return [value.get(number, value.get(str(number))) for number in range(len(value))]
-    return value

@@ -1,12 +1,11 @@
 """Open exported files; one that this program did not just write is first tried in a child process.
 
-A runtime trusts a file: a graph may ask for terabytes, loop for hours, or crash the process. So a
-file that this program did not just write is first loaded and run once, on noise, in a child with
-limits of memory and time; only then it is loaded in the process that needs it.
+A runtime trusts a file: a graph may ask for terabytes, loop for hours, or crash the process. So the
+child loads it and runs it once, on noise, within limits of memory and time:
 
     python -m duet.utils.export.opening PATH FORMAT THREADS
 
-Standard output has the outcome, a line of JSON: what is wrong, or "".
+prints a line of JSON: what is wrong, or "".
 """
 
 from __future__ import annotations
@@ -38,11 +37,11 @@ REMEDY = "the file is damaged, hostile or too large for this machine; export it 
 
 
 def open_to_detect(path: Path, runtime: str, several: bool) -> tuple[Runtime, int]:
-    """Open an exported file that --weights names; return it and its lanes.
+    """Open an exported file that --weights names; return it and its number of lanes.
 
-    Where `several` batches come, one that threads may call at the same time has a lane for each
-    core: a batch on one thread waits for no other. Of YOLOv5n at 640 px four at once on four cores
-    take two thirds of the processor time that one after the other takes on four threads.
+    For `several` batches a thread-safe runtime has a lane per core, so that no batch waits for
+    another: YOLOv5n at 640 px on four cores takes two thirds of the processor time that it takes
+    with one lane of four threads.
     """
     threads, lanes = usable_threads(), 1
     if several and format_to_run(path, runtime).side_by_side:
@@ -51,23 +50,19 @@ def open_to_detect(path: Path, runtime: str, several: bool) -> tuple[Runtime, in
 
 
 def usable_threads() -> int:
-    """Return how many threads runtimes may have: the process's cores, or OMP_NUM_THREADS."""
+    """Return the number of threads for runtimes: the process's cores, or OMP_NUM_THREADS."""
     return min(default_threads(), cores_of_rank())
 
 
 def open_runtime(
     path: str | Path, threads: int | None = None, runtime: str = "", is_trusted: bool = False
 ) -> Runtime:
-    """Load an exported file.
+    """Load an exported file; UserError if it cannot be run.
 
     Args:
         threads: number of CPU threads; None: chosen by the runtime.
-        runtime: the format whose runtime is to run it; "" for that of the file.
-        is_trusted: this program has just written it; any other one is tried in a child first.
-
-    Raises:
-        UserError: no such file, not a known format, damaged, or its runtime is not installed; a
-            crash, a hang or too much memory in the child.
+        runtime: name of a format whose runtime to use; "" for the file's own.
+        is_trusted: whether this program has just written it; others are tried in a child first.
     """
     path = Path(path)
     row = format_to_run(path, runtime)
@@ -87,11 +82,7 @@ def open_runtime(
 
 
 def format_to_run(path: Path, name: str = "") -> Format:
-    """Return the format whose runtime runs a file: what --runtime names, else the file's own.
-
-    Raises:
-        UserError: it does not read the file; or as `find_format`.
-    """
+    """Return the format named by --runtime, else the file's own; UserError if it cannot read it."""
     if not name:
         return find_format(path)
     able = {row.name: row for row in FORMATS if row.can_read(path)}
@@ -109,19 +100,17 @@ def try_in_child(path: Path, row: Format, threads: int) -> None:
             command, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, timeout=SECONDS, check=False,
         )  # fmt: skip
-        fault = parse_json(done.stdout) if done.stdout else reason_of_end(done.returncode)
-    except subprocess.TimeoutExpired:
-        fault = f"its trial run failed: it did not finish within {SECONDS} s; {REMEDY}"
-    if fault:
+    except subprocess.TimeoutExpired as error:
+        text = f"its trial run failed: it did not finish within {SECONDS} s; {REMEDY}"
+        raise UserError(text) from error
+    if not done.stdout:  # it ended without an outcome
+        code = done.returncode
+        name = signal.Signals(-code).name if code < 0 else f"status {code}"
+        killed = "it was killed, as when memory runs out"
+        reason = killed if name == "SIGKILL" else f"it crashed ({name})"
+        raise UserError(f"its trial run failed: {reason}; {REMEDY}")
+    if fault := parse_json(done.stdout):
         raise UserError(fault)
-
-
-def reason_of_end(code: int) -> str:
-    """Return why a child ended without an outcome."""
-    name = signal.Signals(-code).name if code < 0 else f"status {code}"
-    killed = "it was killed, as when memory runs out"
-    reason = killed if name == "SIGKILL" else f"it crashed ({name})"
-    return f"its trial run failed: {reason}; {REMEDY}"
 
 
 # Runs in the child.
@@ -139,7 +128,7 @@ def main() -> None:
 
 
 def fault_of_trial(path: Path, row: Format, threads: int) -> str:
-    """Load a file and run it once; return what is wrong with what it returned, or ""."""
+    """Load a file and run it once; return the fault of its outputs, or ""."""
     for package in row.packages:
         import_optional(package, f"--weights {path}")
     if row.is_program:

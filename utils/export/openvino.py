@@ -1,7 +1,7 @@
-"""OpenVINO's two files in a folder, made of an ONNX graph; OpenVINO runs them, and ONNX files too.
+"""Write OpenVINO's folders from ONNX graphs; run these folders and ONNX files in OpenVINO.
 
-The metadata is in model.xml, where OpenVINO puts that of an ONNX file; YOLOv5 reads stride and
-names from model.yaml, and Ultralytics from metadata.yaml.
+The metadata is in model.xml, where OpenVINO stores an ONNX file's. YOLOv5 reads stride and names
+from model.yaml, Ultralytics from metadata.yaml.
 """
 
 from __future__ import annotations
@@ -33,13 +33,7 @@ PRECISION = {"INFERENCE_PRECISION_HINT": "f32"}
 def write_openvino(
     graph: Path, path: Path, metadata: Metadata, calibration: Calibration | None
 ) -> None:
-    """Make a folder of a model and its weights, in the precision that the metadata names.
-
-    In 8 bits it needs no converter of OpenVINO's: it reads what rounds maps in an ONNX graph.
-
-    Raises:
-        UserError: OpenVINO cannot read the graph or write the files.
-    """
+    """Write a folder in the metadata's precision; for int8 OpenVINO reads a quantized graph."""
     openvino = import_optional("openvino", "--include openvino")
     if calibration is not None:
         content = quantize(graph, calibration, OPENVINO).SerializeToString()
@@ -99,7 +93,7 @@ class OpenVinoRuntime:
 
 
 def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
-    """Return the model of a folder and its metadata; YOLOv5 and Ultralytics name it otherwise."""
+    """Return a folder's model and metadata; YOLOv5 and Ultralytics name the files differently."""
     others = sorted(folder.glob("*.xml"))
     path = others[0] if len(others) == 1 else folder / MODEL
     for each in (path, path.with_suffix(".bin")):
@@ -119,7 +113,7 @@ def read_folder(core: Any, folder: Path) -> tuple[Any, Metadata]:
 
 
 def _foreign_metadata(model: Any, path: Path) -> Metadata:
-    """Return the metadata that a YAML file of YOLOv5 or Ultralytics has of a model."""
+    """Return the metadata of a model from a YAML file of YOLOv5 or Ultralytics."""
     values = read_yaml("--weights", path, "export it again", texts_in=("names",))
     texts = {name: json.dumps(values[name]) for name in ("names", "stride") & values.keys()}
     if "names" not in texts or len(model.inputs) != 1:
@@ -134,13 +128,12 @@ def _foreign_metadata(model: Any, path: Path) -> Metadata:
 
 
 def reason(error: Exception) -> str:
-    """Return the last line of an error of OpenVINO: those before it name places in its source."""
+    """Return the last line of an OpenVINO error; the others are places in its source."""
     *_, last = str(error).strip().splitlines() or [""]
     return brief(last)
 
 
 def texts_of(model: Any) -> dict[str, str]:
-    """Return the metadata that a model holds."""
     if not model.has_rt_info([SECTION]):
         return {}
     section = model.get_rt_info([SECTION]).astype(dict)

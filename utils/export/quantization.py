@@ -15,9 +15,8 @@ from duet.utils.optional import import_optional
 from duet.utils.text import count, say
 
 CONVOLUTION = "Conv"
-BINS = 2048
-MOST_VALUES = 2**16  # sampled evenly per map: enough for the tails
-OUTSIDE = 1e-5  # fraction of values clipped at either end; measured, see docs/en/export.md
+MOST_VALUES = 2**13  # sampled evenly per map and call: of 64 images, enough for the tails
+OUTSIDE = 3e-6  # fraction of values clipped at either end; measured, see docs/en/export.md
 LEAST_SPAN = 1e-6  # for a constant map
 
 Calibration = Callable[[], Iterator[np.ndarray]]  # images, as a graph takes them
@@ -25,29 +24,26 @@ Ranges = Mapping[str, tuple[np.float32, np.float32]]
 
 
 class Layout(NamedTuple):
-    """Which maps are rounded to 8 bits: those that a runtime computes faster so."""
+    """The maps to quantize: those that make a runtime faster."""
 
-    operators: tuple[str, ...]  # that compute in 8 bits
-    not_after: tuple[str, ...] = ()  # of them, those whose results stay in float32
+    operators: tuple[str, ...]  # computed in 8 bits
+    not_after: tuple[str, ...] = ()  # operators whose results stay in float32
 
 
-# ONNX Runtime has a kernel in 8 bits for each, and converts wherever a float32 one lies between.
+# ONNX Runtime has 8-bit kernels for these, and converts around any float32 one between them.
 ONNX_RUNTIME = Layout((CONVOLUTION, "Sigmoid", "Mul", "Add", "Concat", "MaxPool", "Resize"))
 # OpenVINO computes the activation inside the convolution, in float32, and rounds after it.
 OPENVINO = Layout((CONVOLUTION,), not_after=(CONVOLUTION,))
 
 
 def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) -> Any:
-    """Return a graph in 8 bits, an onnx.ModelProto with QuantizeLinear and DequantizeLinear.
+    """Return an int8 graph, an onnx.ModelProto with QuantizeLinear and DequantizeLinear.
 
-    Weights are int8, a scale for each channel; maps are uint8, with one range each. The first
-    convolution stays in float32, and so do the last ones of the head with the decoding.
-
-    Args:
-        images: as `find_ranges` takes them.
+    Weights are int8 with a scale per channel, maps uint8 with one range each. The first
+    convolution, the head's last ones and the decoding stay in float32.
 
     Raises:
-        UserError: as `find_ranges`, or nothing is left to round.
+        UserError: a map is not finite, or nothing can be quantized.
     """
     onnx = import_optional("onnx", "--int8")
     tools = import_optional("onnxruntime.quantization", "--int8")
@@ -80,8 +76,8 @@ def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) ->
 def inner_nodes(graph: Any) -> list[Any]:
     """Return the convolutions that are neither first nor last, and the nodes between them.
 
-    The first one sees three channels with a wide range, and in 8 bits is no quicker; the last ones
-    are those of the head. Other nodes prepare images, activate the first map, or decode.
+    The first one has three channels of a wide range, and int8 would not make it faster; the last
+    ones belong to the head. Other nodes prepare images, activate the first map, or decode.
     """
     nodes = list(graph.node)
     convolutions = {node.name for node in nodes if node.op_type == CONVOLUTION}
@@ -93,7 +89,7 @@ def inner_nodes(graph: Any) -> list[Any]:
 
 
 def _reached(nodes: Sequence[Any], starts: set[str], taken: str, returned: str) -> set[str]:
-    """Return the names of the nodes that take, directly or not, what those of `starts` return."""
+    """Return the names of all nodes downstream of `starts`."""
     maps: set[str] = set()
     found: set[str] = set()
     for node in nodes:
@@ -105,7 +101,7 @@ def _reached(nodes: Sequence[Any], starts: set[str], taken: str, returned: str) 
 
 
 def maps_of(graph: Any, nodes: Sequence[Any]) -> list[str]:
-    """Return the names of the maps that nodes take and return, each once, without constants."""
+    """Return the distinct names of the nodes' inputs and outputs, without constants."""
     constants = {array.name for array in graph.initializer}
     constants.update(name for node in graph.node if not any(node.input) for name in node.output)
     names = (name for node in nodes for name in (*node.input, *node.output))
@@ -113,18 +109,12 @@ def maps_of(graph: Any, nodes: Sequence[Any]) -> list[str]:
 
 
 def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges:
-    """Run a graph twice on images: for the extremes of its maps, then for their histograms.
+    """Run a graph on images; return the range of each map, with 0 and without outliers.
 
     Args:
         model: an onnx.ModelProto.
         names: names of the maps.
-        images: yields them as the graph takes them, at least one and the same each time.
-
-    Returns:
-        Lowest and highest value of each map, 0 within, but for the outermost `OUTSIDE`.
-
-    Raises:
-        UserError: a map is not finite.
+        images: yields at least one input of the graph.
     """
     onnx = import_optional("onnx", "--int8")
     runtime = import_optional("onnxruntime", "--int8")
@@ -137,45 +127,33 @@ def find_ranges(model: Any, names: Sequence[str], images: Calibration) -> Ranges
     session = runtime.InferenceSession(
         shown.SerializeToString(), providers=["CPUExecutionProvider"]
     )
-
-    def maps() -> Iterator[tuple[str, np.ndarray]]:
-        for batch in images():
-            found = dict(zip(computed, session.run(computed, {source: batch}), strict=True))
-            yield from ((name, found.get(name, batch)) for name in names)
-
-    lows, highs = dict.fromkeys(names, 0.0), dict.fromkeys(names, 0.0)
-    for name, values in maps():
-        low, high = float(values.min()), float(values.max())
-        if not np.isfinite((low, high)).all():
-            raise UserError(
-                f"--int8: what the model computes is not finite (map {name}, {low:g} to {high:g}); "
-                "its weights are damaged, or were when it was trained"
-            )
-        lows[name], highs[name] = min(low, lows[name]), max(high, highs[name])
-    counts = {name: np.zeros(BINS, np.int64) for name in names}
-    for name, values in maps():
-        counts[name] += histogram(values, lows[name], highs[name])
-    return {name: _trimmed(counts[name], lows[name], highs[name]) for name in names}
+    drawn: dict[str, list[np.ndarray]] = {name: [] for name in names}
+    for batch in images():
+        maps = dict(zip(computed, session.run(computed, {source: batch}), strict=True))
+        for name in names:
+            drawn[name].append(sampled(name, maps.get(name, batch)))
+    return {name: _trimmed(np.concatenate(drawn.pop(name))) for name in names}
 
 
-def histogram(values: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return how many of the values, or of `MOST_VALUES` of them, lie in each of `BINS` bins."""
+def sampled(name: str, values: np.ndarray) -> np.ndarray:
+    """Return about `MOST_VALUES` of a map, evenly spaced; UserError if one is not finite."""
     flat = values.ravel()
+    low, high = float(flat.min()), float(flat.max())
+    if not np.isfinite((low, high)).all():
+        raise UserError(
+            f"--int8: what the model computes is not finite (map {name}, {low:g} to {high:g}); "
+            "its weights are damaged, or were when it was trained"
+        )
     step = max(1, flat.size // MOST_VALUES)
     while math.gcd(step, flat.size) > 1:  # or it would leave out some columns
         step += 1
-    chosen = flat[::step]
-    scale = BINS / max(high - low, LEAST_SPAN)
-    bins = ((chosen - low) * scale).astype(np.int64)
-    return np.bincount(np.minimum(bins, BINS - 1), minlength=BINS)
+    return flat[::step].copy()
 
 
-def _trimmed(counts: np.ndarray, low: float, high: float) -> tuple[np.float32, np.float32]:
-    """Return the range without `OUTSIDE` of the values at either end."""
-    below = np.cumsum(counts) / counts.sum()
-    first, last = np.searchsorted(below, (OUTSIDE, 1 - OUTSIDE))
-    edges = np.linspace(low, max(high, low + LEAST_SPAN), BINS + 1)
-    return np.float32(min(0, edges[first])), np.float32(max(0, edges[last + 1]))
+def _trimmed(values: np.ndarray) -> tuple[np.float32, np.float32]:
+    """Return the range around 0 without `OUTSIDE` of the values at either end."""
+    low, high = np.quantile(values, (OUTSIDE, 1 - OUTSIDE))
+    return np.float32(min(0, low)), np.float32(max(0, low + LEAST_SPAN, high))
 
 
 def write_calibration_list(path: Path, images: Sequence[Path]) -> None:

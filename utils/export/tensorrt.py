@@ -1,8 +1,7 @@
-"""TensorRT engines with metadata.json in a folder: made of an ONNX graph, run on the first GPU.
+"""TensorRT engines with metadata.json in a folder: built from an ONNX graph, run on the first GPU.
 
-An engine is for the GPU that builds it, and holds machine code: `opening.py` loads one only if
---runtime asks for it. Written after the documentation of TensorRT and cuda-python, tested only with
-stand-ins. The types are those of the graph: float16 where the graph has it.
+An engine is machine code for the GPU that builds it: `opening.py` loads one only if --runtime asks
+for it. Written from the documentation of TensorRT and cuda-python, tested only with stand-ins.
 """
 
 from __future__ import annotations
@@ -35,10 +34,7 @@ CUDA = "cuda.bindings.runtime"
 def write_engine(
     graph: Path, path: Path, metadata: Metadata, calibration: Calibration | None
 ) -> None:
-    """Make a folder of an engine and metadata; UserError has TensorRT's reason if it fails.
-
-    It takes minutes: TensorRT times its kernels on the GPU.
-    """
+    """Write a folder of engine and metadata; takes minutes, as TensorRT times its kernels."""
     tensorrt = import_optional("tensorrt", "--include engine")
     logger = tensorrt.Logger(tensorrt.Logger.ERROR)
     builder = tensorrt.Builder(logger)

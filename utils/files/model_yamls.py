@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import parse_json
 from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
 from duet.utils.project import PROJECT
 
@@ -17,6 +19,7 @@ PUBLIC_MODELS = (
 )
 FOLDERS = ("models", "models/hub")
 CHANNEL_MULTIPLE = 8
+MAX_LENGTH = 200_000  # characters of JSON; lists that repeat lists grow exponentially
 
 
 def find_model(argument: str) -> Path:
@@ -58,3 +61,19 @@ def block_of(document: Mapping[str, Any]) -> Any:
     except (KeyError, IndexError, TypeError, ValueError):
         return None
     return block
+
+
+def to_plain(value: Any) -> Any:
+    """Copy a model description as JSON values; UserError if it is too long or holds others."""
+    text = ""
+    try:
+        for part in json.JSONEncoder(allow_nan=False).iterencode(value):
+            text += part
+            if len(text) > MAX_LENGTH:
+                raise ValueError(f"over {MAX_LENGTH:,} characters")
+        return parse_json(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"the model description is too long or too deep, or holds more than text and finite "
+            f"numbers: {error}"
+        ) from error

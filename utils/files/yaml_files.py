@@ -1,8 +1,7 @@
 """Read plain YAML within limits, and write YAML atomically.
 
-Files are untrusted, so anything else is refused before it is built. The result can be stored as
-JSON: dicts (keys are texts or whole numbers), lists, texts, whole numbers of 64 bits, finite
-floats, booleans and None.
+Files are untrusted: anything but JSON values, with 64-bit integers, finite floats, and texts or
+integers as keys, is refused before it is built.
 """
 
 from __future__ import annotations
@@ -41,16 +40,12 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 def read_yaml(
     flag: str, path: str | Path, known: str, texts_in: Place | None = None
 ) -> Mapping[Any, Any]:
-    """Read a YAML file whose top level is a mapping.
+    """Read a YAML file whose top level is a mapping; UserError with line and key otherwise.
 
     Args:
         flag: the flag that named the file, for messages.
-        known: alternatives; ends the message for a missing file.
+        known: alternatives, for the message about a missing file.
         texts_in: as for `parse_yaml`.
-
-    Raises:
-        UserError: the file cannot be read, is not plain YAML or not a mapping, has a duplicate key,
-            or exceeds the limits above; the message has the line and the key.
     """
     try:
         document = parse_yaml(read_bytes(path, MAX_BYTES), texts_in)
@@ -64,10 +59,7 @@ def read_yaml(
 
 
 def find_yaml(argument: str, *folders: str, prefix: str = "") -> Path:
-    """Return the file as given; if there is none, the one of its name in the project's folders.
-
-    The name may lack its .yaml and the prefix, and a folder of that name is no such file.
-    """
+    """Return the file as given, else one of its name, .yaml or prefix added, in the folders."""
     given, name = Path(argument), Path(argument).name
     if not name or (given.exists() and not given.is_dir()):
         return given
@@ -86,26 +78,20 @@ def near_yamls(argument: str, *folders: str) -> str:
 def yaml_text(document: Mapping[str, Any]) -> str:
     """Return plain values as readable YAML, in the given order."""
     text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
-    if "\x85" in text:  # PyYAML 6.0.3 does not round-trip this line end
-        text = yaml.safe_dump(dict(document), sort_keys=False)
-    return text
+    # PyYAML 6.0.3 does not round-trip this line end.
+    return yaml.safe_dump(dict(document), sort_keys=False) if "\x85" in text else text
 
 
 def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
-    """Write settings as readable YAML, in the given order."""
     with atomic_text_file(path) as file:
         file.write(yaml_text(document))
 
 
 def parse_yaml(content: bytes, texts_in: Place | None = None) -> Any:
-    """Parse a plain YAML document in UTF-8; None if empty.
+    """Parse a plain YAML document in UTF-8; None if empty; ValueError "line 3, names.5: ...".
 
-    Args:
-        texts_in: where the list or mapping is whose numbers and dates are texts, as they are
-            written: of `names: [2_1, 010]`, which YAML reads as 21 and 8, ("names",).
-
-    Raises:
-        ValueError: as UserError in `read_yaml`, "line 3, names.5: ...".
+    texts_in: place of a list or mapping whose numbers and dates stay texts, as ("names",) for
+        `names: [2_1, 010]`, which YAML reads as 21 and 8.
     """
     try:
         text = as_utf8(content).decode()
@@ -137,7 +123,6 @@ class _Reader:
         self._place: list[str | int] = []  # keys and positions, from the outside
 
     def document(self) -> Any:
-        """Return the value of the only document."""
         next(self._events)  # the start of the stream
         if isinstance(next(self._events), yaml.StreamEndEvent):
             return None
@@ -210,16 +195,12 @@ class _Reader:
             )
         return key
 
-    def _is_text(self) -> bool:
-        """Return whether the next value is in the list or mapping whose numbers are texts."""
-        if self._texts_in is None:
-            return False
-        depth = len(self._texts_in)
-        return len(self._place) > depth and tuple(self._place[:depth]) == self._texts_in
-
     def _scalar(self, event: Any) -> Any:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
-        if tag == "str" or (tag in _AS_WRITTEN and self._is_text()):
+        outer = self._texts_in
+        depth = len(outer or ())
+        as_text = len(self._place) > depth and tuple(self._place[:depth]) == outer
+        if tag == "str" or (as_text and tag in _AS_WRITTEN):
             if _SURROGATE.search(text):
                 raise self._error(event, f"{brief(text)} contains a lone surrogate")
             return text
@@ -244,7 +225,6 @@ def _plain(tag: str, text: str) -> bool | int | float:
 
 
 def _tag_of(event: Any) -> str:
-    """Return the tag of a scalar: explicit, or resolved from its text."""
     if event.tag not in (None, "!"):
         return str(event.tag)
     return str(_RESOLVER.resolve(yaml.ScalarNode, event.value, event.implicit))

@@ -19,10 +19,7 @@ _NUMBER_WIDTH = 5  # "0.394", without the gap of two
 
 
 def metrics_table(result: EvaluationResult | MaskResult) -> str:
-    """Return COCO metrics over all classes and per class, and COCO's summary, as text.
-
-    Mask metrics are printed below those of boxes.
-    """
+    """Return COCO metrics over all classes and per class, and COCO's summary, as text."""
     if isinstance(result, MaskResult):
         of_boxes = coco_summary(result.boxes, " of boxes")
         summaries = [of_boxes, coco_summary(result.masks, " of masks")]
@@ -43,10 +40,7 @@ def _class_tables(result: Metrics | MaskResult) -> list[str]:
 
 
 def _class_lines(result: Metrics, mark: str) -> list[str]:
-    """Return rows with P, R, mAP50 and mAP50-95 for all classes and for each with labels.
-
-    mark: suffix of the columns' names.
-    """
+    """Return rows with P, R, mAP50 and mAP50-95 for all classes and for each with labels."""
     titles = [name + mark for name in COLUMNS]
     widths = [max(len(title) + 2, 9) for title in titles]
     cells = [f"{title:>{width}}" for title, width in zip(titles, widths, strict=True)]
@@ -63,10 +57,7 @@ def _class_lines(result: Metrics, mark: str) -> list[str]:
 
 
 def coco_summary(result: MetricResult, of: str = "") -> str:
-    """Return COCO's 12 metrics in four lines; "-" for sizes without labels.
-
-    of: suffix of the title.
-    """
+    """Return COCO's 12 metrics in four lines; "-" for sizes without labels."""
     cells = [
         f"{name:<9}{'-' if math.isnan(figure) else f'{figure:.4f}':<8}"
         for name, figure in result.summary().items()
@@ -86,11 +77,9 @@ class Costs(NamedTuple):
 
 
 class EpochTable:
-    """Formats a row per epoch, with a heading that is repeated regularly.
+    """Formats a row per epoch, and repeats the heading regularly.
 
-    Args:
-        losses: `Head.loss_names`.
-        metrics: likewise; as `Head.row_names`.
+    losses, metrics: names on screen, `Head.loss_names` and `Head.row_names`.
     """
 
     def __init__(self, losses: Mapping[str, str], metrics: Mapping[str, str]) -> None:
@@ -100,11 +89,7 @@ class EpochTable:
         self._rows = 0
 
     def lines(self, epoch: int, epochs: int, numbers: Sequence[float], costs: Costs) -> list[str]:
-        """Return an epoch's row, preceded by a heading if due.
-
-        Args:
-            numbers: losses and metrics, in their order; NaN if nothing was measured.
-        """
+        """Return an epoch's row, preceded by a heading if due; numbers: losses and metrics."""
         memory = "" if costs.memory is None else f"{costs.memory / 2**30:9.2f}"
         heading = [self._heading + (f"{'GPU GiB':>9}" if memory else "")]
         heading = [] if self._rows % ROWS_A_HEADING else heading

@@ -1,7 +1,7 @@
-"""Draw boxes, labels, lines of text and masks on an image, in any script that a font has.
+"""Draw boxes, labels, lines of text and masks on an image, in any script.
 
-matplotlib's own font comes first. It has Latin, Greek and Cyrillic letters, so most drawings look
-the same everywhere. Installed fonts follow; nothing is downloaded.
+matplotlib's own font with Latin, Greek and Cyrillic letters comes first, so that most drawings look
+the same everywhere; installed fonts follow. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -51,16 +51,13 @@ def draw_boxes(
     labels: Sequence[str],
     line_width: int | None = None,
 ) -> np.ndarray:
-    """Return a copy of an image (H, W, 3) uint8 RGB with boxes and labels.
-
-    Labels lie at their box, where they cover no other label and no upper part of another box, if
-    there is such a place (`place_labels`); very small images have none.
+    """Return a copy of an image (H, W, 3) uint8 RGB with boxes, and labels unless it is very small.
 
     Args:
         boxes_xyxy: (K, 4), pixels; most important first, drawn on top. Boxes that are not finite or
             outside the image are skipped.
         class_index: (K,), determines the colours.
-        labels: one line per box in any script; "" for none.
+        labels: one line per box; "" for none.
         line_width: pixels; None to derive it from the image size.
     """
     drawn = image.copy()
@@ -91,11 +88,11 @@ def draw_boxes(
 def place_labels(
     boxes: np.ndarray, sizes: Sequence[tuple[int, int]], image_size: tuple[int, int]
 ) -> list[tuple[int, int]]:
-    """Return (left, top) of each box's label, in turn at the place that covers least.
+    """Place each label in turn at its box where it covers least; return (left, top) of each.
 
     Args:
         boxes: (K, 4) xyxy whole pixels of an image (height, width).
-        sizes: (height, width) of each label; an empty one covers nothing.
+        sizes: (height, width) of each label; (0, 0) for none.
     """
     heads = boxes.astype(np.float64)  # what is looked at: faces, and most of what identifies
     heads[:, 3] = heads[:, 1] + HEAD * (heads[:, 3] - heads[:, 1])
@@ -119,7 +116,7 @@ def place_labels(
 
 
 def _overlaps(places: np.ndarray, boxes: np.ndarray) -> np.ndarray:
-    """Return for each place (N, 4) the area that boxes (M, 4) share with it, (N,)."""
+    """Return the area of each place (N, 4) that boxes (M, 4) cover, (N,)."""
     top_left = np.maximum(places[:, None, :2], boxes[None, :, :2])
     sides = np.minimum(places[:, None, 2:], boxes[None, :, 2:]) - top_left
     areas: np.ndarray = np.clip(sides, 0, None).prod(axis=2).sum(axis=1)
@@ -129,8 +126,7 @@ def _overlaps(places: np.ndarray, boxes: np.ndarray) -> np.ndarray:
 def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) -> np.ndarray:
     """Return a copy of an image (H, W, 3) uint8 RGB with lines of text on coloured ground.
 
-    They cover at most the upper half: letters shrink and the last lines are dropped if there is no
-    room. Very small images have none.
+    In the upper half: letters shrink, and lines without room are dropped.
     """
     drawn = image.copy()
     height, width = image.shape[:2]
@@ -146,27 +142,19 @@ def draw_lines(image: np.ndarray, lines: Sequence[str], colours: Sequence[RGB]) 
 
 
 def default_line_width(image_size: tuple[int, int]) -> int:
-    """Return the width of outlines in pixels for an image (height, width)."""
     return max(round(LINE_OF_SIDE * _side(image_size)), 2)
 
 
 def default_font_size(image_size: tuple[int, int]) -> int:
-    """Return the font size in pixels for an image (height, width)."""
     return max(round(LETTERS_OF_SIDE * _side(image_size) ** LETTERS_POWER), LEAST_LETTERS)
 
 
 def label_height(font_size: int) -> int:
-    """Return the height of labels in pixels."""
     return round(ABOVE_BASELINE * font_size) + round(BELOW_BASELINE * font_size)
 
 
 def label_image(text: str, font_size: int, colour: RGB, max_width: int) -> np.ndarray:
-    """Render a line of text in black or white on a colour: (h, w, 3) uint8 RGB.
-
-    Args:
-        font_size: pixels.
-        max_width: pixels; longer texts end in "..".
-    """
+    """Render a line of text on a colour, (h, w, 3) uint8 RGB; long texts end in ".."; pixels."""
     text = one_line(text[:LONGEST_TEXT])
     path = font_for(text) or font_files()[0]
     margin = max(round(BESIDE * font_size), 1)
@@ -203,13 +191,10 @@ def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour
 
 
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:
-    """Draw masks on an image (H, W, 3) uint8 RGB, in place.
-
-    If several cover a pixel, the first one is drawn, half transparent. Masks are unpacked one at a
-    time, limited to their object.
+    """Draw masks on an image (H, W, 3) uint8 RGB, in place and half transparent.
 
     Args:
-        masks: K rows of run lengths over the image, most important first.
+        masks: K rows of run lengths over the image; the first one on a pixel is drawn.
         class_index: (K,), determines the colours.
     """
     plain = image.copy()
@@ -235,14 +220,13 @@ def font_files() -> tuple[str, ...]:
     import matplotlib
     from matplotlib import font_manager
 
+    def rank(path: str) -> tuple[int, str]:
+        return sum(word in Path(path).name.lower() for word in LESS_PLAIN), path
+
     own = str(Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf"))
-    found = sorted(font_manager.findSystemFonts(), key=_rank)
+    found = sorted(font_manager.findSystemFonts(), key=rank)
     usable = [path for path in found if not Path(path).name.lower().startswith(WITHOUT_LETTERS)]
     return (own, *usable[: MAX_FONTS - 1])
-
-
-def _rank(path: str) -> tuple[int, str]:
-    return sum(word in Path(path).name.lower() for word in LESS_PLAIN), path
 
 
 @cache
@@ -261,13 +245,12 @@ def characters_of(path: str) -> frozenset[str]:
 
 @lru_cache(maxsize=4096)
 def font_for(text: str) -> str | None:
-    """Return the first font file that has all characters of a text; None if none has."""
+    """Return the first font file with all characters of a text, or None."""
     return next((path for path in font_files() if characters_of(path).issuperset(text)), None)
 
 
 @lru_cache(maxsize=32)
 def sized(path: str, size: int) -> ImageFont.FreeTypeFont:
-    """Load a font file at a size in pixels."""
     return ImageFont.truetype(path, size)
 
 

@@ -66,11 +66,7 @@ class RunLogger(Protocol):
 
 
 def make_loggers(names: Sequence[str]) -> Loggers:
-    """Create the loggers of --loggers.
-
-    Raises:
-        UserError: unknown name, missing package, or a class without all methods.
-    """
+    """Create the loggers of --loggers; UserError for an unknown name or an unusable class."""
     return Loggers({name: _make(name, _class_of(name)) for name in names})
 
 

@@ -36,12 +36,7 @@ def result_columns(losses: Iterable[str], metrics: Iterable[str]) -> list[str]:
 
 @dataclass
 class Results:
-    """Rows of results.csv, one per epoch; the file is always replaced as a whole.
-
-    Attributes:
-        columns: column names; those of a run begun by an earlier version are kept.
-        rows: cells as text, "" for missing values.
-    """
+    """Rows of results.csv, one per epoch; cells are text, "" for missing values."""
 
     columns: list[str] = field(default_factory=list)
     rows: list[list[str]] = field(default_factory=list)
@@ -62,7 +57,6 @@ class Results:
         return sum(float(cells[place] or 0) for cells in self.rows)
 
     def write(self, path: Path) -> None:
-        """Write the column names and all rows."""
         with atomic_text_file(path) as file:
             csv.writer(file).writerows([self.columns, *self.rows])
 
@@ -79,14 +73,7 @@ def _number_or_none(cell: str) -> int | float | None:
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:
-    """Read a results.csv of this project, or of a trainer with the same format.
-
-    Returns:
-        The column names, and for each row the numbers by name; NaN for missing values.
-
-    Raises:
-        UserError: the file cannot be read, or a cell is not a number.
-    """
+    """Read a results.csv; return column names, and each row's numbers by name, NaN if missing."""
     try:
         header, *rows = csv.reader(io.StringIO(read_text(path, MAX_BYTES), newline=""))
     except OSError as error:

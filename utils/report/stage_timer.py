@@ -26,10 +26,10 @@ UNREAD_STAGES = 256
 
 
 class StageTimer:
-    """Time spent in each stage since creation; `with timer("forward"): ...`.
+    """Time of each stage since creation; `with timer("forward"): ...`.
 
-    A stage lasts from the device's queue position on entry until the device has done the stage's
-    work. Marks are read much later, so that timing does not block the host.
+    A stage lasts from the device's queue position on entry until the device has done its work.
+    Marks are read much later, so that timing does not block the host.
     """
 
     def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:
@@ -68,5 +68,4 @@ class StageTimer:
         self._seconds["data_wait"] += time.perf_counter() - start
 
     def total(self) -> float:
-        """Return the seconds since the timer was created."""
         return time.perf_counter() - self._start

@@ -20,17 +20,11 @@ from duet.utils.report.plots.measures import (
 
 
 class TaskReport(NamedTuple):
-    """Functions that report the result of a task's evaluator.
+    """Functions that report the result of a task's evaluator."""
 
-    Attributes:
-        table: returns metrics as text, over all classes and per class.
-        plot: writes plots of the result for samples to a folder.
-        per_image: returns the outcomes per image; None for tasks without them.
-    """
-
-    table: Callable[[Any], str]
-    plot: Callable[[Any, Sequence[Sample], Path], None]
-    per_image: Callable[[Any], PerImage] | None = None
+    table: Callable[[Any], str]  # metrics over all classes and per class
+    plot: Callable[[Any, Sequence[Sample], Path], None]  # writes plots to a folder
+    per_image: Callable[[Any], PerImage] | None = None  # outcomes per image
 
 
 def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:

@@ -31,7 +31,7 @@ from duet.utils.errors import brief
 from duet.utils.files.regular import read_text
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import ServeConfig
-from duet.utils.serve.frames import Frame
+from duet.utils.serve.frames import Frame, Header
 from duet.utils.serve.requests import (
     RequestError,
     Room,
@@ -49,7 +49,6 @@ log = logging.getLogger("serve")
 
 
 def make_app(config: ServeConfig, worker: Worker, tokens: Sequence[str]) -> Starlette:
-    """Return the ASGI application of the server."""
     paths = Paths(config, worker)
     description = Response(read_text(FOLDER / "openapi.json"), media_type="application/json")
     routes = [
@@ -75,7 +74,6 @@ class Paths:
         self._places = {one.name: asyncio.Semaphore(config.max_queue) for one in config.models}
 
     async def detect(self, request: Request) -> Response:
-        """Run a model on an image and return the detections."""
         query = read_query(request.query_params.multi_items())
         kind = answer_kind(request.headers.get("accept", ""))
         name = query.pop("model", self._config.models[0].name)
@@ -101,8 +99,7 @@ class Paths:
         with _time_limit(408, "request_timeout", "the image did not arrive in time"):
             return await asyncio.wait_for(reading, self._config.timeout)
 
-    async def _ask(self, header: dict[str, Any], image: bytes) -> Frame:
-        """Return the worker's answer for an image."""
+    async def _ask(self, header: Header, image: bytes) -> Frame:
         with _time_limit(504, "timeout", "the model did not answer in time"):
             return await self._worker.ask(header, image, self._config.timeout)
 
@@ -117,14 +114,12 @@ class Paths:
         return self._places[name]
 
     async def readyz(self, request: Request) -> Response:
-        """Report whether the models are ready."""
         if not self._worker.ready.is_set():
             text = "the models are still loading"
             raise RequestError(503, "starting", text, {"Retry-After": "2"})
         return JSONResponse({"status": "ready"})
 
     async def metrics(self, request: Request) -> Response:
-        """Report Prometheus metrics."""
         return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
 
     async def about_models(self, request: Request) -> Response:
@@ -188,7 +183,7 @@ class Gate:
             log_request(scope["record"], status, seconds)
 
 
-def log_request(record: dict[str, Any], status: int, seconds: float) -> None:
+def log_request(record: Header, status: int, seconds: float) -> None:
     """Log a request as a line of JSON, or of words in a terminal, without the image's content."""
     if sys.stdout.isatty():
         found = f", {record['count']} found" if "count" in record else ""

@@ -1,6 +1,6 @@
 """Messages between the server and the model process: a JSON header and a binary body.
 
-The length of the header and that of the body, four bytes each, precede them.
+Each message starts with the lengths of header and body, four bytes each.
 """
 
 from __future__ import annotations
@@ -8,19 +8,16 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
-from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 from duet.utils.files.json_files import parse_json
 
 LENGTHS = struct.Struct(">II")
+Header = dict[str, Any]  # JSON values
+Frame = tuple[Header, bytes]
 
 
-Frame = tuple[dict[str, Any], bytes]
-
-
-def pack_frame(header: Mapping[str, Any], body: bytes = b"") -> bytes:
-    """Encode a message."""
+def pack_frame(header: Header, body: bytes = b"") -> bytes:
     text = json.dumps(header).encode()
     return LENGTHS.pack(len(text), len(body)) + text + body
 

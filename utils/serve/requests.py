@@ -54,7 +54,6 @@ class RequestError(HTTPException):
 
 
 def bad_request(message: str) -> RequestError:
-    """Return the error for an invalid request."""
     return RequestError(400, "bad_request", message)
 
 
@@ -99,7 +98,7 @@ class Room:
 
     @contextmanager
     def held(self) -> Iterator[Callable[[int], None]]:
-        """Yield what takes bytes, which are given back at the end of the block."""
+        """Yield a function that takes bytes until the end of the block."""
         taken = 0
 
         def take(num_bytes: int) -> None:

@@ -40,10 +40,7 @@ log = logging.getLogger("serve")
 def serve(
     config: ServeConfig, arguments: Sequence[str], listener: socket.socket, tokens: Sequence[str]
 ) -> int:
-    """Serve until SIGTERM or Ctrl-C, finish accepted requests, and return the exit code.
-
-    arguments: the command line that config was parsed from.
-    """
+    """Serve until SIGTERM or Ctrl-C, finish accepted requests, and return the exit code."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # we log requests ourselves
     return asyncio.run(_serve(config, Worker(arguments), listener, tokens))
 
@@ -89,15 +86,12 @@ async def _serve(
 
 
 def connection_class(head_seconds: float, read_seconds: float) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with more time limits.
-
-    Its own closes a connection that is idle after an answer. It waits for ever for the first
-    request, for the rest of a head, and for a client that does not read its answer.
+    """Return uvicorn's protocol with time limits for a request's head and for reading answers.
 
     Args:
         head_seconds: from the start of a connection, or the end of an answer, to the end of the
             next request's head.
-        read_seconds: for the client to read what was sent.
+        read_seconds: for the client to read an answer.
     """
 
     class TimedConnection(H11Protocol):
@@ -152,11 +146,7 @@ async def _announce(worker: Worker, listener: socket.socket, has_tokens: bool) -
 
 
 def listening_socket(config: ServeConfig) -> socket.socket:
-    """Return a socket listening on the configured address.
-
-    Raises:
-        UserError: the address is not available, or is public without tokens.
-    """
+    """Return a listening socket; UserError for an unavailable, or a public unprotected address."""
     host = config.host.strip("[]")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:

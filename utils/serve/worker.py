@@ -9,12 +9,11 @@ import logging
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from duet.utils.serve.frames import Frame, pack_frame, receive_frame
+from duet.utils.serve.frames import Frame, Header, pack_frame, receive_frame
 from duet.utils.system.children import child_options
 
 MODULE = "duet.models.detect"
@@ -48,9 +47,9 @@ class Worker:
     _process: Process
 
     def __init__(self, arguments: Sequence[str]) -> None:
-        """Prepare a process that parses the same command line as the server."""
+        """arguments: the server's command line, for the process."""
         self._arguments = arguments
-        self.models: list[dict[str, Any]] = []
+        self.models: list[Header] = []
         self.ready = asyncio.Event()
         self._numbers = itertools.count()
         self._pending: dict[int, asyncio.Future[Frame]] = {}
@@ -61,8 +60,7 @@ class Worker:
     async def keep_running(self) -> int:
         """Start the process, and restart it whenever it ends, until cancelled.
 
-        Returns:
-            The exit code of a first process that never became ready; it has printed the reason.
+        Return the exit code of a first process that never became ready; it printed the reason.
         """
         while True:
             code = await self._run_once()
@@ -112,7 +110,7 @@ class Worker:
             if answer is not None and not answer.done():  # else nobody waits for it any more
                 answer.set_result(frame)
 
-    async def ask(self, header: Mapping[str, Any], body: bytes, seconds: float) -> Frame:
+    async def ask(self, header: Header, body: bytes, seconds: float) -> Frame:
         """Send a request when the process is ready, and return the answer.
 
         Raises:
@@ -130,7 +128,7 @@ class Worker:
                 self._kill()
             raise
 
-    async def _exchange(self, header: Mapping[str, Any], body: bytes) -> Frame:
+    async def _exchange(self, header: Header, body: bytes) -> Frame:
         await self.ready.wait()
         answer = self._pending[header["id"]] = asyncio.get_running_loop().create_future()
         try:
@@ -144,11 +142,8 @@ class Worker:
             self._pending.pop(header["id"], None)
 
 
-def count_answer(model: str, answer: Mapping[str, Any]) -> None:
-    """Update the metrics with an answer.
-
-    answer: has count, batch and milliseconds, from the model process.
-    """
+def count_answer(model: str, answer: Header) -> None:
+    """Update the metrics with the header of an answer."""
     FOUND.labels(model).inc(answer["count"])
     BATCH_IMAGES.labels(model).observe(answer["batch"])
     for stage, milliseconds in answer["milliseconds"].items():

@@ -45,7 +45,7 @@ CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, safetensors.numpy, tqdm, yaml"
 MODULES = {"torch": f"torch, {CORE}", "oneflow": f"oneflow, {CORE}", "docs": "mkdocs"}
 ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for
 # Only what has a hash in the locks comes in, and no package is built, which would run its code.
-# Bytecode of everything is 0.2 GB: users get that of what is imported.
+# Bytecode of everything takes 0.2 GB: users get only the bytecode of imported modules.
 OPTIONS = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-compile")
 # pip reports success even if a shared library is missing.
 IMPORT = "import sys; sys.dont_write_bytecode = False; import "
@@ -87,7 +87,6 @@ def prepare_all(names: Sequence[str], root: Path, environ: Mapping[str, str]) ->
 
 
 def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
-    """Make .venv/<name> ready, unless it is; return its interpreter."""
     folder, lock = root / ".venv" / name, root / "requirements" / f"{name}.txt"
     build = accepted(environ, "TORCH", ("", "cpu", "cuda")) if name == "torch" else ""
     level = accepted(environ, "WITH", LEVELS) if name != "docs" else ""
@@ -109,7 +108,6 @@ def prepare(name: str, root: Path, environ: Mapping[str, str]) -> Path:
 
 
 def accepted(environ: Mapping[str, str], variable: str, values: Sequence[str]) -> str:
-    """Return the value of a variable, the first one if it is not set; UserError for another."""
     value = environ.get(variable, "")
     if value not in values:
         raise UserError(f"{variable}={value}; {' or '.join(values[1:])} is accepted")
@@ -164,7 +162,6 @@ def python_of(folder: Path) -> Path:
 
 
 def read_lock(path: Path) -> list[str]:
-    """Return the lines of a lock file without comments."""
     lines = (
         line.partition("#")[0].strip() for line in path.read_text(encoding="utf-8").splitlines()
     )
@@ -237,7 +234,7 @@ def install(lock: Path, python: str, folder: Path, build: str, level: str) -> st
 
 
 def installer(inside: str) -> list[str]:
-    """Return how packages are installed: by uv where it is, unless pip has settings of its own."""
+    """Return the install command: uv if present, unless pip is configured."""
     uv = shutil.which("uv")
     if uv and not output_of(inside, "-m", "pip", "config", "list").strip():
         # With --require-hashes, ranges such as those in pyproject.toml are not accepted.

@@ -1,6 +1,6 @@
 """Schema of a run's progress in a state file, and the limits that end a run.
 
-New entries need a default that is correct for earlier runs.
+A new entry is a `Default`, so that a state written before it existed resumes.
 """
 
 from __future__ import annotations
@@ -9,42 +9,25 @@ from collections.abc import Mapping
 from typing import Any
 
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.files.json_files import Default, complete
+from duet.utils.files.json_files import complete
 from duet.utils.text import count
 
 SECONDS_AN_HOUR = 3600
-_LOSSES = ["box", "objectness", "classification"]
-_COLUMNS = [
-    "epoch", "train/box_loss", "train/obj_loss", "train/cls_loss",
-    "metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95",
-    "val/box_loss", "val/obj_loss", "val/cls_loss", "x/lr0", "x/lr1", "x/lr2", "seconds/epoch",
-    "seconds/data_wait", "seconds/to_device", "seconds/forward", "seconds/loss",
-    "seconds/backward", "seconds/optimizer", "seconds/ema", "seconds/validation",
-]  # fmt: skip
-_SAMPLES = {"images": int, "sha256": str, "polygons": Default(str, "")}
-EARLIER = {  # written only by earlier versions
-    "micro_batches": Default([int], []),  # per rank, lowered when memory ran out; 0: no limit
-    "class_scores": Default([float], []),  # from the last validation
-    "loss": Default({str: [float]}, {}),  # always empty
-}
+_SAMPLES = {"images": int, "sha256": str, "polygons": str}
 PROGRESS = {
-    **EARLIER,
-    "is_best": Default(bool, False),
-    # Number of the best epoch, from 1; None if unknown.
-    "best_epoch": Default(int, None),
-    "finite_updates": Default(int, 0),
-    "scores_before_epoch": Default({str: [float]}, {}),  # for --image-weights
-    "loss_names": Default([str], _LOSSES),  # for `watch` and validations
+    "is_best": bool,
+    "best_epoch": int,  # from 1; 0: none
+    "finite_updates": int,
+    "scores_before_epoch": {str: [float]},  # for --image-weights
+    "loss_names": [str],  # for `watch` and validations
     "watch": {
-        **dict.fromkeys(("skipped", "in_a_row"), Default(int, 0)),
-        **dict.fromkeys(("batches", "lost"), int),
+        **dict.fromkeys(("batches", "lost", "skipped", "in_a_row"), int),
         "first_losses": [[float]],
         "sums": [float],
-        "window": Default([dict], []),  # written by earlier versions
     },
     "seconds": {"total": float, str: float},  # per stage
     "work": {"batches": int, "sha1": str},
-    "columns": Default([str], _COLUMNS),  # names for `results`
+    "columns": [str],  # names for `results`
     "results": [[str]],
     "data": {"train": _SAMPLES, "val": _SAMPLES},
     "world_size": int,
@@ -52,7 +35,7 @@ PROGRESS = {
 
 
 def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the progress in a state file, with defaults; ValueError names an invalid entry."""
+    """Return the progress in a state file; ValueError names an invalid entry."""
     return complete(document, PROGRESS)
 
 

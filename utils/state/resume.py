@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args, get_type_hints
 
 from duet.backend.processes import this_process
-from duet.utils.cli.hyperparameters import (
-    Hyperparameters,
-    read_hyperparameters,
-    without_gone,
-)
+from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.run_config import as_document, plain
 from duet.utils.cli.train_config import (
     AUTO,
@@ -34,7 +30,7 @@ from duet.utils.state.files import StateFiles, number_of
 from duet.utils.state.progress import read_progress
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
-from duet.utils.weights.missing import file_beside
+from duet.utils.weights.load import file_beside
 
 # Settings that may change during a run. `data` may move: `job.py` compares its content.
 FREE = PROCESS_SETTINGS | {
@@ -42,15 +38,6 @@ FREE = PROCESS_SETTINGS | {
     "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
     "loggers", "allow_missing",
 }  # fmt: skip
-GONE = {"replay", "precise_bn"}  # settings of earlier versions that are ignored
-# Settings of earlier versions that are ignored at these values and refused at others.
-UNUSED = {
-    "quad": False, "repeat_factor": 0.0, "mosaic_window": 0, "albumentations": "",
-    "autobalance": False, "half_gradients": False,
-}  # fmt: skip
-# Behaviour before a flag existed, where it differs from the flag's default.
-BEFORE = {"patience": 0, "amp": "off", "allow_missing": True}
-
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 
 RECORD = "work.json"  # the last file written by a run
@@ -222,8 +209,8 @@ def load_state(path: Path) -> Checkpoint:
         raise UserError(str(error).replace("--weights", "--resume", 1)) from error
     if not checkpoint.header.progress:
         raise UserError(
-            f"--resume {path}: not a training state; it was written by an earlier version or by "
-            "the convert command; use --weights to start a new run from it"
+            f"--resume {path}: not a training state but only weights; start a new run from them "
+            "with --weights"
         )
     try:
         progress = read_progress(checkpoint.header.progress)
@@ -232,14 +219,7 @@ def load_state(path: Path) -> Checkpoint:
             f"--resume {path}: the format of its progress does not match this version ({error}); "
             f"{OTHER_VERSION}"
         ) from error
-    settings, epoch = dict(checkpoint.header.settings), checkpoint.header.epoch
-    if progress["best_epoch"] is None:  # start counting --patience from here
-        progress["best_epoch"] = epoch
-    if scores := progress.pop("class_scores"):
-        progress["scores_before_epoch"][str(epoch)] = scores
-    if lowered := [size for size in progress.pop("micro_batches") if size]:
-        settings["micro_batch"] = min(lowered)
-    header = dataclasses.replace(checkpoint.header, settings=settings, progress=progress)
+    header = dataclasses.replace(checkpoint.header, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
 
 
@@ -252,8 +232,8 @@ def resumed_config(
         UserError: flags that would change results; all are listed.
     """
     try:
-        hyp = Hyperparameters(**without_gone(header.hyperparameters))
-    except (TypeError, UserError) as error:  # a name is missing or unknown, or was removed
+        hyp = Hyperparameters(**header.hyperparameters)
+    except (TypeError, UserError) as error:  # a name is missing or unknown, or a value wrong
         raise UserError(
             f"--resume: the state's hyper-parameters: {error}; {OTHER_VERSION}"
         ) from error
@@ -288,9 +268,8 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     """
     flags = read_train_flags([])[0]
     defaults = {name: plain(x) for name, x in flags.items() if name not in PROCESS_SETTINGS}
-    known = {name: x for name, x in stored.items() if name not in GONE | PROCESS_SETTINGS}
-    kept = {name: x for name, x in known.items() if (name, x) not in UNUSED.items()}
-    settings = {**defaults, **BEFORE, **kept}
+    kept = {name: x for name, x in stored.items() if name not in PROCESS_SETTINGS}
+    settings = {**defaults, **kept}
     types = get_type_hints(TrainConfig)
     unlike = [
         name

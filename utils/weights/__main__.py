@@ -20,7 +20,7 @@ from duet.utils.weights.load import load_weights, model_document
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run by words, by default those of sys.argv; a file alone is shown."""
+    """Run a command line, by default sys.argv; a file alone is shown."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     if len(words) == 1 and Path(words[0]).suffix:
         words.insert(0, "show")

@@ -1,6 +1,6 @@
-"""Files of PyTorch, and folders of OneFlow, zipped or not, -> records and arrays.
+"""Read files of PyTorch, and folders of OneFlow, zipped or not, as records and arrays.
 
-The named pieces of a zip archive or a folder are read within bounds. Source: the files themselves.
+Source: the files themselves.
 
 - PyTorch since 1.6 (written by 2.13): a zip of PREFIX/data.pkl and PREFIX/data/KEY.
 - oneflow.save of 0.9.0: a pickle `pickled_data` of {protocol_version: 1, data: object}, and for
@@ -25,7 +25,14 @@ from duet.utils.errors import UserError, brief
 from duet.utils.files.regular import ZIP_ERRORS, open_regular, read_bytes
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
-from duet.utils.weights.modules import (
+from duet.utils.weights.pickle_reader import (
+    STORAGE_DTYPES,
+    UNTYPED_STORAGE,
+    Name,
+    Record,
+    read_pickle,
+)
+from duet.utils.weights.tensors import (
     TORCH_PARAMETER,
     TORCH_TENSORS,
     TORCH_UNTYPED_TENSOR,
@@ -36,13 +43,6 @@ from duet.utils.weights.modules import (
     stored_dtype,
     strided_array,
 )
-from duet.utils.weights.pickle_reader import (
-    STORAGE_DTYPES,
-    UNTYPED_STORAGE,
-    Name,
-    Record,
-    read_pickle,
-)
 
 MAX_EXPANSION = 4  # uncompressed bytes for each byte of an archive; weights hardly compress
 MAX_MEMBERS = 100_000
@@ -50,7 +50,7 @@ MAX_MEMBERS = 100_000
 
 @dataclass(frozen=True)
 class Members:
-    """Named pieces of bytes.
+    """The files in an archive or a folder.
 
     Attributes:
         sizes: uncompressed sizes by name, in archive order.
@@ -62,7 +62,7 @@ class Members:
     load: Callable[[str], bytes]
 
     def read(self, name: str, most: int = MAX_WEIGHTS_BYTES) -> bytes:
-        """Return the bytes of a name; raise UserError if it is absent, damaged or over `most`."""
+        """Return the bytes of a member; UserError if it is missing, damaged or over `most`."""
         if name not in self.sizes:
             raise UserError(f"it lacks {brief(name)}")
         if self.sizes[name] > most:
@@ -73,7 +73,7 @@ class Members:
 
 
 def members_of_folder(folder: Path) -> Members:
-    """Return the regular files of a folder and of the folders in it."""
+    """Return the files of a folder and its subfolders."""
     entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
     found = list(islice(entries, MAX_MEMBERS + 1))
     if len(found) > MAX_MEMBERS:
@@ -87,7 +87,6 @@ def members_of_folder(folder: Path) -> Members:
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[Members]:
-    """Yield the members of a zip file while it is open."""
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         try:
             archive = zipfile.ZipFile(file)
@@ -100,7 +99,7 @@ def open_zip(path: Path) -> Iterator[Members]:
 
 
 def _sizes_of(archive: zipfile.ZipFile, file_size: int) -> dict[str, int]:
-    """Return the size of each member; UserError for an archive that is no weights file."""
+    """Return the size of each member; UserError if the archive cannot be a weights file."""
     entries = archive.infolist()
     sizes = {entry.filename: entry.file_size for entry in entries}
     if len(entries) > MAX_MEMBERS or len(sizes) < len(entries):
@@ -137,7 +136,7 @@ STORAGE = "storage"
 
 
 def read_torch_zip(members: Members) -> Contents:
-    """Read a zip of torch.save; the arrays can be read while the archive is open."""
+    """Read a zip of torch.save; read its arrays while the archive is open."""
     pickles = [name for name in members.sizes if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise UserError(
@@ -254,7 +253,7 @@ def open_foreign(path: Path) -> Iterator[Contents]:
 
 
 def read_oneflow(members: Members) -> Contents:
-    """Read a directory of oneflow.save; the arrays can be read while its archive is open."""
+    """Read a directory of oneflow.save; read its arrays while its archive is open."""
     pickles = [name for name in members.sizes if name.split("/")[-1] == PICKLE_NAME]
     if len(pickles) != 1:
         raise UserError(
@@ -287,7 +286,7 @@ def _tensor_name(state: Any) -> str:
 
 
 def _parse_meta(text: bytes) -> tuple[str, tuple[int, ...]]:
-    """Return the dtype and shape of `shape { dim: 2 dim: 3 } data_type: kFloat`."""
+    """Parse `shape { dim: 2 dim: 3 } data_type: kFloat`."""
     found = META.fullmatch(text.decode("ascii", errors="replace"))
     if found is None or found[2] not in DTYPES:
         raise UserError(f"a tensor described as {text[:80]!r}; accepted: {', '.join(DTYPES)}")

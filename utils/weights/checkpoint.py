@@ -31,11 +31,11 @@ from duet.utils.system.files import sync_folder
 FORMAT = "duet-checkpoint"
 VERSION = 1
 HEADER_KEY = "duet"  # in the safetensors metadata, which maps strings to strings
-CHECKSUM_KEY = "sha256"  # likewise; absent from older files
+CHECKSUM_KEY = "sha256"  # likewise
 MAX_WEIGHTS_BYTES = 1 << 35  # for any kind of weights file
 DTYPES = ("F64", "F32", "F16", "I64", "I32", "I16", "I8", "U8", "BOOL")
 MAX_NAME = 300  # characters of an array's
-SECTIONS = ("model", "ema", "optimizer")  # earlier versions kept more of a run's middle
+SECTIONS = ("model", "ema", "optimizer")
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -46,7 +46,7 @@ class Header:
 
     model: Mapping[str, Any]  # the model YAML
     class_names: tuple[str, ...]
-    # Defaults are those of weights that no run has trained.
+    # Defaults describe weights that no run has trained.
     epoch: int = 0  # finished epochs
     batch_number: int = 0  # batches since the start of training
     last_update: int = -1  # number of the batch of the last optimizer step; -1: none yet
@@ -66,7 +66,6 @@ KINDS = {
     "class_names": [str],
     "backend": str,
 }  # JSON structure of a Header
-ABSENT_FROM_OLDER_FILES = {"loss_scale": 1.0, "progress": {}}
 
 
 @dataclass(frozen=True)
@@ -88,13 +87,13 @@ class Checkpoint:
 
     @property
     def trained_size(self) -> int | None:
-        """The long side of the images of the training, pixels; None where unknown."""
+        """Long side of the training images, pixels; None if unknown."""
         size = self.header.settings.get("image_size")
         return size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically: the file is the old one or the new one, never a part."""
+    """Write a checkpoint atomically."""
     header = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(checkpoint.header)}
     arrays = {
         f"{section}/{name}": np.ascontiguousarray(array).reshape(np.shape(array))
@@ -129,9 +128,7 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
         metadata = file.metadata() or {}
         header = _parse_header(path, metadata.get(HEADER_KEY))
         arrays = {name: _read_array(path, file, name) for name in file.keys()}  # noqa: SIM118
-    stored = metadata.get(CHECKSUM_KEY)
-    must_have = stored is not None or header.progress
-    if must_have and stored != _checksum(metadata[HEADER_KEY], arrays):
+    if metadata.get(CHECKSUM_KEY) != _checksum(metadata[HEADER_KEY], arrays):
         raise UserError(f"--weights {path}: damaged: its content does not fit its checksum")
     sections = {
         section: {
@@ -182,7 +179,7 @@ def _read_array(path: Path, file: Any, name: str) -> np.ndarray:
 
 def _parse_header(path: Path, text: str | None) -> Header:
     try:
-        document = {**ABSENT_FROM_OLDER_FILES, **parse_json(text or "")}
+        document = parse_json(text or "")
         if document["format"] != FORMAT or document["version"] != VERSION:
             raise KeyError("format")
         header = Header(**{name: document[name] for name in KINDS})

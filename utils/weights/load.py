@@ -1,7 +1,8 @@
-"""A weights file of any kind -> a checkpoint: ours, or one that other programs wrote."""
+"""Read weights files of any kind: our checkpoints, other programs' files, exported files."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from duet.utils.errors import UserError
 from duet.utils.files.regular import open_regular
 from duet.utils.optional import require_wing
+from duet.utils.project import WEIGHTS_FILES, how_to_fetch
 from duet.utils.weights.archives import open_foreign
 from duet.utils.weights.checkpoint import (
     MAX_WEIGHTS_BYTES,
@@ -17,29 +19,27 @@ from duet.utils.weights.checkpoint import (
     load_checkpoint,
     read_header,
 )
-from duet.utils.weights.missing import answer_missing
 from duet.utils.weights.yolov5 import read_yolov5
 
-EXPORTED = (  # endings of the files that utils/export writes and runs
+EXPORTED = (  # suffixes of files that utils/export writes and runs
     ".onnx", "_openvino_model", ".torchscript", "_ncnn_model", ".tflite", ".mlpackage",
     "_tensorrt_model",
 )  # fmt: skip
+# Public files: those that can be opened, though `duet fetch` lacks them, and other families.
+OPENED = re.compile(r"yolov8[nsmlx]|yolov5[nsmlx]6?u")
+FAMILIES = re.compile(r"(yolo(?!v[35]($|[-nsmlx]))|rt-?detr|rf-?detr)\S*")
 
 
 def is_exported(path: str | Path) -> bool:
-    """Return whether a file's name is that of an exported one, in letters of either case."""
+    """Return whether a file has the name of an exported one, ignoring case."""
     return Path(path).name.lower().endswith(EXPORTED)
 
 
 def load_weights(path: str | Path) -> Checkpoint:
     """Read a weights file of any kind listed in docs/en/weights.md, recognised by its content.
 
-    Returns:
-        A checkpoint. From a foreign file it has the same arrays as model and as ema, and no
-        optimizer; where the file has no model or class names, the header has none.
-
-    Raises:
-        UserError: no such file, damaged, of an unknown kind, or refused.
+    A foreign file's checkpoint has equal model and ema and no optimizer; its header lacks model or
+    class names if the file does.
     """
     path = Path(path)
     if is_exported(path):
@@ -74,7 +74,7 @@ def stored_model(path: str | Path) -> Mapping[str, Any]:
 
 
 def _starts_as_safetensors(path: Path) -> bool:
-    """Return whether JSON follows 8 bytes of length; no zip and no pickle has a brace there."""
+    """Return whether JSON follows 8 bytes of length; no zip or pickle has a brace there."""
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:
         return file.read(9)[8:] == b"{"
 
@@ -96,12 +96,12 @@ WINGS = ("duet.utils.export.opening",)  # modules whose `open_to_detect` opens e
 
 @dataclass(frozen=True)
 class ExportedWeights:
-    """An exported file that --weights names.
+    """An exported file named by --weights.
 
     Attributes:
-        path: the file, or folder, for messages.
-        runtime: that runs it: `utils/export/metadata.py::Runtime`.
-        lanes: how many batches threads may give it at the same time.
+        path: file or folder, for messages.
+        runtime: a `utils/export/metadata.py::Runtime`.
+        lanes: number of batches that threads may run concurrently.
     """
 
     path: str
@@ -124,22 +124,16 @@ Weights = Checkpoint | ExportedWeights
 def load_all_to_detect(
     paths: Sequence[str | Path], runtime: str = "", several: bool = False
 ) -> list[Weights]:
-    """Read or load all weights that detect together, as `load_to_detect` does each.
-
-    Batches overlap only in a single file; members of an ensemble use all cores in turn.
-    """
+    """Load the weights of one model, or of an ensemble, whose members take turns."""
     return [load_to_detect(path, runtime, several and len(paths) == 1) for path in paths]
 
 
 def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -> Weights:
-    """Read weights of any kind, or load an exported file; the backend is chosen.
+    """Read weights, or load an exported file; a backend must have been chosen.
 
     Args:
         runtime: --runtime; "" to choose by the file name.
-        several: batches can be computed side by side.
-
-    Raises:
-        UserError: as `load_weights`; an exported file that cannot be run.
+        several: whether batches may be computed concurrently.
     """
     if is_exported(path):
         wing = require_wing(WINGS, f"--weights {path}")
@@ -149,3 +143,28 @@ def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -
             f"--runtime {runtime} runs exported files, and --weights {path} is none; leave it out"
         )
     return load_weights(path)
+
+
+def file_beside(path: Path) -> Path | None:
+    """Return an existing file of this name that ends in .safetensors or .pt, or None."""
+    for suffix in (".safetensors", ".pt"):
+        for name in (path.stem + suffix, path.name + suffix):
+            if (found := path.with_name(name)).is_file() and found != path:
+                return found
+    return None
+
+
+def answer_missing(path: Path) -> str:
+    """Return the next step for weights that do not exist."""
+    if found := file_beside(path):
+        return f"did you mean {found}?"
+    if path.suffix in (".yaml", ".yml"):
+        return f"a model YAML is given as --cfg {path}"
+    stem = path.name.removesuffix(".pt").lower()
+    if fetched := how_to_fetch(path.with_name(f"{stem}.pt")):
+        return fetched
+    if OPENED.fullmatch(stem):
+        return f"`duet fetch` does not have it; download {stem}.pt from its publisher"
+    if FAMILIES.fullmatch(stem):
+        return f"{stem} is of a family or task that is not supported; accepted: {WEIGHTS_FILES}"
+    return f"nothing is downloaded; accepted: {WEIGHTS_FILES}"

@@ -10,23 +10,15 @@ import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
-from duet.utils.files.model_yamls import PUBLIC_MODELS, block_of, shipped_model
+from duet.utils.files.model_yamls import PUBLIC_MODELS, block_of, shipped_model, to_plain
 from duet.utils.files.yaml_files import read_yaml
-from duet.utils.weights.modules import (
-    CLASSIFIER,
-    Contents,
-    StoredArray,
-    activation_of,
-    class_name,
-    is_module,
-    is_tensor,
-    to_plain,
-)
+from duet.utils.weights.modules import CLASSIFIER, activation_of, class_name, is_module
 from duet.utils.weights.pickle_reader import ANCHOR_FREE_ONLY, OTHER_PACKAGE, Record
+from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 
 def children(module: Any) -> list[Record]:
-    """Return the modules in a module, in their order; [] for anything else."""
+    """Return the modules in a module; [] for anything else."""
     inside = module.state["_modules"].values() if is_module(module) else ()
     return [part for part in inside if is_module(part)]
 
@@ -43,58 +35,55 @@ MULTIPLES = ("depth_multiple", "width_multiple")
 def anchor_free_document(
     model: Record, layers: list[Record], names: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the model YAML of a model, with the block of our head.
+    """Return the model YAML of a model, with the block of our head; UserError for others.
 
-    Args:
-        names: names of the model's arrays.
-
-    Raises:
-        UserError: a model that is not read.
+    names: names of the model's arrays.
     """
     head, kinds = layers[-1], [class_name(layer) for layer in layers]
-    if set(kinds) - ANCHOR_FREE_LAYERS or kinds[-1] != ANCHOR_FREE_THERE:
-        raise UserError(f"it holds {ANCHOR_FREE_ONLY}")
-    if f"model.{len(layers) - 1}.{CLASS_BRANCH}" not in names or (
-        head.state.get("reg_max") != DISTANCES
-    ):
+    branch = f"model.{len(layers) - 1}.{CLASS_BRANCH}"
+    is_known = kinds[-1] == ANCHOR_FREE_THERE and ANCHOR_FREE_LAYERS.issuperset(kinds)
+    if not is_known or head.state.get("reg_max") != DISTANCES or branch not in names:
         raise UserError(f"it holds {ANCHOR_FREE_ONLY}")
     own = model.state.get("yaml")
-    if not isinstance(own, dict) or not {"backbone", "head"} <= set(own):
+    if not isinstance(own, dict) or not own.keys() >= {"backbone", "head"}:
         raise UserError(f"its {class_name(model)} describes no model (attribute yaml)")
     document = to_plain(own)
-    found = {key: document.get(key) for key in ("nc", "backbone", "head", *MULTIPLES)}
-    scales, name = document.get("scales"), document.get("scale")
-    scale = scales.get(name) if isinstance(scales, dict) and isinstance(name, str) else None
+    limit, found = _scale_of(document), {"nc": head.state.get("nc")}
+    found |= {key: document.get(key) for key in MULTIPLES}
     for part in ("backbone", "head"):
-        found[part] = found[part] if isinstance(found[part], list) else []
-    if isinstance(scale, list) and len(scale) == 3:
-        *multiples, limit = scale
-        found |= dict(zip(MULTIPLES, multiples, strict=True))
-        for part in ("backbone", "head"):
-            found[part] = [_limited(line, limit) for line in found[part]]
-    found["nc"] = head.state.get("nc")
-    if document.get("activation"):
-        found["act"] = document["activation"]
-    if document.get("channels", 3) != 3:
-        found["ch"] = document["channels"]
-    *lines, last = found["head"] or [None]
+        lines = document[part] if isinstance(document[part], list) else []
+        found[part] = [_limited(line, limit) for line in lines]
+    for key, there in (("act", "activation"), ("ch", "channels")):
+        if document.get(there) not in (None, "", 3):
+            found[key] = document[there]
+    last = found["head"][-1] if found["head"] else None
     if not isinstance(last, list) or last[2:3] != [ANCHOR_FREE_THERE]:
         raise UserError(
             f"its last layer is {ANCHOR_FREE_THERE}; its model YAML has {brief(last)}, which "
             "cannot be built"
         )
-    return {**found, "head": [*lines, [last[0], 1, ANCHOR_FREE, ["nc"]]]}
+    found["head"][-1] = [last[0], 1, ANCHOR_FREE, ["nc"]]
+    return found
+
+
+def _scale_of(document: dict[str, Any]) -> Any:
+    """Set the multiples of a document's scale; return the scale's channel limit, or None."""
+    match document:
+        case {"scale": str(name), "scales": {**scales}}:
+            match scales.get(name):
+                case [depth, width, limit]:
+                    document |= dict(zip(MULTIPLES, (depth, width), strict=True))
+                    return limit
+    return None
 
 
 def _limited(line: Any, limit: Any) -> Any:
-    """Return [from, number, module, args] with at most so many channels, before the multiple."""
-    if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
-        return line
-    channels = line[3][:1]
-    sizes = [*channels, limit]
-    if line[2] != "Concat" and channels and all(type(size) is int for size in sizes):
-        channels = [min(sizes)]
-    return [*line[:3], [*channels, *line[3][1:]]]
+    """Limit the channels of a line [from, number, module, [channels, ...]], before the multiple."""
+    match line:
+        case [source, number, str(block), [int(channels), *others]] if block != "Concat":
+            if isinstance(limit, int):
+                return [source, number, block, [min(channels, limit), *others]]
+    return line
 
 
 ANCHORED = "Detect", "Segment"
@@ -106,11 +95,7 @@ IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 def describe(
     model: Record, stored: Mapping[str, StoredArray], contents: Contents
 ) -> tuple[Mapping[str, Any], tuple[int, ...]]:
-    """Return a model's YAML and the strides of the head's input maps, () if the file has none.
-
-    Raises:
-        UserError: its head, or another part, cannot be built here.
-    """
+    """Return a model's YAML and the head's strides, () for none; UserError if unsupported."""
     layers = children(model.state["_modules"].get("model"))
     head = layers[-1] if layers else None
     if head is not None and head.kind.startswith(OTHER_PACKAGE):
@@ -132,7 +117,7 @@ def anchored_document(
     stored: Mapping[str, StoredArray],
     strides: tuple[int, ...],
 ) -> Mapping[str, Any]:
-    """Return the YAML of a model with anchors: its own, with the anchors of the head's buffer."""
+    """Return the model's own YAML with the anchors of the head's buffer."""
     document = model.state.get("yaml")
     if not isinstance(document, dict):
         raise UserError(
@@ -151,7 +136,6 @@ def anchored_document(
 
 
 def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
-    """Return the pixels a cell of each level, from the head's attribute."""
     value = head.state.get("stride")
     strides = contents.read_tensor(value).array.reshape(-1) if is_tensor(value) else np.zeros(0)
     within = np.isfinite(strides) & (strides >= 1) & (strides <= 512)
@@ -161,7 +145,6 @@ def _strides(contents: Contents, head: Record) -> tuple[int, ...]:
 
 
 def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> list[list[float]]:
-    """Return the anchors of a head's buffer as a model YAML has them."""
     anchors = np.zeros(0) if stored is None else stored.array
     if anchors.ndim != 3 or len(anchors) != len(strides) or anchors.size > MAX_ANCHORS:
         raise UserError(f"its head has no anchors of shape (levels, A, 2) for strides {strides}")
@@ -172,10 +155,10 @@ def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> 
 def classifier_document(
     model: Record, layers: list[Record], stored: Mapping[str, StoredArray]
 ) -> Mapping[str, Any]:
-    """Return the YAML of a classifier: the public one, in the size of its layers.
+    """Return the public classifier's YAML with the multiples of these layers; files have none.
 
-    Files of classifiers have none. The last backbone convolution has 1,024 channels times the width
-    multiple, and the longest C3 9 bottlenecks times the depth multiple.
+    The last backbone convolution has 1,024 channels times the width multiple, and the longest C3
+    has 9 bottlenecks times the depth multiple.
     """
     layers = layers[:-1]
     linear = stored.get(f"model.{len(layers)}.linear.weight")
@@ -207,16 +190,13 @@ def classifier_document(
 
 
 def _strides_of(layer: Record) -> Any:
-    """Return the strides of a Conv, which no shape of its arrays shows; None for other layers."""
+    """Return the strides of a Conv, which its arrays do not show; None for other layers."""
     convolution = layer.state["_modules"].get("conv")
     return convolution.state.get("stride") if is_module(convolution) else None
 
 
 def _check_normalization(transforms: Any) -> None:
-    """Raise UserError if images must be prepared in another way than by `IMAGE_MEAN`.
-
-    transforms: the record of torchvision's Compose; None if the file has none.
-    """
+    """Raise UserError if torchvision's transforms, if any, normalize differently from ours."""
     if transforms is None:
         return
     try:

@@ -14,7 +14,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Transfer:
-    """The state to load, and which arrays of it come from the weights."""
+    """The state to load, and its origin."""
 
     state: dict[str, np.ndarray]
     taken: int  # tensors that came from the weights, wholly or by class
@@ -60,14 +60,14 @@ def transfer_arrays(
     rows: ClassRows | None = None,
     classes: ClassMap | None = None,
 ) -> Transfer:
-    """Replace each array of a state by the one of its name, where the shapes agree.
+    """Replace the arrays of a state where names and shapes agree.
 
     Args:
         state: state of the new model, by name.
         arrays: arrays in the weights.
-        kept: names that stay the new model's own even where the shapes agree.
-        rows: class rows of the head's arrays, by their names in the state.
-        classes: takes these over class by class; rows of other classes stay.
+        kept: names not to replace.
+        rows: class rows of the head's arrays.
+        classes: pairs of classes whose rows to copy; other rows stay.
     """
     result, left = dict(state), []
     for name, own in state.items():

@@ -1,11 +1,12 @@
-"""The contents of a YOLOv5 file -> float32 arrays, model document, class names and settings.
+"""Convert the contents of a YOLOv5 file to float32 arrays, model YAML, class names and settings.
 
-Understood are checkpoints of pickled models (`ema` is preferred to `model`), pickled models, and
-plain state dicts; also inside a DataParallel, and fused.
+Supported are checkpoints of pickled models (`ema` before `model`), pickled models, and plain state
+dicts; also in a DataParallel, and fused.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -18,27 +19,23 @@ from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.modules import (
     BATCHNORM_EPS,
     CLASSIFIER_EPS,
-    Contents,
-    StoredArray,
     check_modules,
     class_name,
     dotted_name,
     is_module,
-    is_tensor,
     module_arrays,
-    plain_numbers,
 )
 from duet.utils.weights.public_heads import describe
+from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 CONV, NORM = "conv.", "bn."
 WEIGHT, BIAS = f"{CONV}weight", f"{CONV}bias"
 
 
 def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], bool]:
-    """Return the arrays without folded convolutions, in their order, and whether there were any.
+    """Return the arrays with BatchNorm restored where it was folded, and whether any was.
 
-    Args:
-        arrays: by public name; folding leaves NAME.conv.bias without NAME.bn.weight.
+    Folding leaves NAME.conv.bias without NAME.bn.weight.
     """
     folded = {
         prefix
@@ -56,13 +53,13 @@ def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], boo
 
 
 def _eps(prefix: str, arrays: Mapping[str, np.ndarray]) -> float:
-    """Return the eps of the BatchNorm of NAME.conv; a classifier's head has a linear beside it."""
+    """Return the eps of a convolution's BatchNorm, another one in a classifier's head."""
     head = re.fullmatch(r"(model\.\d+\.)conv\.", prefix)
     return CLASSIFIER_EPS if head and f"{head[1]}linear.weight" in arrays else BATCHNORM_EPS
 
 
 def _batchnorm(prefix: str, bias: np.ndarray, eps: float) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the arrays of a BatchNorm that adds a bias, (C,) float32, and does no more."""
+    """Yield the arrays of a BatchNorm that only adds a bias, (C,) float32."""
     ones = np.ones_like(bias)
     yield f"{prefix}{NORM}weight", ones * np.float32(np.sqrt(1 + eps))
     yield f"{prefix}{NORM}bias", bias
@@ -80,11 +77,7 @@ MAX_IMAGE_SIZE = 65_536
 
 
 def read_yolov5(contents: Contents, path: str) -> Checkpoint:
-    """Find the weights in the records and everything that belongs to them.
-
-    Returns:
-        A checkpoint with the same arrays as model and as ema, no optimizer and, where the file has
-        no model or class names, none in its header.
+    """Return a checkpoint of the records, with equal model and ema and without an optimizer.
 
     Raises:
         UserError: no weights in it, or a model that cannot be built here with equal outputs.
@@ -127,7 +120,7 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
 
 
 def _named_tensors(found: Mapping[Any, Any], contents: Contents) -> dict[str, StoredArray]:
-    """Return the tensors of a state dict; a prefix that all of them have from a wrapper goes."""
+    """Return the tensors of a state dict, without the prefix of a wrapper."""
     named = {
         dotted_name("", name): contents.read_tensor(value)
         for name, value in found.items()
@@ -167,5 +160,13 @@ def _class_names(names: Any) -> tuple[str, ...]:
 
 
 def _as_float32(array: np.ndarray) -> np.ndarray:
-    """Return a floating array as float32, also float64; another as it is."""
     return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
+
+
+def plain_numbers(value: Any) -> dict[str, float]:
+    """Return the finite numbers of a dict; {} for anything else."""
+    return {
+        key: item
+        for key, item in (value.items() if isinstance(value, dict) else ())
+        if isinstance(key, str) and type(item) in (int, float) and math.isfinite(item)
+    }

@@ -128,14 +128,13 @@ def test_a_validation_is_timed_both_ways_on_equal_figures(monkeypatch, tmp_path)
         val.require_equal_figures(*figures[1:])
 
 
-def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path, capsys):
+def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path):
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
     monkeypatch.setattr(detect, "load_dataset", lambda *_, **__: load_dataset(data))
     source = data.parent / "images" / "val"
     small = ("--img", 64, "--batch", 4, "--repeats", 1, "--cfg", model, "--source", source)
     names = [name for _, name in run(monkeypatch, detect, tmp_path, *small)]
     assert names == ["forward pass alone", "the same, in lanes", "detect --nosave", "detect"]
-    assert capsys.readouterr().out.splitlines()[-1].startswith("stages: decode 0.")
     flags = SimpleNamespace(weights="", cfg=model, source=str(source), img=64, batch=4, images=5)
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
 

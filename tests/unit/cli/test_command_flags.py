@@ -43,8 +43,6 @@ REFUSED = [
     ("train", "--compile --multi-scale", "--multi-scale with --compile: each size would be"),
     ("train", "--compile --rect", "--rect with --compile: each shape would be recompiled"),
     ("train", "--quad", "double --img"),
-    ("train", "--repeat-factor 0.1", "--image-weights"),
-    ("train", "--mosaic-window=16", "--cache"),
     ("train", "--fraction 0", "--fraction 0; accepted: a number above 0"),
     ("val", "", "--weights is required"),
     ("val", "--weights W --conf 2", "--conf 2"),

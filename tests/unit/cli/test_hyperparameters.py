@@ -3,7 +3,6 @@
 import dataclasses
 import datetime
 import json
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -138,12 +137,3 @@ def test_close_mosaic_counts_from_the_last_epoch(flags, last):
     config = parse_train_flags(["--epochs", "10", *words])
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     assert config.augmentation(hyp).mosaic_epochs == last
-
-
-@pytest.mark.parametrize("name", ["mosaic9", "randaugment", "cutout"])
-def test_hyperparameters_of_earlier_versions_are_read_where_they_were_off(tmp_path, name):
-    path = tmp_path / "hyp.yaml"
-    for value, message in ((0.0, ""), (0.3, f"--hyp .*hyp.yaml: {name} was removed; set it to 0")):
-        path.write_text(f"{DEFAULT_HYPERPARAMETERS.read_text()}\n{name}: {value}\n")
-        with pytest.raises(UserError, match=message) if message else nullcontext():
-            assert read_hyperparameters(path) == read_hyperparameters(DEFAULT_HYPERPARAMETERS)

@@ -13,7 +13,9 @@ from duet.utils.comparison.document import (
     TOLERANCE,
     build_document,
     differences,
+    epoch_ratios,
     loss_gap,
+    verdict,
 )
 from duet.utils.comparison.runs import devices_of, load_record, record_path, train_command
 from duet.utils.comparison.settings import (
@@ -26,7 +28,6 @@ from duet.utils.comparison.settings import (
     parse_flags,
     turns,
 )
-from duet.utils.comparison.statistics import epoch_ratios, verdict
 from duet.utils.errors import UserError
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from duet.utils.comparison import load
 from duet.utils.comparison.load import LoadWatch
-from duet.utils.comparison.runs import Outcome, describe_run, refusal_of, rise, run_process
+from duet.utils.comparison.runs import Outcome, describe_run, rise, run_process
 from duet.utils.comparison.settings import Cell, Turn
 from duet.utils.system import machine
 from duet.utils.system.children import descendants
@@ -140,12 +140,6 @@ def test_a_failure_is_named_by_the_last_error_or_line(tmp_path, printed, outcome
     assert run["failure"] == failure
     assert run["log_tail"][-1:] == ([] if not (failure and printed) else
         [printed.rstrip("\n").split("\n")[-1].rpartition("\r")[2]])  # fmt: skip
-
-
-def test_a_users_mistake_is_distinguished_from_other_failures():
-    assert refusal_of({"failure": "exit code 2: error: --data x: absent"}) == "--data x: absent"
-    for failure in (None, "exit code 2: ValueError: 3", "exit code 1: error: a worker died"):
-        assert refusal_of({"failure": failure}) == ""
 
 
 @pytest.mark.parametrize(("users", "seen"), [(None, "0"), ("1", "1")])

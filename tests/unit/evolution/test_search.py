@@ -6,12 +6,9 @@ import contextlib
 import csv
 import dataclasses
 import json
-import math
 import pickle
 import re
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from unittest import mock
 
 import pytest
@@ -22,8 +19,8 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.evolution import search
-from duet.utils.evolution.search import Training, evolve
-from duet.utils.evolution.study import RANGES, SETTINGS, Range, SearchStudy, searched_ranges
+from duet.utils.evolution.search import evolve
+from duet.utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
 from duet.utils.optional import install_command
 from duet.utils.processes.suspend import StopRequests, Suspended
 from duet.utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS, TASKS
@@ -215,16 +212,6 @@ def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monk
         run(tmp_path)
 
 
-@pytest.mark.parametrize(("low", "high", "fitness"), [(0.5, 0.25, [0.275]), (0.0, math.nan, [])])
-def test_a_trial_is_judged_by_the_figures_of_its_task(tmp_path, low, high, fitness):
-    (tmp_path / "results.csv").write_text(f"epoch,{','.join(FIGURES)}\n0,0.9,0.9,{low},{high}\n")
-    reported = []
-    trial = SimpleNamespace(report=lambda value, epoch: reported.append(value))
-    training = Training(trial, tmp_path, "cpu", None, 0)
-    assert training.report(TASKS["detect"].fitness) and training.reported == 1
-    assert reported == pytest.approx(fitness)
-
-
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 @pytest.mark.parametrize("given", [False, True], ids=["own defaults", "common defaults"])
 def test_a_trial_has_the_flags_of_its_search(task, given, tmp_path):
@@ -298,16 +285,6 @@ def test_draws_depend_on_the_seed_and_a_search_goes_on_as_if_undisturbed(tmp_pat
         assert tried(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
 
 
-def test_a_search_of_an_earlier_version_goes_on_unless_it_used_what_is_gone(tmp_path):
-    for name, was_used in (("unused", False), ("used", True)):
-        flags = {"epochs": 1, "seed": 0, "autobalance": was_used}
-        old = {"begin": BEGIN, "ranges": {}, "epochs": 1, "seed": 0, "flags": flags}
-        open_study(tmp_path / name)._study.set_user_attr(SETTINGS, old)
-    assert open_study(tmp_path / "unused").trials("WAITING")
-    with pytest.raises(UserError, match="has a search with other settings"):
-        open_study(tmp_path / "used")
-
-
 def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_path):
     study = open_study(tmp_path / "search", epochs=9)
     for number in range(6):
@@ -321,15 +298,6 @@ def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_pat
             assert not trial.should_prune()
             trial.report(fitness, epoch)
         assert bool(trial.should_prune()) is is_hopeless  # the median of the others is 0.25
-
-
-def test_several_machines_share_a_search(tmp_path):
-    path = tmp_path / "shared" / "search"
-    studies = [open_study(path) for _ in range(3)]
-    with ThreadPoolExecutor(3) as pool:
-        list(pool.map(lambda study: [train(study) for _ in range(5)], studies))
-    numbers = [trial.number for trial in open_study(path).trials("COMPLETE")]
-    assert sorted(numbers) == list(range(15))
 
 
 def test_nothing_is_unpickled(tmp_path, monkeypatch):

@@ -12,15 +12,14 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.export.litert import LiteRtRuntime, write_litert
+from duet.utils.export.converters import LiteRtRuntime, NcnnRuntime, write_litert, write_ncnn
 from duet.utils.export.metadata import metadata_as_json
-from duet.utils.export.ncnn import NcnnRuntime, write_ncnn
 from duet.utils.optional import run_program
 from duet.utils.project import PROJECT
 from tests.unit.export.doubling import METADATA, random_images, rows_of
@@ -60,45 +59,24 @@ def play_pnnx(monkeypatch: pytest.MonkeyPatch, program: Path) -> None:
     monkeypatch.setitem(sys.modules, "pnnx", SimpleNamespace(EXEC_PATH=str(program)))
 
 
-class Net:
-    """Stands in for ncnn.Net and its extractor."""
-
-    def __init__(self) -> None:
-        self.opt = SimpleNamespace()
-
-    def load_param(self, path: str) -> int:
-        return -1 if b"damaged" in Path(path).read_bytes() else 0
-
-    def load_model(self, path: str) -> int:
-        return 0
-
-    def input_names(self) -> list[str]:
-        return ["in0"]
-
-    def output_names(self) -> list[str]:
-        return ["out0"]
-
-    def create_extractor(self) -> Net:
-        return self
-
-    def __enter__(self) -> Net:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    def input(self, name: str, image: np.ndarray) -> None:
-        self.image = image
-
-    def extract(self, name: str) -> tuple[int, np.ndarray]:
-        return 0, rows_of(self.image[None])[0]
+def stand_in_ncnn() -> MagicMock:
+    """The module ncnn, whose net and extractor are one object that doubles images."""
+    net = MagicMock()
+    net.load_param.side_effect = lambda path: -(b"damaged" in Path(path).read_bytes())
+    net.load_model.return_value = 0
+    net.input_names.return_value, net.output_names.return_value = ["in0"], ["out0"]
+    extractor = net.create_extractor.return_value.__enter__.return_value
+    extractor.extract.side_effect = lambda name: (
+        0,
+        rows_of(extractor.input.call_args[0][1][None])[0],
+    )
+    return MagicMock(Net=lambda: net, Mat=np.asarray, __version__="1.0")
 
 
 def test_pnnx_makes_the_files_of_ncnn_and_ncnn_runs_them(tmp_path, monkeypatch, trace):
     program = stand_in_program(tmp_path / "pnnx", ("model.ncnn.param", "model.ncnn.bin"))
     play_pnnx(monkeypatch, program)
-    monkeypatch.setitem(
-        sys.modules, "ncnn", SimpleNamespace(Net=Net, Mat=np.asarray, __version__="1.0")
-    )
+    monkeypatch.setitem(sys.modules, "ncnn", stand_in_ncnn())
     write_ncnn(trace, tmp_path / "made", METADATA, None)
     assert arguments_of(program) == ["model.pt", "inputshape=[1,3,32,32]", "fp16=0"]
     names = ["metadata.json", "model.ncnn.bin", "model.ncnn.param"]
@@ -106,20 +84,15 @@ def test_pnnx_makes_the_files_of_ncnn_and_ncnn_runs_them(tmp_path, monkeypatch, 
     runtime, images = NcnnRuntime(tmp_path / "made", threads=2), random_images()
     assert (runtime.metadata, runtime.name) == (METADATA, "ncnn 1.0, CPU")
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
-    _assert_ncnn_refuses_what_is_damaged(tmp_path / "made")
-
-
-def _assert_ncnn_refuses_what_is_damaged(folder: Path) -> None:
-    (folder / "metadata.json").write_text("[")
-    with pytest.raises(UserError, match="metadata.json is no JSON"):
-        NcnnRuntime(folder)
-    (folder / "metadata.json").write_text(metadata_as_json(METADATA))
-    (folder / "model.ncnn.param").write_text("damaged")
-    with pytest.raises(UserError, match="ncnn cannot read it"):
-        NcnnRuntime(folder)
-    (folder / "model.ncnn.bin").unlink()
-    with pytest.raises(UserError, match="lacks model.ncnn.bin"):
-        NcnnRuntime(folder)
+    for name, text, fault in (
+        ("model.ncnn.param", "damaged", "ncnn cannot read it"),
+        ("metadata.json", "[", "metadata.json is no JSON"),
+        ("model.ncnn.bin", None, "lacks model.ncnn.bin"),
+    ):
+        path = tmp_path / "made" / name
+        path.unlink() if text is None else path.write_text(text)
+        with pytest.raises(UserError, match=fault):
+            NcnnRuntime(tmp_path / "made")
 
 
 def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, trace):
@@ -178,32 +151,17 @@ def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number)
     wait_until(lambda: not is_alive(tmp_path))
 
 
-class Interpreter:
-    """Stands in for LiteRT's."""
-
-    dtype, fault = np.float32, ""
-
-    def __init__(self, model_content: bytes, num_threads: int | None) -> None:
-        if not model_content.startswith(b"content of model_float32.tflite"):
-            raise ValueError("Model provided has model identifier 'xxxx', should be 'TFL3'")
-
-    def allocate_tensors(self) -> None: ...
-
-    def get_input_details(self) -> list[dict[str, Any]]:
-        return [{"index": 0, "dtype": self.dtype}]
-
-    def get_output_details(self) -> list[dict[str, Any]]:
-        return [{"index": 1, "dtype": np.float32}]
-
-    def set_tensor(self, index: int, images: np.ndarray) -> None:
-        self.images = images
-
-    def invoke(self) -> None:
-        if self.fault:
-            raise RuntimeError(self.fault)
-
-    def get_tensor(self, index: int) -> np.ndarray:
-        return rows_of(self.images.transpose(0, 3, 1, 2))
+def interpreter(model_content: bytes, num_threads: int | None) -> MagicMock:
+    """LiteRT's, which doubles images."""
+    if not model_content.startswith(b"content of model_float32.tflite"):
+        raise ValueError("Model provided has model identifier 'xxxx', should be 'TFL3'")
+    net = MagicMock()
+    for details, index in ((net.get_input_details, 0), (net.get_output_details, 1)):
+        details.return_value = [{"index": index, "dtype": np.float32}]
+    net.get_tensor.side_effect = lambda index: rows_of(
+        net.set_tensor.call_args[0][1].transpose(0, 3, 1, 2)
+    )
+    return net
 
 
 @pytest.fixture
@@ -211,9 +169,9 @@ def litert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The stand-in program onnx2tf, on the PATH, and the interpreter."""
     (tmp_path / "bin").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    interpreter = SimpleNamespace(Interpreter=Interpreter)
-    monkeypatch.setitem(sys.modules, "ai_edge_litert", SimpleNamespace(interpreter=interpreter))
-    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", interpreter)
+    module = SimpleNamespace(Interpreter=interpreter)
+    monkeypatch.setitem(sys.modules, "ai_edge_litert", SimpleNamespace(interpreter=module))
+    monkeypatch.setitem(sys.modules, "ai_edge_litert.interpreter", module)
     return stand_in_program(tmp_path / "bin" / "onnx2tf", ("made/model_float32.tflite",))
 
 

@@ -16,7 +16,6 @@ from duet.utils.errors import UserError
 from duet.utils.export.formats import format_named
 from duet.utils.export.metadata import Metadata
 from duet.utils.export.quantization import (
-    BINS,
     ONNX_RUNTIME,
     OPENVINO,
     Calibration,
@@ -26,6 +25,7 @@ from duet.utils.export.quantization import (
 )
 from tests.export.recorded_files import write_graphs
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.unit.export.doubling import write_doubling
 
 SIDE = 64
 GRAPHS = {
@@ -156,41 +156,16 @@ def test_map_that_is_no_number_is_an_error(
         quantize(path, pictures())
 
 
-# Ranges of maps against NumPy.
-
-
-def doubling(size: int) -> onnx.ModelProto:
-    """A graph that returns twice its input (N,)."""
-    two = onnx.helper.make_tensor("two", onnx.TensorProto.FLOAT, (), [2.0])
-    node = onnx.helper.make_node("Mul", ["x", "two"], ["doubled"], "node")
-    inputs, outputs = (
-        [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (size,))]
-        for name in ("x", "doubled")
-    )
-    graph = onnx.helper.make_graph([node], "doubling", inputs, outputs, [two])
-    return onnx.helper.make_model(
-        graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8
-    )
-
-
-def ranges_of(*arrays: np.ndarray) -> dict[str, tuple[float, float]]:
-    def images() -> Iterator[np.ndarray]:
-        yield from (array.astype(np.float32) for array in arrays)
-
-    return dict(find_ranges(doubling(len(arrays[0])), ["x", "doubled"], images))
-
-
-def test_values_without_outliers_keep_their_whole_range() -> None:
-    ranges = ranges_of(np.linspace(-1, 3, 5000), np.linspace(-2, 1, 5000))
-    step = 5 / BINS
-    assert ranges["x"] == pytest.approx((-2, 3), abs=step)
-    assert ranges["doubled"] == pytest.approx((-4, 6), abs=2 * step)
-
-
-def test_one_value_in_a_million_is_cut_off() -> None:
-    values = np.linspace(0, 1, 50_000)
-    values[-1] = 1000
-    many = [np.linspace(0, 1, 50_000)] * 9
-    low, high = ranges_of(values, *many)["x"]
-    assert low == 0
-    assert 1 <= high < 1 + 2 * 1000 / BINS  # the second bin ends there
+def test_ranges_of_maps_are_those_of_numpy_without_far_outliers(tmp_path: Path) -> None:
+    shape = 1, 3, 50, 50
+    lines = [np.linspace(low, high, 7500, dtype=np.float32) for low, high in ((-1, 3), (-2, 1))]
+    lines[0][70] = 1000
+    arrays = [line.reshape(shape) for line in lines * 30]
+    graph = onnx.load(write_doubling(tmp_path / "a.onnx", dynamic=True))
+    ranges = dict(find_ranges(graph, ["images", "product"], lambda: iter(arrays)))
+    # 30 of 450,000 are far away: more than are left out.
+    assert ranges["images"] == pytest.approx((-2, 1000), abs=1e-3)
+    few = [lines[1].reshape(shape)] * 60 + arrays[:1]  # one of 457,500
+    ranges = dict(find_ranges(graph, ["images", "product"], lambda: iter(few)))
+    assert ranges["images"] == pytest.approx((-2, 3), abs=2e-2)
+    assert ranges["product"] == pytest.approx((-4, 6), abs=4e-2)

@@ -112,13 +112,8 @@ PICKLES: dict[str, Callable[[int], Any]] = {
     "modules inside one another": lambda size: nested(size // 40),
     "one such list for many modules": hidden_buffers_of_many,
     "keys of one hash": colliding_keys,
-    "a long key of a dict": lambda size: {"k" * size: None},
-    "tuples as keys": lambda size: Raw(b"}" + b"N" + b"\x85" * size + b"Ns"),
     "lists that double": lambda size: [doubling(), "x" * size],
-    "memo entries": lambda size: Raw(b"]" + b"\x94" * size),
-    "fetched entries": lambda size: Raw(b"]q\x00(" + b"h\x00" * (size // 2) + b"t"),
     "doubling tuples": lambda size: Raw(b"N" + b"q\x00h\x00\x86" * (size // 5)),
-    "records": lambda size: Raw(b"cmodels.yolo\nModel\nq\x00(" + b"h\x00)R" * (size // 4) + b"t"),
     "a claimed bytearray": lambda size: Raw(b"\x96" + struct.pack("<Q", 2**40) + bytes(size)),
 }
 
@@ -157,12 +152,6 @@ def small_models(path: Path, kept: Any, **changes: Any) -> None:
 
 def described(path: Path, kept: Any, **changes: Any) -> None:
     small_models(path, kept, yaml={**SMALL_DOCUMENT, **changes})
-
-
-def tiny_storages(path: Path, size: int) -> None:
-    file = TorchFile()
-    root = {name: file.tensor(np.ones(1, np.float32)) for name in keys(size // 400)}
-    file.write_zip(path, root)
 
 
 def oneflow_tensors(path: Path, size: int, meta: bytes, out: bytes, kept_at: Any = "t") -> None:
@@ -221,7 +210,6 @@ def own_file(path: Path, arrays: dict[str, Any] | None = None, **changes: Any) -
 
 FILES: dict[str, Callable[[Path, int], None]] = {
     "one large tensor under many names": one_tensor,
-    "many tiny storages": tiny_storages,
     "one long class name many times": lambda path, size: small_models(
         path, "n" * (size // 2), names=many(FIRST, size // 4)
     ),
@@ -238,16 +226,6 @@ FILES: dict[str, Callable[[Path, int], None]] = {
     "many members": many_members,
     "overlapping members": overlapping_members,
     "a zip bomb": bomb,
-    "many arrays of ours": lambda path, size: own_file(
-        path,
-        dict.fromkeys(
-            (f"ema/{name}" for name in keys(size // 70)),
-            {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]},
-        ),
-    ),
     "a long header": lambda path, size: own_file(path, settings={"a": [[]] * (size // 4)}),
-    "a long model of ours": lambda path, size: own_file(
-        path, model={"backbone": [[-1, 1, "Conv", [64]]] * (size // 30), "head": []}
-    ),
     "many classes of ours": lambda path, size: own_file(path, class_names=["a"] * (size // 5)),
 }

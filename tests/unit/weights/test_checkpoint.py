@@ -82,17 +82,6 @@ def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
             load_checkpoint(path)
 
 
-def test_a_file_without_a_checksum_opens(tmp_path, checkpoint):
-    arrays = {f"model/{name}": array for name, array in checkpoint.model.items()}
-    old = dataclasses.asdict(HEADER)
-    del old["progress"], old["loss_scale"]
-    header = json.dumps({"format": "duet-checkpoint", "version": 1, **old})
-    save_file(arrays, tmp_path / "old.safetensors", metadata={"duet": header})
-    loaded = load_checkpoint(tmp_path / "old.safetensors")
-    assert loaded.header == HEADER and set(loaded.model) == set(checkpoint.model)
-    assert not loaded.ema and not loaded.optimizer
-
-
 def test_a_truncated_file_is_refused(tmp_path, checkpoint):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, checkpoint)

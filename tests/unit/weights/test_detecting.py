@@ -10,13 +10,11 @@ from duet.utils.errors import UserError
 from duet.utils.export import opening
 from duet.utils.export.formats import FORMATS
 from duet.utils.weights import load as detecting
-from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.load import (
     EXPORTED,
     ExportedWeights,
     load_all_to_detect,
     load_to_detect,
-    load_weights,
 )
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.tiny_weights import write_tiny_weights
@@ -56,15 +54,6 @@ def test_a_runtime_that_does_not_read_it_is_refused(tmp_path):
         load_to_detect(path, "ncnn")
     with pytest.raises(UserError, match="--runtime onnx runs exported files, and .* is none"):
         load_to_detect(write_tiny_weights(tmp_path), "onnx")
-
-
-def test_ordinary_weights_are_read_as_ever(tmp_path):
-    assert isinstance(load_to_detect(write_tiny_weights(tmp_path)), Checkpoint)
-
-
-def test_training_refuses_an_exported_file(tmp_path):
-    with pytest.raises(UserError, match="a.onnx: an exported file, .* give the weights"):
-        load_weights(write_detector(tmp_path / "a.onnx"))
 
 
 def test_an_absent_file_and_a_folder_are_refused(tmp_path):

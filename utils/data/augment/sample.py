@@ -26,8 +26,6 @@ from duet.utils.strengths import AugmentConfig
 
 # The public recipe's ratio is drawn from Beta(32, 32): the 32nd smallest of 63 uniform draws.
 RATIO_DRAWS, RATIO_RANK = 63, 31
-# Once for mosaics of nine images, and for cutout; still drawn to keep later draws the same.
-DRAWS_OF_NINE, DRAWS_OF_CUTOUT = 18, 218
 
 
 def draw_ratio(generator: np.random.Generator) -> float:
@@ -138,9 +136,7 @@ def draw_augmentation(
     hsv_gains = around(1, config.hsv_h), around(1, config.hsv_s), around(1, config.hsv_v)
     flip_up_down = generator.random() < config.flipud
     flip_left_right = generator.random() < config.fliplr
-    generator.random(DRAWS_OF_NINE)
     transforms_seed = int(generator.random() * 2**32)
-    generator.random(DRAWS_OF_CUTOUT)
     copy_paste = CopyPaste(config.copy_paste, int(generator.random() * 2**53))
     is_mixed = generator.random() < config.mixup and is_mosaic
     return Augmentation(
@@ -174,7 +170,6 @@ def _draw_mixed(
     """Draw a second mosaic, around any sample."""
     ratio = draw_ratio(generator)
     index = int(generator.random() * num_samples)
-    generator.random()  # unused, as DRAWS_OF_NINE
     return MixedScene(
         tiles=_draw_tiles(generator, index, num_samples),
         mosaic_centre_xy=(around(1, 0.5), around(1, 0.5)),

@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from duet.utils.data.image.header import CheckedFile, check_size
 from duet.utils.data.records.layout import (
-    SUFFIX,
     damaged_record,
     forget_open_files,
     read_record,
@@ -187,4 +186,4 @@ def read_record_images(path: Path) -> list[RecordImage]:
     ]
 
 
-RECORDS = Records(SUFFIX, read_record_images, read_record)
+RECORDS = Records(read_record_images, read_record)

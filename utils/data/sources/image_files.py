@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duet.utils.data.sources.formats.names import search_files
-from duet.utils.data.sources.image_source import ImageSource, record_kinds
+from duet.utils.data.sources.image_source import RECORD_WINGS, ImageSource, records_of
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.regular import encoding_fault, read_text_bytes
@@ -52,7 +52,7 @@ def _images_of(
                 f"{entry} holds record files and also images, {image} among them; move one of the "
                 "two away, or name the record files one by one"
             )
-        images = [x for path in record_files for x in record_kinds()[path.suffix].images(path)]
+        images = [x for path in record_files for x in records_of(path).images(path)]
     else:
         images = sorted_images(entry, remarks) if entry.is_dir() else _read_list(entry, root)
     if not images:
@@ -71,18 +71,15 @@ def no_images_text(entry: Path) -> str:
         return f"{entry} has no image; a list has the path of one on each line"
     if not entry.is_dir():
         return f"{entry} is no folder and no file; name a folder of images, or a list of them"
-    records = " or ".join(record_kinds())
+    records = " or ".join(RECORD_WINGS)
     kinds = f"images there ({' '.join(IMAGE_SUFFIXES)}), or record files ({records})"
     return f"{entry} holds no image; put {kinds}"
 
 
 def _record_files(entry: Path) -> list[Path]:
     """Return the record files that a dataset YAML's entry names: one, or a folder's by name."""
-    kinds = record_kinds()
-    files = (
-        [path for kind in kinds for path in entry.glob(f"*{kind}")] if entry.is_dir() else [entry]
-    )
-    return sorted(path for path in files if path.suffix in kinds and path.is_file())
+    files = entry.glob("*") if entry.is_dir() else [entry]
+    return sorted(path for path in files if path.suffix in RECORD_WINGS and path.is_file())
 
 
 def sorted_images(folder: Path, remarks: Remarks | None = None) -> list[Path]:

@@ -6,9 +6,8 @@ Wings register further kinds of files that hold many images.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,9 +25,10 @@ from duet.utils.data.sources.label_file import (
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.files.array_cache import state_of_files
-from duet.utils.optional import load_wings
+from duet.utils.optional import require_wing
 
-WINGS = ("duet.utils.data.records.record_images",)  # modules with a RECORDS each
+# Suffix of files that hold many images -> the wing that reads them, a module with RECORDS.
+RECORD_WINGS = {".ffr": "duet.utils.data.records.record_images"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +96,14 @@ def image_of(source: Path | ImageSource) -> ImageSource:
 
 
 class Records(NamedTuple):
-    """A kind of file that holds many images."""
+    """How a kind of file that holds many images is read."""
 
-    suffix: str  # suffix of its files
     images: Callable[[Path], Sequence[ImageSource]]
     """The images of a file, each with its place; DatasetError if the file is damaged."""
     read: Callable[[RecordPlace], np.ndarray]
     """The bytes of an image, (N,) uint8; DatasetError if they are damaged."""
 
 
-@cache
-def record_kinds() -> Mapping[str, Records]:
-    """Return the kinds of record files by their suffix."""
-    return {wing.RECORDS.suffix: wing.RECORDS for wing in load_wings(WINGS)}
+def records_of(path: Path) -> Records:
+    """Return how a record file is read; the wing is imported by the first one."""
+    return require_wing((RECORD_WINGS[path.suffix],), str(path)).RECORDS

@@ -12,7 +12,7 @@ import numpy as np
 
 from duet.utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
 from duet.utils.data.image.header import BrokenImageError
-from duet.utils.data.sources.image_source import record_kinds
+from duet.utils.data.sources.image_source import records_of
 from duet.utils.data.sources.samples import RecordPlace, Sample
 from duet.utils.errors import DatasetError
 from duet.utils.files.regular import read_bytes
@@ -28,7 +28,7 @@ def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:
         DatasetError: the file cannot be read, or the record is damaged.
     """
     if place is not None:
-        return record_kinds()[place.path.suffix].read(place)
+        return records_of(place.path).read(place)
     try:
         return np.frombuffer(read_bytes(path, MAX_IMAGE_BYTES), np.uint8)
     except OSError as error:

@@ -21,6 +21,8 @@ _PACKAGES = "pillow", "pi-heif"  # decoders of images; without the latter, HEIC 
 FEWEST_IMAGES = 500  # fewer are scanned as fast as a cache file is read
 _READERS = (
     *(f"utils/data/{room}/**/*.py" for room in ("sources", "formats", "records", "image")),
+    "utils/files/*.py",
+    "utils/geometry/*.py",
     "utils/*.py",
 )
 _MOST_THREADS = 16

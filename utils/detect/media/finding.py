@@ -52,15 +52,14 @@ log = logging.getLogger("detect")
 
 
 def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
-    """Return the sources that --source names, in natural order: image2 before image10.
+    """Return the sources named by --source, in natural order: image2 before image10.
 
     Args:
-        max_pixels: images and frames of more are not decoded.
+        max_pixels: limit of images and frames to decode.
         video_stride: yield every n-th frame of videos and streams.
 
     Raises:
-        UserError: there is nothing, or nothing that is accepted; or a package is absent that it
-            needs.
+        UserError: nothing that is accepted, or a missing package.
     """
     getattr(cv2.utils, "logging", cv2).setLogLevel(0)  # in cv2 until 4.12; ours name the source
     if source := _find_live(argument, max_pixels, video_stride):
@@ -90,23 +89,18 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
 
 
 def are_several(sources: Sequence[Source], tiling: Tiling | None) -> bool:
-    """Return whether batches can be computed side by side.
-
-    All cores are for each tile, one batch after another, and for an only image.
-    """
+    """Return whether batches can be computed concurrently: not tiles, nor a single image."""
     is_one_image = len(sources) == 1 and sources[0].kind == "image"
     return tiling is None and not is_one_image
 
 
 def file_source(path: Path, max_pixels: int, video_stride: int = 1) -> Source:
-    """Return an image or video file, by its name, as a source."""
     if _suffix(path.name) in VIDEO_SUFFIXES:
         return VideoFile(path, max_pixels, video_stride)
     return ImageFile(path, max_pixels)
 
 
 def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None:
-    """Return the camera or stream that an argument names; None for files."""
     name = argument
     if _CAMERA.fullmatch(argument):
         name, opened = f"camera {argument}", partial(open_camera, int(argument), max_pixels)
@@ -121,7 +115,7 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
 
 
 def _read_list(argument: str) -> list[str]:
-    """Return the lines of a list that are not empty; bytes that are not UTF-8 stay as they are."""
+    """Return the non-empty lines of a list, decoded like file names."""
     try:
         content = read_text_bytes(argument, _MAX_LIST_BYTES)
     except OSError as error:
@@ -134,10 +128,9 @@ def _read_list(argument: str) -> list[str]:
 
 
 def _matching(argument: str) -> list[str]:
-    """Return the files that a pattern names; `**` goes through folders, not through links.
+    """Return the files matching a pattern; `**` does not follow links, which may form a circle.
 
-    A folder that is called like a pattern, as "cats [1]", is that folder. Links that lead upward
-    would make `glob.glob` go round for ever.
+    An existing folder whose name looks like a pattern, such as "cats [1]", is that folder.
     """
     folder, parts = Path(), list(Path(argument).parts)
     while parts and (os.path.isdir(folder / parts[0]) or not set(parts[0]) & set("*?[")):
@@ -153,7 +146,7 @@ def _matching(argument: str) -> list[str]:
 
 
 def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
-    """Return the images and videos by their names, and log how many others there are."""
+    """Return the images and videos, by their names; log the number of others."""
     chosen = [path for path in paths if _suffix(path) in _KNOWN and not _is_of_macos(path)]
     if not chosen:
         inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
@@ -169,8 +162,6 @@ def _is_of_macos(path: str) -> bool:
 
 
 def _natural(names: Iterable[str]) -> list[str]:
-    """Return names in their order as people count: image2 before image10."""
-
     def in_parts(name: str) -> list[str | int]:
         parts = enumerate(_DIGITS.split(name))
         return [int(part) if index % 2 else part for index, part in parts]

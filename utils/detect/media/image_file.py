@@ -49,13 +49,10 @@ class ImageFile(Source):
 
 
 def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
-    """Decode the bytes of an image file, (H, W, 3) uint8 RGB, upright according to EXIF.
-
-    Gray becomes RGB and 16 bits become 8; transparent pixels become white.
+    """Decode an image file to (H, W, 3) uint8 RGB, upright according to EXIF, over white.
 
     Raises:
-        BrokenSourceError: no image, a damaged one, or one of too many pixels, which are then not
-            decoded.
+        BrokenSourceError: no image, damaged, or too many pixels.
     """
     file = io.BytesIO(content)
     header = read_header(file)
@@ -67,11 +64,7 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
 
 
 def as_list(images: Any) -> list[Any]:
-    """Return the images of a list, a tuple or an array (B, H, W, 3), else the one that is given.
-
-    Raises:
-        UserError: an iterator.
-    """
+    """Return the images of a list, tuple or array (B, H, W, 3), or one image; no iterators."""
     if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
         return list(images)
     if hasattr(images, "__next__") and not hasattr(images, "read"):
@@ -85,12 +78,10 @@ class GivenImage(Source):
     num_frames = 1
 
     def __init__(self, image: Any, index: int, max_pixels: int) -> None:
-        """Keep an image, one of `TAKEN` but no file name, and its place among those given."""
         self._image, self._max_pixels = image, max_pixels
         self.name: str = f"image{index}"
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the image; UserError if it is not one."""
         image, name = self._image, self.name
         if isinstance(image, (bytes, bytearray, memoryview)):
             yield Frame(decode_image(bytes(image), self._max_pixels), name)
@@ -104,7 +95,7 @@ class GivenImage(Source):
 
 
 def read_image(image: Any, index: int, max_pixels: int) -> Frame:
-    """Return an image, one of `TAKEN`; UserError names one that is none or cannot be read."""
+    """Read one of `TAKEN`; UserError names an image that cannot be read."""
     source: Source = GivenImage(image, index, max_pixels)
     if isinstance(image, (str, os.PathLike)):
         if "://" in os.fsdecode(image):
@@ -118,11 +109,7 @@ def read_image(image: Any, index: int, max_pixels: int) -> Frame:
 
 
 def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
-    """Return a copy (H, W, 3), over white, of an array (H, W, 3), (H, W, 4) or (H, W).
-
-    Raises:
-        UserError: another shape or dtype, or no pixels.
-    """
+    """Copy an array (H, W, 3), (H, W, 4) or (H, W) to (H, W, 3), over white; else UserError."""
     shape = image.shape
     if image.dtype != np.uint8:
         raise UserError(f"{name} is an array of {image.dtype}, not uint8; {TAKEN}")
@@ -136,7 +123,6 @@ def as_rgb(image: np.ndarray, name: str) -> np.ndarray:
 
 
 def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
-    """Convert a Pillow image to (H, W, 3) uint8 RGB, upright according to EXIF."""
     if image.mode in ("I", "F"):
         raise UserError(f"{name} is a PIL image of mode {image.mode}; convert it to RGB first")
     check_size((image.height, image.width), max_pixels)

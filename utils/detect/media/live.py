@@ -1,8 +1,8 @@
-"""Live sources: the newest frame of a camera of this machine, or of a stream at a URL.
+"""Live sources: the newest frame of a camera, or of a stream at a URL.
 
-A thread reads and keeps only the newest frame, so that frames are never stale and no queue grows. A
-source that breaks off is reopened. Only the URL that the user gave is opened: FFmpeg may use the
-protocols that its scheme needs and no others, and follows no playlist.
+A thread reads and keeps only the newest frame, so frames are never stale and no queue grows. A
+source that breaks off is reopened. FFmpeg opens only the user's URL, with the protocols that its
+scheme needs, and follows no playlist.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from duet.utils.detect.media.video import (
 from duet.utils.errors import BrokenSourceError
 from duet.utils.optional import import_optional
 
-TRIES = 5  # in a row without a frame; then it is over
+TRIES = 5  # in a row without a frame
 PAUSE_SECONDS = 5.0  # before each of them
 _POLL_SECONDS = 0.1  # between looks at whether it was closed
 _MOST_RATE = 1000  # frames a second that a driver may claim in earnest
@@ -79,10 +79,7 @@ class LiveSource(Source):
         self._start = self._last = 0.0  # when the first and the last frame came, by the clock
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the newest frame on each request, with the time since the first one.
-
-        A recording at a URL yields all its frames, with its own times.
-        """
+        """Yield the newest frame on each request; of a recording at a URL all frames."""
         # A daemon: a system call that waits for a camera cannot be ended.
         threading.Thread(target=self._read, name=f"read {self.name}", daemon=True).start()
         try:
@@ -108,7 +105,7 @@ class LiveSource(Source):
             self._give(failure, replace=False)
 
     def _give(self, frame: Frame | Exception | None, replace: bool) -> None:
-        """Hand a frame over in place of the last one, or once that is taken."""
+        """Hand a frame over, replacing an unread one or waiting until it is read."""
         while not self._closed.is_set():
             if replace:
                 with suppress(queue.Empty):
@@ -117,7 +114,7 @@ class LiveSource(Source):
                 return self._newest.put(frame, timeout=_POLL_SECONDS)
 
     def _read_to_the_end(self) -> None:
-        """Read until it is closed or a recording ends; BrokenSourceError if it stays away."""
+        """Read until closed or the recording ends; BrokenSourceError if reopening fails."""
         tries = 0
         while True:
             num_before = self._num_read
@@ -137,7 +134,6 @@ class LiveSource(Source):
                 return
 
     def _read_feed(self, feed: Feed) -> None:
-        """Hand over the frames of a feed until it ends, or nobody takes them any more."""
         self.rate = feed.rate / self._stride if feed.rate else None
         for given in feed.frames:
             number, self._num_read = self._num_read, self._num_read + 1
@@ -153,10 +149,7 @@ class LiveSource(Source):
 
 @contextmanager
 def open_camera(index: int, max_pixels: int) -> Iterator[Feed]:
-    """Open a camera by its number; BrokenSourceError if there is none, or another uses it.
-
-    OpenCV opens it: it knows the cameras of each system, and is always there.
-    """
+    """Open a camera by its number with OpenCV; BrokenSourceError if that fails."""
     capture = cv2.VideoCapture(index)
     try:
         if not capture.isOpened():
@@ -191,7 +184,6 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
 
     Raises:
         BrokenSourceError: it cannot be opened, or holds no video.
-        UserError: PyAV is absent.
     """
     av = import_optional("av", "a stream")
     try:
@@ -214,14 +206,13 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
 
 
 def _decoded(av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
-    """Yield PyAV's frames; a damaged packet is left out, as it is where something got lost."""
+    """Yield PyAV's frames; skip packets damaged in transmission."""
     for packet in container.demux(stream):
         with suppress(av.InvalidDataError):
             yield from stream.decode(packet)
 
 
 def _options(url: str) -> dict[str, str]:
-    """Return FFmpeg's options for the scheme of a URL."""
     scheme = url.partition(":")[0].lower()
     options = {"protocol_whitelist": _PROTOCOLS[scheme]}
     if scheme == "rtsp":

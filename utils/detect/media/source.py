@@ -14,24 +14,24 @@ Kind = Literal["image", "video", "live"]
 
 
 class Frame(NamedTuple):
-    """An image that something is to be found in, and where it comes from."""
+    """An image to search, and where it comes from."""
 
     image: np.ndarray  # (H, W, 3) uint8 RGB, upright according to EXIF or the video
     source: Path | str  # the file; else a camera, URL, or a name for an image in memory
     number: int | None = None  # frame number in display order, from 0; None for an image
-    seconds: float | None = None  # a video's frame is shown so long after its start
+    seconds: float | None = None  # since the start of a video
 
 
 class Source(ABC):
-    """One image file, video, camera or stream.
+    """An image file, video, camera or stream.
 
-    `frames` of images may run in several threads at once; of any other source in one, once.
+    Threads may iterate over several images at once, but over any other source only one, once.
 
     Attributes:
-        kind: an image has one frame; a live source gives the newest one and leaves out others.
-        name: the file, camera or URL, as messages show it; a URL without its password.
-        rate: frames per second on average, known from the first frame on; None if unknown.
-        num_frames: how many it will give, known from the first one on; None if unknown.
+        kind: an image has one frame; a live source yields the newest frame and skips others.
+        name: file, camera or URL for messages; a URL without its password.
+        rate: average frames per second, known from the first frame on; None if unknown.
+        num_frames: number of frames, known from the first frame on; None if unknown.
     """
 
     kind: Kind = "image"
@@ -41,17 +41,8 @@ class Source(ABC):
 
     @abstractmethod
     def frames(self) -> Iterator[Frame]:
-        """Yield its frames in order.
-
-        Raises:
-            BrokenSourceError: there are no frames, or the next one cannot be read; earlier ones
-                have been yielded.
-            UserError: a package is absent that it needs.
-        """
+        """Yield frames in order; BrokenSourceError where reading fails, UserError for a package."""
 
     def close(self) -> None:
-        """End `frames`, from any thread: no frame follows, and threads that wait for one wake up.
-
-        Images need no end: they are read at once.
-        """
+        """End `frames` from any thread and wake up its readers; images need no end."""
         return None

@@ -1,6 +1,4 @@
-"""Video files -> frames (H, W, 3) RGB with their times, and back: FFmpeg by way of PyAV.
-
-Files are read within bounds. Written is H.264 in MP4, which browsers and players open.
+"""Read frames (H, W, 3) RGB and times of video files, and write H.264 in MP4, with PyAV (FFmpeg).
 
 PyAV 17.1 (FFmpeg 8) compared with OpenCV 4.11 on files of eight containers: OpenCV ignored the
 rotation, counted 91 frames for 20, lost up to six frames in front of a cut and reported no cut; it
@@ -47,16 +45,12 @@ _MAY_MISS = 0.01  # fraction of the header's frame count: an editor may have rem
 
 
 def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str]:
-    """Return options for opening a container; FFmpeg decodes frames before it hands them out."""
+    """Return options for opening a container, because FFmpeg decodes frames while probing."""
     return {"format_whitelist": containers, "max_pixels": str(max_pixels + _PIXELS_AROUND)}
 
 
 def find_video(container: Any, max_pixels: int) -> Any:
-    """Return the video stream of a container, made ready to be decoded.
-
-    Raises:
-        BrokenSourceError: there is none, it cannot be decoded, or its frames are too large.
-    """
+    """Return the video stream of a container, ready to decode; else BrokenSourceError."""
     found = [stream for stream in container.streams.video if not _is_cover(stream)]
     if not found:
         raise BrokenSourceError("contains no video")
@@ -71,7 +65,6 @@ def find_video(container: Any, max_pixels: int) -> Any:
 
 
 def _is_cover(stream: Any) -> bool:
-    """Whether it is cover art, an image of one frame."""
     return bool(stream.disposition & type(stream.disposition).attached_pic)
 
 
@@ -84,10 +77,10 @@ def rate_of(stream: Any) -> Fraction:
 def timed_frames(
     decoded: Iterable[Any], source: Path | str, rate: Fraction, max_pixels: int, stride: int = 1
 ) -> Iterator[Frame]:
-    """Yield every n-th of PyAV's frames; a time that is absent or runs back is made to go on.
+    """Yield every n-th of PyAV's frames, with times that always increase.
 
     Raises:
-        BrokenSourceError: a frame is too large; the size may change in the middle.
+        BrokenSourceError: a frame is too large; the size may change within a video.
     """
     # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
     converter = import_optional("av", "a video").video.reformatter.VideoReformatter()
@@ -124,7 +117,7 @@ class VideoFile(Source):
         self._num_packets = self._num_damaged = 0
 
     def frames(self) -> Iterator[Frame]:
-        """Yield the frames; of a file that is cut short those that are there, then an error."""
+        """Yield the frames, and then an error if the file is cut short."""
         av = import_optional("av", "a video")
         try:
             with open_regular(self.path) as file:
@@ -159,10 +152,7 @@ class VideoFile(Source):
         self._check_end(num_counted, num_frames)
 
     def _decoded(self, av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
-        """Yield PyAV's frames in the order in which they are shown, as far as they can be decoded.
-
-        Counts the packets, and the damaged ones.
-        """
+        """Yield the frames that can be decoded, in display order, and count damaged packets."""
         for packet in container.demux(stream):  # the last one is empty, and ends the decoder
             self._num_packets += packet.size > 0
             is_damaged = packet.is_corrupt
@@ -173,7 +163,6 @@ class VideoFile(Source):
             self._num_damaged += is_damaged
 
     def _check_end(self, num_counted: int, num_frames: int) -> None:
-        """Raise BrokenSourceError unless all of the file could be read."""
         is_cut = self._num_packets < num_counted * (1 - _MAY_MISS)
         if num_frames and not is_cut and not self._num_damaged:
             return
@@ -197,21 +186,16 @@ def _refuse(name: str, flags: int, options: dict[str, str]) -> Any:
 
 
 class VideoWriter:
-    """A video that is written frame by frame.
-
-    The file gets its name when it is closed, also after an exception, and is then a complete video.
-    """
+    """A video written frame by frame; the file gets its name when closed, also after an error."""
 
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:
-        """Begin a video of frames (height, width).
-
-        An odd side becomes even by one more row or column, as H.264 asks for.
+        """Begin a video of frames (height, width); odd sides are padded to even ones, for H.264.
 
         Args:
-            rate: frames per second, for the duration of the last frame. 30 if None.
+            rate: frames per second, for the duration of the last frame; 30 if None.
 
         Raises:
-            UserError: PyAV is absent, or a side is too long.
+            UserError: PyAV is missing, or a side is too long.
         """
         if max(size) > MAX_SIDE:
             raise UserError(
@@ -239,15 +223,7 @@ class VideoWriter:
         return stream
 
     def write(self, image: np.ndarray, seconds: float) -> None:
-        """Write a frame.
-
-        Args:
-            image: (H, W, 3) uint8 RGB; one of another size than the video's is resized.
-            seconds: when it is shown, later than the frame before it.
-
-        Raises:
-            OSError: the folder cannot be written, the disk is full, or the like.
-        """
+        """Write a frame (H, W, 3) uint8 RGB, resized to the video; seconds must increase."""
         height, width = self._size
         if image.shape[:2] != self._size:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -264,7 +240,6 @@ class VideoWriter:
             self._container.mux(packet)
 
     def close(self) -> None:
-        """Finish the file, and give it its name; OSError if it cannot be written."""
         with self._stack:
             self._mux(None)
             self._container.close()

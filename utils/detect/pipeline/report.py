@@ -1,4 +1,4 @@
-"""Output of detect.py on screen: a line per image or a progress bar, a window, the totals."""
+"""Screen output of detect.py: a line per image or a progress bar, a window, totals."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from duet.utils.errors import UserError
 from duet.utils.progress import Progress
 from duet.utils.text import count, say
 
-FEW = 1000  # up to so many images have a line each; more, and videos, have a bar
+FEW = 1000  # images with a line each; more images, and videos, have a progress bar
 SHOWN_CLASSES = 5
 OTHER_CLASSES = "other class", "other classes"
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY")  # one of them names the screen, on Linux
@@ -39,10 +39,10 @@ class Done(NamedTuple):
 
 
 class RunReport:
-    """Prints the result of each frame, in the order of the sources.
+    """Prints the result of each frame, in source order.
 
     Attributes:
-        progress: the bar, shown until it is closed.
+        progress: the progress bar; close it.
         num_frames: processed frames.
         num_broken: sources that were skipped or broke off.
         sources: description of the sources.
@@ -68,11 +68,9 @@ class RunReport:
 
     @property
     def done(self) -> str:
-        """Number of images or frames done, as text."""
         return count(self.num_frames, self._unit)
 
     def add(self, done: Done) -> None:
-        """Report a frame, or a source that broke."""
         name = done.source.name
         if done.result is None:
             self.num_broken += 1
@@ -105,7 +103,6 @@ class RunReport:
         self._found.update(name for _, name, _ in tracks)
 
     def print_totals(self) -> None:
-        """Print detections, speed and skipped sources."""
         speed = self._speed()
         rate = f"{speed:.1f} {self._unit}s/s, {1000 / speed:.1f} ms per {self._unit}"
         say(self.found_line(), f"{self.done} in {time.monotonic() - self._start:.1f} s, {rate}")
@@ -126,7 +123,6 @@ class RunReport:
         return f"found: {', '.join(parts)}"
 
     def _in_frames(self, name: str) -> str:
-        """Return " in 12 frames" for a class of tracked objects."""
         return f" in {count(self._frames[name], self._unit)}" if name in self._frames else ""
 
     def _speed(self) -> float:
@@ -134,7 +130,6 @@ class RunReport:
 
 
 def require_window(flag: str) -> None:
-    """Raise UserError if no window can be shown."""
     if not cv2.currentUIFramework():
         raise UserError(
             f"{flag}: OpenCV {cv2.__version__} is the headless build, without windows; {WITHOUT}"

@@ -1,83 +1,52 @@
-"""Threads that work beside the network: a reader of sources, a writer, how long stages take.
-
-The reader gives batches of frames, read ahead, in the order of the sources.
-"""
+"""Threads beside the network: they read sources ahead and write results, both in order."""
 
 from __future__ import annotations
 
-import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from itertools import groupby, repeat
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
 from duet.backend.cores import cores_of_rank
+from duet.utils.data.image.view import View
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.errors import BrokenSourceError
 
 MOST_THREADS = 8  # per kind; a faster GPU needs several processes
 MOST_BYTES = 1 << 28  # of images that wait, apart from one that is larger alone
-STAGES = ("decode", "network", "finish", "write")
 Done = TypeVar("Done")
 
 
 def num_threads() -> int:
-    """Return how many threads to decode in, and as many to write in."""
+    """Return the number of threads to decode in, and of those to write in."""
     return min(cores_of_rank(), MOST_THREADS)
 
 
-class StageSeconds:
-    """Seconds by stage; threads share it: `with seconds("decode"): ...`.
-
-    Stages run side by side, so their sum may be more than the time that passed.
-    """
-
-    def __init__(self) -> None:
-        self.by_stage = dict.fromkeys(STAGES, 0.0)
-        self._lock = threading.Lock()
-
-    @contextmanager
-    def __call__(self, stage: str) -> Iterator[None]:
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            spent = time.perf_counter() - start
-            with self._lock:
-                self.by_stage[stage] += spent
-
-
 class Writer(Generic[Done]):
-    """Runs tasks in threads and reports their results, in order, in the caller's thread.
+    """Runs tasks in threads and reports their results, in order of `add`, in the caller's thread.
 
-    A context manager. On exit it waits for all tasks; after an exception it waits for running tasks
-    only and drops the others, so the results reported are the first ones, without a gap.
+    A context manager. On exit it waits for all tasks; after an exception only for running ones, so
+    that the reported results are the first ones, without a gap.
     """
 
     def __init__(self, report: Callable[[Done], None], threads: int, most: int) -> None:
-        """Make a writer.
-
-        Args:
-            report: called with each result, in the order of `add`.
-            most: pieces of work that may be under way when `add` returns.
-        """
+        """most: tasks that may be pending when `add` returns."""
         self._report, self._most = report, most
         self._any_order = ThreadPoolExecutor(threads, "write")
         self._in_turn = ThreadPoolExecutor(1, "write in turn")
         self._pending: deque[tuple[Future[Done], int]] = deque()
 
     def add(self, work: Callable[[], Done], in_turn: bool, num_bytes: int) -> None:
-        """Have work done, and report older work; raise what that raised.
+        """Queue a task, and report finished ones; re-raise their exceptions.
 
         Args:
-            in_turn: after all work before it that is done in turn too, as frames of a video are.
-            num_bytes: that the work keeps in memory.
+            in_turn: run it after all earlier tasks with this flag, as for frames of a video.
+            num_bytes: memory held by the task.
         """
         pool = self._in_turn if in_turn else self._any_order
         self._pending.append((pool.submit(work), num_bytes))
@@ -108,16 +77,15 @@ def _succeeded(future: Future[Done]) -> bool:
 
 
 class Read(NamedTuple):
-    """A frame of a source, or why the source gives none."""
+    """A frame of a source, or the reason why there is none."""
 
     source: Source
     frame: Frame | None
-    prepared: Any = None  # the network's input for the frame
+    prepared: Sequence[View] = ()  # the network's input for the frame
     problem: str = ""
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the image."""
         return 0 if self.frame is None else self.frame.image.nbytes
 
 
@@ -127,29 +95,25 @@ ReadTask = Callable[[], Read | None]
 class Reader:
     """Reads sources in threads, a batch and a few frames ahead; a context manager.
 
-    Several images are read at once, a video in one thread, live sources in one thread each. A
-    batch has frames of one kind. Unless they are live, only the sources decide which those are.
+    Images are read concurrently, a video in one thread, live sources in one thread each. A batch
+    holds frames of one kind; unless these are live, it depends only on the sources.
     """
 
     def __init__(
         self,
-        prepare: Callable[[np.ndarray], Any],
+        prepare: Callable[[np.ndarray], list[View]],
         batch_size: int,
         threads: int,
-        seconds: StageSeconds,
         ahead: int | None = None,
     ) -> None:
-        """Make a reader.
+        """Create a reader.
 
         Args:
-            prepare: called in the threads with each image (H, W, 3) uint8 RGB.
-            batch_size: frames per batch, at most; fewer if they are large.
-            threads: that read images.
-            seconds: stage times; reading is the stage "decode".
-            ahead: images and frames that are read before they are asked for, fewer if they are
-                large; None for a batch and one more a thread.
+            prepare: converts an image (H, W, 3) uint8 RGB to the network's input, in the threads.
+            batch_size: largest batch size; batches of large images are smaller.
+            ahead: largest number of frames to read ahead; None: a batch and one per thread.
         """
-        self._prepare, self._batch_size, self._seconds = prepare, batch_size, seconds
+        self._prepare, self._batch_size = prepare, batch_size
         self._ahead = batch_size + threads if ahead is None else ahead
         self._images = ThreadPoolExecutor(threads, "images")
 
@@ -160,7 +124,7 @@ class Reader:
         self._images.shutdown(cancel_futures=True)
 
     def batches(self, sources: Iterable[Source]) -> Generator[list[Read], None, None]:
-        """Yield batches; a broken source has an entry of its own. Close the generator."""
+        """Yield batches; a broken source is an entry of its own. Close the generator."""
         for kind, group in groupby(sources, key=lambda source: source.kind):
             if kind == "image":
                 tasks = (partial(self._read_image, source) for source in group)
@@ -184,37 +148,36 @@ class Reader:
     def _in_order(self, pool: Executor, tasks: Iterable[ReadTask]) -> Iterator[Read]:
         """Yield the results of tasks up to the first None, while later tasks run.
 
-        How many are depends on how large the last one was; the first is read alone.
+        The size of the last result limits their number; the first is read alone.
         """
         pending: deque[Future[Read | None]] = deque()
-        remaining = iter(tasks)
-
-        def submit(most: int) -> None:
-            while len(pending) < most and (task := next(remaining, None)):
-                pending.append(pool.submit(task))
-
-        with ExitStack() as stack:
-            stack.callback(lambda: [future.cancel() for future in pending])
+        remaining, most = iter(tasks), 1
+        try:
             while True:
-                submit(1)
+                while len(pending) < max(1, most) and (task := next(remaining, None)):
+                    pending.append(pool.submit(task))
                 read = pending.popleft().result() if pending else None
                 if read is None:
                     return
-                submit(min(self._ahead, max(1, MOST_BYTES // max(1, read.num_bytes))))
+                most = min(self._ahead, max(1, MOST_BYTES // max(1, read.num_bytes)))
+                while len(pending) < most and (task := next(remaining, None)):
+                    pending.append(pool.submit(task))
                 yield read
+        finally:
+            for future in pending:
+                future.cancel()
 
     def _read_image(self, source: Source) -> Read:
         read = self._next(source, source.frames())
         return read or Read(source, None, problem="holds no image")
 
     def _next(self, source: Source, frames: Iterator[Frame]) -> Read | None:
-        """Read the next frame; None behind the last one."""
-        with self._seconds("decode"):
-            try:
-                frame = next(frames, None)
-            except BrokenSourceError as error:
-                return Read(source, None, problem=str(error))
-            return frame and Read(source, frame, self._prepare(frame.image))
+        """Read the next frame; None after the last one."""
+        try:
+            frame = next(frames, None)
+        except BrokenSourceError as error:
+            return Read(source, None, problem=str(error))
+        return frame and Read(source, frame, self._prepare(frame.image))
 
     def _read_video(self, source: Source) -> Iterator[Read]:
         with ExitStack() as stack:
@@ -223,7 +186,7 @@ class Reader:
             yield from self._in_order(pool, repeat(partial(self._next, source, source.frames())))
 
     def _read_live(self, sources: Sequence[Source]) -> Iterator[list[Read]]:
-        """Yield the newest frames of the sources; none waits for another."""
+        """Yield the newest frames of the sources, which do not wait for each other."""
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(len(sources), "live"))
             waiting: dict[Future[Read | None], ReadTask] = {}

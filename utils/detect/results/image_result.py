@@ -25,12 +25,12 @@ from duet.utils.text import csv_cell, printable
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageResult(Sequence[Any]):
-    """The result for one image: a sequence of plain values, the highest score first."""
+    """The result for one image: a sequence of plain values, highest score first."""
 
     frame: Frame
     found: Any  # returned by `Head.finish`
     class_names: tuple[str, ...]  # of every class that the model knows
-    # (K,) int64, one number for an object in all frames, -1: none; None: not tracked
+    # (K,) int64, -1: none; None: not tracked
     track_ids: np.ndarray | None = None
     heatmap: np.ndarray | None = None  # (H, W) float32 in [0, 1]; None without visualize
 
@@ -56,7 +56,6 @@ class ImageResult(Sequence[Any]):
 
     @cached_property
     def names(self) -> list[str]:
-        """The class name of each thing found."""
         return [self.class_names[index] for index in self.class_index.tolist()]
 
     @property
@@ -68,12 +67,12 @@ class ImageResult(Sequence[Any]):
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return a copy of the image, (H, W, 3) uint8 RGB, with the result drawn on it.
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with the result drawn.
 
         Args:
             line_width: pixels; None to derive it from the image size.
-            labels: write the class on each box, as "person 0.87", and a track's number before it.
-            scores: write its score too.
+            labels: write class and track number on each box, such as "7 person 0.87".
+            scores: include scores in the labels.
         """
 
     def plot_heatmap(self) -> np.ndarray:
@@ -88,46 +87,38 @@ class ImageResult(Sequence[Any]):
         return cv2.addWeighted(self.image, 0.5, colours[..., ::-1], 0.5, 0)
 
     def _repr_png_(self) -> bytes:
-        """Return what a notebook shows: the image as `plot` draws it."""
+        """Return the drawn image for notebooks."""
         return encode_image(".png", self.plot())
 
     @abstractmethod
     def crop(self) -> list[np.ndarray]:
-        """Return the content of each box, with a margin: (h, w, 3) uint8 RGB of its own size.
-
-        Raises:
-            UserError: the result has no boxes.
-        """
+        """Return the content of each box, with a margin, (h, w, 3) uint8 RGB; else UserError."""
 
     @abstractmethod
     def words(self) -> str:
         """Return a summary in one line, such as "2 persons, 1 bus"."""
 
     def summary(self, input_size: tuple[int, int] | None = None) -> str:
-        """Return a size and a summary, such as "224x320 1 person, 3 chairs".
-
-        Args:
-            input_size: (height, width) of the network's input; None for the image's own.
-        """
+        """Return the input's (or the image's) size and a summary, "224x320 1 person, 3 chairs"."""
         height, width = input_size or self.size
         return f"{height}x{width} {self.words()}"
 
     @abstractmethod
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return the lines of the public YOLOv5's file of labels; [] if it has no file."""
+        """Return the lines of a label file of the public YOLOv5; [] for no file."""
 
     @abstractmethod
     def records(self) -> dict[str, list[Any]]:
-        """Return the result as plain values, under the name of its kind."""
+        """Return the result as plain values by kind."""
 
     def drawable_records(self) -> dict[str, list[Any]]:
-        """Return `records` with everything that a program needs to draw the result."""
+        """Return `records` with outlines for drawing."""
         return self.records()
 
     def to_pandas(self) -> Any:
-        """Return a `pandas.DataFrame`, one row per thing found; UserError without that package.
+        """Return a `pandas.DataFrame` with a row per item; UserError without pandas.
 
-        Columns: xmin, ymin, xmax, ymax in pixels where it has a box, confidence, class, name.
+        Columns: xmin, ymin, xmax, ymax in pixels if it has boxes, confidence, class, name.
         """
         pandas = import_optional("pandas", "to_pandas")
         return pandas.DataFrame(
@@ -143,10 +134,7 @@ class ImageResult(Sequence[Any]):
         return {}
 
     def table_lines(self, image_name: str) -> str:
-        """Return lines of CSV as the public YOLOv5 writes them: image, class name and score.
-
-        They end with a track's number if there is any; the lowest score comes first.
-        """
+        """Return the CSV lines of the public YOLOv5: image, class, score, track; lowest first."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         for name, score, *last in reversed(self._table_rows()):
@@ -157,24 +145,15 @@ class ImageResult(Sequence[Any]):
         return list(zip(self.names, self.scores.tolist(), strict=True))
 
     def save(self, path: Path | str, **options: Any) -> None:
-        """Write the image as `plot`, with its options, draws on it.
-
-        Raises:
-            UserError: the name ends in no kind of image that holds one of this size.
-            OSError: the file cannot be written; the error names it.
-        """
+        """Write the image drawn by `plot` with these options; UserError for a wrong suffix."""
         save_image(Path(path), self.plot(**options))
 
     def save_txt(self, path: Path | str, scores: bool = False) -> None:
-        """Write `text_lines` into a file; OSError names one that cannot be written."""
         with atomic_text_file(Path(path)) as file:
             file.writelines(f"{line}\n" for line in self.text_lines(scores))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as plain values, which JSON can hold.
-
-        Bytes of a name that are not UTF-8 are escaped.
-        """
+        """Return the result as JSON values; bytes of names that are not UTF-8 are escaped."""
         height, width = self.size
         return {
             "source": as_utf8(str(self.frame.source)),
@@ -186,19 +165,15 @@ class ImageResult(Sequence[Any]):
         }
 
     def to_json(self) -> str:
-        """Return `to_dict` as JSON in one line, as `json_line`."""
         return json_line(self.to_dict())
 
     @abstractmethod
-    def __len__(self) -> int:
-        """Number of items."""
+    def __len__(self) -> int: ...
 
     @abstractmethod
-    def __iter__(self) -> Iterator[Any]:
-        """Yield each item as a plain value."""
+    def __iter__(self) -> Iterator[Any]: ...
 
     def __getitem__(self, index: int | slice) -> Any:
-        """Return an item, or a list of items for a slice."""
         return list(self)[index]
 
     def __repr__(self) -> str:
@@ -208,11 +183,11 @@ class ImageResult(Sequence[Any]):
 
 
 def json_line(value: Any) -> str:
-    """Return a value in one line of JSON that shows: in ASCII where characters do not print."""
+    """Return a printable line of JSON, in ASCII if it has unprintable characters."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if text.isprintable() else json.dumps(value, allow_nan=False)
 
 
 def as_utf8(text: str) -> str:
-    """Return a text that encodes as UTF-8: other bytes are escaped."""
+    """Escape bytes of a text that are not UTF-8."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -45,7 +45,7 @@ class Result(ImageResult):
     found: Detections | Segmentations  # in pixels of the frame
 
     def __post_init__(self) -> None:
-        """Leave out boxes that are not finite, which float16 may give."""
+        """Drop boxes that are not finite, which float16 may produce."""
         rows = np.flatnonzero(np.isfinite(self.found.boxes_xyxy).all(axis=1))
         if len(rows) < len(self.found.scores):
             object.__setattr__(self, "found", self.found.take(rows))
@@ -54,7 +54,6 @@ class Result(ImageResult):
 
     @property
     def detections(self) -> Detections | Segmentations:
-        """The detections as arrays."""
         return self.found
 
     @property
@@ -134,7 +133,7 @@ class Result(ImageResult):
 
 
 def _plural(name: str) -> str:
-    """Return the plural of an English name; a name in another script, or "skis", stays."""
+    """Return the plural of an English name; others, and "skis", stay unchanged."""
     if not name[-1:].isascii():
         return name
     for ending, plural in IRREGULAR.items():
@@ -148,10 +147,7 @@ def _plural(name: str) -> str:
 
 
 def crop_box(image: np.ndarray, box_xyxy: np.ndarray) -> np.ndarray:
-    """Return a copy of the part of an image (H, W, 3) in a box (4,), in pixels, and a margin.
-
-    Source: `results.save_crop` of the public YOLOv5, by what it writes.
-    """
+    """Copy the part of an image (H, W, 3) in a box (4,), pixels, with YOLOv5's margin."""
     box_cxcywh = xyxy_to_cxcywh(np.asarray(box_xyxy, np.float64))
     box_cxcywh[2:] = box_cxcywh[2:] * CROP_GAIN + CROP_PIXELS
     size = image.shape[0], image.shape[1]
@@ -160,10 +156,7 @@ def crop_box(image: np.ndarray, box_xyxy: np.ndarray) -> np.ndarray:
 
 
 class Masks:
-    """The masks of an image, unpacked one at a time: a sequence of (H, W) bool.
-
-    `np.asarray` makes one array of them, (K, H, W) bool.
-    """
+    """The masks of an image, a sequence of (H, W) bool; `np.asarray` gives (K, H, W) bool."""
 
     def __init__(self, runs: Ragged, size: tuple[int, int]) -> None:
         self._rows, self._size = runs.rows(), size
@@ -230,9 +223,9 @@ class ClassScore(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClassResult(ImageResult):
-    """The classes of one image, the most probable first; it yields five, each as a `ClassScore`.
+    """The classes of one image, most probable first; it yields five, each as a `ClassScore`.
 
-    But for `probabilities`, all of it is about the five most probable classes.
+    Everything except `probabilities` covers only the top five classes.
     """
 
     found: Classification
@@ -244,11 +237,7 @@ class ClassResult(ImageResult):
 
     @cached_property
     def top5(self) -> np.ndarray:
-        """The numbers of the five most probable classes, or of all that there are: (K,) int64.
-
-        Of equal ones the lower number comes first. A class whose probability is no number, as
-        float16 may give it, is not among them.
-        """
+        """The five most probable classes, or all if fewer, (K,) int64; finite scores only."""
         order = np.argsort(-self.probabilities, kind="stable")
         return order[np.isfinite(self.probabilities[order])][:SHOWN_CLASSES].astype(np.int64)
 
@@ -267,10 +256,7 @@ class ClassResult(ImageResult):
     def plot(
         self, line_width: int | None = None, labels: bool = True, scores: bool = True
     ) -> np.ndarray:
-        """Return a copy of the image, (H, W, 3) uint8 RGB, with lines as "0.87 dog" in its corner.
-
-        line_width: has no effect here: no box is drawn.
-        """
+        """Return a copy of the image, (H, W, 3) uint8 RGB, with lines such as "0.87 dog"."""
         if not labels:
             return self.image.copy()
         indices = self.top5.tolist()
@@ -289,10 +275,7 @@ class ClassResult(ImageResult):
         return ", ".join(f"{found.name} {found.score:.2f}" for found in self) or "(no class)"
 
     def text_lines(self, scores: bool = False) -> list[str]:
-        """Return "0.87 dog" for each class, the most probable first, as the public YOLOv5 does.
-
-        scores: they are always there.
-        """
+        """Return "0.87 dog" for each class, most probable first, as the public YOLOv5 does."""
         return [f"{found.score:.2f} {printable(found.name)}" for found in self]
 
     def _table_rows(self) -> list[Sequence[Any]]:

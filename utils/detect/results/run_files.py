@@ -1,16 +1,13 @@
-"""Write the results of detect.py into the run's folder, as its flags ask.
+"""Write the results of detect.py into the run's folder, according to its flags.
 
-In the folder lie
-
-    NAME.jpg                    the image, drawn on, in the kind of its source; a video is NAME.mp4
-    labels/NAME.txt             YOLO labels; labels/NAME_1.txt those of a video's first frame
-    heatmaps/NAME.jpg           where the network looks, of --visualize; of videos, as labels
-    crops/CLASS/NAME.jpg        a part of the image; of one name NAME2.jpg, NAME3.jpg, ... follow
+    NAME.jpg                    the drawn image, in the source's file type; for a video NAME.mp4
+    labels/NAME.txt             YOLO labels; labels/NAME_1.txt for a video's first frame
+    heatmaps/NAME.jpg           where the network looks, with --visualize
+    crops/CLASS/NAME.jpg        an object; further ones are NAME2.jpg, NAME3.jpg, ...
     predictions.csv             one line per object: image, class name, score
-    detections.json             all of it, in pixels
+    detections.json             everything, in pixels
 
-NAME is that of the source. The second source of a name, from another folder or of another kind,
-has NAME-2 everywhere.
+NAME is the source's name. The second source of a name is NAME-2 everywhere.
 """
 
 from __future__ import annotations
@@ -36,10 +33,9 @@ from duet.utils.files.atomic import atomic_file, naming
 
 TABLE, RECORDS, HEATMAPS = "predictions.csv", "detections.json", "heatmaps"
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
-# A file system takes 255 bytes. A name has a number and a suffix too, and while the file is being
-# written 22 bytes more (`utils/files/atomic.py`).
+# File systems allow 255 bytes, including a number, a suffix and 22 bytes of a temporary name.
 MAX_BYTES = 180
-_SEPARATORS = frozenset('/\\:*?"<>|')  # of some system's paths, or patterns
+_SEPARATORS = frozenset('/\\:*?"<>|')  # of paths or patterns on some system
 
 
 @dataclass
@@ -61,16 +57,14 @@ class Place(NamedTuple):
 
 
 class RunFiles:
-    """Writes results into the folder of a run; once closed, all its files are whole.
+    """Writes results into the folder of a run; its files are complete once it is closed.
 
-    `reserve` and `append` are called in the order of the frames; `write` between them in any thread
-    and order, but for the frames of videos: those of a file come in order, and none of another file
-    in between; those of several cameras may alternate. After an OSError the files of all results
-    are removed, because they may be cut short.
+    Call `reserve` and `append` in frame order, and `write` between them in any thread and order.
+    Frames of a video, however, come in order and uninterrupted by other files; frames of several
+    cameras may alternate. After an OSError the shared files are removed, as they may be cut short.
     """
 
     def __init__(self, folder: Path, config: DetectConfig, class_names: Sequence[str]) -> None:
-        """Begin the files that hold all results; OSError if one cannot be written."""
         self.folder = folder
         self._config = config
         self._names, of_classes = Names(), Names()
@@ -110,14 +104,7 @@ class RunFiles:
                 raise  # otherwise report the first failure; an interrupt is none
 
     def reserve(self, frame: Frame, rate: Fraction | None = None) -> Place:
-        """Fix the names of a frame's files.
-
-        Args:
-            rate: frames per second of the frame's video, where known.
-
-        Raises:
-            UserError: the frame's own file would be written over.
-        """
+        """Choose the names of a frame's files; UserError if they would replace its source."""
         source, number = frame.source, frame.number
         if number is None:
             files = self._new_files(frame, rate)
@@ -127,10 +114,8 @@ class RunFiles:
                 self._sources[source] = self._new_files(frame, rate)
             files = self._sources[source]
             place = Place(files, f"{files.stem}_{number + 1}")
-        drawing = place.files.drawing
-        if self._config.nosave or not isinstance(source, Path) or not drawing.exists():
-            return place
-        if source.exists() and drawing.samefile(source):
+        is_file = isinstance(source, Path) and source.exists() and files.drawing.exists()
+        if is_file and not self._config.nosave and files.drawing.samefile(source):
             raise UserError(
                 f"--source {source} is in the results folder, where the output would overwrite "
                 "it; choose another --name"
@@ -145,51 +130,40 @@ class RunFiles:
         return SourceFiles(stem, stem + suffix, self.folder / f"{stem}{kind}", rate)
 
     def write(self, result: ImageResult, place: Place) -> None:
-        """Write the image and the labels of a result.
-
-        Raises:
-            OSError: a file cannot be written; the error names it.
-        """
-        config = self._config
+        """Write the image and the labels of a result; OSError names the file."""
+        config, frame = self._config, result.frame
         if not config.nosave:
-            self._draw(result, place)
+            labels, scores = not config.hide_labels, not config.hide_conf
+            drawn = result.plot(config.line_thickness, labels, scores)
+            if frame.number is None:
+                save_image(place.files.drawing, drawn)
+            else:
+                self._add_to_video(frame, drawn, place.files)
         if result.heatmap is not None:
             save_image(self.folder / HEATMAPS / f"{place.name}.jpg", result.plot_heatmap())
         if config.save_txt:
             path = self.folder / "labels" / f"{place.name}.txt"
             if len(result):
                 result.save_txt(path, config.save_conf)
-            else:  # nor does one of an earlier run in this folder stay
+            else:  # remove one of an earlier run
                 path.unlink(missing_ok=True)
 
-    def _draw(self, result: ImageResult, place: Place) -> None:
-        config = self._config
-        drawn = result.plot(
-            config.line_thickness, labels=not config.hide_labels, scores=not config.hide_conf
-        )
-        if result.frame.number is None:
-            save_image(place.files.drawing, drawn)
-        else:
-            self._add_to_video(result.frame, drawn, place.files)
-
     def _add_to_video(self, frame: Frame, drawn: np.ndarray, files: SourceFiles) -> None:
-        """Add a frame, drawn on, to the video of its source; OSError names the video."""
         assert frame.seconds is not None, f"frame {frame.number} of {frame.source} has no time"
         path = files.drawing
         if path not in self._videos:
-            if isinstance(frame.source, Path):  # the file before it is done: few are open at once
+            if isinstance(frame.source, Path):  # the previous file is finished
                 self._close_videos()
             self._videos[path] = VideoWriter(path, frame.image.shape[:2], files.rate)
         self._videos[path].write(drawn, frame.seconds)
 
     def _close_videos(self) -> None:
-        """Finish all videos; OSError if one cannot be."""
         with ExitStack() as stack:
             while self._videos:
                 stack.callback(self._videos.popitem()[1].close)
 
     def append(self, result: ImageResult, place: Place) -> None:
-        """Write a result's part of the shared files, and its crops; OSError names the file."""
+        """Append a result to the shared files, and write its crops; OSError names the file."""
         if self._config.save_csv:
             self._add(TABLE, result.table_lines(place.files.table_name))
         if self._config.save_json:
@@ -217,55 +191,42 @@ class RunFiles:
                 return path
 
     def add(self, result: ImageResult) -> None:
-        """Write a result in one go, as the next one."""
         place = self.reserve(result.frame)
         self.write(result, place)
         self.append(result, place)
 
 
 class Names:
-    """Names, each given only once.
-
-    The frames of a video NAME have NAME_1, NAME_2, ..., which are not given to others either.
-    """
+    """Distinct names, which also differ from NAME_1, NAME_2, ... of a video's frames."""
 
     def __init__(self) -> None:
-        self._taken: set[str] = set()
-        self._numbers: dict[str, int] = {}  # the last one behind a name
-        self._videos: set[str] = set()
+        self._taken: dict[str, bool] = {}  # whether it is of a video
+        self._numbers: Counter[str] = Counter()  # further uses of a name
 
     def take(self, name: str, is_video: bool = False) -> str:
-        """Return the name; NAME-2, NAME-3, ... if it is taken, for itself or for a frame."""
+        """Return the name, or NAME-2, NAME-3, ... if it is taken."""
         found = name
         while self._is_taken(found, is_video):
-            self._numbers[name] = self._numbers.get(name, 1) + 1
-            found = f"{name}-{self._numbers[name]}"
-        self._taken.add(found)
-        if is_video:
-            self._videos.add(found)
+            self._numbers[name] += 1
+            found = f"{name}-{self._numbers[name] + 1}"
+        self._taken[found] = is_video
         return found
 
     def _is_taken(self, name: str, is_video: bool) -> bool:
-        if is_video:
-            is_frame = name in map(_video_of_frame, self._taken)
-        else:
-            is_frame = _video_of_frame(name) in self._videos
-        return name in self._taken or is_frame
+        has_frame = is_video and name in map(_video_of_frame, self._taken)
+        return name in self._taken or has_frame or self._taken.get(_video_of_frame(name), False)
 
 
 def _video_of_frame(stem: str) -> str:
-    """Return NAME of NAME_12; "" for a stem that is not like a frame's."""
+    """Return NAME of NAME_12, else ""."""
     name, _, number = stem.rpartition("_")
     return name if number.isdecimal() else ""
 
 
 def name_of_source(source: Path | str) -> tuple[str, str]:
-    """Return stem and suffix (".jpg", or "") for a file, camera, stream or image.
-
-    Of a URL the stem has host, port and path: neither user, password nor query.
-    """
+    """Return stem and suffix (".jpg", or ""); a URL's stem is host, port and path."""
     if isinstance(source, str) and "://" in source:
-        # All before the last "@" may be a password, which may hold any other mark too.
+        # A password, up to the last "@", may contain any character.
         address = source.partition("://")[2].rpartition("@")[2]
         place = re.split(r"[?#]", address)[0].strip("/").replace("/", "_")
         return safe_name(place, otherwise="stream"), ""
@@ -275,13 +236,7 @@ def name_of_source(source: Path | str) -> tuple[str, str]:
 
 
 def safe_name(text: str, otherwise: str) -> str:
-    """Return a text as the name of one folder or file.
-
-    Letters of all languages stay. Invisible characters and path separators become "_".
-
-    Args:
-        otherwise: the name if no character of the text is left.
-    """
+    """Return a text as a file name: "_" for invisible characters and separators."""
     shown = "".join(x if x.isprintable() and x not in _SEPARATORS else "_" for x in text)
     return cut(shown).strip(" .") or otherwise
 

@@ -55,29 +55,16 @@ def _draw_objects(tile: np.ndarray, objects: Any, sample: Sample) -> None:
 
 
 def _draw_masks(tile: np.ndarray, masks: Iterator[np.ndarray], class_index: np.ndarray) -> None:
-    size = tile.shape[0], tile.shape[1]
-    draw_masks(
-        tile, Ragged.of([runs_of_mask(_fit(x, size)) for x in masks], np.uint32), class_index
-    )
-
-
-def _fit(mask: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize a mask (h, w) by sampling at pixel centres."""
-    nearest = cv2.INTER_NEAREST_EXACT
-    return cv2.resize(mask.astype(np.uint8), size[::-1], interpolation=nearest).astype(bool)
+    size_wh, nearest = tile.shape[1::-1], cv2.INTER_NEAREST_EXACT  # at pixel centres
+    fitted = (cv2.resize(mask.astype(np.uint8), size_wh, interpolation=nearest) for mask in masks)
+    runs = Ragged.of([runs_of_mask(mask.astype(bool)) for mask in fitted], np.uint32)
+    draw_masks(tile, runs, class_index)
 
 
 def plot_batch(
     images: np.ndarray, targets: Targets, class_names: Sequence[str], path: Path
 ) -> None:
-    """Write a JPEG of the first 16 images of a batch with their boxes, as square tiles.
-
-    Args:
-        images: (B, 3, H, W) uint8 RGB.
-        targets: boxes and masks of the batch; those of images not shown are ignored.
-        class_names: names of all classes.
-        path: file to write.
-    """
+    """Write a JPEG of the first 16 images (B, 3, H, W) uint8 RGB of a batch with their boxes."""
     height, width = images.shape[2:]
     shown = images[:MAX_TILES]
     rows, columns = _grid(len(shown))
@@ -105,10 +92,9 @@ def plot_examples(
     class_names: Sequence[str],
     folder: Path,
 ) -> None:
-    """Write JPEGs of validation images, 16 per file: with labels, and with detections.
+    """Write JPEGs of validation images, 16 per file: val_batch0_labels.jpg, val_batch0_pred.jpg.
 
-    val_batch0_labels.jpg and val_batch0_pred.jpg show the same images in the same places. Images
-    that can no longer be read are grey and logged.
+    Images that can no longer be read are grey and logged.
 
     examples: by sample index, ascending.
     """
@@ -174,7 +160,6 @@ def framed(image: np.ndarray, sample: Sample) -> np.ndarray:
 
 
 def _grid(number: int) -> tuple[int, int]:
-    """Return (rows, columns) for a number of tiles."""
     columns = math.ceil(math.sqrt(number))
     return math.ceil(number / columns), columns
 

@@ -28,11 +28,7 @@ BINS = 50  # per side of a histogram
 
 
 def plot_labels(samples: Sequence[Sample], class_names: Sequence[str], path: Path) -> None:
-    """Plot class frequencies, box shapes, positions and sizes.
-
-    For more than 1,000 boxes, the outlines of an evenly spaced selection are drawn. If all boxes
-    fill their images, the plot shows class frequencies and image sizes.
-    """
+    """Plot class frequencies, box shapes, positions and sizes; image sizes for classification."""
     table = table_of(samples)
     if fill_images(table):
         return _plot_classes(table, class_names, path)

@@ -50,7 +50,7 @@ def plot_precision_recall(result: MetricResult, path: Path) -> None:
 def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> None:
     """Plot precision, recall and F1 over confidence, each to a file in the folder.
 
-    A line marks the confidence with the highest mean F1, to which the legend's values refer.
+    A line marks the confidence of the highest mean F1, where the legend's values are taken.
 
     of: prefix of the file names.
     """
@@ -74,11 +74,9 @@ def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> No
 def _draw(
     result: MetricResult, x: np.ndarray, curves: np.ndarray, values: np.ndarray, title: str
 ) -> tuple[Any, Any]:
-    """Return a figure with its axes: a curve per class, their mean, and a legend.
+    """Return a figure and its axes: curves (C, N) over x (N,), their mean, and a legend.
 
-    Args:
-        x: (N,); curves: (C, N), NaN for classes without ground truth.
-        values: (C,) for the legend; title: title of the legend.
+    Curves of classes without ground truth are NaN; values (C,) and title are for the legend.
     """
     from matplotlib.collections import LineCollection
 
@@ -143,7 +141,6 @@ def plot_confusion(
 
 
 def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
-    """Draw the fractions (N, N) as colours, with names on the left and below."""
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
@@ -159,7 +156,6 @@ def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
 
 
 def _write_numbers(axes: Any, parts: np.ndarray) -> None:
-    """Write the non-zero fractions into their cells."""
     for row, column in np.argwhere(parts >= LEAST_NUMBER).tolist():
         part = parts[row, column]
         colour = "#FFFFFF" if part > DARK else INK

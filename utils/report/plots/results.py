@@ -28,13 +28,9 @@ LARGEST_RATIO = 30  # largest to smallest value, above which an axis is logarith
 
 
 def plot_results(results: Results, path: Path) -> None:
-    """Plot the losses, metrics and learning rates of results.csv over the epochs.
+    """Plot the losses, metrics and learning rates of results.csv over the epochs, from 1.
 
-    Epochs are numbered from 1 as on screen; the file's column starts at 0 as in YOLOv5.
-
-    Loss panels cut off a few values far above all others, which would flatten them, and mark them
-    with triangles at the upper edge. Metrics are always shown in full, because the highest ones
-    matter.
+    Loss panels cut off the few values far above all others, marked by triangles.
     """
     table = np.array([[float(cell or "nan") for cell in cells] for cells in results.rows]).T
     columns = dict(zip(results.columns, table, strict=True))
@@ -51,10 +47,7 @@ def plot_results(results: Results, path: Path) -> None:
 def _draw_panel(
     axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], has_limit: bool
 ) -> None:
-    """Draw lines by label, one value per epoch; NaN if missing.
-
-    has_limit: cut off values far above all others.
-    """
+    """Draw lines by label, one value per epoch; has_limit: cut off values far above others."""
     for colour, style, (label, values) in zip(COLOURS, LINES, lines.items(), strict=False):
         # Markers show isolated values.
         axes.plot(epochs, values, style, color=colour, label=label, marker=".")
@@ -76,10 +69,7 @@ def _draw_panel(
 
 
 def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the panels for a results.csv: column names by label, by title.
-
-    One panel per loss, for training and validation; two metrics per panel; one of learning rates.
-    """
+    """Return column names by label, by panel: each loss, pairs of metrics, learning rates."""
     parts = [name.partition("/") for name in columns]
     losses = dict.fromkeys(name for group, _, name in parts if group in ("train", "val"))
     metrics = [name for group, _, name in parts if group == "metrics"]
@@ -89,13 +79,10 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
         title = _as_title(name.replace("_", " "))
         panels[title] = {"training": f"train/{name}", "validation": f"val/{name}"}
     for pair in pairs:
-        lines = {_as_on_screen(name): f"metrics/{name}" for name in pair}
+        labels = [x.replace("mAP_0.5:0.95", "mAP50-95").replace("mAP_0.5", "mAP50") for x in pair]
+        lines = {label: f"metrics/{name}" for label, name in zip(labels, pair, strict=True)}
         panels[_as_title(" and ".join(lines))] = lines
     return {**panels, "Learning rate": {name: f"x/{name}" for name in RATES}}
-
-
-def _as_on_screen(metric: str) -> str:
-    return metric.replace("mAP_0.5:0.95", "mAP50-95").replace("mAP_0.5", "mAP50")
 
 
 def _as_title(name: str) -> str:
@@ -106,12 +93,7 @@ def _as_title(name: str) -> str:
 def plot_evolution(
     values: Mapping[str, Sequence[float]], fitness: Sequence[float], path: Path
 ) -> None:
-    """Plot the trials of a search, highlighting the first and the best.
-
-    Args:
-        values: (N,) per hyper-parameter, by name; N is at least 1.
-        fitness: (N,) for the same trials.
-    """
+    """Plot the N trials of a search by hyper-parameter, highlighting the first and the best."""
     best = int(np.argmax(fitness))
     figure, places = panel_grid(len(values), TRIAL_PANELS_A_ROW, width=2.6, height=2.3)
     for axes, (name, tried) in zip(places, values.items(), strict=True):

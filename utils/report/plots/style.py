@@ -47,14 +47,12 @@ def panel_grid(number: int, a_row: int, width: float, height: float) -> tuple[An
 
 
 def empty_figure(width: float, height: float) -> Any:
-    """Return a figure of width x height inches without axes."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
 
 
 def whole_numbers() -> Any:
-    """Return a locator for ticks at whole numbers."""
     from matplotlib.ticker import MaxNLocator
 
     return MaxNLocator(integer=True)
@@ -79,7 +77,6 @@ def line_colour(class_index: int) -> tuple[float, ...]:
 
 
 def colour_of(class_index: int) -> tuple[float, ...]:
-    """Return a class's colour for matplotlib."""
     return tuple(level / 255 for level in class_colour(class_index))
 
 
@@ -98,7 +95,6 @@ def figure_name(class_names: Sequence[str], index: int) -> str:
 
 
 def cut(name: str) -> str:
-    """Return a name cut to 24 letters; longer ones end in ".."."""
     return name if len(name) <= MAX_NAME_LETTERS else name[: MAX_NAME_LETTERS - 2] + ".."
 
 

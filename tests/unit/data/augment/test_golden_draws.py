@@ -18,13 +18,13 @@ BOXES = {
     "tiles": "269fb5ee8979",
     "mosaic_centre_xy": "74a6149a55fd",
     "warp": "6bd60561093e",
-    "copy_paste": "7e7455a7a635",
+    "copy_paste": "58293bce11ca",
     "hsv_gains": "d5176895317d",
     "flip_up_down": "305e936a2c23",
     "flip_left_right": "ff1bf3b7ca1e",
     "transforms": "dff7a1549a7e",
-    "transforms_seed": "14008cf65c68",
-    "mixed": "4b9a75cd3f10",
+    "transforms_seed": "476af3661f37",
+    "mixed": "115439ac3282",
 }
 CLASSES = {
     "hsv_gains": "4a131913773e",

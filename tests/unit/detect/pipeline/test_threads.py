@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from duet.utils.detect.pipeline import threads as reading
-from duet.utils.detect.pipeline.threads import Reader, StageSeconds
+from duet.utils.detect.pipeline.threads import Reader
 from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 
@@ -25,7 +25,7 @@ def sum_of(image):
 
 
 def make_reader(batch_size=1, threads=3, prepare=sum_of):
-    return Reader(prepare, batch_size, threads, StageSeconds())
+    return Reader(prepare, batch_size, threads)
 
 
 def read_all(sources, **options):

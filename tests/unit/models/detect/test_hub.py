@@ -8,8 +8,7 @@ from PIL import Image, ImageShow
 
 import hubconf
 from duet import backend
-from duet.models.detect.hub import hub_views
-from duet.models.detect.hub_results import HubResults
+from duet.models.detect.hub import HubResults, hub_views
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError

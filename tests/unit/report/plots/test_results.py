@@ -1,7 +1,5 @@
 """Plots of a run's epochs and of a search's trials; fonts, colours and files of all plots."""
 
-import logging
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from duet.utils.report.plots import results, style
 from duet.utils.report.plots.results import plot_evolution, plot_results
 from duet.utils.report.results import Results
 from tests.small import RESULT_COLUMNS
-from tests.unit.report.plots.drawn import NAMES, kept_figures, read_rgb
+from tests.unit.report.plots.drawn import kept_figures, read_rgb
 
 COLUMNS = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 NUM_VALUES = len(COLUMNS) - 1
@@ -74,14 +72,6 @@ def test_each_panel_shows_all_trials_and_marks_the_first_and_the_best(monkeypatc
     plot_evolution({f"h{i}": [0.0] for i in range(7)}, [0.0], tmp_path / "x.png")
     shown = [axes.get_visible() for axes in kept["x.png"].axes]
     assert shown == [True] * 7 + [False] * 5
-
-
-def test_a_name_without_a_font_is_its_number_and_a_line_reports_it(only_dejavu, caplog):
-    with caplog.at_level(logging.WARNING):
-        names = [style.figure_name(NAMES, index) for index in (0, 1, 2, 2)]
-    assert names == ["cell", r"\$\bad\$ formula", "class 2", "class 2"]
-    (line,) = caplog.messages
-    assert line.startswith("no installed font has ") and "fonts-noto-cjk" in line
 
 
 @pytest.mark.parametrize(("name", "expected"), [

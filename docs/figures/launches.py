@@ -1,0 +1,37 @@
+"""Launches of a plain and of a fused function: host above, device below, over time."""
+
+from __future__ import annotations
+
+from docs.figures.drawing import Figure
+
+WORDS = {
+    "en": ("Timelines: eight small operations, queued one after the other, and one fused operation",
+           "eight operations", "fused", "host", "device", "time", "saved"),
+    "zh": ("时间线：逐个排队的八个小算子，与一个融合后的算子",
+           "八个算子", "融合", "主机", "设备", "时间", "省下"),
+}  # fmt: skip
+LEFT, LAUNCH, RUN, HIGH = 76, 46, 14, 30
+NUMBER, FUSED = 8, 26  # operations; units that the fused one runs for
+
+
+def draw(language: str) -> Figure:
+    title, plain, fused, host, device, time, saved = WORDS[language]
+    figure = Figure(266, title, language)
+    end = LEFT + LAUNCH * NUMBER + RUN
+    fused_end = LEFT + LAUNCH + FUSED
+    for top, name, number, run in ((30, plain, NUMBER, RUN), (146, fused, 1, FUSED)):
+        figure.text(LEFT, top - 10, name, "bold")
+        for row, label in enumerate((host, device)):
+            figure.text(LEFT - 10, top + row * (HIGH + 6) + 20, label, "end f-soft")
+        for place in range(number):
+            x = LEFT + place * LAUNCH
+            figure.rectangle(x, top, LAUNCH - 2, HIGH, "t-orange s-orange", 3)
+            figure.rectangle(x + LAUNCH, top + HIGH + 6, run - 1, HIGH, "f-blue", 2)
+    y = 146 + HIGH / 2
+    figure.line([(fused_end, 100), (fused_end, 220)], "stroke thin dashed s-green")
+    figure.line([(end, 30), (end, 220)], "stroke thin dashed s-green")
+    figure.arrow([(fused_end + 4, y), (end - 4, y)], "stroke", "green")
+    figure.text((fused_end + end) / 2, y - 8, saved, "middle bold f-green")
+    figure.arrow([(LEFT, 236), (472, 236)], "stroke", "line")
+    figure.text(472, 258, time, "end f-soft")
+    return figure
