@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.accuracy import ClassificationResult, accuracy_table
 from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult
-from duet.utils.evaluation.coco.per_image import PerImage
+from duet.utils.evaluation.coco.per_image import PerImage, interval, mean_over_classes
 from duet.utils.report.console import metrics_table
 from duet.utils.report.plots.images import plot_examples
 from duet.utils.report.plots.measures import (
@@ -17,6 +17,8 @@ from duet.utils.report.plots.measures import (
     plot_over_confidence,
     plot_precision_recall,
 )
+
+CARD_DRAWS = 100  # a fraction of a second for a few hundred images
 
 
 class TaskReport(NamedTuple):
@@ -54,3 +56,9 @@ REPORTS: dict[str, TaskReport] = {
     "segment": TaskReport(metrics_table, _plot_masks, lambda result: result.masks.per_image),
     "classify": TaskReport(accuracy_table, _plot_classes),
 }
+
+
+def map_interval(task: str, result: Any) -> tuple[float, float] | None:
+    """Return the 95 % interval of mAP50-95 over drawn images; None for tasks without boxes."""
+    per_image = REPORTS[task].per_image
+    return per_image and interval(mean_over_classes(per_image(result).bootstrap(CARD_DRAWS)))
