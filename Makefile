@@ -90,15 +90,18 @@ check-second:
 
 test:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going suites
+	@claims=$$(mktemp -d) && trap 'rm -rf "$$claims"' EXIT && \
+		TESTS_CLAIMS=$(if $(word 2,$(SUITES)),$$claims) \
+		$(MAKE) --no-print-directory --jobs=2 --keep-going suites
 
 suites: $(SUITES)
 
 suite-%: SHELL := bash
 suite-%:
-	@set -o pipefail; YOLO_BACKEND=$* TESTS_SIDE_BY_SIDE=$(if $(word 2,$(SUITES)),1) \
+	@set -o pipefail; YOLO_BACKEND=$* \
 		OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
-		.venv/$*/bin/python -m pytest -o cache_dir=.pytest_cache/$* $(PYTEST_ARGS) 2>&1 \
+		.venv/$*/bin/python -m pytest -o cache_dir=.pytest_cache/$* \
+		--durations=60 --durations-min=1 $(PYTEST_ARGS) 2>&1 \
 		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
 
 fuzz:

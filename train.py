@@ -18,6 +18,7 @@ from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
+from duet.utils.cli.task_flags import complete_flags, find_task, task_of_flags, without_effect
 from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from duet.utils.files.run_folder import RunLock
 from duet.utils.optional import require_wing
@@ -29,7 +30,6 @@ from duet.utils.processes.world import ALONE, World
 from duet.utils.report.events import check_loggers
 from duet.utils.state import job as jobs
 from duet.utils.state import resume
-from duet.utils.tasks.find import complete_flags, find_task, task_of_flags, without_effect
 from duet.utils.weights.load import load_weights
 
 WINGS = ("duet.utils.evolution.search",)  # modules with an `evolve` function for --evolve
@@ -78,7 +78,7 @@ def run(
         given = (config.task, config.cfg) if point is None else ("", "")  # --cfg may be gone
         source = start or point
         task = find_task(*given, source.header.model if source else {})
-        data = jobs.read_data(config, task.name, world)
+        data = jobs.read_data(config, task, world)
         for name in without_effect(task, hyp):
             log.info("%s has no effect on the task %s", name, task.name)
         job = jobs.Job(config, hyp, data, jobs.Session(stop, lock, world), start, point)

@@ -17,7 +17,6 @@ from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.val_config import ValConfig, parse_val_flags
-from duet.utils.data.sources.coco_annotations import own_annotations
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.command import run_command
@@ -49,9 +48,7 @@ def run(config: ValConfig, world: World) -> Any:
     weights = [load_to_detect(path, config.runtime) for path in config.weights]
     from duet.models.evaluation.validation import run_validation
 
-    own = own_annotations(dataset, config.split)
-    names = dataset.class_names
-    return run_validation(config, names, samples, weights, world, own, dataset.is_of_folders)
+    return run_validation(config, dataset, samples, weights, world)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,15 @@ def image_batch(shape: Sequence[int], dtype: str) -> None:
         raise ValueError(f"images must be (B, C, H, W) uint8, not {tuple(shape)} {dtype}")
 
 
+def finishing(images: Sequence[int], tables: Sequence[int], changes: Sequence[int]) -> None:
+    number = images[0]
+    if (*tables,) != (number, 3, 256) or (*changes,) != (number, 3) or images[1] != 3:
+        raise ValueError(
+            f"for {tuple(images)} images: tables {tuple(tables)} and changes {tuple(changes)}; "
+            "accepted: (B, 3, H, W), (B, 3, 256) and (B, 3)"
+        )
+
+
 def resized_sides(shape: Sequence[int], height: int, width: int) -> None:
     if min(*shape[2:], height, width) < 1:
         raise ValueError(

@@ -11,10 +11,11 @@ from pathlib import Path
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.backend.select import FRAMEWORKS, BackendError
+from duet.backend.system import NVIDIA_DRIVER
 
-# The driver library through which every framework reaches an NVIDIA GPU, and AMD's device file.
-NVIDIA_DRIVER, AMD_DRIVER = "libcuda.so.1", Path("/dev/kfd")
-NAME = re.compile(r"cpu|cuda|(cuda:)?\d+")
+AMD_DRIVER = Path("/dev/kfd")
+MPS = "mps"  # an Apple GPU, which only PyTorch can use
+NAME = re.compile(r"cpu|mps|cuda|(cuda:)?\d+")
 # Messages of PyTorch and OneFlow on a CPU, oneDNN (under a memory limit), CUDA, cuDNN and cuBLAS.
 NO_MEMORY = (
     "can't allocate memory", "allocate failed", "could not create a primitive", "out of memory",
@@ -31,10 +32,11 @@ def check_device(name: str, backend: str = "") -> None:
         require_cpu(backend, name)
     devices = name.split(",")
     if name and not all(map(NAME.fullmatch, devices)):
-        reason = "is not supported" if name == "mps" else "is invalid"
-        accepted = "accepted: cpu, cuda, a GPU such as 0, or 0,1"
-        raise BackendError(f"--device {name!r} {reason}; {accepted}")
-    if set(devices) - {"", CPU} and not sees_driver():
+        accepted = "accepted: cpu, cuda, a GPU such as 0, or 0,1, or mps"
+        raise BackendError(f"--device {name!r} is invalid; {accepted}")
+    if MPS in devices and (backend not in ("", "torch") or name != MPS):
+        raise BackendError(f"--device {name!r}: mps is one device of --backend torch")
+    if set(devices) - {"", CPU, MPS} and not sees_driver():
         raise BackendError(
             f"--device {name!r} is not available: no GPU driver found ({NVIDIA_DRIVER}); use "
             "--device cpu, or install NVIDIA's driver"
@@ -55,9 +57,10 @@ def own_device(name: str, usable: Sequence[str]) -> str:
 
     Args:
         name: the user's --device.
-        usable: devices that this process can use: GPUs, then the CPU.
+        usable: devices that this process can use: GPUs, then the CPU. An Apple GPU must be named:
+            nobody has run it yet.
     """
-    gpus = [device for device in usable if device != CPU]
+    gpus = [device for device in usable if device not in (CPU, MPS)]
     if name == CPU or (name == "" and not gpus):
         return CPU
     wanted = _listed(name, usable) if name else gpus

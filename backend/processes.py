@@ -67,7 +67,7 @@ class Launcher(NamedTuple):
 
     command: str  # command line of its launcher
     variables: frozenset[str]  # set together by this launcher only
-    # Keeps the sockets of ranks on one machine on the loopback interface; {port}: a free port.
+    # Keeps the sockets of ranks on one machine on the {loopback} interface; {port}: a free port.
     local: Mapping[str, str]
     needs_network: bool  # listens on all interfaces regardless of settings
 
@@ -77,13 +77,17 @@ LAUNCHERS: dict[str, Launcher] = {
     "torch": Launcher(
         command="torchrun",
         variables=frozenset({"TORCHELASTIC_RUN_ID"}),
-        local={"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"},
+        local={"GLOO_SOCKET_IFNAME": "{loopback}", "NCCL_SOCKET_IFNAME": "{loopback}"},
         needs_network=False,
     ),
     "oneflow": Launcher(
         command="python -m oneflow.distributed.launch",
         variables=frozenset({"RANK", "WORLD_SIZE", "MASTER_ADDR", "GLOG_log_dir"}),
-        local={"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "{port}", "NCCL_SOCKET_IFNAME": "lo"},
+        local={
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": "{port}",
+            "NCCL_SOCKET_IFNAME": "{loopback}",
+        },
         needs_network=True,
     ),
 }

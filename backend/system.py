@@ -15,6 +15,8 @@ from pathlib import Path
 with suppress(ImportError):  # not on Windows
     import resource
 
+# The driver library through which every framework reaches an NVIDIA GPU.
+NVIDIA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
 OWN_GROUPS = Path("/proc/self/cgroup")

@@ -117,10 +117,10 @@ class Measured:
 
     def scores(self, predictor: Any) -> tuple[float, float]:
         """Return mAP50 and mAP50-95 over the split."""
-        from duet.models.evaluation.evaluate import evaluate
+        from duet.models.evaluation.evaluate import Evaluation
 
         with self.loader() as loader:
-            found = evaluate(predictor, loader, self.samples, self.class_names, CPU)
+            found = Evaluation(predictor, self.samples, self.class_names, CPU).run(loader)
         return found.result.map50, found.result.map
 
     def milliseconds(self, candidates: Sequence[Candidate], threads: int) -> list[float]:

@@ -3,9 +3,9 @@
     python -m benchmarks.loader --backend torch
 
 The reference decodes whole images, pastes them onto a canvas and warps that. The fast path is that
-of train.py, without a cache and with `--cache ram` once every image is in it. Both make the same
-samples, with the default hyper-parameters or those of --hyp and --override, from 640 x 480 JPEGs
-drawn for this purpose, or from the training images of --data.
+of train.py: without a cache, with `--cache ram` once every image is in it, and with colours and
+flips left to a GPU. All make the same samples, with the default hyper-parameters or those of --hyp
+and --override, from 640 x 480 JPEGs drawn for this purpose, or from the training images of --data.
 """
 
 from __future__ import annotations
@@ -68,11 +68,12 @@ def plain_batch(samples: list[Sample], source: TrainBatches, number: int) -> Bat
     images = np.empty(source.shape(number), np.uint8)
     recipe = source.recipe
     make = partial(plain_item, samples, recipe.image_size, recipe.augment, recipe.seed, 0)
-    return Batch(images, fill_images(images, indices, make), indices, (), indices)
+    return Batch(images, fill_images(images, indices.tolist(), make), indices, (), indices)
 
 
-def fast_batch(source: TrainBatches, number: int) -> Batch:
-    return source.build(Epoch(0), number, np.empty(source.shape(number), np.uint8))
+def fast_batch(source: TrainBatches, number: int, leaves_pixels: bool = False) -> Batch:
+    epoch = Epoch(0, leaves_pixels=leaves_pixels)
+    return source.build(epoch, number, np.empty(source.shape(number), np.uint8))
 
 
 def require_equal_samples(plain: Batch, fast: Batch) -> None:
@@ -109,6 +110,7 @@ def compare(samples: list[Sample], flags: argparse.Namespace, device: str) -> No
         "reference": in_turn(partial(plain_batch, samples, source), whole),
         "fast": in_turn(partial(fast_batch, source), whole),
         "fast, --cache ram": in_turn(partial(fast_batch, cached), whole),
+        "and --device-augment": in_turn(partial(fast_batch, cached, leaves_pixels=True), whole),
     }
     case = f"{flags.batch} samples, {flags.img} px"
     timings = time_in_turns(case, candidates, device, flags.repeats, images=flags.batch)

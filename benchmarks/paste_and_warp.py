@@ -27,7 +27,7 @@ from duet.utils.data.loading.items import BOXES
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.reading import decode, objects_of
 from duet.utils.data.sources.samples import Sample
-from duet.utils.geometry.polygons import join_polygons
+from duet.utils.geometry.ragged import join_polygons
 from duet.utils.strengths import AugmentConfig
 
 

@@ -23,8 +23,7 @@ from duet.utils.comparison.document import NONE, number
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_text_file
-from duet.utils.system.children import ending_children
-from duet.utils.system.machine import load_average, processor
+from duet.utils.system.machine import ending_children, load_average, processor
 from duet.utils.text import count
 
 COLUMNS = ("case", "row", "median, ms", "fastest to slowest", "ratio", "of turns",

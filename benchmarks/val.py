@@ -3,9 +3,9 @@
     python -m benchmarks.val --weights yolov5n.pt --data coco256.yaml --img 640 --device cpu
 
 The plain way decodes and fetches every row, and finishes the NMS of a batch before it begins the
-next. The fast one is `models/evaluation/evaluate.py::evaluate`. Both take the same batches from the
-same loader, in turns, and must give the same figures. Without --weights the model is untrained: its
-scores do not show how many rows trained weights would leave.
+next. The fast one is `models/evaluation/evaluate.py::Evaluation`. Both take the same batches from
+the same loader, in turns, and must give the same figures. Without --weights the model is untrained:
+its scores do not show how many rows trained weights would leave.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ class Validated:
 
     def overlapped(self) -> EvaluationResult:
         """Validate as val.py does."""
-        from duet.models.evaluation.evaluate import evaluate
+        from duet.models.evaluation.evaluate import Evaluation
 
-        loader, samples = self.loader, self.samples
-        return evaluate(self.model, loader, samples, self.class_names, self.device).result
+        evaluation = Evaluation(self.model, self.samples, self.class_names, self.device)
+        return evaluation.run(self.loader).result
 
 
 def require_equal_figures(plain: EvaluationResult, overlapped: EvaluationResult) -> None:

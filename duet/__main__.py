@@ -34,7 +34,10 @@ COMMANDS = {
     "fetch": ("duet.utils.data.fetch", "download public datasets and weights"),
     "serve": ("duet.utils.serve", "serve detections over HTTP"),
     "weights": ("duet.utils.weights", "show or convert weights files"),
-    "doctor": ("duet.models.training.doctor", "find the bottleneck of a training"),
+    "doctor": (
+        "duet.models.training.doctor",
+        "describe the system, or find a training's bottleneck",
+    ),
 }
 # What other programs call them.
 ELSEWHERE = {

@@ -21,11 +21,11 @@ from duet.utils.cli.flags import UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.start import called_as
 from duet.utils.progress import begin_lines
-from duet.utils.system.children import SUSPENDING
+from duet.utils.system.children import INTERRUPTS, SUSPENDING
 
-# Flags without hyphens, each with a third state: automatic.
-WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")
-HANDLED = (signal.SIGINT, *SUSPENDING)
+WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
+AUTOMATIC = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--device-augment")  # a third state
+HANDLED = (*INTERRUPTS, *SUSPENDING)
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 
@@ -56,7 +56,7 @@ def words_of(flags: Mapping[str, Any]) -> list[str]:
     """Convert keywords to command-line arguments."""
     hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
     named = {f"--{hyphens.get(name, name)}": x for name, x in flags.items()}
-    return words_of_flags(named, [f"--{name}" for name in WITH_UNDERSCORES])
+    return words_of_flags(named, AUTOMATIC)
 
 
 @contextmanager

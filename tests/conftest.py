@@ -1,5 +1,6 @@
 """Binds the backend that the tests judge; one process judges one backend."""
 
+import gc
 import os
 import signal
 from collections.abc import Iterator
@@ -10,13 +11,12 @@ import pytest
 from duet import backend
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.files.array_cache import VARIABLE as CACHE_VARIABLE
-from tests.one_suite import left_out
+from tests.one_suite import CLAIMS, SharedFiles, is_left_out
+from tests.seconds import FolderSeconds
 
 
-def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    chosen = config.args_source is not config.ArgsSource.TESTPATHS
-    chosen = chosen or bool(config.option.keyword or config.option.markexpr)
-    return collection_path in left_out(os.environ, chosen) or None
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return is_left_out(collection_path, os.environ) or None
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -31,6 +31,13 @@ def pytest_configure(config: pytest.Config) -> None:
         backend.use(name)
     except backend.BackendError as error:
         raise pytest.UsageError(str(error)) from error
+    config.pluginmanager.register(FolderSeconds())
+    if claims := os.environ.get(CLAIMS):
+        config.pluginmanager.register(SharedFiles(Path(claims)))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what is imported stays: the collector need not look through it again and again
 
 
 @pytest.fixture(autouse=True)

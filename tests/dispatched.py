@@ -1,22 +1,15 @@
 """Counts of PyTorch's dispatcher: how many operations, and how often the host waits.
 
 They are counted below autograd. Views and new memory are left out: a GPU launches nothing for them.
-
-    .venv/torch/bin/python -m tests.dispatched --multi_tensor_optimizer --amp bf16
-
-prints the numbers of a step of YOLOv5n with flags of train.py.
 """
 
 from __future__ import annotations
 
 import importlib
-import sys
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
-from types import SimpleNamespace
 
-from duet import backend
 from duet.backend import ops
 from duet.utils.report.stage_timer import StageTimer
 
@@ -74,23 +67,3 @@ def total(found: dict[str, Counter[str]]) -> Counter[str]:
 def waits(counts: Counter[str]) -> int:
     """Return how often the host waits for what was queued before."""
     return sum(counts[name] for name in WAITS)
-
-
-def main(flags: list[str]) -> None:
-    """Print what the third step of a model dispatches, by stage."""
-    backend.use("torch")
-    from benchmarks.train_step import Candidate, draw_batch, start
-    from duet.models.training.step import train_step
-
-    settings = SimpleNamespace(cfg="models/yolov5n.yaml", img=64, batch=2)
-    state = start("counted", Candidate(tuple(flags), 0.0), settings, "cpu")
-    batch = draw_batch(2, 64, num_classes=80)
-    for _ in range(3):
-        found = dispatched(lambda stage: train_step(state, batch, stage))
-    for stage, counts in found.items():
-        print(f"{stage:<10} {counts.total():>5}, waits {waits(counts)}")
-    print(f"{'step':<10} {total(found).total():>5}")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -52,8 +52,7 @@ class Words(NamedTuple):
 
 LANGUAGES = {
     language: Words(
-        **words,
-        translations=parse_yaml(TRANSLATIONS.read_bytes()) if language == "zh" else {},
+        **words, translations=parse_yaml(TRANSLATIONS.read_bytes()) if language == "zh" else {}
     )
     for language, words in parse_yaml(PAGES.read_bytes()).items()
 }

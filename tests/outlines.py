@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from duet.utils.geometry.polygons import Polygons, starts_of
+from duet.utils.geometry.ragged import Polygons, starts_of
 
 
 def make_polygons(outlines: Sequence[np.ndarray], dtype: type = np.float64) -> Polygons:

@@ -17,9 +17,10 @@ from duet.models.blocks import registry
 from duet.models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
 from duet.models.heads.base import Head, Loss, LossSettings, LossTerms
 from duet.utils.geometry.detections import SuppressionSettings
-from duet.utils.report.task_reports import REPORTS, TaskReport
+from duet.utils.report.task_reports import TaskReport
 from duet.utils.tasks import table
-from duet.utils.tasks.table import Task
+from duet.utils.tasks.table import Part, Task
+from duet.utils.weights.transfer import ClassRows
 
 YAML = """
 nc: 5
@@ -33,7 +34,13 @@ head:
 """
 
 
-PRESENCE = Task("presence", head="Presence", fitness={"accuracy": 1.0})
+PRESENCE = Task(
+    "presence",
+    head="Presence",
+    fitness={"accuracy": 1.0},
+    labels=Part(""),
+    report=Part("tests.presence_head:REPORT"),
+)
 
 
 class Present(NamedTuple):
@@ -70,6 +77,9 @@ class PresenceHead(Head):
         """(B, in, H, W) -> ((B, C + 1),): logits of the classes, the number of objects."""
         x = self.conv(maps[0])
         return (ops.mean(x.reshape(x.shape[0], x.shape[1], -1), 2),)
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows(("conv.",), after=1)
 
     def make_loss(self, settings: LossSettings) -> PresenceLoss:
         return PresenceLoss(self.num_classes)
@@ -137,8 +147,10 @@ def plot(result: float, samples: Any, folder: Path) -> None:
     (folder / "accuracy.txt").write_text(table_of(result), encoding="utf-8")
 
 
+REPORT = TaskReport(table_of, plot)
+
+
 def register(monkeypatch: Any) -> None:
     """Make `Presence` a block of model YAMLs for one test."""
     monkeypatch.setitem(registry._BLOCKS, "Presence", Block(PresenceHead, False, False))
     monkeypatch.setitem(table.TASKS, "presence", PRESENCE)
-    monkeypatch.setitem(REPORTS, "presence", TaskReport(table_of, plot))

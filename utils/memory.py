@@ -12,9 +12,11 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psutil
+
 from duet.backend.system import group_folders
 from duet.utils.errors import UserError
-from duet.utils.system.machine import available_memory, configure_malloc
+from duet.utils.system.machine import configure_malloc
 
 SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 # Constants of glibc's malloc.h.
@@ -54,11 +56,8 @@ def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> Non
 
 
 def free_memory() -> int:
-    """Return the bytes this process can still allocate, within a container's limit.
-
-    Unlimited if the system does not report it.
-    """
-    return max(0, min([available_memory(), *_left_in_groups()]))
+    """Return the bytes this process can still allocate, within a container's limit."""
+    return max(0, min([psutil.virtual_memory().available, *_left_in_groups()]))
 
 
 def _left_in_groups() -> Iterator[int]:

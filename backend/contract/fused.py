@@ -80,3 +80,33 @@ class Fused(Protocol):
         Raises:
             ValueError: as in `ops.take_rows`.
         """
+
+    def finish_problem(self, device: str) -> str | None:
+        """Return why `finish_images` is not for a device, on one line; None if it is."""
+
+    def finish_images(
+        self,
+        images: Tensor,
+        tables: Tensor,
+        changes: Tensor,
+        dtype: str,
+        channels_last: bool = False,
+    ) -> Tensor:
+        """Change hue, saturation and value, flip, and `ops.normalize_images`.
+
+        A GPU runs it compiled, a CPU operation by operation.
+
+        A byte before the division is at most 1 off that of OpenCV, which converts to HSV, looks up
+        and converts back in 8 bits.
+
+        Args:
+            images: (B, 3, H, W) uint8, RGB.
+            tables: (B, 3, 256) uint8, what becomes of each hue (below 180), saturation and value.
+            changes: (B, 3) bool: whether an image is flipped up and down, whether left and right,
+                and whether its colours change at all.
+            dtype, channels_last: as in `ops.normalize_images`.
+
+        Raises:
+            ValueError: as in `ops.normalize_images`, other shapes, or a backend without it; see
+                `CAPABILITIES`.
+        """

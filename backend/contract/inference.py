@@ -380,6 +380,7 @@ CAPABILITIES: dict[str, str] = {
     "cuda": "training and validation on a CUDA device that this process can see",
     "channels_last": "feature maps with the channels of a pixel side by side in memory",
     "copies_beside": "copies to and from a CUDA device while it computes",
+    "finishing": "colours and flips of training images on the device, in a compiled function",
     "torchscript": "models written to, and run from, TorchScript files",
 }
 

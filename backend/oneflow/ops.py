@@ -20,6 +20,8 @@ from duet.backend import checks
 from duet.backend.oneflow.device import present, synchronize
 
 Shape = Sequence[int]
+# `index_add_` takes as long for a row as adding a zero to this many.
+ZEROS_PER_ROW = 16
 
 DTYPES = {
     "float32": oneflow.float32,
@@ -228,8 +230,10 @@ def repeated(counts: np.ndarray, device: str = "cpu") -> Tensor:
 def add_rows_(x: Tensor, index: Tensor, values: Tensor) -> None:
     _check_rows(x, index)
     checks.row_values(values.shape, dtype_of(values), (len(index), *x.shape[1:]), dtype_of(x))
-    if len(index):
-        with oneflow.no_grad():
+    with oneflow.no_grad():
+        if not x.is_cuda and len(index) > len(x) // ZEROS_PER_ROW:
+            x.add_(oneflow._C.unsorted_segment_sum(values, index, 0, len(x)))
+        elif len(index):
             oneflow._C.index_add_(x, 0, index, values, 1.0)
 
 

@@ -25,13 +25,10 @@ FATAL = 4  # ONNX Runtime's log level: its errors are raised too
 
 
 def values(tensors: Sequence[Tensor]) -> list[np.ndarray]:
-    """Compute and cache the values of tensors that do not depend on a graph input.
+    """Compute and cache the values of tensors; ValueError if one depends on a graph input.
 
     Tensors that a module returned together with one of them are computed too; otherwise reading
     each further map would run the whole network again.
-
-    Raises:
-        ValueError: a tensor depends on a graph input.
     """
     wanted = {id(tensor): tensor for tensor in tensors}
     for tensor in _in_order(tensors):

@@ -13,7 +13,6 @@ import numpy as np
 from onnx import TensorProto
 
 from duet.backend import checks
-from duet.backend.onnx.indexing import FAR, bounds_of, span_of, without_ellipsis
 
 TYPES = {
     "float32": TensorProto.FLOAT,
@@ -24,6 +23,7 @@ TYPES = {
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
 }
+FAR = 2**62  # beyond any size; ONNX clamps it to the end
 FLOAT_DTYPES = ("float16", *checks.FLOAT_DTYPES)  # float16: for exported half-precision files
 
 
@@ -49,7 +49,6 @@ class Size(int):
 
     @property
     def is_side(self) -> bool:
-        """Whether it is read from a tensor's shape rather than computed."""
         node = self.source.node if "source" in vars(self) else None
         return node is not None and node.operation == "Shape"
 
@@ -180,7 +179,6 @@ class Tensor:
 
 
 def constant(array: np.ndarray) -> Tensor:
-    """Return a tensor holding a copy of an array."""
     tensor = Tensor(array.shape, array.dtype.name)
     tensor.array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     return tensor
@@ -199,7 +197,6 @@ def constant_like(value: Any, like: Tensor) -> Tensor:
 
 
 def compute_together(tensors: Sequence[Tensor]) -> None:
-    """Compute all of these tensors when one is evaluated."""
     references = tuple(map(ref, tensors))
     for tensor in tensors:
         tensor.returned_with = references
@@ -208,12 +205,7 @@ def compute_together(tensors: Sequence[Tensor]) -> None:
 def graph_input(
     name: str, shape: Sequence[int], dtype: str, free: Mapping[int, str] = MappingProxyType({})
 ) -> Tensor:
-    """Return an input of the graph.
-
-    Args:
-        shape: shape of an example.
-        free: names of the dynamic dimensions.
-    """
+    """Return an input of the graph, of an example shape; free: names of dynamic dimensions."""
     tensor = Tensor(shape, dtype, Node("", (), {}))
     tensor.name = name
     tensor.shape = tuple(
@@ -243,7 +235,6 @@ def apply_for_several(
     results: Iterable[tuple[Iterable[int], str]],
     **attributes: Any,
 ) -> tuple[Tensor, ...]:
-    """Return the results of an operation with several outputs, given as (shape, dtype)."""
     node = Node(operation, inputs, attributes)
     node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
     return node.results
@@ -259,7 +250,6 @@ def _result(node: Node, shape: Iterable[int], dtype: str) -> Tensor:
 
 
 def _side_of(tensor: Tensor, dim: int, example: int, name: str = "") -> Size:
-    """Return the size of a tensor's dimension, read when the graph runs."""
     node = Node("Shape", (tensor,), {"start": dim, "end": dim + 1})
     side = Size.of(int(example), Tensor((1,), "int64", node))
     side.name = name
@@ -313,18 +303,12 @@ def cast(x: Tensor, dtype: str) -> Tensor:
 
 def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
     np.broadcast_shapes(tuple(map(int, one)), tuple(map(int, other)))  # or ValueError
-    length = max(len(one), len(other))
-    pairs = zip(
-        (1,) * (length - len(one)) + tuple(one),
-        (1,) * (length - len(other)) + tuple(other),
-        strict=True,
-    )
+    pairs = itertools.zip_longest(reversed(one), reversed(other), fillvalue=1)
     # A dynamic size is not 1, even if its example is.
-    return [y if x == 1 and not isinstance(x, Size) else x for x, y in pairs]
+    return [y if x == 1 and not isinstance(x, Size) else x for x, y in pairs][::-1]
 
 
 def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
-    """Return the sizes of a reshape with -1 resolved."""
     if not shape or sum(size == -1 for size in shape) > 1 or min(shape) < -1:
         raise ValueError(f"reshape{tuple(shape)}: expected sizes of 0 or more and at most one -1")
     numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
@@ -363,7 +347,9 @@ def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
 def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
     index = without_ellipsis(index, x.ndim)
-    if any(isinstance(bound, Size) for part in index for bound in bounds_of(part)):
+    slices = [part for part in index if isinstance(part, slice)]
+    bounds = [bound for part in slices for bound in (part.start, part.stop, part.step)]
+    if any(isinstance(bound, Size) for bound in (*index, *bounds)):
         raise ValueError("a dynamic size cannot be an index; accepted: integers and slices")
     whole = slice(None)
     cut = [dim for dim, part in enumerate(index) if part != whole]
@@ -383,7 +369,31 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
 
 
 def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
-    """Return the length of a sliced dimension, dynamic if the dimension is."""
     start, end, step = span
     length = len(range(int(size))[start : None if end == FAR else end : step])
     return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length
+
+
+def without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+    """Return the index expanded to one part per dimension."""
+    missing = ndim - sum(part is not ... for part in index)
+    if missing < 0 or sum(part is ... for part in index) > 1:
+        raise IndexError(f"{len(index)} indices for a tensor of {ndim} dimensions")
+    at = next((i for i, part in enumerate(index) if part is ...), len(index))
+    return (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
+
+
+def span_of(part: Any, size: int) -> tuple[int, int, int]:
+    """Return start, end and step for ONNX's Slice."""
+    if isinstance(part, int):
+        if not -size <= part < size:
+            raise IndexError(f"index {part} is out of range for a dimension of size {size}")
+        return part, part + 1 if part != -1 else FAR, 1
+    if not isinstance(part, slice):
+        raise TypeError(
+            f"an index cannot be a {type(part).__name__}; accepted: integers, slices and ..."
+        )
+    step = 1 if part.step is None else part.step
+    if step < 1:
+        raise ValueError(f"slice step {step} is not supported; accepted: 1 or more")
+    return part.start or 0, FAR if part.stop is None else part.stop, step

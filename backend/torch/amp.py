@@ -12,12 +12,16 @@ from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
 
 from duet.backend import checks
+from duet.backend.checks import CPU
+from duet.backend.devices import MPS
 from duet.backend.torch.device import present
 from duet.backend.torch.ops import HALF_DTYPES
 
 
 def supported(device: str) -> tuple[str, ...]:
     named = torch.device(present(device))
+    if named.type == MPS:
+        return ()
     # bfloat16 is emulated below compute capability 8.
     if named.type == "cuda" and torch.cuda.get_device_capability(named)[0] < 8:
         return ("float16",)
@@ -26,7 +30,7 @@ def supported(device: str) -> tuple[str, ...]:
 
 def preferred(device: str) -> str:
     named = torch.device(present(device))
-    if named.type == "cpu":
+    if named.type in (CPU, MPS):
         return "float32"
     # Tensor cores came with compute capability 7, for float16 only; 8 added bfloat16, in which
     # gradients do not overflow. Older GPUs are not faster in half precision.

@@ -10,12 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
+import psutil
 import torch
 
 from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
-from duet.backend.devices import own_device, present_device, tf32_is_overridden
+from duet.backend.devices import MPS, own_device, present_device, tf32_is_overridden
 from duet.backend.system import peak_during
 
 FIRST_MAJOR_WITH_TF32 = 8
@@ -33,12 +34,25 @@ def present(device: str) -> str:
     return present_device(device, _usable())
 
 
+def has_streams(device: str | torch.device) -> bool:
+    """Return whether it is a GPU of CUDA: page-locked memory, streams, graphs and TF32.
+
+    Beside the CPU there is an Apple GPU, which has none of them, and no float64.
+    """
+    return torch.device(device).type == "cuda"
+
+
 def synchronize(device: str) -> None:
-    if device != CPU:
+    if has_streams(device):
         torch.cuda.synchronize(device)
+    elif device == MPS:
+        torch.mps.synchronize()
 
 
 def peak_memory(run: Callable[[], object], device: str) -> int:
+    if device == MPS:
+        run()
+        return int(torch.mps.driver_allocated_memory())
     if device == CPU:
         return peak_during(run)
     torch.cuda.empty_cache()
@@ -49,15 +63,19 @@ def peak_memory(run: Callable[[], object], device: str) -> int:
 
 
 def used_memory(device: str) -> int | None:
+    if device == MPS:
+        return int(torch.mps.driver_allocated_memory())
     return None if device == CPU else int(torch.cuda.max_memory_reserved(device))
 
 
 def free_memory(device: str) -> int | None:
+    if device == MPS:  # the host's
+        return int(psutil.virtual_memory().available)
     return None if device == CPU else int(torch.cuda.mem_get_info(device)[0])
 
 
 def page_lock(memory: np.ndarray, device: str) -> None:
-    if device == CPU:
+    if not has_streams(device):
         return
     start, runtime = memory.ctypes.data, torch.cuda.cudart()
     with torch.cuda.device(device):
@@ -84,7 +102,7 @@ def is_page_locked(array: np.ndarray) -> bool:
 
 
 def copies_end(device: str) -> Callable[[], None]:
-    if device == CPU:
+    if not has_streams(device):
         return devices.copies_end(device)
     end = torch.cuda.Event()
     end.record(copy_stream(device))
@@ -98,7 +116,8 @@ def copy_stream(device: str) -> torch.cuda.Stream:
 
 
 def mark(device: str) -> Any:
-    if device == CPU:
+    if not has_streams(device):
+        synchronize(device)
         return time.perf_counter()
     event = torch.cuda.Event(enable_timing=True)
     event.record(torch.cuda.current_stream(device))
@@ -117,11 +136,12 @@ def describe(device: str) -> str:
         number = torch.get_num_threads()
         threads = "1 thread" if number == 1 else f"{number} threads"
         return f"PyTorch {torch.__version__}, CPU with {threads}"
-    return f"PyTorch {torch.__version__}, {torch.cuda.get_device_name(device)}"
+    name = "Apple GPU" if device == MPS else torch.cuda.get_device_name(device)
+    return f"PyTorch {torch.__version__}, {name}"
 
 
 def rounds_to_tf32(device: str) -> bool:
-    if device == CPU:
+    if not has_streams(device):
         return False
     if torch.cuda.get_device_capability(device)[0] < FIRST_MAJOR_WITH_TF32:
         return False
@@ -129,7 +149,7 @@ def rounds_to_tf32(device: str) -> bool:
 
 
 def compute_exactly(device: str) -> None:
-    if device != CPU:
+    if has_streams(device):
         # PyTorch's older interface: all versions have it, and reading it raises once the newer one
         # (`fp32_precision`) has been set for convolutions only.
         torch.backends.cudnn.allow_tf32 = False
@@ -141,7 +161,7 @@ def shapes_repeat(device: str, repeat: bool) -> Iterator[None]:
     cudnn = torch.backends.cudnn
     before = cudnn.benchmark
     try:
-        cudnn.benchmark = repeat if device != CPU else before
+        cudnn.benchmark = repeat if has_streams(device) else before
         yield
     finally:
         cudnn.benchmark = before
@@ -158,11 +178,12 @@ def set_host_threads(number: int) -> None:
 
 def supports(capability: str) -> bool:
     checks.known_capability(capability, CAPABILITIES)
-    return capability != "cuda" or torch.cuda.is_available()
+    return capability not in ("cuda", "copies_beside") or torch.cuda.is_available()
 
 
 @functools.cache
 def _usable() -> list[str]:
     """Return the usable devices, preferred first."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    return [*(f"cuda:{index}" for index in range(count)), CPU]
+    apple = [MPS] if torch.backends.mps.is_available() else []
+    return [*(f"cuda:{index}" for index in range(count)), *apple, CPU]

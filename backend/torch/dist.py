@@ -27,8 +27,9 @@ POINTWISE_STRIDES = (
 def start(device: str, timeout_s: float) -> None:
     if this_process().world_size == 1:
         return
-    # gloo sends host arrays, NCCL sends GPU tensors.
-    engines = "gloo" if device == CPU else "cpu:gloo,cuda:nccl"
+    # gloo sends host arrays, NCCL sends GPU tensors: gloo both where NCCL is absent, as on Windows.
+    uses_nccl = device != CPU and distributed.is_nccl_available()
+    engines = "cpu:gloo,cuda:nccl" if uses_nccl else "gloo"
     if device != CPU:
         torch.cuda.set_device(device)
     distributed.init_process_group(
@@ -38,7 +39,7 @@ def start(device: str, timeout_s: float) -> None:
         world_size=this_process().world_size,
         timeout=timedelta(seconds=timeout_s),
         # Makes NCCL connect the ranks here, without guessing their devices.
-        device_id=None if device == CPU else torch.device(device),
+        device_id=torch.device(device) if uses_nccl else None,
     )
 
 
@@ -94,7 +95,8 @@ def data_parallel(module: torch.nn.Module) -> torch.nn.Module:
     # PyTorch warns if gradients and weights differ in layout, even for 1x1 convolutions, where only
     # the meaningless strides of size-1 axes differ.
     warnings.filterwarnings("ignore", POINTWISE_STRIDES)
-    parallel = DistributedDataParallel(module)
+    # Gradients are views into what is sent: a copy of all of them less in each step.
+    parallel = DistributedDataParallel(module, gradient_as_bucket_view=True)
     # Not passed as an argument: 2.13 renamed it and warns about the old name.
     parallel.broadcast_buffers = False
     return parallel

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.distributed import group
+from torch import Tensor, distributed
 from torch.nn import Module, functional
 from torch.nn.modules import _functions
 
@@ -95,12 +94,41 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
     def _normalize_by_kernels(self, x: Tensor) -> Tensor:
         # An empty rank sends zeros in the dtype of x, whose size the other ranks do not expect.
         sent = x if len(x) else x.to(self.weight.dtype)
-        y = _functions.SyncBatchNorm.apply(
+        y = _OverRanks.apply(
             sent, self.weight, self.bias, self.running_mean, self.running_var, self.eps,
-            self.momentum, group.WORLD, this_process().world_size,
+            self.momentum, None, this_process().world_size,
         )  # fmt: skip
         self.count_batch()
         return y.to(x.dtype)
+
+
+class _OverRanks(_functions.SyncBatchNorm):
+    """PyTorch's SyncBatchNorm, in which the host need not wait to leave out empty ranks."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, running_mean: Tensor,
+        running_var: Tensor, eps: float, momentum: float, group: Any, world_size: int,
+    ) -> Tensor:  # fmt: skip
+        if not x.is_contiguous(memory_format=torch.channels_last):
+            x = x.contiguous()
+        if len(x):
+            found = torch.batch_norm_stats(x, eps)
+        else:  # finite, so that a count of 0 gives them no weight; rank 0 is never the empty one
+            found = torch.zeros_like(weight), torch.ones_like(weight)
+        mine = torch.cat([*found, weight.new_full((1,), x.numel() // len(weight))])
+        ranks = mine.new_empty(world_size, len(mine))
+        distributed.all_gather_single(ranks, mine)
+        means, deviations, counts = ranks.split(len(weight), dim=1)
+        counts = counts.reshape(-1)
+        mean, deviation = torch.batch_norm_gather_stats_with_counts(
+            x, means, deviations, running_mean, running_var, momentum, eps, counts
+        )
+        ctx.save_for_backward(x, weight, mean, deviation, counts.to(torch.int32))
+        ctx.process_group = group
+        if len(x):
+            return torch.batch_norm_elemt(x, weight, bias, mean, deviation, eps)
+        return torch.empty_like(x)
 
 
 def has_kernels_over_ranks(x: Tensor) -> bool:

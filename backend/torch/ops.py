@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from duet.backend import checks
 from duet.backend.checks import CPU
-from duet.backend.torch.device import copy_stream, is_page_locked, present
+from duet.backend.devices import MPS
+from duet.backend.torch.device import copy_stream, has_streams, is_page_locked, present
 
 Shape = Sequence[int]
 
@@ -38,10 +39,10 @@ NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
     where = present(device)
-    if where == CPU:
+    if not has_streams(where):
         # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
         copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-        return torch.from_numpy(copied).to(dtype)
+        return torch.from_numpy(copied).to(where, dtype)
     # A copy from page-locked memory does not wait for work queued on the device.
     if is_page_locked(array):
         return copied_beside(torch.from_numpy(array), where)
@@ -80,6 +81,9 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
     if reads_at_once(x):
         copied = to_numpy(x)
         return lambda: copied
+    if not has_streams(x.device):
+        kept = x.detach().clone()
+        return lambda: to_numpy(kept)
     on_host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
     on_host.copy_(x.detach(), non_blocking=True)
     arrived = torch.cuda.Event()
@@ -102,7 +106,7 @@ def dtype_of(x: Tensor) -> str:
 
 
 def device_of(x: Tensor) -> str:
-    return str(x.device)
+    return MPS if x.device.type == MPS else str(x.device)  # of which there is one
 
 
 def cast(x: Tensor, dtype: str) -> Tensor:

@@ -21,4 +21,24 @@ for index, (layer, plan) in enumerate(zip(spec.layers, plans, strict=True)):
     )
 # --8<-- [end:page]
 
-values = {"layers": len(plans), "stride": max(plan.stride for plan in plans)}
+# --8<-- [start:field]
+
+
+def windows(layer):
+    """(kernel, stride) of what a layer of the backbone does one by one."""
+    if layer.block == "Conv":
+        return [(layer.args[1], layer.args[2])]
+    if layer.block == "C3":  # each bottleneck has one 3 x 3 convolution
+        return [(3, 1)] * scale_depth(layer.number, spec.depth_multiple)
+    return [(5, 1)] * 3  # SPPF
+
+
+field, stride = 1, 1
+for index, layer in enumerate(spec.layers[:10]):
+    for kernel, step in windows(layer):
+        field += (kernel - 1) * stride
+        stride *= step
+    print(f"after layer {index}: stride {stride:2}, sees {field:3} px")
+# --8<-- [end:field]
+
+values = {"layers": len(plans), "stride": stride, "field": field}

@@ -1,4 +1,5 @@
 # Runs without a framework.
+# --8<-- [start:page]
 import numpy as np
 
 from duet.utils.data.sources.label_file import BrokenLabelError, parse_labels
@@ -26,3 +27,27 @@ for line in (
         parse_labels(line.encode(), len(names))
     except BrokenLabelError as error:
         print(f"{line}\n    {error}")
+# --8<-- [end:page]
+# --8<-- [start:written]
+
+
+def corners(line, width, height):
+    """Class and corners in pixels of a line: a box or a polygon."""
+    name, *rest = line.split()
+    values = np.array(rest, float)
+    if len(values) == 4:
+        centre, size = values[:2], values[2:]
+        low, high = centre - size / 2, centre + size / 2
+    else:
+        points = values.reshape(-1, 2)
+        low, high = points.min(axis=0), points.max(axis=0)
+    return int(name), np.concatenate([low, high]) * np.array(
+        [width, height] * 2
+    )
+
+
+for line, box in zip(content.decode().split("\n")[1:], boxes, strict=False):
+    number, ours = corners(line, width, height)
+    assert np.allclose(ours, box)
+    print(names[number], ours.round().astype(int).tolist())
+# --8<-- [end:written]

@@ -90,6 +90,16 @@ for threshold in np.linspace(0.5, 0.95, 10):
     print(f"AP at IoU {threshold:.2f}: {by_threshold[-1]:.4f}")
 print(f"AP50 {ap50:.4f}, AP50-95 {np.mean(by_threshold):.4f}")
 # --8<-- [end:curve]
+# --8<-- [start:f1]
+tp = np.cumsum([iou is not None for _, iou in match(0.5)])
+fp = np.arange(1, len(tp) + 1) - tp
+fn = sum(map(len, objects)) - tp
+print("lowest score  TP  FP  FN  precision  recall    F1")
+for (score, _), t, f, n in zip(match(0.5), tp, fp, fn, strict=True):
+    p, r = t / (t + f), t / (t + n)
+    f1 = 2 * p * r / (p + r)
+    print(f"{score:12.2f}{t:4}{f:4}{n:4}{p:11.2f}{r:8.2f}{f1:6.2f}")
+# --8<-- [end:f1]
 # --8<-- [start:pycocotools]
 import contextlib
 import io

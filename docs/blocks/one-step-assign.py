@@ -38,8 +38,47 @@ for stride, level, sizes in zip(STRIDES, levels, pixels, strict=True):
         )
         print(f"centre {x:+.2f} {y:+.2f}")
 # --8<-- [end:page]
+positives = sum(len(level.row) for level in levels)
+# --8<-- [start:written]
+
+
+def assign(boxes, anchors, height, width, limit=4.0):
+    """Rows (anchor, row, column, target) of a level; units are cells."""
+    found = []
+    for target, (x, y, w, h) in enumerate(boxes):
+        cells = [(int(y), int(x))]
+        if x % 1 < 0.5 and x > 1:
+            cells.append((int(y), int(x) - 1))
+        if y % 1 < 0.5 and y > 1:
+            cells.append((int(y) - 1, int(x)))
+        if x % 1 > 0.5 and width - x > 1:
+            cells.append((int(y), int(x) + 1))
+        if y % 1 > 0.5 and height - y > 1:
+            cells.append((int(y) + 1, int(x)))
+        for anchor, (aw, ah) in enumerate(anchors):
+            if max(w / aw, aw / w, h / ah, ah / h) < limit:
+                found += [(anchor, *cell, target) for cell in cells]
+    return found
+
+
+# 300 objects anywhere, of 4 to 300 px.
+random = np.random.default_rng(0)
+centres = random.uniform(0.01, 0.99, (300, 2))
+sides = np.exp(random.uniform(np.log(4), np.log(300), (300, 2))) / SIDE
+many = np.concatenate([centres, sides], axis=1).astype(np.float32)
+index = np.arange(300)
+several = Targets(0 * index, 0 * index, many)
+levels = assign_targets(several, anchors, grids, max_side_ratio=4.0)
+for level, sizes, (height, width) in zip(levels, anchors, grids, strict=True):
+    cells = many * np.float32([width, height, width, height])
+    ours = set(zip(level.anchor_index, level.row, level.column, strict=True))
+    plain = assign(cells, sizes.astype(np.float32), height, width)
+    assert len(plain) == len(level.row)
+    assert {row[:3] for row in plain} == ours
+print([len(level.row) for level in levels], "positives, as Duet's")
+# --8<-- [end:written]
 
 values = {
-    "positives": sum(len(level.row) for level in levels),
+    "positives": positives,
     "cells": sum(3 * height * width for height, width in grids),
 }

@@ -3,7 +3,7 @@ from duet import backend
 
 backend.use()
 from duet.models.heads.anchor.loss import LEVEL_BALANCE
-from duet.models.training.state import GRADIENT_NORM_LIMIT
+from duet.models.training.step import GRADIENT_NORM_LIMIT
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     read_hyperparameters,

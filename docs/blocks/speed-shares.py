@@ -3,7 +3,7 @@
 # --8<-- [start:page]
 import csv
 
-with open("runs/train/exp/results.csv") as file:
+with open("runs/train/exp/results.csv", encoding="utf-8") as file:
     epoch = list(csv.DictReader(file))[-1]
 seconds = {
     name.removeprefix("seconds/"): float(value)

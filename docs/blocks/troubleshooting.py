@@ -6,11 +6,13 @@ from tests.docs_blocks.mistakes import show
 
 Path("photos").mkdir()
 Path("images/1.jpg").rename("photos/1.jpg")
-Path("mydata.yaml").write_text("train: images\nval: images\nnames: [cat]\n")
-Path("lost.yaml").write_text(
-    "train: images/train\nval: images/val\nnames: [cat]\n"
+Path("mydata.yaml").write_text(
+    "train: images\nval: images\nnames: [cat]\n", encoding="utf-8"
 )
-Path("best.pt").write_text("This is no weights file.\n")
+Path("lost.yaml").write_text(
+    "train: images/train\nval: images/val\nnames: [cat]\n", encoding="utf-8"
+)
+Path("best.pt").write_text("This is no weights file.\n", encoding="utf-8")
 Path("half.safetensors").write_bytes(
     Path("best.safetensors").read_bytes()[:9000]
 )

@@ -34,8 +34,15 @@ print(f"by name and shape: {plain.taken}/{len(own)} tensors; not taken:")
 for line in plain.left:
     print(" ", line.partition(" in the weights")[0])
 
+fits = {
+    name: array
+    for name, array in given.items()
+    if name in own and own[name].shape == array.shape
+}
+assert len(fits) == plain.taken  # this is all there is to it
+
 rows = ClassRows(
-    "model.24.m.", before=5
+    ("model.24.m.",), before=5
 )  # of each anchor: four of the box and objectness
 by_class = transfer_arrays(
     own, given, rows=rows, classes=match_classes(NEW, OLD)

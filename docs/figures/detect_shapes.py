@@ -1,7 +1,7 @@
 """Detect on a few images of the built-in dataset: python -m docs.figures.detect_shapes WEIGHTS
 
 It writes docs/detections.json, of which `found_shapes.py` draws a figure. WEIGHTS are those of
-`make demo`.
+`make demo`; those of a segmentation of shapes-seg give docs/masks.json for `found_masks.py`.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 import duet
 from docs.figures.pictures import CLASS_NAMES, shapes_file
 from duet.utils.cli.flags import new_parser
-from duet.utils.detect.results.result import Result
+from duet.utils.detect.results.result import MaskResult, Result
 from duet.utils.errors import UserError, brief
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 
-DETECTIONS = PROJECT / "docs" / "detections.json"
+DETECTIONS, MASKS = PROJECT / "docs" / "detections.json", PROJECT / "docs" / "masks.json"
 IMAGES = (400, 401, 402)  # the first of the validation split
-IMAGE_SIZE = 160  # that of the demo
-CONFIDENCE = 0.5
+IMAGE_SIZE, MASKS_SIZE = 160, 192  # those of the demos
+CONFIDENCE, MASKS_CONFIDENCE = 0.5, 0.35
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
@@ -52,12 +52,18 @@ def main() -> None:
             "are trained with --data shapes, as `make demo` does"
         )
     found = {}
+    path, size, command = DETECTIONS, IMAGE_SIZE, "make demo"
     for index in IMAGES:
         image = shapes_file(index).image[..., ::-1].copy()
-        (result,) = detector(image, size=IMAGE_SIZE, conf=CONFIDENCE)
+        (result,) = detector(image, size=size, conf=CONFIDENCE)
+        if isinstance(result, MaskResult):
+            path, size, command = MASKS, MASKS_SIZE, "duet train --data shapes-seg"
+            (result,) = detector(image, size=size, conf=MASKS_CONFIDENCE)
         found[index] = rows_of(result)
-    with atomic_text_file(DETECTIONS) as file:
-        file.write(json.dumps({"command": "make demo", "images": found}, indent=1) + "\n")
+        for row, outline in zip(found[index], getattr(result, "outlines", ()), strict=False):
+            row["outline"] = outline.round().astype(int).tolist()
+    with atomic_text_file(path) as file:
+        file.write(json.dumps({"command": command, "images": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def draw(language: str) -> Figure:
     figure = Figure(330, title, language)
     maps = prototypes()
     across, high = WIDTH * TIMES, HEIGHT * TIMES
-    figure.text(66, 18, first, "bold")
+    figure.text(4, 18, first, "bold")
     for place, one in enumerate(maps):
         _map(figure, one, 4 + place * 119, 26)
     for row, (coefficients, box, hue) in enumerate(zip(COEFFICIENTS, BOXES, HUES, strict=True)):

@@ -2,7 +2,9 @@
 
 - A page of one language alone is an error.
 - `{{ NAME.key }}` in running text is the value of that key in docs/blocks/NAME.json.
+- `<!-- source: PATH NAME -->` is a function or method of the repository, with its line numbers.
 - A formula stands between dollar signs, as a code host takes it; it becomes MathML.
+- A tutorial has a notebook, which its page offers for download: notebooks.py.
 - A link to a file of the repository is relative, as a code host takes it: `../../train.py` in
   docs/en. The site holds a copy of that file, as text, below source/.
 - Flags, short names and figures of a table are not broken at a line's end; long paths break at "/".
@@ -14,12 +16,15 @@ Errors are warnings of MkDocs here: `strict` in mkdocs.yml ends the build becaus
 
 from __future__ import annotations
 
+import ast
 import json
 import logging
 import posixpath
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
+from functools import partial
 from html import unescape
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,6 +34,7 @@ from latex2mathml.converter import convert
 from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File
 
+from docs.site.notebooks import notebook
 from duet.utils.files.json_files import read_json
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -40,6 +46,7 @@ FIRST = 200  # before them
 SHOWN = {".md", ".html", ".png", ".svg", ".webp"}
 LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
+SOURCE = re.compile(r"^<!-- source: ([\w/.]+) ([\w.]+) -->$", re.MULTILINE)
 FENCE = re.compile(r"(```.*?```)", re.DOTALL)
 BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
@@ -64,6 +71,7 @@ FOR_TOOLS = re.compile(
 ROW = re.compile(r"<tr>\s*<td([^>]*)>(.*?)</td>\s*<td[^>]*>(.*?)</td>", re.DOTALL)
 FLAG = re.compile(r"<code>--([a-z][\w-]*)</code>")
 FLAG_PAGES = "-flags"  # how the names of pages of flags end
+DOWNLOAD = {DEFAULT: "Download as a notebook", OTHER: "下载 notebook"}
 OFTEN = ("export", "val", "detect", "train")  # the last first, where several have a flag
 LONGEST_CODE, LONGEST_WORD = 20, 28  # characters that stay on one line; a phone shows about 40
 DIALOG = 'data-md-component="search" role="dialog"'
@@ -110,6 +118,9 @@ def on_files(files: Any, config: Any) -> Any:
         for page in files.documentation_pages()
         for path in linked_files(page.content_string, page.src_uri)
     }
+    for page in [page for page in files.documentation_pages() if is_tutorial(page.src_uri)]:
+        content = notebook(VALUE.sub(partial(value, page=page.src_uri), page.content_string), DOCS)
+        files.append(File.generated(config, notebook_of(page.src_uri), content=content))
     for path in sorted(linked):
         content = (PROJECT / path).read_text(encoding="utf-8")
         files.append(File.generated(config, copy_of(path), content=content))
@@ -117,6 +128,18 @@ def on_files(files: Any, config: Any) -> Any:
     for file in [file for file in files if file.src_uri.endswith((".map", "wordcut.js"))]:
         files.remove(file)
     return files
+
+
+def is_tutorial(page: str) -> bool:
+    """Return whether a page, as "en/tutorials/08-map.md", has a notebook."""
+    path = PurePosixPath(page)
+    return path.parent.name == "tutorials" and path.stem != "index"
+
+
+def notebook_of(page: str) -> str:
+    """Return where the site holds the notebook of a tutorial."""
+    language, _, name = PurePosixPath(page).with_suffix(".ipynb").parts
+    return f"notebooks/{language}/{name}"
 
 
 def copy_of(path: str) -> str:
@@ -153,9 +176,30 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
             return match[0]
         return match[1] + posixpath.relpath(copy_of(path), posixpath.dirname(source))
 
+    if is_tutorial(source):
+        link = posixpath.relpath(notebook_of(source), posixpath.dirname(source))
+        words = DOWNLOAD[source.partition("/")[0]]
+        title, _, rest = markdown.partition("\n")
+        markdown = f"{title}\n\n[{words}]({link}){{ .duet-notebook download }}\n{rest}"
     if source.startswith(f"{OTHER}/"):
         markdown = join_lines(markdown)
+    markdown = SOURCE.sub(partial(quoted, page=source), markdown)
     return LINK.sub(copied, VALUE.sub(lambda match: value(match, source), markdown))
+
+
+def quoted(match: re.Match[str], page: str) -> str:
+    """Return a function of the repository as a block of code, with its own line numbers."""
+    path, name = match.groups()
+    try:
+        lines = (PROJECT / path).read_text(encoding="utf-8").splitlines()
+        node: Any = ast.parse("\n".join(lines))
+        for part in name.split("."):
+            node = next(one for one in node.body if getattr(one, "name", "") == part)
+    except (OSError, SyntaxError, StopIteration) as error:
+        log.warning(f"{page}: no source for {match[0]}: {error!r}")
+        return match[0]
+    code = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+    return f'```python title="{path}" linenums="{node.lineno}"\n{textwrap.dedent(code)}\n```'
 
 
 def join_lines(markdown: str) -> str:

@@ -19,7 +19,6 @@ from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source
 from duet.utils.detect.pipeline.threads import Read, Reader, num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
 from duet.utils.text import count, printable
@@ -98,7 +97,7 @@ class TrainedDetector(NotCopied):
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                RESULTS[detector.head.task.name](
+                detector.head.task.result.load()(
                     frame, one, self.class_names, heatmap=detector.heatmap(frame.image)
                 )
                 for frame, one in zip(batch_frames, found, strict=True)
@@ -164,7 +163,7 @@ class TrainedDetector(NotCopied):
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
                     heatmap = detector.heatmap(read.frame.image)
-                    kind = RESULTS[detector.head.task.name]
+                    kind = detector.head.task.result.load()
                     yield kind(read.frame, found, self.class_names, ids, heatmap)
 
     def _config(self, **options: Any) -> DetectConfig:

@@ -25,7 +25,7 @@ from duet.utils.data.image.view import View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame
-from duet.utils.detect.results.result import CORNERS, RESULTS, Result
+from duet.utils.detect.results.result import CORNERS, Result
 from duet.utils.detect.results.run_files import RunFiles
 from duet.utils.errors import UserError
 from duet.utils.files.model_yamls import shipped_model
@@ -38,8 +38,6 @@ from duet.utils.weights.load import Weights
 
 SAVE_DIR = "runs/detect/exp"
 CENTRE_AND_SIZE = ("xcenter", "ycenter", "width", "height")
-
-
 FEWEST_ROWS = 5  # arrays with fewer rows are channels-first
 
 
@@ -108,20 +106,12 @@ class HubResults:
         say(*self._lines(), f"Speed: {speed} per image at shape {self.s}")
 
     def render(self, labels: bool = True) -> list[np.ndarray]:
-        """Draw the detections into `ims`; return them, (H, W, 3) uint8 RGB.
-
-        Args:
-            labels: show class and score on each box.
-        """
+        """Draw the detections into `ims`, with class and score if labels is set; return `ims`."""
         self.ims = [result.plot(labels=labels) for result in self._results]
         return self.ims
 
     def show(self, labels: bool = True) -> None:
-        """Show the drawn images in the viewer that Pillow finds.
-
-        Raises:
-            UserError: no viewer was found.
-        """
+        """Show the drawn images in the viewer that Pillow finds; UserError if there is none."""
         for name, image in zip(self.files, self.render(labels), strict=True):
             if not ImageShow.show(Image.fromarray(image), title=name):
                 raise UserError("show(): no image viewer found; use save() to write the images")
@@ -129,14 +119,7 @@ class HubResults:
     def save(
         self, labels: bool = True, save_dir: str | Path = SAVE_DIR, exist_ok: bool = False
     ) -> None:
-        """Write the drawn images to a new folder and print its path.
-
-        Args:
-            save_dir: folder; a number is appended if it exists, unless exist_ok.
-
-        Raises:
-            UserError: the folder is not writable.
-        """
+        """Write the drawn images to a folder, numbered if it exists, and print its path."""
         self._write(save_dir, exist_ok, hide_labels=not labels, hide_conf=not labels)
 
     def crop(
@@ -144,12 +127,8 @@ class HubResults:
     ) -> list[dict[str, Any]]:
         """Return the crop of each box, image by image, lowest score first.
 
-        Args:
-            save: also write crops/CLASS/NAME.jpg, to a folder created as by `save`.
-
-        Returns:
-            Dicts with box (left, top, right, bottom in pixels), conf, cls, label such as
-            "bus 0.51", and im, (h, w, 3) uint8 RGB.
+        Dicts with box (left, top, right, bottom in pixels), conf, cls, label ("bus 0.51") and im,
+        (h, w, 3) uint8 RGB; with save also written as crops/CLASS/NAME.jpg.
         """
         if save:
             self._write(save_dir, exist_ok, nosave=True, save_crop=True)
@@ -254,9 +233,6 @@ class HubModel(NotCopied):
                 None for the training size, or 640 if the weights do not store it.
             augment: test-time augmentation with three views per image.
             profile: no effect: the results always have their times.
-
-        Raises:
-            UserError: an unusable image or setting.
         """
         start = time.perf_counter()
         given = as_list(ims)
@@ -270,7 +246,7 @@ class HubModel(NotCopied):
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # boxes only: see `Task.refused`
-            RESULTS[detector.head.task.name](
+            detector.head.task.result.load()(
                 frame, detector.finish([view], [found]), self._class_names
             )
             for frame, view, found in zip(frames, views, rows, strict=True)

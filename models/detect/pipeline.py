@@ -33,7 +33,6 @@ from duet.utils.detect.pipeline.threads import (
     Writer,
     num_threads,
 )
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
@@ -125,7 +124,7 @@ class Pipeline:
         found, ids = self.detector.finish(read.prepared, rows), None
         if self._track is not None:
             found, ids = self._track(found, frame, read.source.rate)
-        kind, heatmap = RESULTS[self.detector.head.task.name], self.detector.heatmap(frame.image)
+        kind, heatmap = self.detector.head.task.result.load(), self.detector.heatmap(frame.image)
         result = kind(frame, found, self.class_names, ids, heatmap)
         if self._files is not None and place is not None:
             self._files.write(result, place)
@@ -142,11 +141,7 @@ class Pipeline:
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
 ) -> int:
-    """Detect in the sources and write the results; return the number of broken sources.
-
-    Raises:
-        UserError: no source could be read.
-    """
+    """Detect in the sources, write the results, and return the number of broken sources."""
     detector = make_detector(config, weights, are_several(sources, config.tiling))
     class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)

@@ -81,11 +81,7 @@ def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
 def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any) -> ImageDetector:
     """Return a detector with the options of a call, sharing the network and its lock.
 
-    Args:
-        suppression: overrides for `SuppressionSettings` fields.
-
-    Raises:
-        UserError: images of this size need more memory than the machine has.
+    suppression: overrides for `SuppressionSettings` fields. UserError for too little memory.
     """
     detector = copy.copy(detector)
     detector.image_size = config.image_size or detector.image_size

@@ -29,13 +29,11 @@ from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
 
-MOST_DETECTIONS = {"segment": 1_000}  # limit by task: each mask is drawn, packed and outlined
 MOST_BOXES = 5_000
 FEWEST_THREADS = 2  # one decodes while the other runs the network
 STAGES = ("wait", "decode", "network", "finish")
@@ -47,23 +45,15 @@ log = logging.getLogger("serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A served model.
-
-    Attributes:
-        about: description for /v1/model.
-    """
+    """A served model."""
 
     detector: ImageDetector
     class_names: tuple[str, ...]
-    about: Header
+    about: Header  # description for /v1/model
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
-        """Return the detector with the settings of a request, sharing the network.
-
-        Raises:
-            UserError: a setting that the model does not support.
-        """
-        most = MOST_DETECTIONS.get(self.about["task"], MOST_BOXES)
+        """Return the detector with a request's settings, sharing the network; else UserError."""
+        most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
         config = call_config(self.class_names, **{**self.about["defaults"], **query})
@@ -116,19 +106,13 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
 
 @dataclass
 class Job:
-    """A request in progress.
+    """A request in progress."""
 
-    Attributes:
-        asked: model, query, answer (format), id and deadline, as sent by the server.
-        content: image file.
-        clock: arrival time, then the end of each stage.
-        detector: detector with the request's settings.
-    """
-
-    asked: Header
-    content: bytes
+    asked: Header  # model, query, answer (format), id and deadline, as sent by the server
+    content: bytes  # image file
+    # Arrival time, then the end of each stage.
     clock: list[float] = field(default_factory=lambda: [time.perf_counter()])
-    detector: ImageDetector = field(init=False)
+    detector: ImageDetector = field(init=False)  # with the request's settings
     image: np.ndarray = field(init=False)  # (H, W, 3) uint8 RGB
     view: View = field(init=False)
 
@@ -220,7 +204,7 @@ class Worker:
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         found = job.detector.finish([job.view], [rows])
-        result = RESULTS[job.detector.head.task.name](frame, found, model.class_names)
+        result = job.detector.head.task.result.load()(frame, found, model.class_names)
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from duet import backend
 from duet.backend.checks import CPU
-from duet.models.evaluation.evaluate import Validation, evaluate, evaluate_tiled
-from duet.models.heads.base import Sink
+from duet.models.evaluation.evaluate import Evaluation, Validation
+from duet.models.heads.base import Head, Sink
 from duet.models.inference.classes import ScoredClasses, scored_classes
-from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     Weights,
     class_names_of,
@@ -29,31 +28,28 @@ from duet.models.inference.predictor import (
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.cli.run_config import known_classes
 from duet.utils.cli.val_config import ValConfig
-from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.sources.coco_annotations import CocoAnnotations, read_coco_annotations
-from duet.utils.data.sources.label_file import label_lines
-from duet.utils.data.sources.needed_labels import check_labels_to_score
+from duet.utils.data.sources.coco_annotations import CocoAnnotations, own_annotations
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import only_classes
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.per_image import FILE, write_per_image
 from duet.utils.evaluation.coco.results_file import CocoResults
-from duet.utils.evaluation.legacy import LegacyEvaluator, legacy_masks
-from duet.utils.files.atomic import atomic_text_file
+from duet.utils.evaluation.label_files import LabelFiles
 from duet.utils.files.run_folder import create_run_folder
-from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
+from duet.utils.geometry.detections import GroundTruth
 from duet.utils.processes import watchdog
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.world import World
 from duet.utils.report.console import legacy_table
-from duet.utils.report.task_reports import REPORTS
+from duet.utils.report.task_reports import TaskReport
 from duet.utils.text import count, printable, say
 
 log = logging.getLogger("val")
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class Validated:
     """Result of a validation.
 
@@ -69,162 +65,132 @@ class Validated:
 
 def run_validation(
     config: ValConfig,
-    class_names: tuple[str, ...],
+    dataset: DatasetSpec,
     samples: Sequence[Sample],
     weights: Sequence[Weights],
     world: World,
-    own_annotations: Path | None = None,
-    is_of_folders: bool = False,
 ) -> Validated | None:
     """Evaluate checkpoints' EMA weights as an ensemble; return the result on rank 0.
 
     Other ranks return None.
 
-    Args:
-        samples: samples of the split, with labels of all classes.
-        own_annotations: the COCO file the labels come from, if any.
-        is_of_folders: labels come from the images' folders.
+    samples: samples of the split, with labels of all classes.
     """
     device, is_main = backend.device.resolve(config.device), world.process.is_main
     model = make_predictor(weights, device, config.augment, config.half, fold=False)
     if config.single_class:
         model = OneClass(model)
     task = model.head.task
-    classes = classes_for(config, class_names, weights[0], model.head.num_classes)
+    classes = classes_for(config, dataset.class_names, weights[0], model.head.num_classes)
     kept = known_classes("--classes", config.classes, classes.names)
-    config = dataclasses.replace(config, classes=kept)
-    samples = samples_for(config, model, samples, classes, is_of_folders)
+    config = replace(config, classes=kept)
+    table = samples_for(config, model, samples, classes, dataset.is_of_folders)
     size = input_size(config.image_size, model, weights)
     log.info(backend.device.describe(device))
-    files = VAL_FILES.get(task.name)
-    coco_results = CocoResults(classes.names, samples) if config.save_json else None
-    legacy = files.legacy(classes.names) if files and config.legacy_metric else None
-    labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
+    annotations = find_annotations(config, model.head, table, dataset, is_main)
+    files = Files.of(config, model.head, table, classes, annotations)
     objects_of = None
-    annotations = find_annotations(config, files, samples, class_names, own_annotations, is_main)
-    class_names = classes.names
     if annotations is not None:
-        objects_of = partial(annotated_objects, annotations, classes.in_model, config.classes)
-        if coco_results is not None:
-            coco_results.image_ids = list(annotations.image_ids)
-            coco_results.category_ids = classes.of_model(annotations.category_ids)
-    sinks: list[Sink] = [x for x in (coco_results, labels, legacy) if x is not None]
+        objects_of = partial(annotated_objects, annotations, classes.in_model, kept)
+    suppression = suppression_settings(config, multi_label=True)
+    evaluation = Evaluation(
+        model, table, classes.names, device, suppression, sinks=files.sinks, objects_of=objects_of
+    )
     begin = time.perf_counter()
-    found = sinks, objects_of
-    result = _validate(config, model, size, samples, class_names, device, world, *found).result
+    with watchdog.phase("validation"):
+        result = evaluate(config, evaluation, size, world).result
     seconds = time.perf_counter() - begin
     if not is_main:
         return None
-    say(*REPORTS[task.name].table(result).splitlines())
-    images = count(len(samples), "image")
-    say(f"{images} in {seconds:.1f} s, {len(samples) / seconds:.1f} images/s")
-    if legacy is not None:
-        say(*legacy_table(legacy.result()).splitlines())
+    report: TaskReport = task.report.load()
+    say(*report.table(result).splitlines())
+    say(f"{count(len(table), 'image')} in {seconds:.1f} s, {len(table) / seconds:.1f} images/s")
+    if files.legacy is not None:
+        say(*legacy_table(files.legacy.result()).splitlines())
     folder = create_run_folder(config.project, config.name, config.exist_ok)
-    REPORTS[task.name].plot(result, samples, folder)
-    if per_image := REPORTS[task.name].per_image:
-        names = [path.rpartition("/")[2] for path in samples.paths]
-        write_per_image(folder / FILE, per_image(result), names, class_names)
-    if coco_results is not None:
-        coco_results.write(folder / "predictions.json")
-    if labels is not None:
-        labels.write(folder / "labels")
-    say(f"results in {folder}", *samples.remarks.summary())
+    report.plot(result, table, folder)
+    if report.per_image is not None:
+        names = [path.rpartition("/")[2] for path in table.paths]
+        write_per_image(folder / FILE, report.per_image(result), names, classes.names)
+    files.write(folder)
+    say(f"results in {folder}", *table.remarks.summary())
     return Validated(folder, model.head.metrics(result), result)
 
 
-class ValFiles(NamedTuple):
-    """A task's functions for val.py-only flags; `Task.refused_by_val` rejects them for others.
+def evaluate(config: ValConfig, evaluation: Evaluation, size: int, world: World) -> Validation:
+    """Evaluate on whole images or, with --tile, on tiles of full-size images.
 
-    Attributes:
-        annotations: reads the samples' objects from a COCO file, for --annotations; UserError for
-            an invalid file.
-        legacy: creates the evaluator of YOLOv5's own metrics, for --legacy-metric.
+    size: long side of the network input.
     """
-
-    annotations: Callable[[Path, Sequence[Sample], Sequence[str]], CocoAnnotations]
-    legacy: Callable[[Sequence[str]], Any]
-
-
-def _mask_annotations(
-    path: Path, samples: Sequence[Sample], class_names: Sequence[str]
-) -> CocoAnnotations:
-    found = read_coco_annotations(path, samples, class_names, masks=True)
-    num_objects = sum(len(objects.class_index) for objects in found.objects)
-    if num_objects and not any(map(any, found.segmentations or ())):
-        raise UserError(
-            f"--annotations {path}: none of its {count(num_objects, 'object')} has a "
-            "segmentation, which masks require; use a file with segmentations, or omit the flag"
-        )
-    return found
+    model, device = evaluation.model, evaluation.device
+    if config.tiling:
+        if device == CPU:
+            model.require_memory((config.batch_size, 3, size, size), trains=False)
+        return evaluation.run_tiled(config.tiling, size, world)
+    workers = loader_workers(config.workers, config.device)
+    with ValLoader(
+        evaluation.samples, size, config.batch_size, workers, model.stride, not config.square,
+        cache="", world=world, fixed_size=model.fixed_size, items=model.head.task.items.load(),
+    ) as loader:  # fmt: skip
+        loader.lend_to(device)
+        if device == CPU:
+            model.require_memory(loader.largest_shape, trains=False)
+        return evaluation.run(loader)
 
 
-VAL_FILES: dict[str, ValFiles] = {
-    "detect": ValFiles(read_coco_annotations, LegacyEvaluator),
-    "detect-anchor-free": ValFiles(read_coco_annotations, LegacyEvaluator),
-    "segment": ValFiles(_mask_annotations, legacy_masks),
-}
+@dataclass(frozen=True)
+class Files:
+    """What val.py's flags ask for beside the metrics; None for what they do not."""
 
+    coco_results: CocoResults | None
+    labels: LabelFiles | None
+    legacy: Any  # the evaluator of YOLOv5's own metrics
 
-class LabelFiles:
-    """Label files, collected image by image and written together.
+    @classmethod
+    def of(
+        cls,
+        config: ValConfig,
+        head: Head,
+        samples: SampleTable,
+        classes: ScoredClasses,
+        annotations: CocoAnnotations | None,
+    ) -> Files:
+        coco_results = CocoResults(classes.names, samples) if config.save_json else None
+        if coco_results is not None and annotations is not None:
+            coco_results.image_ids = list(annotations.image_ids)
+            coco_results.category_ids = classes.of_model(annotations.category_ids)
+        labels = LabelFiles(samples, config.save_conf) if config.save_txt else None
+        legacy = head.task.legacy.load()(classes.names) if config.legacy_metric else None
+        return cls(coco_results, labels, legacy)
 
-    samples: the images' samples; scores: whether to write scores.
-    """
-
-    def __init__(self, samples: Sequence[Sample], scores: bool) -> None:
-        self._samples, self._scores = samples, scores
-        self._lines: dict[int, list[str]] = {}
-
-    def add(
-        self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
-    ) -> None:
-        """Add the detections of the image at a sample index, in its pixels."""
-        sample = self._samples[image_id]
-        self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
+    @property
+    def sinks(self) -> list[Sink]:
+        return [x for x in (self.coco_results, self.labels, self.legacy) if x is not None]
 
     def write(self, folder: Path) -> None:
-        """Create the folder and write a file per image with detections.
-
-        If several images have the same name, the second becomes NAME-2.txt.
-        """
-        folder.mkdir(exist_ok=True)
-        taken: set[str] = set()
-        for index, sample in enumerate(self._samples):
-            name, number = sample.image_path.stem, 1
-            while name in taken:
-                number += 1
-                name = f"{sample.image_path.stem}-{number}"
-            taken.add(name)
-            path = folder / f"{name}.txt"
-            lines = self._lines.get(index)
-            if not lines:  # remove the file of an earlier run
-                path.unlink(missing_ok=True)
-                continue
-            with atomic_text_file(path) as file:
-                file.writelines(f"{line}\n" for line in lines)
+        if self.coco_results is not None:
+            self.coco_results.write(folder / "predictions.json")
+        if self.labels is not None:
+            self.labels.write(folder / "labels")
 
 
 def find_annotations(
-    config: ValConfig,
-    files: ValFiles | None,
-    samples: Sequence[Sample],
-    class_names: Sequence[str],
-    own_annotations: Path | None,
-    is_main: bool,
+    config: ValConfig, head: Head, samples: SampleTable, dataset: DatasetSpec, is_main: bool
 ) -> CocoAnnotations | None:
     """Return annotations to use instead of labels: from --annotations or the dataset's file."""
-    if files is not None and config.annotations is not None:
-        return files.annotations(config.annotations, samples, class_names)
-    if files is None or own_annotations is None:
+    own = own_annotations(dataset, config.split)
+    if not head.task.annotations or config.annotations is own is None:
         return None
+    read: Callable[..., CocoAnnotations] = head.task.annotations.load()
+    if config.annotations is not None:
+        return read(config.annotations, samples, dataset.class_names)
     try:
-        annotations = files.annotations(own_annotations, samples, class_names)
+        annotations = read(own, samples, dataset.class_names)
     except UserError as error:  # good enough to train on, but not for COCO's metric
         if is_main:
             log.warning("crowds and areas of outlines are ignored: %s", printable(str(error)))
         return None
-    log.info("crowds and areas are taken from %s", printable(str(own_annotations)))
+    log.info("crowds and areas are taken from %s", printable(str(own)))
     return annotations
 
 
@@ -272,38 +238,5 @@ def samples_for(
     config.refuse({**task.refused, **task.refused_by_val})
     table = classes.renumbered(samples)
     if config.annotations is None:
-        check_labels_to_score(task.name, table, config.data, weights, is_of_folders)
+        task.check_labels(table, config.data, is_of_folders, weights)
     return only_classes(table, config.classes)
-
-
-def _validate(
-    config: ValConfig,
-    model: Predictor,
-    size: int,
-    samples: Sequence[Sample],
-    class_names: Sequence[str],
-    device: str,
-    world: World,
-    sinks: Sequence[Sink],
-    objects_of: Callable[[int], GroundTruth] | None,
-) -> Validation:
-    """Validate on whole images or, with --tile, on tiles of full-size images."""
-    suppression = suppression_settings(config, multi_label=True)
-    with watchdog.phase("validation"):
-        if config.tile:
-            if device == CPU:
-                model.require_memory((config.batch_size, 3, size, size), trains=False)
-            detector = ImageDetector(model, device, size, suppression, config.tiling)
-            return evaluate_tiled(detector, samples, class_names, world, sinks, objects_of)
-        workers = loader_workers(config.workers, config.device)
-        with ValLoader(
-            samples, size, config.batch_size, workers, model.stride, not config.square, cache="",
-            world=world, fixed_size=model.fixed_size, items=items_of(model.head.task.name),
-        ) as loader:  # fmt: skip
-            loader.lend_to(device)
-            if device == CPU:
-                model.require_memory(loader.largest_shape, trains=False)
-            return evaluate(
-                model, loader, samples, class_names, device, suppression, sinks=sinks,
-                objects_of=objects_of,
-            )  # fmt: skip

@@ -11,12 +11,11 @@ import numpy as np
 
 from duet.backend import autograd
 from duet.backend.checks import CPU
-from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, evaluate
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.export.verify import INT8, evenly
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.view import View, whole_view
-from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
@@ -50,11 +49,7 @@ def calibration_images(
 ) -> Calibration:
     """Return a function that yields the same evenly spaced images of a split each time.
 
-    Batches are (B, 3, H, W) float32, preprocessed as in detect.py; the last batch is padded with
-    its last image.
-
-    Args:
-        view: `Task.view`.
+    Batches are (B, 3, H, W) float32, preprocessed by the task's `view`; the last one is filled.
     """
     chosen = evenly(samples, MOST_IMAGES)
 
@@ -81,19 +76,13 @@ def images_to_list(samples: Sequence[Sample]) -> list[Path]:
 
 
 class Score(NamedTuple):
-    """A row of the table: the model, or a file.
-
-    Attributes:
-        metrics: metrics by the head's names.
-        milliseconds: per image, of the network and its decoding.
-        megabytes, difference: for a file; "" for the model.
-    """
+    """A row of the table: the model, or a file."""
 
     name: str
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float]  # by the head's names
     fitness: float
-    milliseconds: float
-    megabytes: str = ""
+    milliseconds: float  # per image, of the network and its decoding
+    megabytes: str = ""  # for a file
     difference: str = ""
 
 
@@ -114,9 +103,10 @@ def score(
         0,
         metadata.stride,
         fixed_size=size,
-        items=items_of(head.task.name),
+        items=head.task.items.load(),
     ) as loader:
-        result = evaluate(predictor, loader, samples, dataset.class_names, CPU, settings).result
+        evaluation = Evaluation(predictor, samples, dataset.class_names, CPU, settings)
+        result = evaluation.run(loader).result
     return Score(
         name, head.metrics(result), head.fitness(result), milliseconds(predictor, metadata)
     )

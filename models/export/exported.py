@@ -61,12 +61,7 @@ def predictor_of(weights: ExportedWeights, half: bool) -> Predictor:
 
 
 class ExportedPredictor:
-    """A `Predictor` whose network is an exported file.
-
-    Attributes:
-        path: path of the file, for messages.
-        fixed_size: required (height, width) of images; None: any multiple of the stride.
-    """
+    """A `Predictor` whose network is an exported file; path: for messages."""
 
     takes_arrays = True
 
@@ -146,29 +141,24 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
 
 
 class ExportedForm(NamedTuple):
-    """The export of a task.
+    """The export of a task."""
 
-    Attributes:
-        kinds: kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless the
-            task refuses it.
-        outputs: maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
-        rows: like `Head.decode_above` for one image; takes a head, a kind, a file's outputs
-            without the batch axis, and the confidence threshold.
-        head: makes a head for postprocessing from its class and the number of classes.
-    """
-
+    # Kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless refused.
     kinds: tuple[str, ...]
+    # Maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
     outputs: Callable[[Head, Sequence[Tensor]], tuple[Tensor, ...]]
+    # `Head.decode_above` of one image: a head, a kind, a file's outputs, the confidence threshold.
     rows: Callable[[Head, str, Outputs, float], Any]
+    # Makes a head for postprocessing from its class and the number of classes.
     head: Callable[[Any, int], Head]
 
 
 def form_of(head: Head | type[Head]) -> ExportedForm:
     """Return the export of a head's task; UserError if the task cannot be exported."""
-    name = head.task.name
-    if name not in FORMS:
-        raise UserError(f"models of the task {name} cannot be exported")
-    return FORMS[name]
+    if not head.task.exported:
+        raise UserError(f"models of the task {head.task.name} cannot be exported")
+    form: ExportedForm = head.task.exported.load()
+    return form
 
 
 def exported_kind(head: Head | type[Head], nms: bool) -> str:
@@ -215,41 +205,31 @@ def _require_finite(*outputs: np.ndarray) -> None:
         raise UserError("its outputs are not finite (NaN or infinite); export it again")
 
 
-FORMS: dict[str, ExportedForm] = {
-    "detect": ExportedForm(
-        (ROWS, DETECTIONS),
-        lambda head, raw: (head.decode(raw),),
-        _boxes,
-        lambda kind, classes: kind(classes, ((1.0, 1.0),), in_channels=(), strides=(1,)),
-    ),
-    "detect-anchor-free": ExportedForm(
-        (ROWS, DETECTIONS),
-        lambda head, raw: (head.decode(raw),),
-        _boxes,
-        lambda kind, classes: kind(classes, (1,), (1,)),
-    ),
-    "segment": ExportedForm(
-        (MASK_ROWS, MASKS),
-        lambda head, raw: (head.decode(raw), raw[-1]),
-        _masks,
-        lambda kind, classes: kind(classes, ((1.0, 1.0),), 1, 1, in_channels=(1,), strides=(1,)),
-    ),
-    "classify": ExportedForm(
-        (LOGITS,),
-        lambda head, raw: tuple(raw),
-        _scores,
-        lambda kind, classes: kind(classes, in_channels=1, stride=1),
-    ),
-}
+ANCHOR_BOXES = ExportedForm(
+    (ROWS, DETECTIONS),
+    lambda head, raw: (head.decode(raw),),
+    _boxes,
+    lambda kind, classes: kind(classes, ((1.0, 1.0),), in_channels=(), strides=(1,)),
+)
+ANCHOR_FREE_BOXES = ANCHOR_BOXES._replace(head=lambda kind, classes: kind(classes, (1,), (1,)))
+MASKED_BOXES = ExportedForm(
+    (MASK_ROWS, MASKS),
+    lambda head, raw: (head.decode(raw), raw[-1]),
+    _masks,
+    lambda kind, classes: kind(classes, ((1.0, 1.0),), 1, 1, in_channels=(1,), strides=(1,)),
+)
+CLASS_LOGITS = ExportedForm(
+    (LOGITS,),
+    lambda head, raw: tuple(raw),
+    _scores,
+    lambda kind, classes: kind(classes, in_channels=1, stride=1),
+)
 
 
 def rows_of_detections(detections: np.ndarray, num_classes: int) -> np.ndarray:
     """Convert (K, 6) x1, y1, x2, y2, score, class to rows (K, 5 + C) as a model returns.
 
-    Each row has class score 1, so that NMS keeps them again. Unused rows are omitted.
-
-    Raises:
-        UserError: a class is out of range.
+    Class scores are 1, so that NMS keeps the boxes again. Unused rows are omitted.
     """
     used = detections[detections[:, 4] > 0]
     classes = used[:, 5]
@@ -272,12 +252,7 @@ def rows_of_masks(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return rows (K, 5 + C + K) and prototypes (K, h, w): each mask is its own prototype.
 
-    Args:
-        detections: (K, 6) as `rows_of_detections` takes them.
-        masks: (K, h, w) float32, mask probabilities.
-
-    Raises:
-        UserError: a class is out of range.
+    Of detections (K, 6) as for `rows_of_detections`, and mask probabilities (K, h, w) float32.
     """
     rows = rows_of_detections(detections, num_classes)
     used = masks[detections[:, 4] > 0]

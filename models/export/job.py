@@ -37,8 +37,6 @@ from duet.models.heads.base import Head
 from duet.models.inference.classes import scored_classes
 from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
 from duet.models.stored import fold_batch_norm, load_detector
-from duet.utils.data.image.view import view_of
-from duet.utils.data.sources.needed_labels import check_labels_to_score
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
@@ -78,12 +76,7 @@ NOTHING_FOUND = (
 
 @dataclass
 class Export:
-    """The source of all files, and the model's predictions to compare them with.
-
-    Attributes:
-        settings: NMS settings for metrics on --data.
-        scores: these metrics, the model's first; [] without --data.
-    """
+    """The source of all files, and the model's predictions to compare them with."""
 
     config: ExportConfig
     metadata: Metadata
@@ -91,8 +84,8 @@ class Export:
     model: Detector
     trials: list[Trial]
     dataset: Dataset | None
-    settings: SuppressionSettings
-    scores: list[Score]
+    settings: SuppressionSettings  # for metrics on --data
+    scores: list[Score]  # these metrics, the model's first; [] without --data
 
 
 class Exports(NamedTuple):
@@ -103,11 +96,7 @@ class Exports(NamedTuple):
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    """Write and verify a file of each format in --include.
-
-    Raises:
-        UserError: the model cannot be built, or does not fit the size or the classes of --data.
-    """
+    """Write and verify a file of each format in --include."""
     size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
     if size > MOST_BYTES:
         raise UserError(
@@ -122,8 +111,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
         samples = table_of(dataset.samples)
-        task = model.head.task.name
-        check_labels_to_score(task, samples, dataset.name, config.weights, dataset.is_of_folders)
+        of_folders = dataset.is_of_folders
+        model.head.task.check_labels(samples, dataset.name, of_folders, config.weights)
         data, known = f"--data {dataset.name}", checkpoint.class_names and metadata.class_names
         file, names = f"--weights {config.weights}", dataset.class_names
         classes = scored_classes(data, names, file, known, model.head.num_classes)
@@ -242,7 +231,7 @@ def make_and_verify(export: Export, row: Format, made: Path) -> str:
     metadata, calibration = export.metadata, None
     if export.config.int8:
         assert export.dataset is not None, "the flags ask for --data"
-        view = view_of(export.model.head.task.name)
+        view = export.model.head.task.view.load()
         calibration = calibration_images(export.dataset.samples, metadata, view)
     row.convert(source_of(export, row), made, metadata, calibration)
     if why := row.why_not_run():

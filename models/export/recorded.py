@@ -141,24 +141,23 @@ def detections(
     rows: Tensor,
     settings: SuppressionSettings,
     top_per_class: int,
-    behind: Tensor | None = None,
+    others: Tensor | None = None,
 ) -> Tensor:
     """Return each image's detections, (B, K, 6 + M) float32, with K = `max_detections`.
 
-    x1, y1, x2, y2, score, class, then `behind`; highest score first, of equal scores the earlier
-    row. Unused rows are 0.
+    x1, y1, x2, y2, score, class, `others`; highest score first, then by row. Unused rows are 0.
 
     Args:
         rows: (B, N, 5 + C) float32, per image as in `non_max_suppression`.
         top_per_class: maximum detections per class; unused with `class_agnostic`.
-        behind: (B, N, M) float32, further values of the rows; None for M = 0.
+        others: (B, N, M) float32, further values of the rows; None for M = 0.
     """
     found = candidates(rows, settings.confidence_threshold)
     kept = kept_scores(found, settings, top_per_class)
     scores, index = best(kept, settings.max_detections)
     numbers = found.scores, ops.cast(found.class_index, "float32")
     columns = [x.reshape(*x.shape, 1) for x in numbers]
-    columns += [] if behind is None else [behind]
+    columns += [] if others is None else [others]
     table = ops.cat([found.boxes_xyxy, *columns], dim=2)
     chosen = _take_rows(table, index)
     used = (scores > 0.0).reshape(*scores.shape, 1)

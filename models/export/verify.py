@@ -98,13 +98,7 @@ def evenly(samples: Sequence[Sample], most: int) -> list[Sample]:
 
 
 def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadata) -> list[Trial]:
-    """Return batches of the images for each size to verify.
-
-    A dynamic file also gets two other sizes and batches.
-
-    Raises:
-        UserError: the model's predictions are not finite.
-    """
+    """Return batches of images, of three sizes if dynamic; UserError for infinite predictions."""
     size, number = metadata.image_size, metadata.batch_size
     batches = [fitted(images[i : i + number], size) for i in range(0, len(images), number)]
     if metadata.dynamic:
@@ -142,11 +136,7 @@ def outputs_of(model: Detector, images: np.ndarray, metadata: Metadata) -> Outpu
 def verify(
     runtime: Runtime, expected: Metadata, trials: Sequence[Trial], config: ExportConfig
 ) -> Comparison:
-    """Run a file on the trials and compare it with the model; stop at the first fault.
-
-    Args:
-        expected: the metadata the file must have.
-    """
+    """Run a file on the trials, and compare it and its metadata; stop at the first fault."""
     result = Comparison(expected, config)
     if runtime.metadata != expected:
         result.fault = f"its metadata is {runtime.metadata}, not {expected}"
@@ -163,23 +153,16 @@ def verify(
 
 
 class Comparison:
-    """The differences between a file and the model, over all images.
-
-    Attributes:
-        largest: the largest difference by quantity, in `UNITS`; of rows if the file returns them,
-            else of matching detections.
-        num_found: detections of the model or the file, or images.
-        num_matched: how many of them match.
-        fault: what exceeds the tolerance; "" if nothing does.
-    """
+    """The differences between a file and the model, over all images."""
 
     def __init__(self, metadata: Metadata, config: ExportConfig) -> None:
         self._metadata, self._config = metadata, config
         self._tolerance = TOLERANCES[metadata.precision]
         self._columns = 5 + len(metadata.class_names)  # box and classes of a row
+        # The largest differences by quantity, in `UNITS`: of rows, else of matching detections.
         self.largest: dict[str, float] = {}
-        self.num_found = self.num_matched = 0
-        self.fault = ""
+        self.num_found = self.num_matched = 0  # detections of either side, or images
+        self.fault = ""  # what exceeds the tolerance
 
     @property
     def differences(self) -> str:

@@ -23,6 +23,7 @@ from duet.utils.data.loading.batch import Targets
 from duet.utils.geometry.detections import GroundTruth, SuppressionSettings
 from duet.utils.strengths import LossGains
 from duet.utils.tasks.table import Task
+from duet.utils.weights.transfer import ClassRows
 
 
 class LossSettings(NamedTuple):
@@ -117,7 +118,7 @@ class Loss(Protocol):
     _compiled: Callable[..., Any] | None = None
 
     @property
-    def means(self) -> Mapping[str, str]:
+    def implementations(self) -> Mapping[str, str]:
         """Implementations in use, "plain" or "fast", by name; for work.json."""
         return {}
 
@@ -210,6 +211,11 @@ class Head(nn.Module, ABC):
     dropout: float = 0.0
 
     @classmethod
+    def short_losses(cls, losses: np.ndarray) -> dict[str, float]:
+        """Return losses in the order of `loss_names`, by their short names."""
+        return dict(zip(cls.loss_names.values(), losses.tolist(), strict=True))
+
+    @classmethod
     def row_names(cls) -> Mapping[str, str]:
         """Return the metrics shown in an epoch's row on screen, with their names there.
 
@@ -234,6 +240,10 @@ class Head(nn.Module, ABC):
     def initial_biases(self) -> Mapping[str, np.ndarray]:
         """Return initial biases by parameter name in the head; see `draws_biases`."""
         return {}
+
+    @abstractmethod
+    def class_rows(self) -> ClassRows:
+        """Return which arrays have a row per class, for --remap-classes."""
 
     def draw(self, images: PassImages) -> None:
         """Draw the random numbers of the next training pass."""

@@ -16,7 +16,7 @@ from duet.backend import autograd
 from duet.models.heads.base import Head
 from duet.models.inference.heatmap import heatmap_of
 from duet.models.inference.predictors import Predictor, network_input
-from duet.utils.data.image.view import View, place, view_of
+from duet.utils.data.image.view import View, place
 from duet.utils.evaluation.joining import join_views
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.geometry.tiling import Tiling
@@ -66,7 +66,7 @@ class ImageDetector:
         """
         stride, fixed_size = self.predictor.stride, self.predictor.fixed_size
         size, tiling = (image.shape[0], image.shape[1]), self.tiling
-        whole = view_of(self.head.task.name)(image, self.image_size, stride, fixed_size)
+        whole = self.head.task.view.load()(image, self.image_size, stride, fixed_size)
         if tiling is None or max(size) <= tiling.side:
             return [whole]
         height, width = tiling.tile_size(size)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.utils.cli.flags import as_words
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.cli.train_config import TrainConfig

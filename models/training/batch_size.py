@@ -21,8 +21,7 @@ from duet.models.evaluation.evaluate import in_precision
 from duet.models.inference.predictors import network_input
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.start import build_model, build_state, quietly
-from duet.models.training.state import TrainState, settle
-from duet.models.training.step import train_step
+from duet.models.training.step import TrainState, settle, train_step
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems

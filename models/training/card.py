@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from duet import backend
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.report.task_reports import map_interval
@@ -67,7 +67,7 @@ def metric_rows(state: TrainState, epoch: int, result: Any) -> Iterator[tuple[st
     yield "best epoch", str(epoch)
     for name, value in head.metrics(result).items():
         yield name, f"{value:.4f}"
-    if bounds := map_interval(head.task.name, result):
+    if bounds := map_interval(head.task.report.load(), result):
         yield "mAP50-95, 95 % interval over images", "{:.4f} to {:.4f}".format(*bounds)
 
 

@@ -14,7 +14,7 @@ from duet.backend import nn
 from duet.backend.processes import this_process
 from duet.models.detector import Detector
 from duet.models.stored import stored_spec
-from duet.models.training.state import TrainState, settle
+from duet.models.training.step import TrainState, settle
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.errors import UserError

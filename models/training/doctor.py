@@ -1,4 +1,4 @@
-"""`duet doctor --data D`: find out whether loader or model is the bottleneck.
+"""`duet doctor`: what this system runs; `duet doctor --data D`: the bottleneck of a training.
 
 It takes train.py's flags and measures separately the loader, with several numbers of workers and
 with `--cache ram`, and the training step.
@@ -6,25 +6,29 @@ with `--cache ram`, and the training step.
 
 from __future__ import annotations
 
+import importlib.metadata
 import itertools
+import platform
+import sys
 import time
 from collections.abc import Iterator, Sequence
 
 from duet import backend
 from duet.backend.checks import CPU
-from duet.backend.devices import check_device
+from duet.backend.devices import check_device, sees_driver
 from duet.backend.select import choose
 from duet.backend.system import cores_of
 from duet.utils.cli.hyperparameters import read_hyperparameters
+from duet.utils.cli.task_flags import complete_flags, find_task
 from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.errors import UserError
+from duet.utils.optional import EXTRAS, install_command
 from duet.utils.processes.command import run_command
 from duet.utils.processes.cores import loader_workers
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, read_data, train_recipe
-from duet.utils.tasks.find import complete_flags, find_task
 from duet.utils.text import say
 from duet.utils.weights.load import load_weights
 
@@ -34,6 +38,9 @@ ENOUGH = 1.1  # loader speed relative to the model's at which the model never wa
 
 
 def main() -> None:
+    say(*system_table())
+    if not sys.argv[1:]:
+        return say("to find the bottleneck of a training, add its flags, such as --data shapes")
     about = "Find the bottleneck of a training with these flags."
     config = complete_flags(*read_train_flags(None, "duet doctor", about))
     if config.nproc > 1:
@@ -49,7 +56,7 @@ def main() -> None:
     hyp = read_hyperparameters(config.hyp, config.override)
     start = load_weights(config.weights) if config.weights else None
     task = find_task(config.task, config.cfg, start.header.model if start else {})
-    data = read_data(config, task.name)
+    data = read_data(config, task)
     recipe = train_recipe(config, hyp, data.items)
     backend.use(config.backend)
     say(backend.device.describe(backend.device.resolve(config.device)))
@@ -71,6 +78,31 @@ def main() -> None:
         speeds.append((flags, speed))
     on_cpu = backend.device.resolve(config.device) == CPU
     say(*verdict(config.image_size, model_speed, speeds, on_cpu).splitlines())
+
+
+def system_table() -> list[str]:
+    """Return what this system runs, what is replaced by what, and what is missing."""
+    on_linux = sys.platform == "linux"
+    rows = {
+        "system": f"{platform.system()} {platform.release()}, {platform.machine()}",
+        "Python": platform.python_version(),
+        "torch": version_of("torch", "pip install 'duet-detect[torch]'"),
+        "oneflow": version_of("oneflow", "for Linux, in an environment of its own"),
+        "GPU driver": "found" if sees_driver() else "none of NVIDIA or AMD",
+        "GPUs together": "NCCL" if on_linux else "gloo: NCCL is for Linux",
+        "several machines": "run" if on_linux else "do not run: for Linux",
+        "limit of memory": "by the system" if on_linux else "by watching what a process holds",
+        **{package: version_of(package, install_command(package)) for package in EXTRAS},
+    }
+    return [f"{name:<20}{text}" for name, text in rows.items()]
+
+
+def version_of(package: str, remedy: str) -> str:
+    """Return the version of a package, or that it is missing."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return f"missing: {remedy}"
 
 
 def choices(asked: int | None, device: str, cache: str) -> list[tuple[int, str]]:

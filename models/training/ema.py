@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any
 
 from duet.backend import dist, multi_tensor, nn, ops
 from duet.backend.contract import Tensor
+from duet.models.detector import Detector
 
 DECAY = 0.9999
 RAMP = 2000.0  # updates; the average forgets faster at first
@@ -23,7 +23,7 @@ class ModelEMA:
         updates: number of updates so far; `settle` takes back a lost one.
     """
 
-    def __init__(self, model: Any, together: bool = False, share: float = 0.0) -> None:
+    def __init__(self, model: Detector, together: bool = False, share: float = 0.0) -> None:
         """Create the EMA of a model that is already on its device.
 
         Args:
@@ -42,7 +42,7 @@ class ModelEMA:
             nn.pack(model)
             nn.pack(self.model)
 
-    def update(self, model: Any, lost: Tensor | None = None) -> None:
+    def update(self, model: Detector, lost: Tensor | None = None) -> None:
         """Update the EMA with the model's current weights.
 
         lost: 0-d float32; if 1, the EMA is unchanged and replaces non-finite BatchNorm statistics

@@ -200,8 +200,8 @@ def graph_problem(device: str, drops: bool) -> str:
 
     Graphs replace a launch per kernel with a few launches per pass.
     """
-    if device == CPU:
-        return "not on a GPU"
+    if not device.startswith("cuda"):
+        return "not on a GPU of CUDA"
     if this_process().world_size > 1:
         return "several processes exchange gradients during a pass"
     if drops:  # the compiler assumes that a module's tensors are fixed like weights

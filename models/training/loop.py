@@ -17,12 +17,13 @@ from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.evaluation.evaluate import (
     DEFAULT_SUPPRESSION,
+    Evaluation,
     Validation,
-    evaluate,
     in_precision,
 )
 from duet.models.training.checkpointing import capture, rebuild_model, restore
 from duet.models.training.execution import restoring_threads
+from duet.models.training.finishing import choose_finishing
 from duet.models.training.outputs import (
     BestEpoch,
     Trained,
@@ -32,13 +33,11 @@ from duet.models.training.outputs import (
     plot_trained_batch,
     plotted_batches,
     trained,
-    why_run_ended,
     write_results,
     write_work,
 )
-from duet.models.training.start import build, images_at_a_time
-from duet.models.training.state import TrainState, settle
-from duet.models.training.step import accumulate_again, train_step
+from duet.models.training.start import build, images_at_a_time, uses_fused
+from duet.models.training.step import TrainState, accumulate_again, settle, train_step
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import UserError, WorkerError
@@ -47,15 +46,14 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import World
 from duet.utils.progress import Progress, clock, held_back
 from duet.utils.report.console import Costs
+from duet.utils.report.results import epoch_row
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.state.job import val_loader as make_val_loader
-from duet.utils.state.progress import is_over
+from duet.utils.state.progress import EndRule
 from duet.utils.state.resume import load_state
 from duet.utils.state.run import Run, begin_run
 from duet.utils.text import count
-
-VALIDATION_COLUMNS = ("metrics/", "val/")  # prefixes in results.csv
 
 log = logging.getLogger("train")
 
@@ -70,6 +68,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
         train_loader.lend_to(state.device)
+        if leaves_pixels(config, state, train_loader):
+            train_loader.leave_pixels()
         if state.device == CPU:
             images, *size = train_loader.largest_shape
             shape = min(images, state.micro_batch or images), *size
@@ -100,6 +100,15 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
     return trained(run, state, best)
 
 
+def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -> bool:
+    """Return whether the device changes colours and flips images; note it for work.json."""
+    asked = uses_fused(config.device_augment, state.device)
+    size, layout = loader.largest_shape[2:], state.execution.channels_last
+    chosen = choose_finishing(asked, size, state.device, state.dtype, layout)
+    state.implementations = {**state.implementations, "colours": "device" if chosen else "loader"}
+    return chosen
+
+
 def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
     """Return an out-of-memory error that suggests flags."""
     at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
@@ -122,9 +131,13 @@ def train(
     config, world = run.job.config, val_loader.world
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
+    if world.process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
+        state.watch.carry_requests(run.job.session.stop.is_asked)
     best = None
     with run.job.session.stop.saving_at_interrupt():
-        ended = has_ended(run, state, world)
+        # An epoch in which the run was suspended is finished regardless of limits.
+        is_within = state.batch_number > state.epoch * state.schedule.batches_per_epoch
+        ended = not is_within and has_ended(run, state, world)
         if not ended:
             with watchdog.phase("resuming"):
                 accumulate_again(state, train_loader)
@@ -134,7 +147,7 @@ def train(
             with watchdog.phase("training"):
                 train_epoch(run, state, train_loader)
             validation = None
-            if not config.no_val or is_last_epoch(run, state, world):
+            if not config.no_val or has_ended(run, state, world, uncounted=1):
                 with watchdog.phase("validation"):
                     validation = validate(run, state, val_loader)
             best = end_epoch(run, state, validation) or best
@@ -146,21 +159,14 @@ def train(
     return best
 
 
-def has_ended(run: Run, state: TrainState, world: World) -> bool:
-    """Return whether the run ends after the last counted epoch, as decided by rank 0."""
-    if state.epoch >= state.schedule.epochs:
-        return True
-    if state.batch_number > state.epoch * state.schedule.batches_per_epoch:
-        return False  # suspended within an epoch, which is finished regardless of limits
-    return bool(world.broadcast_text(why_run_ended(run, state)))
+def has_ended(run: Run, state: TrainState, world: World, uncounted: int = 0) -> bool:
+    """Return whether the run ends now, as decided by rank 0.
 
-
-def is_last_epoch(run: Run, state: TrainState, world: World) -> bool:
-    """Return whether the current, uncounted epoch is the last one, as decided by rank 0."""
-    if state.epoch + 1 >= state.schedule.epochs:
-        return True
-    seconds = run.results.seconds + state.timer.total()
-    return bool(world.broadcast_text("over" if is_over(run.job.config.hours, seconds) else ""))
+    uncounted: 1 after an epoch that is not counted yet.
+    """
+    seconds = run.results.seconds + (state.timer.total() if uncounted else 0)
+    rule, epoch = EndRule.of(run.job.config), state.epoch + uncounted
+    return bool(world.broadcast_text(rule.reason(epoch, state.best_epoch, seconds)))
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
@@ -184,7 +190,8 @@ def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
             left = clock(seconds_left(before + state.timer.total(), state))
             progress.update(f"in all {left}, {state.watch.progress()}")
             watchdog.progress()
-            stop(run, state)  # the only place between training steps that stops or saves
+            # The only place between training steps that stops or saves.
+            stop(run, state, state.watch.asked)
             if config.save_steps and state.batch_number % config.save_steps == 0:
                 save_state(run, state)
     settle(state)
@@ -211,17 +218,12 @@ def validate(
             state.ema.agree()
         execution, data = state.execution, run.job.data
         dtype, layout = execution.autocast_dtype, execution.channels_last
-        return evaluate(
-            in_precision(state.ema.model, state.device, dtype, layout),
-            loader,
-            data.val,
-            data.class_names,
-            state.device,
-            loss=state.loss if is_in_training else None,
-            channels_last=layout,
-            at_a_time=2 * state.micro_batch,
-            after_batch=partial(stop, run, state) if is_in_training else None,
-        )
+        model = in_precision(state.ema.model, state.device, dtype, layout)
+        evaluation = Evaluation(
+            model, data.val, data.class_names, state.device, channels_last=layout,
+            loss=state.loss if is_in_training else None, at_a_time=2 * state.micro_batch,
+        )  # fmt: skip
+        return evaluation.run(loader, partial(stop, run, state) if is_in_training else None)
 
 
 def validate_best(run: Run, state: TrainState, loader: ValLoader) -> BestEpoch | None:
@@ -259,26 +261,22 @@ def report_epoch(
     run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
 ) -> None:
     """Add a row to results.csv and log it."""
-    settings = state.schedule.at(state.batch_number - 1)
+    settings, head = state.schedule.at(state.batch_number - 1), state.model.head
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
-    head = state.model.head
-    found = dict.fromkeys(head.metric_names, math.nan)
-    val_losses = [math.nan] * len(head.loss_names)
+    times, metrics, val_losses = state.timer.state(), {}, {}
     if validation is not None:
-        found, val_losses = head.metrics(validation.result), validation.losses.tolist()
-    metrics = [found[name] for name in head.metric_names]
-    *stages, seconds = state.timer.state().values()
-    values = (state.epoch - 1, *losses, *metrics, *val_losses, *rates, seconds, *stages)
-    row = dict(zip(columns_of(head), values, strict=True))
-    if validation is None:
-        row = {name: x for name, x in row.items() if not name.startswith(VALIDATION_COLUMNS)}
+        metrics = head.metrics(validation.result)
+        val_losses = head.short_losses(validation.losses)
+    own = head.short_losses(losses)
+    row = epoch_row(state.epoch - 1, own, metrics, val_losses, rates, times)
     run.add_epoch(state.epoch, row)
-    numbers = [*losses.tolist(), *(found[name] for name in head.row_names())]
-    training = max(seconds - row["seconds/validation"], 1e-9)  # of two clocks on a GPU
+    numbers = [*own.values(), *(metrics.get(name, math.nan) for name in head.row_names())]
+    seconds = times["total"]
+    training = max(seconds - times["validation"], 1e-9)  # of two clocks on a GPU
     costs = Costs(
         seconds,
         len(run.job.data.train) / training,
-        row["seconds/data_wait"] / seconds,
+        times["data_wait"] / seconds,
         backend.device.used_memory(state.device),
     )
     for line in state.table.lines(state.epoch, state.schedule.epochs, numbers, costs):
@@ -292,10 +290,10 @@ def keep_class_scores(state: TrainState, scores: tuple[float, ...]) -> None:
     state.class_scores = {**kept, state.epoch: scores}
 
 
-def stop(run: Run, state: TrainState) -> None:
-    """Save the state and raise Suspended if the run was asked to stop."""
+def stop(run: Run, state: TrainState, agreed: bool | None = None) -> None:
+    """Save the state and raise Suspended if the run was asked to stop; see `StopRequests.cause`."""
     requests = run.job.session.stop
-    cause = requests.cause()
+    cause = requests.cause(agreed)
     if cause is None:
         return
     save_state(run, state)

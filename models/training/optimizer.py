@@ -10,10 +10,10 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from duet.backend import multi_tensor, nn, optim
 from duet.backend.contract import Optimizer, Tensor
+from duet.models.detector import Detector
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
 
@@ -43,7 +43,7 @@ def build_optimizer(
     return getattr(optimizers, name)(groups)
 
 
-def parameter_groups(model: Any, weight_decay: float) -> Groups:
+def parameter_groups(model: Detector, weight_decay: float) -> Groups:
     """Return the three groups of the recipe: biases, decayed weights, and BatchNorm weights.
 
     Frozen parameters are excluded.
@@ -59,7 +59,7 @@ def parameter_groups(model: Any, weight_decay: float) -> Groups:
     return [(biases, 0.0), (weights, weight_decay), (norms, 0.0)]
 
 
-def freeze_layers(model: Any, num_layers: int, freeze: Sequence[str]) -> None:
+def freeze_layers(model: Detector, num_layers: int, freeze: Sequence[str]) -> None:
     """Freeze the parameters named by --freeze; log their number."""
     parameters = dict(nn.named_parameters(model))
     frozen = frozen_names(list(parameters), num_layers, freeze)

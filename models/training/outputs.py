@@ -16,10 +16,11 @@ from duet.models.graph import plan_layers
 from duet.models.heads.base import Head
 from duet.models.training.advice import advice_at_end, advice_at_start
 from duet.models.training.card import write_card
-from duet.models.training.state import GRADIENT_NORM_LIMIT, TrainState
+from duet.models.training.step import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
+from duet.utils.data.loading.batches import finished
 from duet.utils.data.sources.samples import table_of
 from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.cores import loader_workers
@@ -30,8 +31,7 @@ from duet.utils.report.plots.images import plot_batch
 from duet.utils.report.plots.label_statistics import plot_labels
 from duet.utils.report.plots.results import plot_results
 from duet.utils.report.results import result_columns
-from duet.utils.report.task_reports import REPORTS
-from duet.utils.state.progress import why_ended
+from duet.utils.state.progress import EndRule
 from duet.utils.state.run import Run
 from duet.utils.text import count, say
 
@@ -135,7 +135,10 @@ def plotted_batches(no_plots: bool) -> int:
 def plot_trained_batch(run: Run, number: int, batch: Batch) -> None:
     """Plot rank 0's shard of a batch with its boxes."""
     path = run.folder / f"train_batch{number}.jpg"
-    plot_batch(batch.images, batch.targets, run.job.data.class_names, path)
+    images = batch.images
+    if batch.finishing is not None:
+        images = finished(images, batch.finishing)
+    plot_batch(images, batch.targets, run.job.data.class_names, path)
 
 
 @on_main
@@ -158,14 +161,14 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     if not config.no_plots:
         plot_results(run.results, run.folder / "results.png")
         if best is not None:
-            REPORTS[head.task.name].plot(best.result, run.job.data.val, run.folder)
+            head.task.report.load().plot(best.result, run.job.data.val, run.folder)
     if best is not None:
-        say(*REPORTS[head.task.name].table(best.result).splitlines())
+        say(*head.task.report.load().table(best.result).splitlines())
         if not any(metrics.values()):
             say(NOTHING_YET)
-    early = why_run_ended(run, state)
-    if early and state.epoch < config.epochs:
-        say(f"stopped early after epoch {state.epoch} of {config.epochs}: {early}")
+    if state.epoch < config.epochs:
+        reason = EndRule.of(config).reason(state.epoch, state.best_epoch, run.results.seconds)
+        say(f"stopped early after epoch {state.epoch} of {config.epochs}: {reason}")
     say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
@@ -204,11 +207,6 @@ def next_commands(run: Run, weights: Path) -> list[str]:
     return ["next:", *(f"  {command}" for command in commands)]
 
 
-def why_run_ended(run: Run, state: TrainState) -> str:
-    """Return why the run ends early after the last counted epoch; "" if it continues."""
-    return why_ended(run.job.config, state.epoch, state.best_epoch, run.results.seconds)
-
-
 @on_main
 def write_work(
     run: Run, state: TrainState, loader_work: Mapping[str, Any], suppression: Mapping[str, Any]
@@ -238,4 +236,4 @@ def write_work(
     }
     framework = backend.device.describe(state.device)
     path, losses = run.folder / "work.json", state.watch.first_losses
-    run.work.write(path, framework, state.device, work, state.means, losses)
+    run.work.write(path, framework, state.device, work, state.implementations, losses)

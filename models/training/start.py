@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from duet import backend
-from duet.backend import amp, dist, nn
+from duet.backend import amp, dist, multi_tensor, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
@@ -40,34 +40,23 @@ from duet.models.training.optimizer import (
     freeze_layers,
     parameter_groups,
 )
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.models.training.step_watch import LossScale, StepWatch
-from duet.models.training.updates import choose_updates
 from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.task_flags import adopted, find_task
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.memory import keep_freed_images, keep_freed_memory
 from duet.utils.processes.ranks import on_main
 from duet.utils.processes.start import is_called
 from duet.utils.report.console import EpochTable
 from duet.utils.state.job import Job
-from duet.utils.tasks.find import adopted, find_task
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint
-from duet.utils.weights.transfer import ClassRows, match_classes, transfer_arrays
+from duet.utils.weights.transfer import match_classes, transfer_arrays
 
 MOST_LEFT = 5  # names of tensors that are logged
 NEW_HEAD = "the head is initialized anew; --remap-classes keeps the classes with matching names"
 SAME_HEAD = "the number is equal, so the head keeps their order; --remap-classes matches by name"
-
-# The arrays of a head with a row per class, by task; boxes have 5 numbers before the classes.
-CLASS_ROWS: dict[str, Callable[[Any], ClassRows]] = {
-    "detect": lambda head: ClassRows("m.", before=5, after=head.num_added),
-    "detect-anchor-free": lambda head: ClassRows(
-        tuple(f"cv3.{level}.2." for level in range(len(head.strides)))
-    ),
-    "segment": lambda head: ClassRows("m.", before=5, after=head.num_added),
-    "classify": lambda head: ClassRows("linear."),
-}
 
 log = logging.getLogger("train")
 
@@ -167,9 +156,8 @@ def transfer_weights(
     head = model.head_name
     rows = classes = None
     if remap_classes:
-        own = CLASS_ROWS[model.head.task.name](model.head)
-        prefixes = (own.prefix,) if isinstance(own.prefix, str) else own.prefix
-        rows = dataclasses.replace(own, prefix=tuple(head + prefix for prefix in prefixes))
+        own = model.head.class_rows()
+        rows = dataclasses.replace(own, prefixes=tuple(head + prefix for prefix in own.prefixes))
         classes = match_classes(class_names, start.header.class_names)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
@@ -209,7 +197,9 @@ def build_state(
     freeze_layers(model, len(model.spec.layers), config.freeze)
     model.head.dropout = config.dropout
     together = uses_fused(config.multi_tensor_optimizer, device)
-    together = together and choose_updates(config.optimizer, device)
+    if together:
+        described = multi_tensor.describe(config.optimizer, device)
+        log.info("--multi_tensor_optimizer: %s", described)
     ema = ModelEMA(model, together, hyp.ema_share)
     parallel = parallelize(model, config.sync_bn)
     fused = uses_fused(config.bbox_iou_optim, device)
@@ -234,7 +224,12 @@ def build_state(
         forward=execution.forward_of(parallel),
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,
-        means={"compiled": execution.compiled, **loss.means, "optimizer": how, "average": how},
+        implementations={
+            "compiled": execution.compiled,
+            **loss.implementations,
+            "optimizer": how,
+            "average": how,
+        },
         watch=StepWatch(model.head.loss_names),
         table=EpochTable(model.head.loss_names, model.head.row_names()),
         seed=config.seed,
@@ -249,7 +244,7 @@ def uses_fused(asked: bool | None, device: str) -> bool:
     return device != CPU if asked is None else asked
 
 
-def parallelize(model: Any, sync_bn: bool) -> Any:
+def parallelize(model: Detector, sync_bn: bool) -> Any:
     """Wrap the model for data parallelism; --sync-bn synchronizes its BatchNorm layers.
 
     In a single process it is returned unchanged.

@@ -100,11 +100,15 @@ class StepWatch:
         loss_names: names of the losses in order, with their short names.
         skipped: number of updates skipped in this epoch because of a non-finite loss or gradient.
         first_losses: losses of the run's first batches that have been read.
+        asked: whether any rank was asked to stop before the last settled update; None without
+            `carry_requests`.
     """
 
     def __init__(self, loss_names: Mapping[str, str]) -> None:
         self.loss_names = loss_names
         self.first_losses: list[np.ndarray] = []
+        self.asked: bool | None = None
+        self._is_asked: Callable[[], bool] = bool
         self._in_a_row = 0
         self._unread: list[tuple[BatchName, list[Tensor]]] = []
         self._window: list[tuple[BatchName, np.ndarray]] = []  # read since the last update
@@ -115,6 +119,13 @@ class StepWatch:
     def _begin_epoch(self) -> None:
         self._sums, self._batches, self._lost = np.zeros(len(self.loss_names)), 0, 0
         self.skipped = 0
+
+    def carry_requests(self, is_asked: Callable[[], bool]) -> None:
+        """Send with the losses of each update whether this rank is asked to stop.
+
+        A collective of its own would let the hosts of all ranks wait for each other.
+        """
+        self.asked, self._is_asked = False, is_asked
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
         """Record a batch's losses without reading them."""
@@ -128,6 +139,10 @@ class StepWatch:
             finite, else 0. Nothing waits for it.
         """
         assert self._closed is None
+        if self.asked is not None:
+            _, terms = self._unread[-1]
+            where = ops.dtype_of(terms[0]), ops.device_of(terms[0])
+            terms.append(ops.full((), float(self._is_asked()), *where))
         values = self._on_device([gradient_norm])
         self._closed = [name for name, _ in self._unread], ops.to_numpy_later(values)
         self._unread = []
@@ -146,6 +161,8 @@ class StepWatch:
             return None
         (names, read), self._closed = self._closed, None
         *losses_read, norm = read().astype(np.float64)
+        if self.asked is not None:
+            self.asked = losses_read.pop() > 0
         self._take(names, np.array(losses_read))
         window, self._window = self._window, []
         spoiled = [(name, losses) for name, losses in window if not np.isfinite(losses).all()]

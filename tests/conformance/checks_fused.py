@@ -6,6 +6,7 @@ import itertools
 from functools import partial
 from typing import Any
 
+import cv2
 import numpy as np
 
 from tests.conformance.checks_layers import EPS as NORM_EPS
@@ -335,6 +336,76 @@ def half_precision_rows_keep_their_dtype_and_the_column_is_float32(b: Backend) -
 @judges(ROWS_AND_COLUMN)
 def refuses_rows_out_of_range(b: Backend) -> None:
     check_index_errors(b, lambda x, index: b.fused.take_rows_and_column(x, index, 1))
+
+
+FINISHING = "fused.finish_images"
+WIDTH = 64  # OpenCV rounds otherwise at the end of a row that is no multiple of 32
+
+
+def unfinished() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images of random and of nearly grey colours, tables, and all kinds of changes."""
+    random = np.random.default_rng(0)
+    images = random.integers(0, 256, (8, 3, 40, WIDTH))
+    images[4:] = images[4:, :1] + random.integers(-4, 5, images[4:].shape)
+    tables = random.integers(0, 256, (8, 3, 256))
+    tables[:, 0] %= 180
+    changes = np.array(list(itertools.product([False, True], repeat=3)))
+    return images.clip(0, 255).astype(np.uint8), tables.astype(np.uint8), changes
+
+
+def finished_by_opencv(images: np.ndarray, tables: np.ndarray, changes: np.ndarray) -> np.ndarray:
+    found = []
+    for image, table, (up_down, left_right, coloured) in zip(images, tables, changes, strict=True):
+        image = image.transpose(1, 2, 0)
+        if coloured:
+            hsv = cv2.LUT(cv2.cvtColor(image, cv2.COLOR_RGB2HSV), table.T[None])
+            image = cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)
+        image = image[:: -1 if up_down else 1, :: -1 if left_right else 1]
+        found.append(image.transpose(2, 0, 1))
+    return np.stack(found)
+
+
+@judges(FINISHING)
+def agrees_with_opencv_to_one_grey_level(b: Backend) -> None:
+    arrays = unfinished()
+    inputs = [b.ops.tensor(array) for array in arrays]
+    if not b.device.supports("finishing"):
+        assert_refused("OpenCV", b.fused.finish_images, *inputs, "float32")
+        return
+    expected = finished_by_opencv(*arrays)
+    for dtype, channels_last in (("float32", False), ("float64", True)):
+        found = b.ops.to_numpy(b.fused.finish_images(*inputs, dtype, channels_last))
+        levels = np.rint(found * 255)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, levels.astype(dtype) / np.array(255, dtype))
+        difference = np.abs(levels - expected)
+        assert difference.max() <= 1
+        # OpenCV multiplies and adds with one rounding where the processor can.
+        assert (difference > 0).mean() < 0.001
+        assert (difference[~arrays[2][:, 2]] == 0).all()
+    nothing = [b.ops.tensor(array[:0]) for array in arrays]
+    assert b.fused.finish_images(*nothing, "float32").shape == (0, 3, 40, WIDTH)
+
+
+@judges(FINISHING)
+def refuses_numbers_of_other_images(b: Backend) -> None:
+    images, tables, changes = unfinished()
+    for wrong in (
+        (images[:3], tables, changes),
+        (images, tables[:, :2], changes),
+        (images, tables, changes[:, :2]),
+        (images[:, :1], tables, changes),
+        (images / 255, tables, changes),
+    ):
+        inputs = [b.ops.tensor(array) for array in wrong]
+        assert_refused("accepted" if wrong[0].dtype == np.uint8 else "", b.fused.finish_images,
+                       *inputs, "float32")  # fmt: skip
+
+
+@judges("fused.finish_problem")
+def a_processor_has_opencv(b: Backend) -> None:
+    problem = b.fused.finish_problem("cpu")
+    assert isinstance(problem, str) and problem and "\n" not in problem
 
 
 def part(b: Backend, place: int) -> Any:

@@ -14,13 +14,7 @@ import numpy as np
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend, assert_equal, assert_refused, judges, uniform
 
-NAMES = (
-    "stem.conv.weight",
-    "stem.bn.weight",
-    "stem.bn.bias",
-    "heads.0.weight",
-    "heads.0.bias",
-)
+NAMES = ("stem.conv.weight", "stem.bn.weight", "stem.bn.bias", "heads.0.weight", "heads.0.bias")
 STATE_NAMES = (
     "grid",
     "stem.conv.weight",

@@ -16,14 +16,7 @@ from tests.conformance.checks_optim import (
     parameters,
     two_groups,
 )
-from tests.conformance.judging import (
-    CHECKS,
-    Backend,
-    Check,
-    Overlay,
-    assert_equal,
-    judges,
-)
+from tests.conformance.judging import CHECKS, Backend, Check, Overlay, assert_equal, judges
 
 # The plain names that have a name in `multi_tensor` with the same promises.
 PLAIN = {f"multi_tensor.{name}": f"optim.{name}" for name in KINDS}

@@ -278,10 +278,10 @@ def repeats_each_position_as_often_as_told(b: Backend) -> None:
 
 @judges("ops.add_rows_")
 def adds_rows_in_place_also_those_that_repeat(b: Backend) -> None:
-    for dtype, row_shape in itertools.product(FLOATS, ((), (3,), (2, 2))):
+    for dtype, row_shape, num_rows in itertools.product(FLOATS, ((), (3,), (2, 2)), (4, 99)):
         for rows in ([3, 0, 3, 3, 1], [2], []):
             index = np.array(rows, "int64")
-            x = uniform((4, *row_shape), dtype)
+            x = uniform((num_rows, *row_shape), dtype)
             values = uniform((len(rows), *row_shape), dtype, seed=1)
             changed, wanted = b.ops.tensor(x), x.copy()
             for _ in range(2):

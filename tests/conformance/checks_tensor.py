@@ -133,10 +133,7 @@ def keeps_the_order_of_elements(b: Backend) -> None:
     ):
         assert_op(b, b.tensor.reshape, lambda x, *target: x.reshape(target), shape, args=target)
     assert_values(
-        b,
-        lambda x: b.tensor.reshape(x.permute(1, 0), 6),
-        lambda x: x.T.reshape(6),
-        uniform((2, 3)),
+        b, lambda x: b.tensor.reshape(x.permute(1, 0), 6), lambda x: x.T.reshape(6), uniform((2, 3))
     )
     assert_refused("", b.tensor.reshape, b.zeros((2, 3)), 4, 2, errors=CLEAR_ERROR)
 

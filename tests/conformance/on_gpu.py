@@ -33,7 +33,7 @@ ELSEWHERE = {
     "is_none_before_and_accumulates_after": "its module is on the CPU",
 }
 NOT_EMULATED = {
-    "adds_a_bias_to_products_with_rows": "PyTorch changes the shape of a product of one row later",
+    "adds_a_bias_to_products_with_rows": "PyTorch changes the shape of a product of one row later"
 }
 
 

@@ -30,10 +30,7 @@ def main(folder: Path) -> None:
             check.run(Backend())
         except AssertionError:
             failures[check.label] = traceback.format_exc()
-    document = {
-        "world_size": this_process().world_size,
-        "failures": failures,
-    }
+    document = {"world_size": this_process().world_size, "failures": failures}
     (folder / f"rank{this_process().rank}.json").write_text(json.dumps(document))
     backend.dist.stop()
 

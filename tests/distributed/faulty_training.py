@@ -1,9 +1,8 @@
 """The real train.py with a fault in one rank. The variable FAULT describes it in JSON:
 
-{"how": "kill", "rank": 1, "phase": "training", "step": 7, "seconds": 0.01}
+{"how": "kill", "rank": 1, "phase": "training", "step": 7}
 
-The fault happens at this sign of progress of the phase (0 for its start, counted over all epochs),
-or so many seconds later, whatever the rank is doing then.
+The fault happens at this sign of progress of the phase: 0 for its start, counted over all epochs.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import json
 import os
 import resource
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,7 +20,6 @@ from typing import Any
 import train
 from duet.backend.processes import this_process
 from duet.utils.cli.train_config import read_train_flags
-from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
 from duet.utils.processes.command import run_command
 from duet.utils.processes.suspend import FILE_VARIABLE
@@ -38,10 +35,7 @@ def install(fault: dict[str, Any]) -> None:
 
     def look() -> None:
         if present[-1] == fault["phase"] and steps[present[-1]] == fault["step"]:
-            if "seconds" in fault:
-                threading.Timer(fault["seconds"], FAULTS[fault["how"]]).start()
-            else:
-                FAULTS[fault["how"]]()
+            FAULTS[fault["how"]]()
         steps[present[-1]] += 1
 
     @contextmanager
@@ -84,8 +78,8 @@ def ask_command() -> None:
         time.sleep(0.01)
 
 
-def find_mistake() -> None:
-    raise UserError("an image is missing")
+def ask_rank() -> None:
+    os.kill(os.getpid(), signal.SIGUSR1)
 
 
 def fill_disk() -> None:
@@ -100,8 +94,8 @@ FAULTS: dict[str, Callable[[], None]] = {
         kill_while_writing,
         make_file,
         ask_command,
+        ask_rank,
         interrupt_command,
-        find_mistake,
         fill_disk,
     )
 }

@@ -99,10 +99,7 @@ class Processes:
 
 
 def start_job(
-    folder: Path,
-    plan: Mapping[str, object],
-    flags: Sequence[object] = FLAGS,
-    raw: bool = False,
+    folder: Path, plan: Mapping[str, object], flags: Sequence[object] = FLAGS, raw: bool = False
 ) -> Processes:
     """Start `job.py`; the plan says what goes wrong in it."""
     script = PROJECT / "tests" / "distributed" / "job.py"

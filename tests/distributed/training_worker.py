@@ -21,16 +21,14 @@ backend.use()  # before the models, whose classes derive from the framework's
 
 from duet.backend import nn
 from duet.backend.processes import this_process
-from duet.models.evaluation import evaluate as evaluation
+from duet.models.evaluation.evaluate import Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
-from duet.models.training.state import TrainState, settle
-from duet.models.training.step import train_step
+from duet.models.training.step import TrainState, settle, train_step
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
@@ -98,7 +96,7 @@ def learn(folder: Path, case: str, device: str = "cpu") -> Arrays:
     world = World(this_process(), backend.dist.all_gather)
     model = Detector(read_model_yaml(config.cfg, len(dataset.class_names)))
     model.initialize(config.seed)
-    items, strengths = items_of(model.head.task.name), hyp.augmentation()
+    items, strengths = model.head.task.items.load(), hyp.augmentation()
     loader = TrainLoader(samples, TrainRecipe(64, BATCH, strengths, items=items), world=world)
     state = build_state(config, hyp, model, len(loader), device, "float64")
     if case == "accumulating" and world.process.world_size == 1:
@@ -146,9 +144,8 @@ def validation_losses(
     """Return the EMA's losses in float32 on batches of two, two and one: a rank lacks the last."""
     model = nn.place(state.ema.model, device, "float32")
     with ValLoader(samples[:5], 64, 2, 0, model.stride, world=world) as loader:
-        return evaluation.evaluate(
-            model, loader, samples[:5], class_names, device, loss=state.loss,
-        ).losses  # fmt: skip
+        evaluation = Evaluation(model, samples[:5], class_names, device, loss=state.loss)
+        return evaluation.run(loader).losses
 
 
 def with_objects_of_first(batch: Batch) -> Batch:

@@ -130,7 +130,7 @@ class Functions(TorchFunctionMode):
 SET_DATA = torch.Tensor.data.__set__
 SHOWN = {
     torch.Tensor.device.__get__: lambda x: torch.device(SHOWN_AS, x.gpu),
-    torch.Tensor.is_cuda.__get__: lambda x: True,
+    torch.Tensor.is_cuda.__get__: lambda x: SHOWN_AS == "cuda",
     torch.Tensor.data_ptr: lambda x: x.memory.data_ptr(),
     torch.Tensor.untyped_storage: lambda x: x.memory.untyped_storage(),
 }
@@ -181,6 +181,11 @@ CUDA = {
     "max_memory_reserved": lambda device=None: MEMORY,
     "mem_get_info": lambda device=None: (MEMORY, MEMORY),
 }
+MPS = [
+    (torch.backends.mps, "is_available", lambda: True),
+    (torch.mps, "synchronize", GPU.synchronize),
+    (torch.mps, "driver_allocated_memory", lambda: MEMORY),
+]
 
 
 @contextmanager
@@ -190,14 +195,16 @@ def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
     at_once: run each operation when it is queued.
     """
     GPU.at_once = at_once
+    shown = MPS if SHOWN_AS == "mps" else [(torch.cuda, *one) for one in CUDA.items()]
     _setup_privateuseone_for_python_backend("emulated")
     # Registered, it is one kernel as on CUDA; else PyTorch computes it in six operations.
     kernels = torch.library.Library("aten", "IMPL")
     kernels.impl("silu_backward", torch.ops.aten.silu_backward, "PrivateUse1")
     replaced = [
-        *((torch.cuda, name, stand_in) for name, stand_in in CUDA.items()),
+        *shown,
         *((torch, kernel.__name__, in_one_piece(kernel)) for kernel in KERNELS),
         (torch.distributed, "init_process_group", collectives.init_process_group),
+        (torch.distributed, "is_nccl_available", lambda: True),
         (torch, "autocast", Autocast),
         (torch, "is_autocast_enabled", Autocast.is_enabled),
         (torch.Tensor, "record_stream", lambda x, stream: GPU.record_stream(x.memory, stream)),

@@ -1,5 +1,7 @@
 """Names of the emulated GPUs: cuda:0 and cuda:1 to the program, another kind of device to PyTorch.
 
+EMULATED_KIND=mps: a GPU of Apple, without float64, page-locked memory, streams and CUDA.
+
 PyTorch does backward passes on the first device of that kind alone: it is the one that belongs to
 this process, cuda:LOCAL_RANK.
 """
@@ -12,7 +14,7 @@ from typing import Any
 import torch
 
 NUM_GPUS = 2
-KIND, SHOWN_AS = "privateuseone", "cuda"
+KIND, SHOWN_AS = "privateuseone", os.environ.get("EMULATED_KIND", "cuda")
 OWN = int(os.environ.get("LOCAL_RANK", "0")) % NUM_GPUS
 _current = 0
 

@@ -1,8 +1,9 @@
 """A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
 
 Copies of any size take the way of large ones. The last line of a training counts how often the host
-waited for the device, and the operations of each step: {"steps": [...], "validations": [...],
-"operations": [...]}. AT_ONCE=1 takes the lateness away.
+waited for the device, and the operations of each step and of each forward pass with its loss and
+backward pass: {"steps": [...], "validations": [...], "operations": [...], "passes": [...]}.
+AT_ONCE=1 takes the lateness away. FINISHES=1 lets the device finish images, operation by operation.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from unittest import mock
 
 from duet import backend
+from duet.utils.processes.exit_status import end_process
 from duet.utils.processes.launch import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
@@ -45,17 +47,35 @@ def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
 def main() -> None:
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
-        from duet.backend.torch import ops
+        from duet.backend.torch import autograd, finishing, ops
         from duet.models.training import loop
 
         ops.LARGE_COPY = 0
-        waits: dict[str, list[int]] = {"steps": [], "validations": [], "operations": []}
+        if "FINISHES" in os.environ:
+            finishing.has_triton = lambda: True
+            finishing._compiled = lambda: finishing._finished
+        waits: dict[str, list[int]] = {
+            "steps": [], "validations": [], "operations": [], "passes": [],
+        }  # fmt: skip
         loop.train_step = counting(loop.train_step, waits["steps"], waits["operations"])
         loop.evaluate = counting(loop.evaluate, waits["validations"], [])
-        with mock.patch("duet.utils.processes.launch.run_ranks", run_emulated_ranks):
+        autograd.value_and_backward = counting(autograd.value_and_backward, [], waits["passes"])
+
+        def end_rank(code: int) -> None:
+            print_counts(waits)
+            end_process(code)
+
+        with (
+            mock.patch("duet.utils.processes.launch.run_ranks", run_emulated_ranks),
+            mock.patch("duet.utils.processes.command.end_process", end_rank),
+        ):
             runpy.run_path(sys.argv[0], run_name="__main__")
+    print_counts(waits)
+
+
+def print_counts(waits: dict[str, list[int]]) -> None:
     if waits["steps"]:
-        print(json.dumps(waits))
+        print(json.dumps(waits), flush=True)
 
 
 if __name__ == "__main__":

@@ -71,6 +71,15 @@ def check_ranks_that_meet_in_another_order_on_the_host() -> None:
     assert host.tolist() == numbers(x) == [2.0] * 3
 
 
+def check_a_sum_of_sums_that_the_host_waits_for() -> None:
+    x = ones()
+    distributed.all_reduce(x)
+    y = x * 2
+    distributed.all_reduce(y)
+    torch.cuda.synchronize(HERE)
+    assert y.memory.tolist() == [8.0] * 3
+
+
 def check_a_tensor_of_the_host_under_nccl() -> None:
     group = distributed.new_group(backend=f"{inside(0).type}:{collectives.ENGINE}")
     assert fails(lambda: distributed.all_reduce(torch.ones(3), group=group), "No backend type")

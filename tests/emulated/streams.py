@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tests.emulated.names import NUM_GPUS, InDevice, gpu_of
 
@@ -34,7 +35,8 @@ class Stream:
 
     def run(self, until: Event | None = None) -> None:
         """Do what is queued: all, or up to an event."""
-        with GPU.lock:
+        # Without modes: to the emulation, a collective of the queue would be one of the host.
+        with GPU.lock, _disable_current_modes():
             while self.queue and not (until and until.is_done):
                 self.queue.pop(0)()
 

@@ -11,11 +11,12 @@ from torch.utils._pytree import tree_map_only
 
 from tests.dispatched import WAITS, is_view
 from tests.emulated import collectives
-from tests.emulated.names import gpu_of, inside, is_inside
+from tests.emulated.names import SHOWN_AS, gpu_of, inside, is_inside
 from tests.emulated.streams import GPU, spoil
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 ATEN = torch.ops.aten
+LACKING = (torch.float64, torch.complex128)  # on a GPU of Apple
 
 
 class OnGpu(torch.Tensor):
@@ -26,6 +27,8 @@ class OnGpu(torch.Tensor):
 
     @staticmethod
     def __new__(cls, memory: torch.Tensor, gpu: int) -> OnGpu:
+        if SHOWN_AS == "mps" and memory.dtype in LACKING:
+            raise TypeError(f"Cannot convert a MPS Tensor to {memory.dtype}")
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             memory.shape,
@@ -74,6 +77,8 @@ def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     if name == "_to_copy" and target is not None:
         return copy_to(torch.device(target), args[0], kwargs)
     if kwargs.get("pin_memory"):
+        if SHOWN_AS == "mps":
+            raise RuntimeError("Cannot pin memory: no CUDA")
         made = function(*args, **{**kwargs, "pin_memory": False})
         return GPU.lock_pages(spoil(made) if is_empty(function) else made)
     gpus = {x.gpu for x in tensors if isinstance(x, OnGpu)}

@@ -1,4 +1,4 @@
-"""Stands in for the process that writes graphs, and does what its first flag's file says."""
+"""Replaces the process that writes graphs; the name of its weights says how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes several graphs in one process, which takes a second to start.
+"""Write several graphs in one process, because each takes a second to start.
 
 `python -m tests.export.recorded_files FOLDER`; standard input has a JSON object that maps the name
 of each graph to flags of export.py. FOLDER/NAME.onnx are left, and what the process imported.

@@ -6,8 +6,6 @@ import dataclasses
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,10 +18,10 @@ from duet.utils.export.config import ExportConfig
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 from tests.environments import BACKENDS, python_of
+from tests.process_ends import SECONDS, has_ended, wait_until
 from tests.tiny_weights import tiny_checkpoint
 
 STAND_IN = "tests.export.ends_badly"
-SECONDS = 60  # far more than a process needs to end
 STARTER = """
 import signal, sys
 from pathlib import Path
@@ -91,11 +89,4 @@ def test_it_ends_with_the_process_that_started_it(tmp_path: Path, number: signal
     wait_until(lambda: reported.exists() and reported.read_text() != "")
     starter.send_signal(number)
     assert starter.wait(SECONDS) != 0
-    wait_until(lambda: not Path("/proc", reported.read_text(), "exe").exists())
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: has_ended(reported.read_text()))

@@ -24,23 +24,10 @@ from duet.utils.state.resume import load_state
 from duet.utils.weights.__main__ import describe
 from duet.utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from duet.utils.weights.load import load_weights, stored_model
-from tests.foreign_files import (
-    TorchFile,
-    dump,
-    module,
-    small_arrays,
-    small_model,
-    write_zip,
-)
+from tests.foreign_files import TorchFile, dump, module, small_arrays, small_model, write_zip
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
-from tests.onnx_files import (
-    FOREIGN,
-    own_texts,
-    write_classifier,
-    write_detector,
-    write_segmenter,
-)
+from tests.onnx_files import FOREIGN, own_texts, write_classifier, write_detector, write_segmenter
 from tests.small import TINY
 from tests.unit.weights.test_classifiers import Classifier
 

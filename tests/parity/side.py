@@ -25,8 +25,7 @@ from duet.models.detector import Detector, images_to_tensor
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossSettings, LossTerms
 from duet.models.training.start import build_state
-from duet.models.training.state import TrainState
-from duet.models.training.step import train_step
+from duet.models.training.step import TrainState, train_step
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,

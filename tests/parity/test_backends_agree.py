@@ -21,10 +21,7 @@ IMAGE_SIZE, BATCH_SIZE = 64, 16
 # losses are 1e-2 apart after 20 of them, whatever the image size. So the recipe itself is compared
 # in float64, where rounding of 1e-16 has become 2e-9 (measured), and float32 at a tenth of its
 # rates, where sums in another order have become 3e-5 (measured).
-CASES = {
-    "float64": ({}, 1e-6),
-    "float32": ({"lr0": 0.001, "warmup_bias_lr": 0.01}, 1e-3),
-}
+CASES = {"float64": ({}, 1e-6), "float32": ({"lr0": 0.001, "warmup_bias_lr": 0.01}, 1e-3)}
 
 
 @pytest.fixture(scope="module")

@@ -139,20 +139,6 @@ def test_the_command_prints_the_table_and_ends_with_one_when_a_number_differs(ca
     assert len(marked) == 1 and "model.24.m.0.bias" in marked[0]
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--steps", "0"], "--steps 0"),
-        (["--cfg", "absent.yaml"], "--cfg absent.yaml: no such file or public model"),
-        (["--img", "33"], "--img 33"),
-    ],
-)
-def test_a_wrong_flag_is_reported_before_a_side_runs(flags, message, monkeypatch, capsys):
-    monkeypatch.setattr("tests.parity.__main__.run_sides", lambda *arguments: pytest.fail())
-    assert main(flags) == 2
-    assert capsys.readouterr().err.startswith(f"error: {message}")
-
-
 def test_a_user_error_in_a_side_is_reported_without_a_traceback(agreeing, tmp_path):
     settings = dataclasses.replace(agreeing[1], cfg="absent.yaml")
     with pytest.raises(UserError, match=r"the side of torch failed:\nerror: --cfg absent\.yaml"):
@@ -165,10 +151,7 @@ TOLERANCE = 1e-5
 STATE_TOLERANCE = {"SGD": 1e-3, "Adam": 1e-2}
 
 
-@pytest.mark.parametrize(
-    ("writer", "optimizer"),
-    [("torch", "SGD"), ("torch", "AdamW"), ("oneflow", "SGD"), ("oneflow", "Adam")],
-)
+@pytest.mark.parametrize(("writer", "optimizer"), [("torch", "AdamW"), ("oneflow", "SGD")])
 def test_the_other_backend_goes_on_with_the_same_samples_and_state(writer, optimizer, tmp_path):
     data, model = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"

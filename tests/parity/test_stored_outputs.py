@@ -16,7 +16,7 @@ from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import assign_targets
 from duet.models.training.ema import ModelEMA
 from duet.models.training.optimizer import parameter_groups
-from duet.models.training.state import GRADIENT_NORM_LIMIT
+from duet.models.training.step import GRADIENT_NORM_LIMIT
 from duet.utils.data.loading.batch import Targets
 from duet.utils.report.stage_timer import StageTimer
 from tests.losses import arrays_of, loss_settings

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 
 from duet import backend
-from duet.utils.data.loading.items import items_of
 
 backend.use()  # before the models, whose classes derive from the framework's
 
@@ -47,7 +46,7 @@ def main(
     samples = load_split(dataset, "train")
     model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
     model.initialize(seed=0)
-    augment, items = hyp.augmentation(), items_of(model.head.task.name)
+    augment, items = hyp.augmentation(), model.head.task.items.load()
     losses: list[list[float]] = []
     recipe = TrainRecipe(config.image_size, config.batch_size, augment, config.seed, items=items)
     with TrainLoader(samples, recipe) as loader:

@@ -1,48 +1,90 @@
-"""Commands in a Python that lacks what Windows or macOS lacks; not these systems themselves."""
+"""Commands on this system and, on Linux, in a Python that lacks what Windows or macOS lacks."""
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from duet.backend import use
+from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
+from duet.utils.system.children import child_options, signal_group
 from tests.small import write_small_dataset, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from tests.unit.serve.running import Server, image_file
 
 pytestmark = pytest.mark.skipif(use() == "oneflow", reason="OneFlow runs on Linux alone")
 EMULATED = Path(__file__).parent / "emulated"
 FLAGS = ("--img", 64, "--backend", use())
 TRAIN = ("train", "--data", "shapes/shapes.yaml", "--weights", "", "--cfg", "tiny.yaml",
          "--epochs", 1, "--batch", 4, *FLAGS)  # fmt: skip
+ENDLESS = (*TRAIN[: TRAIN.index("--epochs")], "--epochs", 1000, "--batch", 4, *FLAGS)
 COMMANDS = {
     "check": ("check", "--data", "shapes/shapes.yaml"),
     "detect": ("detect", "--weights", "tiny0.safetensors", "--source", "shapes/images/val",
                "--device", "cpu", "--save-txt", *FLAGS),
     "val": ("val", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml", *FLAGS),
-    "train": (*TRAIN, "--workers", 0),
-    "train with workers": (*TRAIN, "--workers", 2),
+    "audit": ("audit", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml", *FLAGS),
+    "weights": ("weights", "show", "tiny0.safetensors"),
     "export": ("export", "--weights", "tiny0.safetensors", "--include", "onnx", *FLAGS),
+    "detect with the export": ("detect", "--weights", "tiny0.onnx", "--source",
+                               "shapes/images/val", *FLAGS),
 }  # fmt: skip
 HELPED = ("train", "val", "detect", "export", "compare", "check", "audit", "records", "fetch",
           "serve", "weights", "doctor")  # fmt: skip
 # Text that is opened in the encoding of the system, which is not UTF-8 on Windows, is named.
 WARNINGS = {"PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "always::EncodingWarning"}
-# What does not run yet, and why.
-NOT_YET: dict[tuple[str, str], str] = {}
+SYSTEMS = ("windows", "macos") if sys.platform == "linux" else ("",)
+# As in a notebook or `python -c`: without a main module that another process could import.
+PROGRAM = """
+import pathlib
+import duet
+trained = duet.train(data="shapes/shapes.yaml", weights="", cfg="tiny.yaml", epochs=1, batch_size=4,
+                     img=64, workers=2, name="program", backend="torch")
+detector = duet.load("tiny0.safetensors", backend="torch")
+print(len(detector(list(pathlib.Path("shapes/images/val").iterdir()))), "images")
+try:
+    detector("shapes/images/val")
+except duet.UserError as error:
+    print(error)
+"""
+REPLACING = """
+import sys, threading, time
+from pathlib import Path
+from duet.utils.files.atomic import atomic_text_file
+file = open("open.txt", "w", encoding="utf-8")
+if "closing" in sys.argv:
+    threading.Timer(0.5, file.close).start()
+with atomic_text_file(Path("open.txt")) as new:
+    new.write("new")
+"""
 
 
-def run(folder: Path, system: str, *words: object) -> subprocess.CompletedProcess[str]:
-    paths = os.pathsep.join(map(str, (EMULATED, PROJECT)))
+def start(folder: Path, system: str, *words: object) -> subprocess.Popen[str]:
+    paths = os.pathsep.join(map(str, (EMULATED, PROJECT) if system else (PROJECT,)))
     environment = {**os.environ, "PYTHONPATH": paths, "EMULATED_SYSTEM": system, **WARNINGS}
-    return subprocess.run(
-        [sys.executable, "-m", "duet", *map(str, words)],
-        cwd=folder, env=environment, capture_output=True, text=True, timeout=300,
+    return subprocess.Popen(
+        [sys.executable, *map(str, words)], cwd=folder, env=environment, encoding="utf-8",
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **child_options(),
     )  # fmt: skip
+
+
+def run(folder: Path, system: str, *words: object) -> str:
+    """Run a Python to its end; return its output."""
+    with start(folder, system, *words) as process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors[-3000:]
+    warned = [line for line in errors.splitlines() if "EncodingWarning" in line]
+    assert [line for line in warned if "site-packages" not in line] == []
+    return output
 
 
 @pytest.fixture(scope="module")
@@ -54,24 +96,107 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("system", ["windows", "macos"])
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("name", HELPED)
 def test_the_help_is_shown(folder: Path, system: str, name: str) -> None:
-    done = run(folder, system, name, "--help")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith(f"usage: duet {name}")
+    assert run(folder, system, "-m", "duet", name, "--help").startswith(f"usage: duet {name}")
 
 
-@pytest.mark.parametrize("system", ["windows", "macos"])
+@pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_runs(
-    folder: Path, system: str, name: str, request: pytest.FixtureRequest
+def test_a_command_runs(folder: Path, system: str, name: str) -> None:
+    run(folder, system, "-m", "duet", *COMMANDS[name])
+
+
+def numbers_of(folder: Path, name: str) -> list[str]:
+    """The results of a training, without its times."""
+    (row,) = csv.DictReader((folder / "runs/train" / name / "results.csv").open(encoding="utf-8"))
+    return [x for column, x in row.items() if not column.strip().startswith("seconds/")]
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_workers_build_the_same_batches(folder: Path, system: str) -> None:
+    for workers in (0, 2):
+        cache = "disk" if workers else "ram"
+        flags = ("--workers", workers, "--cache", cache, "--name", f"{system}{workers}")
+        output = run(folder, system, "-m", "duet", *TRAIN, *flags)
+        assert f"; {workers} loader workers" in " ".join(output.split()) or not workers
+    assert numbers_of(folder, f"{system}0") == numbers_of(folder, f"{system}2")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_program_without_a_guard_trains_with_workers(folder: Path, system: str) -> None:
+    *_, found, refusal = run(folder, system, "-c", PROGRAM).splitlines()
+    assert (found, refusal) == ("6 images", "shapes/images/val: is a folder, not a regular file")
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("flags", [("--workers", 2), ("--nproc", 2, "--device", "cpu")])
+def test_ctrl_c_suspends_a_training_that_then_resumes(
+    folder: Path, system: str, flags: tuple[object, ...], tmp_path: Path
 ) -> None:
-    if reason := NOT_YET.get((system, name)):
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
-    done = run(folder, system, *COMMANDS[name])
-    assert done.returncode == 0, done.stderr[-3000:]
-    warned = [line for line in done.stderr.splitlines() if "EncodingWarning" in line]
-    assert [line for line in warned if "site-packages" not in line] == []
-    if (system, name) == ("windows", "train with workers"):
-        assert "--workers 2: loader workers do not run on Windows; using 0" in done.stdout
+    results = tmp_path / "exp" / "results.csv"
+    words = ("-m", "duet", *ENDLESS, *flags, "--project", tmp_path)
+    with start(folder, system, *words) as process:
+        deadline = time.monotonic() + 120
+        while not (results.exists() and len(results.read_bytes().splitlines()) > 1):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        signal_group(process, signal.SIGINT)  # as a terminal does
+        printed, errors = process.communicate(timeout=60)
+    assert process.returncode == 130, errors
+    assert "continue with" in printed.splitlines()[-1]
+    resume = ("-m", "duet", "train", "--resume", tmp_path / "exp", "--time-limit", 0.001)
+    with start(folder, system, *resume) as process:
+        printed, errors = process.communicate(timeout=120)
+    assert process.returncode == 75, errors
+    assert "--time-limit" in printed
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_request_is_served(folder: Path, system: str) -> None:
+    flags = ("--weights", "tiny0.safetensors", "--port", 0, *FLAGS)
+    server = start(folder, system, "-m", "duet", "serve", *flags)
+    with server, contextlib.ExitStack() as stack:
+        stack.callback(server.kill)
+        running = Server(server)
+        running.until_ready()
+        reply = running.ask(body=image_file(), headers={"Content-Type": "image/png"})
+        assert reply.status == 200, reply.body
+        signal_group(server, signal.SIGINT)
+        server.stderr.close()
+        assert server.wait(timeout=60) == 0
+
+
+@pytest.mark.skipif(sys.platform == "darwin", reason="it replaces open files")
+def test_a_file_that_another_program_has_open_is_waited_for(folder: Path) -> None:
+    run(folder, SYSTEMS[0], "-c", REPLACING, "closing")
+    assert (folder / "open.txt").read_text(encoding="utf-8") == "new"
+    with start(folder, SYSTEMS[0], "-c", REPLACING) as process:
+        _, errors = process.communicate(timeout=60)
+    assert errors.splitlines()[-1].endswith(
+        "it cannot be replaced; close it in other programs: 'open.txt'"
+    )
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_a_process_that_holds_too_much_memory_is_ended(folder: Path, system: str) -> None:
+    program = "import time; from duet.utils.export.opening import *; limit_memory(50 << 20); "
+    program += "limit_memory(100 << 20); held = bytearray(b'x') * (70 << 20); time.sleep(0.3); "
+    program += "print('more', flush=True); held += bytearray(b'x') * (90 << 20); time.sleep(60)"
+    with start(folder, system, "-c", program) as process:
+        printed, errors = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (EXIT_NO_MEMORY, "more\n"), errors
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Windows may be set up for long paths")
+def test_a_path_that_is_too_long_for_windows_is_named(folder: Path, tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from duet.utils.files.atomic import *\n"
+    program += "with atomic_text_file(Path(sys.argv[1])): pass"
+    path = tmp_path.joinpath(*["x" * 60] * 4)
+    path.mkdir(parents=True)
+    with start(folder, "windows", "-c", program, path / "a.txt") as process:
+        _, errors = process.communicate(timeout=60)
+    length = len(str(path / "a.txt"))
+    assert f"its path has {length} characters: use a folder nearer to the root" in errors

@@ -12,40 +12,40 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6341,
+    "backend": 6563,
     "duet": 270,
     "models": 563,
     "models/blocks": 908,
-    "models/detect": 1112,
-    "models/evaluation": 1027,
-    "models/export": 1386,
-    "models/heads": 2559,
+    "models/detect": 1062,
+    "models/evaluation": 946,
+    "models/export": 1322,
+    "models/heads": 2587,
     "models/inference": 652,
-    "models/training": 2707,
+    "models/training": 2730,
     "scripts": 1212,
-    "utils": 773,
-    "utils/cli": 1174,
-    "utils/comparison": 1301,
-    "utils/data": 11786,
-    "utils/detect": 2117,
-    "utils/evaluation": 1596,
-    "utils/evolution": 429,
-    "utils/export": 1681,
-    "utils/files": 1113,
-    "utils/geometry": 421,
-    "utils/processes": 1103,
-    "utils/report": 1517,
-    "utils/serve": 898,
+    "utils": 772,
+    "utils/cli": 1308,
+    "utils/comparison": 1286,
+    "utils/data": 11851,
+    "utils/detect": 2076,
+    "utils/evaluation": 1644,
+    "utils/evolution": 420,
+    "utils/export": 1674,
+    "utils/files": 1125,
+    "utils/geometry": 411,
+    "utils/processes": 1133,
+    "utils/report": 1528,
+    "utils/serve": 885,
     "utils/setup": 365,
-    "utils/state": 833,
+    "utils/state": 848,
     "utils/system": 398,
-    "utils/tasks": 283,
-    "utils/weights": 1713,
+    "utils/tasks": 224,
+    "utils/weights": 1685,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 361
-OTHERS = {"tests": 57268, "benchmarks": 2716}
+OTHERS = {"tests": 57934, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:

@@ -170,7 +170,10 @@ FOLDERS["onnx"] = ("backend/onnx/", "tests/")
 FOLDERS["onnxruntime"] = ("backend/onnx/", "docs/examples/", "tests/")
 # The tensors of other backends come with their framework. These remember how they are computed, and
 # a graph is made of them.
-OWN_FILES = {"onnx": {"recording.py", "indexing.py", "model_proto.py"}}
+OWN_FILES = {
+    "torch": {"finishing.py"},
+    "onnx": {"recording.py", "model_proto.py"},
+}
 
 
 def test_a_framework_is_imported_in_its_own_folder_only() -> None:

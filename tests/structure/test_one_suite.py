@@ -2,23 +2,50 @@
 
 from __future__ import annotations
 
-import itertools
-
-import pytest
+from pathlib import Path
 
 from duet.backend.select import ENVIRONMENT_VARIABLE
-from tests.one_suite import OF_BOTH, OF_NONE, SIDE_BY_SIDE, TESTS, left_out
+from tests.one_suite import IN_BOTH, OF_TORCH, ONCE, TESTS, SharedFiles, is_left_out, place
+from tests.structure.test_imports import FILES, graph
+
+SCRIPTS = {"duet.backend", "train", "val", "detect", "export"}  # they ask the bound backend
 
 
-@pytest.mark.parametrize("chosen", [False, True])
-@pytest.mark.parametrize("side_by_side", ["", "1"])
-def test_every_file_runs_in_one_of_the_suites_at_least(side_by_side, chosen):
-    torch, oneflow = (
-        left_out({ENVIRONMENT_VARIABLE: backend, SIDE_BY_SIDE: side_by_side}, chosen)
-        for backend in ("torch", "oneflow")
-    )
-    assert torch & oneflow == set()
-    assert all(path.exists() for path in torch | oneflow)
-    once = {TESTS / path for path in itertools.chain(*OF_NONE.values())}
-    assert bool(once & (torch | oneflow)) is bool(side_by_side and not chosen)
-    assert {TESTS / path for path in itertools.chain(*OF_BOTH.values())} <= torch | oneflow
+def needs_framework(module: str) -> bool:
+    """Whether a module imports what asks the bound backend, itself or by way of others."""
+    seen, todo = {module}, [module]
+    while todo:
+        others = graph()[todo.pop()] - seen
+        if any(other in SCRIPTS or other.startswith("duet.models.") for other in others):
+            return True
+        seen |= others
+        todo += others
+    return False
+
+
+def test_what_imports_no_framework_runs_once() -> None:
+    once = [TESTS / file for file in (*OF_TORCH, *IN_BOTH)]
+    found = [
+        str(path.relative_to(TESTS))
+        for module, path in FILES.items()
+        if path.is_relative_to(TESTS)
+        and path.name.startswith("test_")
+        and place(path) < 0
+        and path not in once
+        and not needs_framework(module)
+    ]
+    assert found == []
+
+
+def test_what_needs_packages_of_pytorchs_environment_runs_there_alone() -> None:
+    for path in (TESTS / file for file in OF_TORCH):
+        assert not is_left_out(path, {ENVIRONMENT_VARIABLE: "torch"}) and place(path) == -1
+        assert is_left_out(path, {ENVIRONMENT_VARIABLE: "oneflow"})
+
+
+def test_a_file_without_a_framework_runs_where_it_is_claimed_first(tmp_path: Path) -> None:
+    assert [name for name in (*ONCE, *IN_BOTH, *OF_TORCH) if not (TESTS / name).exists()] == []
+    shared, bound = TESTS / "unit/files/test_json.py", TESTS / "train/test_resume.py"
+    assert place(shared) >= 0 and place(bound) == -1
+    first, second = SharedFiles(tmp_path), SharedFiles(tmp_path)
+    assert first.is_taken(shared) and not second.is_taken(shared) and first.is_taken(shared)

@@ -18,11 +18,7 @@ PRINTERS = {
     "utils/processes/command.py",  # the message that ends a command
 }
 # They run before anything is installed, or print nothing but names of ours.
-ELSEWHERE = (
-    "tests/",
-    "benchmarks/",
-    "utils/setup/",
-)
+ELSEWHERE = ("tests/", "benchmarks/", "utils/setup/")
 
 
 def product_files() -> Iterator[tuple[str, ast.Module]]:
@@ -88,7 +84,6 @@ OPENED_ELSEWHERE = {
     ("utils/system/files.py", "open"): "a folder, to sync it, and of another rank",
     ("utils/system/machine.py", "read_text"): "/proc",
     ("utils/system/machine.py", "read_bytes"): "/proc",
-    ("utils/system/children.py", "read_text"): "/proc",
     ("utils/memory.py", "read_text"): "/sys",
     ("utils/processes/numa.py", "read_text"): "/sys",
     ("backend/cores.py", "read_text"): "/sys",
@@ -108,6 +103,7 @@ OPENED_ELSEWHERE = {
     ("utils/export/opening.py", "open"): "a format's own, of which each opens as it must",
     ("utils/files/run_folder.py", "open"): "to lock",
     ("docs/site/hooks.py", "read_text"): "the project's own files",
+    ("docs/site/notebooks.py", "read_text"): "the project's own files",
     ("utils/setup/environments.py", "read_text"): "the project's own files",
 }
 
@@ -170,10 +166,7 @@ CONNECTED_ELSEWHERE = {
     ("utils/data/fetch/download.py", "urllib.error"): "the one place",
     ("utils/data/fetch/download.py", "urllib.request"): "the one place",
     ("utils/data/fetch/download.py", "urlopen"): "the one place",
-    (
-        "utils/detect/media/live.py",
-        "ssl",
-    ): "certificates for FFmpeg, which opens a stream",
+    ("utils/detect/media/live.py", "ssl"): "certificates for FFmpeg, which opens a stream",
     ("utils/files/run_folder.py", "socket"): "the name of this machine",
     ("utils/serve/server.py", "socket"): "where a server listens",
     ("utils/serve/server.py", "asyncio"): "requests of a server",

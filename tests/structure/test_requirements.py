@@ -9,6 +9,7 @@ import sys
 import sysconfig
 
 import pytest
+import yaml
 from packaging.markers import Marker
 from packaging.requirements import Requirement
 
@@ -26,6 +27,7 @@ SETUP_FILES = [
     "errors",
     "project",
     "processes.start",
+    "system.children",
     "system.files",
     "setup.environments",
 ]
@@ -100,11 +102,23 @@ def test_a_package_is_in_one_lock_of_a_backend(backend):
 def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
     users = pins(backend)
     assert users.keys() >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "starlette")}
-    assert not users.keys() & {"mypy", "onnx", "pytest", "ruff", "triton"}
+    assert not users.keys() & {"mypy", "openvino", "pytest", "ruff", "triton"}
+
+
+def test_users_of_pytorch_can_export_to_onnx():
+    assert pins("torch").keys() >= {"onnx", "onnxruntime"}
 
 
 def test_the_package_and_pyproject_have_one_version():
     assert f'\nversion = "{duet.__version__}"\n' in (PROJECT / "pyproject.toml").read_text()
+
+
+def test_the_public_workflow_runs_each_system_each_python_and_the_oldest_packages():
+    text = (PROJECT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
+    matrix = yaml.safe_load(text)["jobs"]["quick"]["strategy"]["matrix"]
+    assert {name.partition("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
+    assert matrix["python"] == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+    assert "lowest-direct" in {row["versions"] for row in matrix["include"]}
 
 
 def test_both_builds_of_torch_are_of_one_version():

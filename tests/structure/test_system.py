@@ -58,6 +58,27 @@ def test_one_room_knows_the_operating_system() -> None:
     assert found == set()
 
 
+def opens_in_the_systems_encoding(call: ast.Call) -> bool:
+    """Whether a call opens a text without naming its encoding, which is not UTF-8 on Windows."""
+    named = {keyword.arg for keyword in call.keywords} & {"encoding", "opener", None}
+    words = [ast.unparse(x) for x in call.args]
+    _, is_method, name = ast.unparse(call.func).rpartition(".")
+    if is_method:
+        return not named and (name, len(words)) in {("read_text", 0), ("write_text", 1)}
+    return not named and name == "open" and not any("b" in mode for mode in words[1:2])
+
+
+def test_every_text_is_opened_in_a_named_encoding() -> None:
+    files = [path for path in PYTHON_FILES if "tests" not in path.relative_to(PROJECT).parts]
+    found = [
+        f"{path.relative_to(PROJECT)}:{node.lineno}"
+        for path in files
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Call) and opens_in_the_systems_encoding(node)
+    ]
+    assert found == []
+
+
 def test_the_room_is_small() -> None:
     files = [PROJECT / BELOW, *(PROJECT / ROOM).glob("*.py")]
     lines = [line for path in files[1:] for line in path.read_text(encoding="utf-8").splitlines()]

@@ -31,11 +31,7 @@ WINGS = {
     "set-up": ("utils/setup",),
 }
 # Served images are detected in; a comparison runs in the environments that set-up makes.
-STANDS_ON = {
-    ("serving", "detection"),
-    ("detection", "serving"),
-    ("comparison", "set-up"),
-}
+STANDS_ON = {("serving", "detection"), ("detection", "serving"), ("comparison", "set-up")}
 
 
 def wing_of(path: Path) -> str:
@@ -94,49 +90,24 @@ def copy(part: str, folder: Path) -> None:
         shutil.copy(source, target)
 
 
-def run(folder: Path, script: str, *flags: object) -> str:
+def run(folder: Path, line: str) -> str:
     """Run a script of a copy on the backend of this suite; return what it prints."""
+    words = [*line.split(), "--backend", backend.use(), "--img", "64"]
     done = subprocess.run(
-        [sys.executable, script, *map(str, flags), "--backend", backend.use(), "--img", "64"],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=300,
+        [sys.executable, *words], cwd=folder, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_core_trains_and_validates_and_one_wing_alone_detects(core: Path) -> None:
-    model, weights = write_tiny_model(core), "runs/core/weights/last.safetensors"
-    flags = ("--data", "shapes", "--fraction", "0.1", "--epochs", "1", "--batch", "8")
-    run(
-        core,
-        "train.py",
-        *flags,
-        "--cfg",
-        model,
-        "--workers",
-        "0",
-        "--project",
-        "runs",
-        "--name",
-        "core",
-    )
-    assert "all" in run(core, "val.py", "--data", "shapes", "--weights", weights)
+    write_tiny_model(core)
+    weights = "runs/core/weights/last.safetensors"
+    run(core, "train.py --data shapes --fraction 0.1 --epochs 1 --batch 8 --cfg tiny.yaml"
+              " --workers 0 --project runs --name core")  # fmt: skip
+    assert "all" in run(core, f"val.py --data shapes --weights {weights}")
     for place in WINGS["detection"]:
         copy(place, core)
-    images = next(core.glob("datasets/*/images/val"))
-    run(
-        core,
-        "detect.py",
-        "--weights",
-        weights,
-        "--source",
-        images,
-        "--project",
-        "runs",
-        "--name",
-        "found",
-    )
+    images = next(core.glob("datasets/*/images/val")).relative_to(core)
+    run(core, f"detect.py --weights {weights} --source {images} --project runs --name found")
     assert any((core / "runs" / "found").iterdir())

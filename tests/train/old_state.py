@@ -43,7 +43,7 @@ def write_state(folder: Path) -> Path:
     """Run until the stop, and return the state's path."""
     looks = 0
 
-    def cause(requests: StopRequests) -> str | None:
+    def cause(requests: StopRequests, agreed: bool | None = None) -> str | None:
         nonlocal looks
         looks += 1
         return "the test asks" if looks == LOOKS else None

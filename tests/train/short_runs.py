@@ -11,8 +11,9 @@ import train
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
-from duet.models.training.state import TrainState
+from duet.models.training.step import TrainState
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.task_flags import complete_flags
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
@@ -21,7 +22,6 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.state.resume import find_resume_point, resumed_config
-from duet.utils.tasks.find import complete_flags
 from tests.small import write_small_dataset, write_tiny_model
 
 
@@ -30,13 +30,13 @@ class Killed(BaseException):
 
 
 class StopAt(StopRequests):
-    """Asks for a stop, or kills, at the so-manieth time that the run asks."""
+    """Asks for a stop, or kills, the count-th time that the run asks."""
 
     def __init__(self, count: int | None = None, kill: bool = False) -> None:
         super().__init__()
         self.count, self.kill, self.asked = count, kill, 0
 
-    def cause(self) -> str | None:
+    def cause(self, agreed: bool | None = None) -> str | None:
         self.asked += 1
         if self.asked != self.count:
             return None

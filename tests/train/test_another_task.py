@@ -98,6 +98,6 @@ def test_weights_are_validated_with_the_heads_table_and_plot(flags, whole, tmp_p
     ])  # fmt: skip
     dataset = load_dataset(config.data)
     samples = load_split(dataset, "val")
-    validation.run_validation(config, dataset.class_names, samples, [load_weights(weights)], ALONE)
+    validation.run_validation(config, dataset, samples, [load_weights(weights)], ALONE)
     (reported,) = tmp_path.glob("*/accuracy.txt")
     assert reported.read_text() in capsys.readouterr().out

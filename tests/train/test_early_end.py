@@ -9,8 +9,8 @@ from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import outputs
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
+from duet.utils.report import task_reports
 from duet.utils.report.stage_timer import StageTimer
-from duet.utils.report.task_reports import REPORTS
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs, rows
 from tests.small import write_small_dataset, write_tiny_model
@@ -128,7 +128,7 @@ def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_o
 def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch, capsys):
     for name in PLOTS:
         monkeypatch.setattr(outputs, name, die)
-    monkeypatch.setitem(REPORTS, "detect", REPORTS["detect"]._replace(plot=die))
+    monkeypatch.setattr(task_reports, "BOXES", task_reports.BOXES._replace(plot=die))
     for name in [name for name in sys.modules if name.partition(".")[0] == "matplotlib"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "matplotlib", None)  # an import of it fails

@@ -18,8 +18,7 @@ from duet.models.training import start as start_of_run
 from duet.models.training.execution import bfloat16_ratio, choose_precision
 from duet.models.training.outputs import write_work
 from duet.models.training.start import build_state
-from duet.models.training.state import settle
-from duet.models.training.step import train_step
+from duet.models.training.step import settle, train_step
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.errors import UserError

@@ -19,8 +19,7 @@ from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossSettings, LossTerms
 from duet.models.training import execution
 from duet.models.training.start import build_state
-from duet.models.training.state import settle
-from duet.models.training.step import train_step
+from duet.models.training.step import settle, train_step
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch, TargetMasks, Targets

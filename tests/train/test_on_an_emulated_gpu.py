@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from duet import backend
+from duet.utils.processes.exit_status import EXIT_SUSPENDED
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs
@@ -39,7 +40,7 @@ NECK = """head:
 """
 
 
-def run(script: str, *flags: object, gpu: str = "0", **environment: str) -> str:
+def run(script: str, *flags: object, gpu: str = "0", code: int = 0, **environment: str) -> str:
     program = ["-m", "tests.emulated.program", script] if gpu else [script]
     done = subprocess.run(
         [sys.executable, *program, *map(str, flags), "--device", gpu or "cpu"],
@@ -49,7 +50,7 @@ def run(script: str, *flags: object, gpu: str = "0", **environment: str) -> str:
         text=True,
         timeout=300,
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == code, done.stderr
     return done.stdout
 
 
@@ -66,12 +67,46 @@ class Trainings:
         return self.folder / name, text
 
 
+def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
+    found, expected = (
+        load_checkpoint(folder / "weights" / "last.safetensors") for folder in (on_gpu, on_cpu)
+    )
+    for section in ("model", "ema", "optimizer"):
+        for name, array in getattr(expected, section).items():
+            scale = max(np.abs(array).max(initial=0), 1e-3)
+            difference = np.abs(getattr(found, section)[name] - array).max(initial=0) / scale
+            assert difference < ROUNDING, (section, name)
+
+
+@pytest.mark.parametrize(
+    ("write_model", "flags"),
+    [
+        (write_tiny_model, ()),
+        (
+            write_tiny_anchor_free,
+            (
+                "--optimizer",
+                "AdamW",
+            ),
+        ),
+    ],
+)
+def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(tmp_path, write_model, flags):
+    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
+    on_gpu, text = detectors.train("gpu", *flags, gpu="mps", EMULATED_KIND="mps")
+    assert "Apple GPU; float32" in text
+    on_cpu, _ = detectors.train("cpu", *flags, "--amp", "off", gpu="")
+    assert_equal_states(on_gpu, on_cpu)
+    weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", tmp_path)
+    for script, source in (("val.py", "--data"), ("detect.py", "--source")):
+        place = detectors.flags[1] if source == "--data" else tmp_path / "shapes/images/val"
+        run(script, *weights, source, place, gpu="mps", EMULATED_KIND="mps")
+
+
 @pytest.mark.parametrize(
     ("write_model", "flags", "means"),
     [
         pytest.param(write_tiny_model, (), "fast", id="default"),
-        pytest.param(write_tiny_model, PLAIN, "plain", id="plain"),
-        pytest.param(write_tiny_anchor_free, (), "fast", id="anchor-free"),
         pytest.param(
             write_tiny_anchor_free, (*PLAIN, "--optimizer", "AdamW"), "plain", id="plain-AdamW"
         ),
@@ -84,14 +119,7 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
     flags = (*flags, "--amp", "off", "--workers", 1)
     on_gpu, text = detectors.train("gpu", *flags)
     on_cpu, _ = detectors.train("cpu", *flags, gpu="")
-    found, expected = (
-        load_checkpoint(folder / "weights" / "last.safetensors") for folder in (on_gpu, on_cpu)
-    )
-    for section in ("model", "ema", "optimizer"):
-        for name, array in getattr(expected, section).items():
-            scale = max(np.abs(array).max(initial=0), 1e-3)
-            difference = np.abs(getattr(found, section)[name] - array).max(initial=0) / scale
-            assert difference < ROUNDING, (section, name)
+    assert_equal_states(on_gpu, on_cpu)
     waits = json.loads(text.splitlines()[-1])
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
     assert waits["steps"] == [0, 1, 0, 1, 0, 0]
@@ -103,38 +131,47 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
 def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
     _, text = detectors.train("gpu", "--workers", 0, "--noval", "--override", "nbs=2")
-    first, *others = json.loads(text.splitlines()[-1])["operations"]
-    assert max(others) <= 600
+    counts = json.loads(text.splitlines()[-1])
+    steps, passes = (np.array(counts[name][1:]) for name in ("operations", "passes"))
+    assert steps.max() <= 600
+    # With --compile a pass is a graph: the images, clipping, the update and the EMA are the rest.
+    assert (steps - passes).max() <= 40
 
 
-@pytest.mark.parametrize("batch", [2, 12])
-def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp_path, batch):
+def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp_path):
     segmenters = Trainings(tmp_path, write_outlined_dataset(tmp_path), "models/yolov5n-seg.yaml")
-    flags = ("--workers", 0, "--noval", "--override", "nbs=2", "--epochs", 2, "--batch", batch)
+    flags = ("--workers", 0, "--noval", "--override", "nbs=2", "--epochs", 2, "--batch", 12)
     _, text = segmenters.train("gpu", *flags)
     first, *others = json.loads(text.splitlines()[-1])["operations"]
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
 
 
+FAST = ["--amp", "bf16", "--micro-batch", 1, "--workers", 1]
+
+
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "colours", "environment"),
     [
-        pytest.param([*PLAIN, "--optimizer", "AdamW", "--workers", 0], id="plain"),
-        pytest.param(["--amp", "bf16", "--micro-batch", 1, "--workers", 1], id="fast"),
+        ([*FAST, "--no-device-augment"], "loader", {"FINISHES": "1"}),
+        (FAST, "device", {"FINISHES": "1"}),
     ],
+    ids=["images from the loader", "images finished on the device"],
 )
-def test_no_result_depends_on_when_the_device_works(tmp_path, flags):
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours, environment):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
     segmenters = Trainings(tmp_path, data, cfg)
-    late, _ = segmenters.train("late", *flags)
-    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1")
+    late, _ = segmenters.train("late", *flags, **environment)
+    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1", **environment)
     assert_equal_runs(late, at_once)
+    work = json.loads((late / "work.json").read_text(encoding="utf-8"))
+    assert work["means"]["colours"] == colours
 
 
-def test_batches_are_copied_from_the_memory_of_the_workers_before_it_changes(tmp_path):
-    command = [sys.executable, "-m", "tests.emulated.lent_batches", write_small_dataset(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=PROJECT)
+@pytest.mark.parametrize("words", [(), ("refused",)], ids=["page-locked", "not page-locked"])
+def test_batches_are_copied_before_the_memory_of_the_workers_changes(tmp_path, words):
+    lent = [sys.executable, "-m", "tests.emulated.lent_batches", write_small_dataset(tmp_path)]
+    done = subprocess.run([*lent, *words], capture_output=True, text=True, timeout=300, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     # Six batches, four in memory at a time: the other two wait, since nothing else does.
     assert 0 < int(done.stdout) <= 3
@@ -149,26 +186,33 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1")
     assert "starting 2 processes, one per device" in text
     assert_equal_runs(late, at_once)
+    waits = [json.loads(line) for line in text.splitlines() if line.startswith('{"steps"')]
+    assert waits
+    # Has the update before happened? In the second step PyTorch lays out its buckets anew.
+    assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
+
+
+def test_ranks_end_together_after_the_update_behind_a_request_to_one_of_them(tmp_path):
+    data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
+    flags = ("--data", data, "--cfg", cfg, "--img", 64, "--batch", 2, "--override", "nbs=2")
+    flags += ("--project", tmp_path, "--noplots")
+    fault = json.dumps({"how": "ask_rank", "rank": 1, "phase": "training", "step": 3})
+    script = "tests/distributed/faulty_training.py"
+    text = run(script, *flags, gpu="0,1", code=EXIT_SUSPENDED, FAULT=fault)
+    assert text.count("suspended after 5 batches") == 1, text
 
 
 def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
     data, weights = write_small_dataset(tmp_path, CLASS_NAMES), write_tiny_weights(tmp_path)
     images = tmp_path / "shapes" / "images" / "val"
     flags = ["--weights", weights, "--img", 64, "--project", tmp_path, "--save-txt", "--save-conf"]
-    for name, gpu in (("gpu", "0"), ("cpu", "")):
+    for name, gpu in (("gpu", "0,1"), ("cpu", "")):
         run("val.py", *flags, "--data", data, "--name", f"val-{name}", gpu=gpu)
-        run("detect.py", *flags, "--source", images, "--name", f"detect-{name}", gpu=gpu)
-    run("val.py", *flags, "--data", data, "--name", "val-ranks", gpu="0,1")
-    for on_gpu in ("val-gpu", "val-ranks", "detect-gpu"):
+        run("detect.py", *flags, "--source", images, "--name", f"detect-{name}", gpu=gpu[:1])
+    for on_gpu in ("val-gpu", "detect-gpu"):
         on_cpu = on_gpu.partition("-")[0] + "-cpu"
         expected = sorted((tmp_path / on_cpu / "labels").glob("*.txt"))
         assert expected
         for path in expected:
             found = tmp_path / on_gpu / "labels" / path.name
             np.testing.assert_allclose(np.loadtxt(found), np.loadtxt(path), atol=1e-5)
-
-
-def test_a_step_is_timed_on_a_gpu(tmp_path):
-    flags = ["--models", write_tiny_model(tmp_path), "--batch", 2, "--img", 64]
-    flags += ["--precision", "bfloat16", "--execution", "eager", "--repeats", 2]
-    assert "2 x 64 px, bfloat16, eager: " in run("benchmarks/step_table.py", *flags)

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from duet.backend import autograd, nn
+from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.evaluation import validation
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_model, transfer_weights
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
+from duet.utils.cli.task_flags import adopted, task_of_model
 from duet.utils.cli.train_config import TrainConfig, read_train_flags
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.data.sources.dataset import load_dataset
@@ -19,7 +20,6 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE
-from duet.utils.tasks.find import adopted, task_of_model
 from duet.utils.tasks.table import ANCHOR_FREE, DETECTION, TASKS
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
@@ -140,15 +140,6 @@ def test_the_recipe_for_small_data_fine_tunes_and_resumes(inputs, tmp_path, name
     assert_equal_runs(tmp_path / "exp", small)
 
 
-def test_a_compiled_loss_trains_alike(inputs, tmp_path):
-    if problem := getattr(autograd, "compile_problem", lambda device: "none")("cpu"):
-        pytest.skip(problem)
-    flags, whole = inputs("detect-anchor-free")
-    folder = start([*flags, "--project", str(tmp_path), "--compile"])
-    # Six steps of a compiled network, whose sums have another order.
-    np.testing.assert_allclose(losses_of(folder)[:3], losses_of(whole)[:3], rtol=1e-3)
-
-
 @pytest.mark.parametrize(
     ("name", "flag", "message"),
     [
@@ -241,7 +232,7 @@ def test_classifiers_are_validated_with_table_and_plots(inputs, tmp_path, capsys
         dataset = load_dataset(config.data)
         samples = load_split(dataset, "val")
         loaded = [load_weights(weights)]
-        validation.run_validation(config, dataset.class_names, samples, loaded, ALONE)
+        validation.run_validation(config, dataset, samples, loaded, ALONE)
         reported = capsys.readouterr().out
         assert [line.split()[0] for line in reported.splitlines()[:2]] == ["class", "all"]
         assert (tmp_path / name / "confusion_matrix.png").exists()

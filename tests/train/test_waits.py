@@ -11,8 +11,7 @@ import pytest
 from duet.backend import nn
 from duet.models.heads.base import LossTerms
 from duet.models.training.checkpointing import capture, restore
-from duet.models.training.state import settle
-from duet.models.training.step import train_step
+from duet.models.training.step import settle, train_step
 from duet.models.training.step_watch import INITIAL, LossScale
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags

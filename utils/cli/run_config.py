@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -51,7 +52,8 @@ def require_part(name: str, value: float | str | None) -> None:
 
 def require_folder_name(name: str, value: str) -> None:
     """Raise UserError unless value is a plain folder name."""
-    if value in ("", ".", "..") or set("/\0") & set(value):
+    refused = '/\\:*?"<>|\0' if sys.platform == "win32" else "/\0"
+    if value in ("", ".", "..") or set(refused) & set(value):
         raise UserError(f"{name} {value!r}; accepted: a folder name, without path, for --project")
 
 
@@ -67,8 +69,8 @@ class CommandConfig:
     batch_size: int = flag("data", "--batch-size", "--batch", default=16, metavar="N",
         check=whole_from(1), help="images per batch, over all processes")  # fmt: skip
     device: str = flag("backend and device", "--device", default="",
-        help="cpu, 0 for the first GPU, 0,1 for two processes with one GPU each; '': a GPU if "
-        "available")  # fmt: skip
+        help="cpu, 0 for the first GPU, 0,1 for two processes with one GPU each, mps for that of "
+        "Apple; '': a GPU if available, but mps")  # fmt: skip
     project: Path = flag("output", "--project", default=Path("runs/train"), metavar="P",
         help="folder that holds the runs")  # fmt: skip
     name: str = flag("output", "--name", default="exp", metavar="N", check=require_folder_name,

@@ -24,6 +24,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparamet
 from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
 from duet.utils.strengths import AugmentConfig
+from duet.utils.tasks.table import TASKS
 from duet.utils.text import count
 
 MAX_SEED = 2**63 - 1
@@ -42,8 +43,6 @@ APART = (
 PRECISIONS = ("auto", "off", "bf16", "fp16", "bf16-always")
 LAYOUTS = ("auto", "contiguous", "channels-last")
 NEWEST, AUTO = "newest", "auto"  # values of --resume besides a folder or file
-# Same as in utils/tasks/table.py, which imports this module.
-TASK_NAMES = ("detect", "detect-anchor-free", "segment", "classify")
 AUTO_BATCH = -1  # value of --batch-size that selects measuring
 APART_IN_SEVERAL_PROCESSES = (
     ("compile", "sync_bn", "synchronized BatchNorm cannot be compiled"),
@@ -130,7 +129,7 @@ class TrainConfig(RunConfig):
     cfg: str = flag("model", "--cfg", default="", type=str.strip, metavar="F",
         help="model YAML or its name, to train from scratch; default without --weights: "
         "yolov5s")  # fmt: skip
-    task: str = flag("model", "--task", default="", choices=TASK_NAMES,
+    task: str = flag("model", "--task", default="", choices=tuple(TASKS),
         help="task to train for, if not defined by --cfg or --weights, or to replace that of "
         "--weights")  # fmt: skip
     cutoff: int = flag("model", "--cutoff", default=0, metavar="N", check=whole_from(0),
@@ -147,6 +146,9 @@ class TrainConfig(RunConfig):
     multi_tensor_optimizer: bool | None = automatic_switch("speed", "--multi_tensor_optimizer",
         help="update all weights and their EMA in one pass, equal up to rounding; without the "
         "flag: on a GPU")  # fmt: skip
+    device_augment: bool | None = automatic_switch("speed", "--device-augment",
+        help="change colours and flip images on the device, compiled, equal up to one grey "
+        "level; without the flag: on a GPU with Triton")  # fmt: skip
     cache: str = flag("speed", "--cache", default="", nargs="?", const="ram",
         choices=("ram", "disk"),
         help="cache decoded images for all workers: in memory (ram), or in a file in TMPDIR "

@@ -244,9 +244,7 @@ def epoch_ratios(
 ) -> list[float]:
     """Divide the candidate's time by the reference's: same round and epoch, same batches.
 
-    Args:
-        reference, candidate: runs of two cells.
-        time: entry of an epoch: "seconds" or "processor_seconds".
+    time: entry of an epoch, "seconds" or "processor_seconds".
     """
     left, right = (
         {(run["round"], x["epoch"]): x[time] for run in runs for x in counted_epochs(run)}
@@ -257,15 +255,11 @@ def epoch_ratios(
 
 
 def verdict(ratios: Sequence[float], rounds: int) -> str:
-    """Return the conclusion from the ratios of the pairs.
+    """Return the conclusion from the pairs' ratios, candidate by reference.
 
     A difference counts if 1 lies outside the range of the ratios, widened on each side by half its
     width (on a logarithmic scale). For normal noise that is two standard deviations of a single
     pair. Epochs of one process are not independent, so one round never counts.
-
-    Args:
-        ratios: candidate by reference, one per pair.
-        rounds: number of rounds of these pairs.
     """
     if len(ratios) < MIN_PAIRS or rounds < MIN_ROUNDS:
         return TOO_FEW

@@ -6,27 +6,24 @@ processor time of the usable cores, minus this process and its descendants.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import platform
 import shutil
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from duet.backend.cores import THREADS, WAITING
 from duet.backend.system import cores_of
 from duet.utils.errors import UserError
-from duet.utils.system.children import descendants
-from duet.utils.system.machine import (
-    memory_bytes,
-    processor,
-    seconds_of_cores,
-    seconds_of_process,
-)
+from duet.utils.system.machine import descendants, processor
 
+NOT_WORK = {"idle", "iowait", "guest", "guest_nice"}  # guests' time is a part of user's
 SHORTEST = 0.2  # seconds; in less, one tick per core would exceed the load
 SHARE = 0.1  # fraction of the usable cores; a higher load disturbs a measurement
 # They set the number of threads, how threads wait, and whether a GPU rounds.
@@ -43,11 +40,10 @@ class LoadWatch:
     def others(self) -> float | None:
         """Return how many cores other processes used on average.
 
-        None in less than `SHORTEST`, as the system counts in ticks of 10 ms, and where it does not
-        report it.
+        None in less than `SHORTEST`, as the system counts in ticks of 10 ms.
         """
         seconds, now = time.monotonic() - self._start, seconds_of_cores()
-        if seconds < SHORTEST or now is None or self._all is None:
+        if seconds < SHORTEST:
             return None
         taken = now - self._all - (_own_seconds() - self._own)
         return round(max(0.0, taken) / seconds, 2)
@@ -58,6 +54,13 @@ def disturbs(others: float | None, cores: int) -> bool:
     return others is not None and others > SHARE * cores
 
 
+def seconds_of_cores() -> float:
+    """Return the processor time of all processes on the cores of this one."""
+    cores, usable = enumerate(psutil.cpu_times(percpu=True)), cores_of()
+    used = (core._asdict().items() for number, core in cores if number in usable)
+    return sum(time for core in used for name, time in core if name not in NOT_WORK)
+
+
 def _own_seconds() -> float:
     return sum(os.times()[:2]) + children_seconds()
 
@@ -66,8 +69,8 @@ def children_seconds() -> float:
     """Return the processor time of the descendants of this process."""
     seconds = sum(os.times()[2:4])  # finished child processes
     for process in descendants(os.getpid()):
-        with contextlib.suppress(OSError):  # it may have ended meanwhile
-            seconds += seconds_of_process(process)
+        with suppress(psutil.Error):  # it may have ended meanwhile
+            seconds += sum(process.cpu_times()[:4])  # with those of its own that have ended
     return seconds
 
 
@@ -76,7 +79,7 @@ def describe_machine() -> dict[str, Any]:
     return {
         "processor": processor(),
         "cores": len(cores_of()),
-        "memory_gib": round(memory_bytes() / 2**30, 1),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         "system": f"{platform.system()} {platform.release()}",
         "gpus": gpus(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},

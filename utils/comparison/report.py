@@ -46,7 +46,8 @@ def build_report(document: Document) -> Report:
     cells = {cell["name"]: cell for cell in document["cells"]}
     found: dict[str, list[str]] = {BACKENDS: [], OPTIONS: []}
     for pair in document["pairs"]:
-        found[kind_of(pair, cells)].append(sentence(pair, cells))
+        sides = {cells[pair[role]]["side"] for role in ("candidate", "reference")}
+        found[OPTIONS if len(sides) == 1 else BACKENDS].append(sentence(pair, cells))
     sections = [
         *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
         Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
@@ -75,11 +76,6 @@ def head(document: Document) -> list[str]:
         f"{count(settings['epochs'], 'epoch')} after {settings['warm_up_epochs']} of warm-up, "
         f"in turns{processes}; begun {document['created']}.",
     ]
-
-
-def kind_of(pair: Document, cells: Mapping[str, Document]) -> str:
-    same = cells[pair["candidate"]]["side"] == cells[pair["reference"]]["side"]
-    return OPTIONS if same else BACKENDS
 
 
 def sentence(pair: Document, cells: Mapping[str, Document]) -> str:

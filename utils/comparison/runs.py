@@ -36,11 +36,9 @@ from duet.utils.report.results import read_results
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,
-    descendants,
-    ending_children,
     signal_group,
 )
-from duet.utils.system.machine import peak_kib_of_process
+from duet.utils.system.machine import descendants, ending_children, peak_kib_of_process
 
 RUNS = "runs"
 LOG_LINES = 15
@@ -240,19 +238,13 @@ def run_process(
     devices: str,
     watchers: Sequence[Callable[[], None]] = (),
 ) -> Outcome:
-    """Run a command without a shell; on Ctrl-C end all its processes and raise KeyboardInterrupt.
-
-    None of its processes outlives this call.
+    """Run a command without a shell; none of its processes outlives this call, even on Ctrl-C.
 
     Args:
-        command: program and arguments.
         log: file for its output.
         timeout: seconds after which it is stopped.
         devices: as for train.py, such as "0,1"; "cpu": do not run nvidia-smi.
         watchers: called repeatedly while it runs, and once at the end.
-
-    Raises:
-        OSError: the program cannot be started.
     """
     samples = log.with_suffix(".device-memory")
     with log.open("wb") as stream, device_samples(devices, samples), ending_children():
@@ -269,9 +261,8 @@ def run_process(
 
         def measure() -> None:  # not wait4, whose peak a process inherits from its parent
             nonlocal peak_kib
-            for child in (process.pid, *descendants(process.pid)):
-                with contextlib.suppress(OSError):  # it may have ended meanwhile
-                    peak_kib = max(peak_kib, peak_kib_of_process(child))
+            for child in (process.pid, *(one.pid for one in descendants(process.pid))):
+                peak_kib = max(peak_kib, peak_kib_of_process(child))
 
         try:
             timed_out = not _wait(process, start + timeout, (measure, *watchers))

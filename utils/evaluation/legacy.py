@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from duet.utils.evaluation.coco.matching import BOXES, IOU_THRESHOLDS, MASKS, Overlap
 from duet.utils.evaluation.coco.metric import ClassMeans, MaskEvaluator
 from duet.utils.evaluation.coco.precision import RECALL_GRID
-from duet.utils.geometry.detections import GroundTruth
+from duet.utils.geometry.detections import FoundObjects, GroundTruth
 
 CONFIDENCE_GRID = np.linspace(0.0, 1.0, 1000)
 SMOOTHING_WINDOW = 101  # points of CONFIDENCE_GRID; the only odd width up to 299 that matches
@@ -43,7 +42,7 @@ class LegacyEvaluator:
         self.class_names, self._overlap = tuple(class_names), overlap
         self._images: dict[int, tuple[np.ndarray, ...]] = {}
 
-    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
+    def add(self, image_id: int, found: FoundObjects, ground_truth: GroundTruth) -> None:
         """Add one image, as `ObjectMetric.add`; the number of detections is not limited."""
         assert image_id not in self._images, f"image {image_id} was added before"
         if ground_truth.is_crowd is not None:
@@ -67,7 +66,7 @@ def legacy_masks(class_names: Sequence[str]) -> MaskEvaluator:
     return MaskEvaluator(LegacyEvaluator(class_names), LegacyEvaluator(class_names, MASKS))
 
 
-def find_objects(found: Any, objects: GroundTruth, overlap: Overlap = BOXES) -> np.ndarray:
+def find_objects(found: FoundObjects, objects: GroundTruth, overlap: Overlap = BOXES) -> np.ndarray:
     """Return (D, 10) bool: which detections match an object, column per IOU_THRESHOLDS.
 
     PASCAL VOC's rule (Everingham et al. 2010): a detection belongs to the object of its class with

@@ -38,8 +38,8 @@ from duet.utils.state.resume import FREE
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,
-    ending_children,
 )
+from duet.utils.system.machine import ending_children
 from duet.utils.tasks.table import Task
 from duet.utils.text import count, say
 
@@ -58,11 +58,7 @@ log = logging.getLogger("evolve")
 
 
 def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequests) -> None:
-    """Search hyper-parameters in --evolve trainings, and write the best ones.
-
-    Raises:
-        Suspended: stopped on request; the same command continues.
-    """
+    """Search hyper-parameters in --evolve trainings, and write the best ones; or Suspended."""
     if this_process().world_size > 1:
         raise UserError("--evolve starts its own trainings; start it without a launcher")
     is_default = config.project == TrainConfig().project
@@ -141,7 +137,9 @@ class Search:
         while True:
             if (cause := stop.cause()) is not None:
                 self._suspend(cause, stop.interrupted)
-            while self._free and self._wants_another():
+            while self._free and (
+                self._pending or len(self._study.trials(*WORDS, "RUNNING")) < self._config.evolve
+            ):
                 self._running.append(self._start(self._free.pop(0)))
             if not self._running:
                 return
@@ -150,10 +148,6 @@ class Search:
                 self._running.remove(run)
                 self._free.append(run.device)
                 self._end(run)
-
-    def _wants_another(self) -> bool:
-        begun = len(self._study.trials(*WORDS, "RUNNING"))
-        return bool(self._pending) or begun < self._config.evolve
 
     def _start(self, device: str) -> Training:
         """Start a new trial, or continue one that an earlier process left."""

@@ -1,7 +1,7 @@
-"""The Optuna study of a search, in a journal file of JSON lines that several machines may share.
+"""The Optuna study of a search, in a journal of JSON lines that several machines may share.
 
-Sampling depends only on the seed and the earlier trials: as long as one trial runs at a time, a
-resumed search draws the same values as an uninterrupted one.
+Sampling depends only on the seed and the earlier trials: with one trial at a time, a resumed search
+draws the same values as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -90,9 +90,6 @@ class SearchStudy:
         begin: values of the first trial.
         ranges: ranges of the values, by the same names.
         settings: flags of all trials as JSON values, including epochs and seed.
-
-    Raises:
-        UserError: Optuna is missing, or the file is unusable or has another search.
     """
 
     def __init__(

@@ -37,44 +37,24 @@ GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # sources of the other formats
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of exported file.
+    """A kind of exported file."""
 
-    Attributes:
-        name: the value of --include.
-        title: the name for messages.
-        ending: suffix of the file or folder, which replaces the weights' suffix.
-        packages: packages for conversion and running, keys of `utils/optional.py::INSTALL`.
-        convert: takes the model's file, the output path, the metadata, and the images for int8.
-        open: loads a file for a number of threads.
-        flags: the supported ones of --half --int8 --dynamic --nms.
-        programs: programs on PATH for conversion; also keys.
-        folder: the files of a format that is a folder.
-        also_reads: suffixes of other files that --runtime may open with it.
-        source: what is converted: GRAPH, or TRACE, which needs PyTorch.
-        side_by_side: threads may call it concurrently.
-        is_program: a file can do more than compute, so --weights requires --runtime.
-        is_tried: a child tries a file first (`opening.py`); not on a GPU, whose driver maps more
-            memory than any limit.
-        several_outputs: files may return several tensors.
-        needs_macos: other systems only write files.
-    """
-
-    name: str
-    title: str
-    ending: str
-    packages: tuple[str, ...]
-    convert: Convert
-    open: Callable[[Path, int | None], Runtime]
-    flags: tuple[str, ...] = ()
-    programs: tuple[str, ...] = ()
-    folder: tuple[str, ...] = ()
-    also_reads: tuple[str, ...] = ()
-    source: str = GRAPH
-    side_by_side: bool = False
-    is_program: bool = False
-    is_tried: bool = True
-    several_outputs: bool = False
-    needs_macos: bool = False
+    name: str  # value of --include
+    title: str  # for messages
+    ending: str  # suffix of the file or folder, which replaces the weights' suffix
+    packages: tuple[str, ...]  # for conversion and running, keys of `utils/optional.py::INSTALL`
+    convert: Convert  # takes the model's file, the output path, the metadata, images for int8
+    open: Callable[[Path, int | None], Runtime]  # loads a file for a number of threads
+    flags: tuple[str, ...] = ()  # the supported ones of --half --int8 --dynamic --nms
+    programs: tuple[str, ...] = ()  # on PATH, for conversion; also keys
+    folder: tuple[str, ...] = ()  # the files of a format that is a folder
+    also_reads: tuple[str, ...] = ()  # suffixes of other files that --runtime may open with it
+    source: str = GRAPH  # what is converted; a TRACE needs PyTorch
+    side_by_side: bool = False  # threads may call it concurrently
+    is_program: bool = False  # can do more than compute, so --weights requires --runtime
+    is_tried: bool = True  # in a child first; not on a GPU, whose driver maps more than any limit
+    several_outputs: bool = False  # files may return several tensors
+    needs_macos: bool = False  # other systems only write files
 
     def why_not_run(self) -> str:
         """Return why this machine cannot run a file; "" if it can."""

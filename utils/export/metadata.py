@@ -52,33 +52,21 @@ ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
 
 @dataclass(frozen=True)
 class Metadata:
-    """Everything needed to run a file.
-
-    Attributes:
-        image_size: (height, width) of the input; with `dynamic` an example.
-        batch_size: images per call; with `dynamic` an example.
-        dynamic: batch, height and width are free, the sides in multiples of `stride`.
-        image: FLOATS, or NORMALIZED in files of other programs.
-        output: one of OUTPUTS.
-        precision: "float32", "float16" or "int8".
-        head: the head's name in model YAMLs.
-        suppression: settings of NMS in the graph, by names of `SuppressionSettings`.
-        trained_size: long side of the training images, pixels; None if unknown.
-        raw: form, strides and anchors of raw maps; empty for other outputs.
-    """
+    """Everything needed to run a file."""
 
     class_names: tuple[str, ...]
     stride: int
-    image_size: tuple[int, int]
-    batch_size: int = 1
-    dynamic: bool = False
-    image: str = FLOATS
-    output: str = ROWS
-    precision: str = "float32"
-    head: str = "Detect"
+    image_size: tuple[int, int]  # (height, width) of the input; with `dynamic` an example
+    batch_size: int = 1  # images per call; with `dynamic` an example
+    dynamic: bool = False  # batch, height and width are free, the sides in multiples of `stride`
+    image: str = FLOATS  # or NORMALIZED in files of other programs
+    output: str = ROWS  # one of OUTPUTS
+    precision: str = "float32"  # or "float16", "int8"
+    head: str = "Detect"  # name in model YAMLs
+    # Of NMS in the graph, by names of `SuppressionSettings`.
     suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    trained_size: int | None = None
-    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    trained_size: int | None = None  # long side of the training images, pixels; None if unknown
+    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # form, strides, anchors
 
     @property
     def smallest_batch(self) -> int:

@@ -51,14 +51,7 @@ def write_onnx(
 
 
 def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
-    """Read an ONNX file that need not be runnable, see `opening.py`.
-
-    Returns:
-        The serialized model, the metadata, and the NumPy type of the images.
-
-    Raises:
-        UserError: damaged, another task, custom operators, or external data.
-    """
+    """Return a serialized model, its metadata and its images' NumPy type; `opening.py` tries it."""
     onnx = import_optional("onnx", f"--weights {path}")
     try:
         model = onnx.load_model_from_string(read_bytes(path, MAX_BYTES))

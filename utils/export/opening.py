@@ -15,7 +15,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
+
+import psutil
 
 from duet import backend
 from duet.backend.cores import cores_of_rank, default_threads
@@ -25,10 +29,10 @@ from duet.utils.export.metadata import Runtime, example_images, fault_of_returne
 from duet.utils.files.json_files import parse_json
 from duet.utils.optional import import_optional
 from duet.utils.project import PROJECT
-from duet.utils.system.machine import limit_memory
 
 MODULE = "duet.utils.export.opening"
 MOST_LANES = 8
+POLL_SECONDS, EXIT_NO_MEMORY = 0.05, 77
 SECONDS = 120  # for loading a file and running it once
 # Memory for a file beside the runtime's own libraries: all maps of a yolov5x together have 320
 # bytes per byte of its images, and OpenVINO holds weights several times while it compiles them.
@@ -106,8 +110,8 @@ def try_in_child(path: Path, row: Format, threads: int) -> None:
     if not done.stdout:  # it ended without an outcome
         code = done.returncode
         name = signal.Signals(-code).name if code < 0 else f"status {code}"
-        killed = "it was killed, as when memory runs out"
-        reason = killed if name == "SIGKILL" else f"it crashed ({name})"
+        killed = name == "SIGKILL" or code == EXIT_NO_MEMORY
+        reason = "it was killed, as when memory runs out" if killed else f"it crashed ({name})"
         raise UserError(f"its trial run failed: {reason}; {REMEDY}")
     if fault := parse_json(done.stdout):
         raise UserError(fault)
@@ -125,6 +129,36 @@ def main() -> None:
         except Exception as error:  # of libraries, with classes of their own
             fault = words_of(error)
         outcome.write(json.dumps(fault))
+
+
+class _Watched:
+    most_bytes = 0
+
+
+def limit_memory(size: int) -> None:
+    """Let this process map at most `size` bytes more, and write no core file.
+
+    Beside Linux, which alone keeps such a limit, end it soon after it holds more.
+    """
+    process = psutil.Process()
+    if sys.platform != "linux":
+        is_watched = _Watched.most_bytes > 0
+        _Watched.most_bytes = process.memory_info().rss + size
+        if not is_watched:
+            threading.Thread(target=_end_above_limit, args=(process,), daemon=True).start()
+        return
+    process.rlimit(psutil.RLIMIT_CORE, (0, 0))
+    limit = process.memory_info().vms + min(size, psutil.virtual_memory().total)
+    hard = process.rlimit(psutil.RLIMIT_AS)[1]
+    if hard != psutil.RLIM_INFINITY:
+        limit = min(limit, hard)
+    process.rlimit(psutil.RLIMIT_AS, (limit, hard))  # may be raised again
+
+
+def _end_above_limit(process: psutil.Process) -> None:
+    while process.memory_info().rss <= _Watched.most_bytes:
+        time.sleep(POLL_SECONDS)
+    os._exit(EXIT_NO_MEMORY)
 
 
 def fault_of_trial(path: Path, row: Format, threads: int) -> str:

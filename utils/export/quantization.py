@@ -41,9 +41,6 @@ def quantize(graph: Path, images: Calibration, layout: Layout = ONNX_RUNTIME) ->
 
     Weights are int8 with a scale per channel, maps uint8 with one range each. The first
     convolution, the head's last ones and the decoding stay in float32.
-
-    Raises:
-        UserError: a map is not finite, or nothing can be quantized.
     """
     onnx = import_optional("onnx", "--int8")
     tools = import_optional("onnxruntime.quantization", "--int8")

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from typing import Any, BinaryIO, TextIO
 
 from duet.utils.errors import DatasetError
 from duet.utils.system import files
+
+LONGEST_ON_WINDOWS = 260 - len(".0123456789abcdef.tmp")  # unless it is set up for longer ones
 
 
 @contextmanager
@@ -45,7 +48,7 @@ def link_or_copy(source: Path, path: Path) -> None:
     else:
         with naming(path, temporary):
             try:
-                os.replace(temporary, path)
+                files.replace(temporary, path)
             finally:  # os.replace does nothing if both are links to the same file
                 temporary.unlink(missing_ok=True)
 
@@ -70,7 +73,7 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
                 yield file
                 file.flush()
                 os.fsync(descriptor)
-            os.replace(temporary, path)
+            files.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -88,8 +91,15 @@ def naming(path: Path, temporary: Path | None = None) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno is not None and error.filename in (None, str(temporary or path)):
-            raise OSError(error.errno, error.strerror, str(path)) from error
+            raise OSError(error.errno, _reason(error, path), str(path)) from error
         raise
+
+
+def _reason(error: OSError, path: Path) -> str | None:
+    length = len(str(path.absolute()))
+    if sys.platform != "win32" or length < LONGEST_ON_WINDOWS:
+        return error.strerror
+    return f"{error.strerror}; its path has {length} characters: use a folder nearer to the root"
 
 
 def refuse_existing(path: Path, flag: str = "--out") -> None:

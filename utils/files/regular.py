@@ -53,6 +53,8 @@ def open_descriptor(path: str | Path, max_bytes: int = UNLIMITED) -> int:
     except OSError as error:
         if error.errno == errno.ENXIO:  # a socket, or a device without a driver
             raise OSError(errno.EINVAL, _IRREGULAR.format("a socket"), name) from error
+        if os.path.isdir(name):  # which Windows does not open
+            raise OSError(errno.EINVAL, _IRREGULAR.format("a folder"), name) from error
         raise
     try:
         status = os.fstat(descriptor)  # not os.stat: the path may point elsewhere by now

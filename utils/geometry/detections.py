@@ -37,6 +37,7 @@ class Segmentations(NamedTuple):
         )
 
 
+FoundObjects = Detections | Segmentations
 AnyDetections = TypeVar("AnyDetections", Detections, Segmentations)
 
 

@@ -1,4 +1,4 @@
-"""Rows of different lengths in two arrays: numbers to send or store, and many texts."""
+"""Rows of different lengths in two arrays: numbers to send or store, texts, and outlines."""
 
 from __future__ import annotations
 
@@ -96,3 +96,103 @@ class Texts:
         """Return the texts at these indices, in any order."""
         starts = starts_of(self.lengths[indices])
         return Texts(self.content[rows_of(self.starts, indices)], starts)
+
+
+@dataclass(frozen=True, eq=False)  # == on arrays is ambiguous
+class Polygons:
+    """The outlines of M objects, concatenated; an object without an outline has no points.
+
+    Outlines are closed: the last point connects to the first. None in place of Polygons means that
+    no object has an outline.
+    """
+
+    points_xy: np.ndarray  # (P, 2) floats
+    starts: np.ndarray  # (M + 1,) int64: those of object i are points_xy[starts[i] : starts[i + 1]]
+
+    def __len__(self) -> int:
+        """Return the number of objects, M."""
+        return len(self.starts) - 1
+
+    @property
+    def num_points(self) -> np.ndarray:
+        """The number of points per object, (M,) int64."""
+        return np.diff(self.starts)
+
+    def outline(self, index: int) -> np.ndarray:
+        """Return a view of an object's points, (K, 2)."""
+        return self.points_xy[self.starts[index] : self.starts[index + 1]]
+
+    def range(self, first: int, end: int) -> Polygons | None:
+        """Return the objects from `first` up to `end` as views; None if they have no points."""
+        starts = self.starts[first : end + 1]
+        if starts[0] == starts[-1]:
+            return None
+        return Polygons(self.points_xy[starts[0] : starts[-1]], starts - starts[0])
+
+    def select(self, objects: np.ndarray) -> Polygons:
+        """Return the selected objects, by indices in any order or an (M,) bool mask."""
+        chosen = np.arange(len(self))[objects]
+        points = self.points_xy[rows_of(self.starts, chosen)]
+        return Polygons(points, starts_of(self.num_points[chosen]))
+
+    def moved(self, scale_xy: Sequence[float], offset_xy: Sequence[float] = (0, 0)) -> Polygons:
+        """Scale x and y, then add the offsets; float64."""
+        return Polygons(self.points_xy * np.array(scale_xy) + np.array(offset_xy), self.starts)
+
+    def mirrored(self, axis: int, length: float) -> Polygons:
+        """Mirror within a length: x for axis 0, y for axis 1."""
+        points = self.points_xy.copy()
+        points[:, axis] = length - points[:, axis]
+        return Polygons(points, self.starts)
+
+
+def without_outlines(num_objects: int) -> Polygons:
+    """Return this number of objects without points, float32."""
+    return Polygons(np.zeros((0, 2), np.float32), np.zeros(num_objects + 1, np.int64))
+
+
+def join_polygons(parts: Sequence[tuple[Polygons | None, int]]) -> Polygons | None:
+    """Concatenate sets of objects.
+
+    Args:
+        parts: each with its number of objects; None if none has an outline.
+
+    Returns:
+        None if all parts are None.
+    """
+    known = [polygons for polygons, _ in parts if polygons is not None]
+    if not known:
+        return None
+    counts = [
+        np.zeros(num_objects, np.int64) if polygons is None else polygons.num_points
+        for polygons, num_objects in parts
+    ]
+    points = np.concatenate([polygons.points_xy for polygons in known])
+    return Polygons(points, starts_of(np.concatenate(counts)))
+
+
+def join_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Join several outlines (N, 2), including holes, into one that encloses the same, (K, 2).
+
+    Each part is connected to the next by a line traversed in both directions, which encloses
+    nothing. Takes linear time.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    there: list[np.ndarray] = []
+    back: list[np.ndarray] = []
+    entry = 0
+    for part, following in zip(parts[:-1], parts[1:], strict=True):
+        leave = _nearest(part, following[0])
+        ring = np.roll(part, -entry, axis=0)
+        turn = (leave - entry) % len(part)
+        there.append(ring[: turn + 1])
+        back += [ring[:1], ring[turn:]]  # reversed: the rest after `leave`, then the entry
+        entry = _nearest(following, part[leave])
+    last = np.roll(parts[-1], -entry, axis=0)
+    return np.concatenate([*there, last, last[:1], *reversed(back)])[:-1]
+
+
+def _nearest(points_xy: np.ndarray, place_xy: np.ndarray) -> int:
+    with np.errstate(invalid="ignore", over="ignore"):  # for NaN any point will do
+        return int(((points_xy - place_xy) ** 2).sum(1).argmin())

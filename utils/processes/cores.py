@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 from typing import Any
 
 from duet.backend.checks import CPU
 from duet.backend.cores import cores_of_rank
-from duet.backend.devices import NVIDIA_DRIVER
-from duet.utils.system.files import CHILDREN_INHERIT
-
-log = logging.getLogger("data")
+from duet.backend.system import NVIDIA_DRIVER
 
 # Beside a GPU: for the process that queues its work and for all others.
 CORES_LEFT = 2
@@ -21,16 +17,12 @@ CORES_OF_A_WORKER, FEWEST_WORKERS, MOST_WORKERS = 4, 2, 8
 
 
 def loader_workers(asked: int | None, device: str) -> int:
-    """Return the number of loader workers, at most one per core; 0 on Windows.
+    """Return the number of loader workers, at most one per core.
 
     Args:
         asked: the user's choice; None to choose by cores and device.
         device: --device; "" is a GPU if available.
     """
-    if not CHILDREN_INHERIT:
-        if asked:
-            log.info("--workers %d: loader workers do not run on Windows; using 0", asked)
-        return 0
     cores = cores_of_rank()
     if asked is not None:
         return min(asked, cores)

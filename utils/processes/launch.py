@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+import psutil
+
 from duet.backend import select
 from duet.backend.checks import CPU
 from duet.backend.cores import DIVIDED, usable_cores
@@ -35,14 +37,15 @@ from duet.utils.processes.exit_status import (
 from duet.utils.processes.start import EXIT_USER_ERROR, program_words
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests
 from duet.utils.system.children import (
+    INTERRUPTS,
     KILL,
-    POLL_SECONDS,
     SUSPENDING,
     ask_for_signal_when_parent_ends,
     blocked,
     child_options,
-    ending_children,
+    interrupt,
 )
+from duet.utils.system.machine import POLL_SECONDS, ending_children
 from duet.utils.system.private_network import enter, private_network
 from duet.utils.text import count
 
@@ -156,10 +159,11 @@ def run_ranks(
         stop: requests forwarded to the ranks, which collect them too; None for commands that
             cannot suspend.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # a second Ctrl-C raises too
+    for number in INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)  # a second Ctrl-C raises too
     ranks: list[Rank] = []
-    deferred = {signal.SIGINT, *(SUSPENDING if stop is not None else ())}
+    deferred = {*INTERRUPTS, *(SUSPENDING if stop is not None else ())}
     with tempfile.TemporaryDirectory(prefix="duet-") as folder, ending_children():
         message = Path(folder, "suspend")
         shared = {**os.environ, **_local_variables(backend), **environment}
@@ -193,7 +197,15 @@ def _local_variables(backend: str) -> dict[str, str]:
     """Return the variables that restrict a framework's sockets to the loopback interface."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    return {name: text.format(port=port) for name, text in LAUNCHERS[backend].local.items()}
+    values = {"port": port, "loopback": _loopback_interface()}
+    return {name: text.format(**values) for name, text in LAUNCHERS[backend].local.items()}
+
+
+def _loopback_interface() -> str:
+    """Return the name of the network interface that only reaches this machine."""
+    found = psutil.net_if_addrs().items()
+    names = [name for name, all_ in found if any(one.address == "127.0.0.1" for one in all_)]
+    return names[0] if names else "lo"
 
 
 @contextmanager
@@ -264,7 +276,7 @@ def _report_failed(codes: Sequence[int | None]) -> bool:
 def _interrupt(ranks: Sequence[Rank]) -> None:
     """Forward Ctrl-C and wait for the ranks, which may save their state."""
     for rank in ranks:
-        rank.send_signal(signal.SIGINT)
+        interrupt(rank)
     while _are_alive(ranks):
         time.sleep(POLL_SECONDS)
 

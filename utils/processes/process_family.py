@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Iterator
 
+import psutil
+
 from duet.utils.processes.start import handling
 from duet.utils.text import STDERR
 
@@ -27,7 +29,8 @@ def end_as_orphan() -> None:
 
 
 def _end_after(parent: int) -> None:
-    while os.getppid() == parent:
+    # Windows keeps the number of a parent that has ended.
+    while os.getppid() == parent and (os.name != "nt" or psutil.pid_exists(parent)):
         time.sleep(PARENT_POLL_SECONDS)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(ORPHAN_SECONDS)

@@ -17,9 +17,20 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from duet.utils.project import PROJECT, STAMP
+from duet.utils.system.children import INTERRUPTS
 
 OLDEST = (3, 10)
-PACKAGES = ("cv2", "matplotlib", "numpy", "PIL", "pycocotools", "safetensors", "tqdm", "yaml")
+PACKAGES = (
+    "cv2",
+    "matplotlib",
+    "numpy",
+    "PIL",
+    "psutil",
+    "pycocotools",
+    "safetensors",
+    "tqdm",
+    "yaml",
+)
 EXIT_USER_ERROR = 2
 EXIT_INTERRUPTED = 130  # shells' status for Ctrl-C
 EXIT_TERMINATED = 128 + signal.SIGTERM  # shells' status for SIGTERM
@@ -103,14 +114,16 @@ def end_at_interrupt() -> None:
     Used while a command imports its dependencies. If Ctrl-C is ignored, as in the background of a
     shell script, it stays ignored.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, _interrupt)
+    for number in INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
 
 
 def raise_at_interrupt() -> None:
     """From now on, raise KeyboardInterrupt on Ctrl-C, if `end_at_interrupt` was called."""
-    if signal.getsignal(signal.SIGINT) is _interrupt:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in INTERRUPTS:
+        if signal.getsignal(number) is _interrupt:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

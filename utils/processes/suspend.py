@@ -13,7 +13,7 @@ from types import FrameType
 from duet.backend.processes import this_process
 from duet.utils.processes.exit_status import EXIT_INTERRUPTED, end_process
 from duet.utils.processes.start import set_handlers
-from duet.utils.system.children import SUSPENDING, unblock
+from duet.utils.system.children import INTERRUPTS, SUSPENDING, unblock
 
 FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `launch.py`
 
@@ -58,13 +58,19 @@ class StopRequests:
         self._saves_at_interrupt = False
         self.interrupted = False  # by Ctrl-C, in any rank once `cause` returned
 
-    def cause(self) -> str | None:
-        """Return the reason to stop; None if no rank has a request."""
-        found = self._own_cause()
-        if not self.agree(found is not None):
+    def cause(self, agreed: bool | None = None) -> str | None:
+        """Return the reason to stop; None if no rank has a request.
+
+        agreed: whether any rank `is_asked`, if all know it; None to find out.
+        """
+        if not (self.agree(self.is_asked()) if agreed is None else agreed):
             return None
         self.interrupted = self.agree(self.interrupted)
-        return found or self._own_cause() or "requested by another rank"
+        return self._own_cause() or "requested by another rank"
+
+    def is_asked(self) -> bool:
+        """Return whether this rank has a request."""
+        return self._own_cause() is not None
 
     @contextmanager
     def saving_at_interrupt(self) -> Iterator[None]:
@@ -92,8 +98,9 @@ class StopRequests:
     def take_signals(self) -> None:
         """Install the signal handlers; call it again after imports that install their own."""
         set_handlers(dict.fromkeys(SUSPENDING, self._notice))
-        if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:  # ignored in a shell's background
-            set_handlers({signal.SIGINT: self._notice_interrupt})
+        for number in INTERRUPTS:
+            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored in a shell's background
+                set_handlers({number: self._notice_interrupt})
         unblock(SUSPENDING)  # blocked by `launch.py`
 
     def _notice(self, number: int, frame: FrameType | None) -> None:
@@ -113,8 +120,9 @@ def ignore_requests() -> None:
     """Ignore late signals, which must not change the exit code of a finished command."""
     for number in SUSPENDING:
         signal.signal(number, signal.SIG_IGN)
-    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in INTERRUPTS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 @contextmanager
@@ -127,7 +135,7 @@ def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
     file, message = (Path(name) if name else None for name in names)
     requests = StopRequests(file, message, minutes)
-    before = {number: signal.getsignal(number) for number in (*SUSPENDING, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in (*SUSPENDING, *INTERRUPTS)}
     requests.take_signals()
     yield requests
     set_handlers(before)

@@ -191,11 +191,9 @@ def _draw_outline(image: np.ndarray, box: Sequence[int], line_width: int, colour
 
 
 def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> None:
-    """Draw masks on an image (H, W, 3) uint8 RGB, in place and half transparent.
+    """Draw K masks on an image (H, W, 3) uint8 RGB, in place and half transparent.
 
-    Args:
-        masks: K rows of run lengths over the image; the first one on a pixel is drawn.
-        class_index: (K,), determines the colours.
+    The first mask on a pixel is drawn, in the colour of its class.
     """
     plain = image.copy()
     size = image.shape[0], image.shape[1]

@@ -20,18 +20,37 @@ EPOCH_SECONDS = "seconds/epoch"
 MAX_BYTES = 2**24  # 100,000 epochs have fewer
 
 
+def epoch_row(
+    epoch: int,
+    losses: Mapping[str, float],
+    metrics: Mapping[str, float],
+    val_losses: Mapping[str, float],
+    rates: Sequence[float],
+    seconds: Mapping[str, float],
+) -> dict[str, float]:
+    """Return an epoch's row by column; without a validation, its columns are missing.
+
+    Args:
+        losses, val_losses: by short name.
+        rates: learning rates of biases, convolutions and BatchNorm.
+        seconds: a `StageTimer.state()`.
+    """
+    return {
+        "epoch": epoch,
+        **{f"train/{name}_loss": loss for name, loss in losses.items()},
+        **{f"metrics/{name}": value for name, value in metrics.items()},
+        **{f"val/{name}_loss": loss for name, loss in val_losses.items()},
+        **{f"x/lr{number}": rate for number, rate in enumerate(rates)},
+        EPOCH_SECONDS: seconds["total"],
+        **{f"seconds/{stage}": seconds[stage] for stage in STAGES},
+    }
+
+
 def result_columns(losses: Iterable[str], metrics: Iterable[str]) -> list[str]:
     """Return the columns for a task's losses (short names) and metrics."""
-    losses = list(losses)
-    return [
-        "epoch",
-        *(f"train/{name}_loss" for name in losses),
-        *(f"metrics/{name}" for name in metrics),
-        *(f"val/{name}_loss" for name in losses),
-        *("x/lr0", "x/lr1", "x/lr2"),
-        EPOCH_SECONDS,
-        *(f"seconds/{stage}" for stage in STAGES),
-    ]
+    no_losses, no_metrics = dict.fromkeys(losses, 0.0), dict.fromkeys(metrics, 0.0)
+    no_seconds = dict.fromkeys((*STAGES, "total"), 0.0)
+    return list(epoch_row(0, no_losses, no_metrics, no_losses, (0.0, 0.0, 0.0), no_seconds))
 
 
 @dataclass
@@ -64,12 +83,11 @@ class Results:
         """Write one JSON object per row, with null for missing and non-finite values."""
         with atomic_text_file(path) as file:
             for cells in self.rows:
-                pairs = zip(self.columns, map(_number_or_none, cells), strict=True)
-                file.write(json.dumps(dict(pairs)) + "\n")
-
-
-def _number_or_none(cell: str) -> int | float | None:
-    return parse_json(cell) if math.isfinite(float(cell or math.nan)) else None
+                values = (
+                    parse_json(cell) if math.isfinite(float(cell or math.nan)) else None
+                    for cell in cells
+                )
+                file.write(json.dumps(dict(zip(self.columns, values, strict=True))) + "\n")
 
 
 def read_results(path: Path) -> tuple[list[str], list[dict[str, float]]]:

@@ -50,15 +50,13 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
     plot_confusion(result.confusion, result.class_names, path, has_background=False)
 
 
-REPORTS: dict[str, TaskReport] = {
-    "detect": TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image),
-    "detect-anchor-free": TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image),
-    "segment": TaskReport(metrics_table, _plot_masks, lambda result: result.masks.per_image),
-    "classify": TaskReport(accuracy_table, _plot_classes),
-}
+BOXES = TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image)
+MASKS = TaskReport(metrics_table, _plot_masks, lambda result: result.masks.per_image)
+CLASSES = TaskReport(accuracy_table, _plot_classes)
 
 
-def map_interval(task: str, result: Any) -> tuple[float, float] | None:
+def map_interval(report: TaskReport, result: Any) -> tuple[float, float] | None:
     """Return the 95 % interval of mAP50-95 over drawn images; None for tasks without boxes."""
-    per_image = REPORTS[task].per_image
-    return per_image and interval(mean_over_classes(per_image(result).bootstrap(CARD_DRAWS)))
+    if report.per_image is None:
+        return None
+    return interval(mean_over_classes(report.per_image(result).bootstrap(CARD_DRAWS)))

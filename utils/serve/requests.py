@@ -116,13 +116,9 @@ class Room:
 
 
 async def read_image(request: Request, max_bytes: int, take: Callable[[int], None]) -> bytes:
-    """Return the image file in the body of a request, which may be a form.
+    """Return the image file in a request's body, which may be a form; HTTPException otherwise.
 
-    Args:
-        take: called with the size of each part that arrives, as of `Room`.
-
-    Raises:
-        HTTPException: it is too large or missing, or the form cannot be read.
+    take: called with the size of each part that arrives, see `Room`.
     """
     num_bytes = 0
     text = f"the body is larger than {max_bytes:,} bytes; send a smaller image, or raise the "
@@ -156,11 +152,7 @@ async def _image_of_form(request: Request) -> bytes:
 
 
 def read_tokens(path: Path | None) -> tuple[str, ...]:
-    """Read the tokens in a file, one per line; () for None.
-
-    Raises:
-        UserError: it cannot be read, or a line is not a token; the message never shows a token.
-    """
+    """Read tokens, one per line; () for None; UserError messages never show a token."""
     if path is None:
         return ()
     make_one = "create one with `openssl rand -hex 32 > FILE`"

@@ -37,20 +37,15 @@ log = logging.getLogger("serve")
 
 
 class Worker:
-    """The process with the models.
-
-    Attributes:
-        models: the descriptions of the models for /v1/model; empty until it was ready once.
-        ready: set while it accepts requests.
-    """
+    """The process with the models."""
 
     _process: Process
 
     def __init__(self, arguments: Sequence[str]) -> None:
         """arguments: the server's command line, for the process."""
         self._arguments = arguments
-        self.models: list[Header] = []
-        self.ready = asyncio.Event()
+        self.models: list[Header] = []  # for /v1/model; empty until it was ready once
+        self.ready = asyncio.Event()  # set while it accepts requests
         self._numbers = itertools.count()
         self._pending: dict[int, asyncio.Future[Frame]] = {}
         self._last_answer = 0.0  # its time

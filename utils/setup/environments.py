@@ -41,7 +41,7 @@ LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before i
 # The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10.
 NEW_PYTHONS = ("3.13", "3.14", "3.12", "3.11")
 ENVIRONMENTS = {"torch": NEW_PYTHONS, "oneflow": ("3.10",), "docs": NEW_PYTHONS}
-CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, safetensors.numpy, tqdm, yaml"
+CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, psutil, safetensors.numpy, tqdm, yaml"
 MODULES = {"torch": f"torch, {CORE}", "oneflow": f"oneflow, {CORE}", "docs": "mkdocs"}
 ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for
 # Only what has a hash in the locks comes in, and no package is built, which would run its code.
@@ -152,7 +152,7 @@ def add_command(folder: Path) -> Path:
     """Write an environment's `duet`, for use in the checkout; return its interpreter."""
     command = folder / "bin" / "duet"
     if not command.exists():  # pip's, of an installed Duet, stays
-        command.write_text('#!/bin/sh\nexec "${0%/*}/python" -m duet "$@"\n')
+        command.write_text('#!/bin/sh\nexec "${0%/*}/python" -m duet "$@"\n', encoding="utf-8")
         command.chmod(0o755)
     return python_of(folder)
 

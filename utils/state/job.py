@@ -16,10 +16,9 @@ from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.augment.copy_paste import why_nothing_is_pasted
 from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.items import BOXES, BoxItems, items_of
+from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.needed_labels import check_labels
 from duet.utils.data.sources.remarks import require_most
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
@@ -30,6 +29,7 @@ from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.processes.world import ALONE, World
 from duet.utils.state.resume import ResumePoint
+from duet.utils.tasks.table import Task
 from duet.utils.text import count, printable
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import stored_model
@@ -82,7 +82,7 @@ def check_inputs(config: TrainConfig) -> None:
         stored_model(config.weights)
 
 
-def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData:
+def read_data(config: TrainConfig, task: Task, world: World = ALONE) -> TrainData:
     """Read the splits of --data for a task; DatasetError for labels of another task."""
     try:
         dataset = load_dataset(
@@ -98,8 +98,8 @@ def read_data(config: TrainConfig, task: str, world: World = ALONE) -> TrainData
         require_most([train.remarks, val.remarks], config.data)
     note_shared(train, val, world.process.is_main)
     for samples in (train, val):
-        check_labels(task, table_of(samples), dataset.name, dataset.is_of_folders)
-    items = items_of(task).with_masks(config.mask_ratio, not config.no_overlap)
+        task.check_labels(table_of(samples), dataset.name, dataset.is_of_folders)
+    items = task.items.load().with_masks(config.mask_ratio, not config.no_overlap)
     return TrainData(dataset.class_names, train, val, items)
 
 

@@ -1,4 +1,4 @@
-"""Schema of a run's progress in a state file, and the limits that end a run.
+"""Schema of a run's progress in a state file, and the rule that ends a run.
 
 A new entry is a `Default`, so that a state written before it existed resumes.
 """
@@ -6,7 +6,7 @@ A new entry is a `Default`, so that a state written before it existed resumes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.files.json_files import complete
@@ -39,26 +39,40 @@ def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
     return complete(document, PROGRESS)
 
 
-def why_ended(config: TrainConfig, epoch: int, best_epoch: int, seconds: float) -> str:
-    """Return a message about why a run ends after an epoch; "" if it continues.
+class EndRule(NamedTuple):
+    """When a run ends: after its epochs, or before by --patience or --time.
 
-    Args:
-        config: flags; --patience is ignored without validations.
-        epoch: number of finished epochs.
-        best_epoch: epoch of the best fitness, from 1, the last one if equal; 0 while every fitness
-            is NaN: without labels, --patience has nothing to compare.
-        seconds: total time of the finished epochs.
-
-    Patience matches the stored decisions of the public YOLOv5.
+    Attributes:
+        patience: epochs without improvement; 0: no limit.
+        hours: total time; 0: no limit.
     """
-    patience = 0 if config.no_val else config.patience
-    if patience and best_epoch and epoch - best_epoch >= patience:
-        return f"{count(patience, 'epoch')} without improvement (--patience {patience})"
-    if is_over(config.hours, seconds):
-        return f"--time {config.hours:g}: reached the limit of {config.hours:g} hours"
-    return ""
 
+    epochs: int
+    patience: int
+    hours: float
 
-def is_over(hours: float, seconds: float) -> bool:
-    """Return whether the time limit of --time is reached; 0: no limit."""
-    return hours > 0 and seconds >= hours * SECONDS_AN_HOUR
+    @classmethod
+    def of(cls, config: TrainConfig) -> EndRule:
+        """Return the rule of a run; without validations, nothing can improve."""
+        return cls(config.epochs, 0 if config.no_val else config.patience, config.hours)
+
+    def reason(self, epoch: int, best_epoch: int, seconds: float) -> str:
+        """Return why a run ends after an epoch, for the user; "" if it continues.
+
+        Args:
+            epoch: number of finished epochs.
+            best_epoch: epoch of the best fitness, from 1, the last one if equal; 0 while every
+                fitness is NaN: without labels, --patience has nothing to compare.
+            seconds: total time of the finished epochs.
+
+        Patience matches the stored decisions of the public YOLOv5.
+        """
+        if epoch >= self.epochs:
+            return f"all {count(self.epochs, 'epoch')} are done"
+        if self.patience and best_epoch and epoch - best_epoch >= self.patience:
+            return (
+                f"{count(self.patience, 'epoch')} without improvement (--patience {self.patience})"
+            )
+        if self.hours and seconds >= self.hours * SECONDS_AN_HOUR:
+            return f"--time {self.hours:g}: reached the limit of {self.hours:g} hours"
+        return ""

@@ -52,7 +52,8 @@ class WorkRecord:
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
         for array in (batch.images.reshape(-1)[::PIXEL_STRIDE], batch.sample_indices,
-                      batch.global_indices, *batch.targets.arrays()):  # fmt: skip
+                      batch.global_indices, *batch.targets.arrays(),
+                      *(batch.finishing or ())):  # fmt: skip
             digest.update(array.tobytes())
         self._hash = digest.hexdigest()
 
@@ -70,7 +71,7 @@ class WorkRecord:
         framework: str,
         device: str,
         work: Mapping[str, Any],
-        means: Mapping[str, Any],
+        implementations: Mapping[str, str | bool],
         losses: Sequence[np.ndarray],
     ) -> None:
         """Write work.json.
@@ -78,7 +79,7 @@ class WorkRecord:
         Args:
             framework: version and device, for display.
             work: work that must be equal in compared runs, by name.
-            means: implementations used, by name; may differ between backends.
+            implementations: in use, by name; may differ between backends.
             losses: losses of the first batches; null if not finite, which JSON cannot represent.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash}
@@ -88,7 +89,7 @@ class WorkRecord:
             "device": device,
             "variables": thread_variables(),  # number of threads, and how they wait
             "work": {**batches, **work},
-            "means": dict(means),
+            "means": dict(implementations),
             "losses": [[_rounded(loss) for loss in row] for row in losses],
         }
         with atomic_text_file(path) as file:

@@ -1,6 +1,7 @@
 """Signals and child processes, where systems differ.
 
-Only Linux signals a child when its parent ends, and lists children: elsewhere that is left out.
+Only Linux signals a child when its parent ends: elsewhere that is left out. Standard library only,
+as is files.py: what sets up environments uses both.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # linux/prctl.h
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 ABORT_SECONDS = 6  # the launcher ends this process before
-POLL_SECONDS = 0.05
 IS_LINUX = sys.platform == "linux"
 KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
-SUSPENDING = (signal.SIGTERM, *([signal.SIGUSR1] if hasattr(signal, "SIGUSR1") else ()))
+# Of those below, the ones this system has.
+INTERRUPTS, SUSPENDING = (
+    tuple(signal.Signals(getattr(signal, name)) for name in names if hasattr(signal, name))
+    for names in (("SIGINT", "SIGBREAK"), ("SIGTERM", "SIGUSR1"))
+)
 EXIT_NO_READER = 128 + 13  # shells' status for SIGPIPE, as of a program piped into `head`
 
 
@@ -46,9 +49,27 @@ def unblock(numbers: Iterable[signal.Signals]) -> None:
 
 def child_options(prepare: Callable[[], Any] | None = None, apart: bool = True) -> dict[str, Any]:
     """Return options of Popen: `prepare` is called first, on a fork; `apart` from Ctrl-C here."""
-    if hasattr(os, "fork"):
-        return {"start_new_session": apart, "preexec_fn": prepare}
-    return {"creationflags": getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0) if apart else 0}
+    if sys.platform == "win32":
+        return {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP if apart else 0}
+    return {"start_new_session": apart, "preexec_fn": prepare}
+
+
+def inheriting(numbers: Sequence[int]) -> dict[str, Any]:
+    """Return options of Popen for a child that inherits open files, as `files.number_for_child`.
+
+    On Windows it is apart from Ctrl-C; elsewhere signals are `blocked` for it.
+    """
+    if sys.platform == "win32":
+        for number in numbers:
+            os.set_handle_inheritable(number, True)
+        startup = subprocess.STARTUPINFO(lpAttributeList={"handle_list": list(numbers)})
+        return {**child_options(), "startupinfo": startup}
+    return {"pass_fds": numbers}
+
+
+def interrupt(process: subprocess.Popen[Any]) -> None:
+    """Send Ctrl-C to a process started apart; on Windows Ctrl-Break, which alone reaches it."""
+    process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT))
 
 
 def signal_group(process: subprocess.Popen[Any], number: int) -> None:
@@ -56,8 +77,10 @@ def signal_group(process: subprocess.Popen[Any], number: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, number)
+        elif number == signal.SIGINT:
+            interrupt(process)
         else:
-            process.send_signal(number)
+            process.kill()
 
 
 def ask_for_signal_when_parent_ends(number: int = signal.SIGTERM) -> None:
@@ -69,48 +92,14 @@ def ask_for_signal_when_parent_ends(number: int = signal.SIGTERM) -> None:
         call_c_library("prctl", PR_SET_PDEATHSIG, number, 0, 0, 0)
 
 
-@contextlib.contextmanager
-def ending_children() -> Iterator[None]:
-    """On Linux, kill all processes started in the block, and what they started, when it ends."""
-    if not IS_LINUX:
-        yield
-        return
-    call_c_library("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become children
-    others = set(descendants(os.getpid()))
-    try:
-        yield
-    finally:
-        with blocked({signal.SIGINT}):
-            while left := [child for child in descendants(os.getpid()) if child not in others]:
-                for process in left:
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(process, KILL)
-                time.sleep(POLL_SECONDS)
-                for process in left:
-                    with contextlib.suppress(ChildProcessError):  # its parent is still there
-                        os.waitpid(process, os.WNOHANG)
-
-
-def descendants(process: int) -> list[int]:
-    """Return all descendants of a process; none beside Linux."""
-    found: list[int] = []
-    pending = [process]
-    while pending:
-        # Ended processes have no folder.
-        with contextlib.suppress(OSError):
-            for file in Path("/proc", str(pending.pop()), "task").glob("*/children"):
-                children = [int(child) for child in file.read_text(encoding="ascii").split()]
-                found += children
-                pending += children
-    return found
-
-
 def delay_abort() -> None:
-    """Make a thread that calls abort() wait for ABORT_SECONDS, while the others continue.
+    """On Linux, make a thread that calls abort() wait for ABORT_SECONDS; the others continue.
 
     OneFlow aborts when a connection to another rank breaks; that would look like a failure here.
     With `signal.signal`, abort() would continue at once. The handler runs only inside abort().
     """
+    if not IS_LINUX:
+        return
     libc = ctypes.CDLL(None)
     libc.signal.argtypes, libc.signal.restype = (ctypes.c_int, ctypes.c_void_p), ctypes.c_void_p
     libc.signal(signal.SIGABRT, ctypes.cast(_wait_before_abort, ctypes.c_void_p))

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-try:
+if sys.platform == "win32":
+    import msvcrt
+else:
     import fcntl
-except ImportError:
-    import msvcrt  # Windows
 
 # Flags of os.open, 0 where a system lacks them.
 NO_WAIT, NO_LINK = getattr(os, "O_NONBLOCK", 0), getattr(os, "O_NOFOLLOW", 0)
 BINARY = getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 # Do not block on a FIFO, and do not acquire a controlling terminal.
 READ = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | NO_WAIT | getattr(os, "O_NOCTTY", 0) | BINARY
-# Child processes get open files by number; on Windows they would get handles: no loader workers.
-CHILDREN_INHERIT = hasattr(os, "fork")
+NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}  # of file systems without fsync of folders
+PATIENCE_SECONDS, POLL_SECONDS = 5.0, 0.1
 LOCKED_BYTE = 1 << 30  # of the file on Windows, whose locks keep others from reading what is locked
 
 _seeking = threading.Lock()
@@ -28,18 +30,33 @@ _seeking = threading.Lock()
 
 def lock(descriptor: int, wait: bool = False) -> None:
     """Lock an open file until it is closed; BlockingIOError if another has, unless `wait`."""
-    if "fcntl" in globals():
+    if sys.platform != "win32":
         return fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    while True:
-        os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
-        try:
-            return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-        except OSError as error:
-            if not wait:
-                raise BlockingIOError(error.errno, error.strerror) from error
-            time.sleep(0.5)
-        finally:
-            os.lseek(descriptor, 0, os.SEEK_SET)
+    else:
+        while True:
+            os.lseek(descriptor, LOCKED_BYTE, os.SEEK_SET)
+            try:
+                return msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+            except OSError as error:
+                if not wait:
+                    raise BlockingIOError(error.errno, error.strerror) from error
+                time.sleep(POLL_SECONDS)
+            finally:
+                os.lseek(descriptor, 0, os.SEEK_SET)
+
+
+def number_for_child(descriptor: int) -> int:
+    """Return the number by which a child process inherits an open file; on Windows its handle."""
+    if sys.platform == "win32":
+        return msvcrt.get_osfhandle(descriptor)
+    return descriptor
+
+
+def open_inherited(number: int) -> int:
+    """Open the file that this process inherited by a number."""
+    if sys.platform == "win32":
+        return msvcrt.open_osfhandle(number, os.O_RDWR | BINARY)
+    return number
 
 
 def after_fork_in_child(act: Callable[[], None]) -> None:
@@ -83,19 +100,34 @@ def path_of_open(descriptor: int) -> Path | None:
 
 
 def open_of_process(process: int, descriptor: int) -> int:
-    """Open a file that another process has open; OSError if this system or user may not."""
+    """Open a file that another process has open, on Linux; OSError if this user may not."""
     return os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR)
+
+
+def replace(source: Path, path: Path) -> None:
+    """Rename a file onto another one; on Windows wait for those that have that one open."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            return os.replace(source, path)
+        except PermissionError as error:
+            if sys.platform != "win32":
+                raise
+            if time.monotonic() > deadline:
+                reason = "it cannot be replaced; close it in other programs"
+                raise OSError(errno.EACCES, reason, str(path)) from error
+            time.sleep(POLL_SECONDS)
 
 
 def sync_folder(folder: Path) -> None:
     """Make a rename in a folder survive a power cut; Windows opens no folders."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except PermissionError:
-        if CHILDREN_INHERIT:
-            raise
+    if sys.platform == "win32":
         return
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in NO_SYNC:
+            raise
     finally:
         os.close(descriptor)

@@ -1,39 +1,22 @@
-"""Processor, memory and their use, as the operating system reports them; limits of a process."""
+"""Processor, load and memory of the machine, and the processes that one has started."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import platform
+import signal
 import sys
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from duet.backend.system import cores_of
+import psutil
 
-with suppress(ImportError):  # not on Windows
-    import resource
+from duet.utils.system.children import blocked, call_c_library
 
-STAT = Path("/proc/stat")
-# Columns of /proc/stat: user, nice, system, irq, softirq, steal; idle and iowait are not work.
-WORK = (1, 2, 3, 6, 7, 8)
-TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100  # a second
-
-
-def memory_bytes() -> int:
-    """Return the memory of the machine in bytes; 0 on Windows, where nothing reports it."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
-
-
-def available_memory() -> int:
-    """Return the bytes that programs can still get; unlimited if the system does not report it."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        text = ""
-    available = text.partition("MemAvailable:")[2]
-    return int(available.split()[0]) * 1024 if available else sys.maxsize
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+POLL_SECONDS = 0.05
 
 
 def processor() -> str:
@@ -47,30 +30,8 @@ def processor() -> str:
 
 
 def load_average() -> float:
-    """Return the load average of the last minute; 0 on Windows, which has none."""
-    return round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else 0.0
-
-
-def seconds_of_cores() -> float | None:
-    """Return the processor time of all processes on the cores of this one; None if unknown."""
-    cores = {f"cpu{core}" for core in cores_of()}
-    try:
-        lines = [line.split() for line in STAT.read_text(encoding="ascii").splitlines()]
-    except OSError:
-        return None
-    return sum(int(line[column]) for line in lines if line[0] in cores for column in WORK) / TICKS
-
-
-def seconds_of_process(process: int) -> float:
-    """Return the processor time of a process and its ended children; OSError if it has ended."""
-    fields = Path("/proc", str(process), "stat").read_text(encoding="utf-8", errors="replace")
-    return sum(map(int, fields.rpartition(")")[2].split()[11:15])) / TICKS
-
-
-def peak_kib_of_process(process: int) -> int:
-    """Return the peak of the resident size of a process; OSError if it has ended."""
-    lines = Path("/proc", str(process), "status").read_bytes().splitlines()
-    return max((int(x.split()[1]) for x in lines if x.startswith(b"VmHWM:")), default=0)
+    """Return the load average of the last minute."""
+    return round(psutil.getloadavg()[0], 2)
 
 
 def configure_malloc(options: Mapping[int, int]) -> bool:
@@ -81,15 +42,36 @@ def configure_malloc(options: Mapping[int, int]) -> bool:
     return all([mallopt(name, value) for name, value in options.items()])
 
 
-def limit_memory(size: int) -> None:
-    """On Linux, let this process map at most `size` bytes more, and write no core file."""
-    if sys.platform != "linux":
-        return
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    page = os.sysconf("SC_PAGE_SIZE")
-    mapped = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0]) * page
-    limit = mapped + min(size, memory_bytes())
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    if hard != resource.RLIM_INFINITY:
-        limit = min(limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))  # may be raised again
+def descendants(process: int) -> list[psutil.Process]:
+    """Return all descendants of a process."""
+    with suppress(psutil.Error):
+        return list(psutil.Process(process).children(recursive=True))
+    return []
+
+
+@contextmanager
+def ending_children() -> Iterator[None]:
+    """Kill all processes started in the block, and what they started, when it ends.
+
+    Beside Linux, the children of one that has ended are left.
+    """
+    if sys.platform == "linux":
+        call_c_library("prctl", PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # orphans become children
+    others = set(descendants(os.getpid()))
+    try:
+        yield
+    finally:
+        with blocked({signal.SIGINT}):
+            while left := [child for child in descendants(os.getpid()) if child not in others]:
+                for process in left:
+                    with suppress(psutil.Error):
+                        process.kill()
+                psutil.wait_procs(left, POLL_SECONDS)
+
+
+def peak_kib_of_process(process: int) -> int:
+    """Return the peak of the resident size of a process, on Linux; 0 once it has ended."""
+    with suppress(OSError):
+        lines = Path("/proc", str(process), "status").read_bytes().splitlines()
+        return max((int(x.split()[1]) for x in lines if x.startswith(b"VmHWM:")), default=0)
+    return 0

@@ -1,15 +1,17 @@
-"""Table of tasks: names, fitness, and flags that do not apply.
+"""The tasks: one description each of what a model is trained to do.
 
-The other half of a task is its head (`models/heads/base.py`). Data for a single command is kept in
-a table of that command, by task name.
+The other half of a task is its head (`models/heads/base.py`). What a single command needs of
+a task is only named here (`Part`).
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from duet.utils.errors import DatasetError
 from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
@@ -26,9 +28,18 @@ NO_FILES = {
 }
 
 
+class Part(str):
+    """What a command needs of a task, as MODULE:NAME: the command imports it. "": nothing."""
+
+    def load(self) -> Any:
+        """Import the module, and return what the name stands for."""
+        module, _, name = self.partition(":")
+        return getattr(importlib.import_module(module), name)
+
+
 @dataclass(frozen=True)
 class Task:
-    """What a model is trained to do.
+    """What a model is trained to do. The defaults of the parts are those of boxes.
 
     Attributes:
         name: value of --task.
@@ -45,6 +56,15 @@ class Task:
         defaults: task-specific defaults of `TrainConfig` fields.
         unused: hyper-parameters without effect on its trainings, excluded from searches.
         accumulates: whether small batches accumulate gradients up to 64 images per update.
+        most_served: detections per image that the server allows; 0: the same as detect.py.
+        labels: raises DatasetError for labels of another task; "": any labels will do.
+        items: a `BoxItems`: sample -> image and targets of a batch, and labels to score.
+        view: a `Viewing`: how the network sees an image of no dataset.
+        report: a `TaskReport`: tables and plots of a validation.
+        result: an `ImageResult`: the detections in an image, for detect.py and the API.
+        exported: an `ExportedForm`: what an exported file returns; "": export.py refuses the task.
+        annotations: reads objects from a COCO file for val.py; "" if `refused_by_val`.
+        legacy: the evaluator of YOLOv5's own metrics; "" if `refused_by_val`.
     """
 
     name: str
@@ -59,13 +79,44 @@ class Task:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
+    most_served: int = 0
+    labels: Part = Part("duet.utils.data.sources.needed_labels:require_objects")
+    items: Part = Part("duet.utils.data.loading.items:BOXES")
+    view: Part = Part("duet.utils.data.image.view:whole_view")
+    report: Part = Part("duet.utils.report.task_reports:BOXES")
+    result: Part = Part("duet.utils.detect.results.result:Result")
+    exported: Part = Part("")
+    annotations: Part = Part("")
+    legacy: Part = Part("")
 
     def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
         """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
 
+    def check_labels(
+        self, samples: Any, name: str, is_of_folders: bool = False, weights: str = ""
+    ) -> None:
+        """Raise DatasetError for samples whose labels are not those of the task.
 
+        Args:
+            samples: a `SampleTable`.
+            name: name of the dataset.
+            is_of_folders: folder names are the labels.
+            weights: the weights to validate, for the message; "" for a training.
+        """
+        try:
+            if self.labels:
+                self.labels.load()(samples, name, is_of_folders)
+        except DatasetError as error:
+            if not weights:
+                raise
+            text = f"--weights {weights}: its task is {self.name}; --data {error}"
+            raise DatasetError(text) from error
+
+
+BOX_ANNOTATIONS = Part("duet.utils.data.sources.coco_annotations:read_coco_annotations")
+LEGACY_BOXES = Part("duet.utils.evaluation.legacy:LegacyEvaluator")
 DETECTION = Task(
     name="detect",
     head="Detect",
@@ -74,6 +125,9 @@ DETECTION = Task(
     fitness={"mAP_0.5": 0.1, "mAP_0.5:0.95": 0.9},
     refused={},
     refused_by_val={},
+    exported=Part("duet.models.export.exported:ANCHOR_BOXES"),
+    annotations=BOX_ANNOTATIONS,
+    legacy=LEGACY_BOXES,
 )
 ANCHOR_FREE = Task(
     name="detect-anchor-free",
@@ -86,6 +140,9 @@ ANCHOR_FREE = Task(
     },
     refused_by_val={},
     unused=("obj", "obj_pw", "cls_pw", "fl_gamma", "iou_t", "anchor_t", "anchors"),
+    exported=Part("duet.models.export.exported:ANCHOR_FREE_BOXES"),
+    annotations=BOX_ANNOTATIONS,
+    legacy=LEGACY_BOXES,
 )
 SEGMENTATION = Task(
     name="segment",
@@ -100,6 +157,14 @@ SEGMENTATION = Task(
     },
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
+    most_served=1_000,  # each mask is drawn, packed and outlined
+    labels=Part("duet.utils.data.sources.needed_labels:require_outlines"),
+    items=Part("duet.utils.data.loading.items:MASKS"),
+    report=Part("duet.utils.report.task_reports:MASKS"),
+    result=Part("duet.utils.detect.results.result:MaskResult"),
+    exported=Part("duet.models.export.exported:MASKED_BOXES"),
+    annotations=Part("duet.utils.data.sources.coco_annotations:read_mask_annotations"),
+    legacy=Part("duet.utils.evaluation.legacy:legacy_masks"),
 )  # fmt: skip
 CLASSIFICATION = Task(
     name="classify",
@@ -141,6 +206,12 @@ CLASSIFICATION = Task(
         "copy_paste",
     ),
     accumulates=False,
+    labels=Part("duet.utils.data.sources.needed_labels:require_classes"),
+    items=Part("duet.utils.data.loading.items:CLASSES"),
+    view=Part("duet.utils.data.image.view:centre_view"),
+    report=Part("duet.utils.report.task_reports:CLASSES"),
+    result=Part("duet.utils.detect.results.result:ClassResult"),
+    exported=Part("duet.models.export.exported:CLASS_LOGITS"),
 )  # fmt: skip
 TASKS: dict[str, Task] = {
     task.name: task for task in (DETECTION, ANCHOR_FREE, SEGMENTATION, CLASSIFICATION)

@@ -50,15 +50,10 @@ MAX_MEMBERS = 100_000
 
 @dataclass(frozen=True)
 class Members:
-    """The files in an archive or a folder.
+    """The files in an archive or a folder."""
 
-    Attributes:
-        sizes: uncompressed sizes by name, in archive order.
-        size: total bytes, which limit the size of all tensors.
-    """
-
-    sizes: Mapping[str, int]
-    size: int
+    sizes: Mapping[str, int]  # uncompressed, by name, in archive order
+    size: int  # total bytes, which limit the size of all tensors
     load: Callable[[str], bytes]
 
     def read(self, name: str, most: int = MAX_WEIGHTS_BYTES) -> bytes:
@@ -226,11 +221,7 @@ TENSOR_NAME = re.compile(r"[A-Za-z0-9_.]{1,100}")
 
 @contextmanager
 def open_foreign(path: Path) -> Iterator[Contents]:
-    """Yield the records of a file or directory; arrays can be read inside the with block only.
-
-    Raises:
-        UserError: of no known format, damaged, or with a global that is not accepted.
-    """
+    """Yield the records of a file or folder; read their arrays inside the with block only."""
     if path.is_dir():
         yield read_oneflow(members_of_folder(path))
         return

@@ -118,11 +118,7 @@ def _checksum(header: str, arrays: Arrays) -> str:
 
 
 def load_checkpoint(path: str | Path) -> Checkpoint:
-    """Read a checkpoint of either backend, written by `save_checkpoint`.
-
-    Raises:
-        UserError: no such file, damaged, or not one of ours.
-    """
+    """Read a checkpoint written by `save_checkpoint` on either backend; UserError for others."""
     path = Path(path)
     with _opened(path) as file:
         metadata = file.metadata() or {}

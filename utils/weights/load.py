@@ -96,17 +96,11 @@ WINGS = ("duet.utils.export.opening",)  # modules whose `open_to_detect` opens e
 
 @dataclass(frozen=True)
 class ExportedWeights:
-    """An exported file named by --weights.
+    """An exported file named by --weights."""
 
-    Attributes:
-        path: file or folder, for messages.
-        runtime: a `utils/export/metadata.py::Runtime`.
-        lanes: number of batches that threads may run concurrently.
-    """
-
-    path: str
-    runtime: Any
-    lanes: int = 1
+    path: str  # file or folder, for messages
+    runtime: Any  # a `utils/export/metadata.py::Runtime`
+    lanes: int = 1  # number of batches that threads may run concurrently
 
     @property
     def class_names(self) -> tuple[str, ...]:

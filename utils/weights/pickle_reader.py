@@ -1,8 +1,8 @@
-"""A pickle -> inert records: a reader of pickle opcodes that runs and imports nothing.
+"""Read pickle opcodes as inert records; nothing runs, and nothing is imported.
 
-Why nothing can run: `pickletools` only splits the bytes into opcodes and their arguments; a global
-becomes a `Name`, its text; a call becomes a `Record` of the name and the arguments; a state is
-stored beside them. No object of the pickle's choosing is called, built, hashed or compared.
+`pickletools` splits the bytes into opcodes and arguments. A global becomes a `Name`, its text; a
+call becomes a `Record` of name and arguments, with its state. No object that the pickle chooses is
+called, built, hashed or compared.
 """
 
 from __future__ import annotations
@@ -52,18 +52,16 @@ PersistentLoad = Callable[[Any], Any]
 
 
 def read_pickle(data: bytes, persistent_load: PersistentLoad | None = None) -> Any:
-    """Read a pickle.
+    """Read a pickle of protocol 2 to 5.
+
+    Dicts, lists, tuples, strings, bytes and numbers stay what they are, an OrderedDict becomes a
+    dict, a set a list, and everything else a `Name` or `Record`.
 
     Args:
-        data: protocol 2 to 5.
-        persistent_load: gives the value of a persistent id; without it there may be none.
-
-    Returns:
-        Its value. Dicts, lists, tuples, strings, bytes and numbers are themselves, an OrderedDict
-        is a dict, a set a list, all else is a `Name` or `Record`.
+        persistent_load: returns the value of a persistent ID; None: there are none.
 
     Raises:
-        UserError: damaged, over a bound, or asking for a global that is not accepted.
+        UserError: damaged, over a limit, or with a global that is not accepted.
     """
     file = io.BytesIO(data)
     try:
@@ -199,7 +197,7 @@ class _Machine:
         self.stack.append(self.record(self.stack.pop(), arguments))
 
     def build(self, _: None) -> None:
-        """Store a state in a record; a dict keeps its items only, all that is of use here."""
+        """Store a state in a record; a dict ignores it."""
         state = self.stack.pop()
         target = self.stack[-1]
         if isinstance(target, Record) and target.state is None:
@@ -228,7 +226,7 @@ def refuse(name: str) -> NoReturn:
 
 
 def _is_known_attribute(arguments: tuple[Any, ...]) -> bool:
-    """Return whether getattr is asked for one of the few attributes that a file may name so."""
+    """Return whether getattr asks for one of the few attributes that a file may name."""
     if arguments[1:] == ("forward",):
         return isinstance(arguments[0], Name) and arguments[0].name == DETECT
     return arguments[1:] in [(name,) for name in FUSED_METHODS]

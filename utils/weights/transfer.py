@@ -25,7 +25,7 @@ class Transfer:
 class ClassRows:
     """The arrays of a head that have a row for each class, once or several times over."""
 
-    prefix: str | tuple[str, ...]  # prefix of their names
+    prefixes: tuple[str, ...]  # of their names
     before: int = 0  # rows before the classes'
     after: int = 0  # rows behind them
 
@@ -76,7 +76,7 @@ def transfer_arrays(
             left.append(f"{name}: not in the weights")
         elif name in kept and not np.array_equal(own, given):
             left.append(f"{name}: kept from the model YAML")
-        elif classes is not None and rows is not None and name.startswith(rows.prefix):
+        elif classes is not None and rows is not None and name.startswith(rows.prefixes):
             remapped = remap_rows(own, given, rows, classes)
             if remapped is None:
                 left.append(f"{name}: {_shapes(own, given)}")
@@ -92,14 +92,11 @@ def transfer_arrays(
 def remap_rows(
     own: np.ndarray, given: np.ndarray, rows: ClassRows, classes: ClassMap
 ) -> np.ndarray | None:
-    """Copy the rows of shared classes, and those around the classes, into a weight or bias.
+    """Copy the rows of shared classes, and those around the classes; None if shapes do not fit.
 
     Args:
         own: (A * (before + new classes + after), ...).
         given: (A * (before + old classes + after), ...).
-
-    Returns:
-        The new array; None if the shapes allow no such reading.
     """
     others = rows.before + rows.after
     outputs, old_outputs = others + classes.num_new, others + classes.num_old

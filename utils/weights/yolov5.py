@@ -77,11 +77,7 @@ MAX_IMAGE_SIZE = 65_536
 
 
 def read_yolov5(contents: Contents, path: str) -> Checkpoint:
-    """Return a checkpoint of the records, with equal model and ema and without an optimizer.
-
-    Raises:
-        UserError: no weights in it, or a model that cannot be built here with equal outputs.
-    """
+    """Return a checkpoint of the records; UserError if our model would give other outputs."""
     root = contents.root
     holder = root if isinstance(root, dict) else {}
     found = _find_weights(root)
@@ -95,7 +91,11 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
         document, strides = {}, ()
         kind, own = "plain state dict", holder
     stored = {name: value for name, value in stored.items() if not name.endswith(DROPPED)}
-    arrays, fused = unfold({name: _as_float32(array) for name, (array, _) in stored.items()})
+    as_float32 = {
+        name: array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
+        for name, (array, _) in stored.items()
+    }
+    arrays, fused = unfold(as_float32)
     flags = holder.get("opt") or holder.get("train_args")
     epoch, best = holder.get("epoch"), holder.get("best_fitness")
     size = flags.get("imgsz") if isinstance(flags, dict) else None
@@ -157,10 +157,6 @@ def _class_names(names: Any) -> tuple[str, ...]:
             f"it has over {MAX_CLASSES:,} class names, or one of over {MAX_CLASS_NAME} characters"
         )
     return tuple(names)
-
-
-def _as_float32(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32, copy=False) if array.dtype.kind == "f" else array
 
 
 def plain_numbers(value: Any) -> dict[str, float]:

@@ -14,7 +14,7 @@ from duet.backend.checks import CPU
 from duet.models.evaluation.audit.audit_config import AuditConfig
 from duet.models.evaluation.audit.findings import KINDS, LEAST_SCORE, NOTHING, WORTH, Auditor
 from duet.models.evaluation.audit.report import WORDS, Audit, audit_page, summary, write_table
-from duet.models.evaluation.evaluate import evaluate
+from duet.models.evaluation.evaluate import Evaluation
 from duet.models.inference.classes import classes_in_model
 from duet.models.inference.predictor import (
     Weights,
@@ -22,7 +22,6 @@ from duet.models.inference.predictor import (
     input_size,
     make_predictor,
 )
-from duet.utils.data.loading.items import items_of
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.reading import ground_truth
@@ -77,7 +76,7 @@ def run_audit(
     auditor = Auditor(lowest, in_model != NOTHING)
 
     def labels_of(place: int) -> GroundTruth:
-        truth = items_of(task.name).ground_truth(samples[place])
+        truth = task.items.load().ground_truth(samples[place])
         class_index = in_model[truth.class_index]
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 
@@ -85,10 +84,11 @@ def run_audit(
     with ValLoader(samples, size, config.batch_size, workers, model.stride) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
-        validation = evaluate(
-            model, loader, samples, class_names_of(weights[0], model.head.num_classes), device,
-            EVIDENCE, sinks=[_Audited(auditor, samples, in_dataset)], objects_of=labels_of,
-        )  # fmt: skip
+        names = class_names_of(weights[0], model.head.num_classes)
+        sinks = [_Audited(auditor, samples, in_dataset)]
+        validation = Evaluation(
+            model, samples, names, device, EVIDENCE, sinks=sinks, objects_of=labels_of
+        ).run(loader)
     metrics = model.head.metrics(validation.result)
     named = {name: metrics[key] for key, name in model.head.metric_names.items()}
     files = tuple(Path(path).name for path in config.weights)

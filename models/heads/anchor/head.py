@@ -26,6 +26,7 @@ from duet.utils.errors import UserError, brief
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.tasks.table import DETECTION
 from duet.utils.text import count
+from duet.utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 PRIOR_CLASS_SCORE = 0.6  # total over all classes, for the initial class bias
@@ -116,6 +117,9 @@ class CellHead(Head):
             x = x.reshape(batch, self.num_anchors, self.num_outputs, height, width)
             raw.append(x.permute(0, 1, 3, 4, 2))
         return tuple(raw)
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows(("m.",), before=BOX_CHANNELS + 1, after=self.num_added)
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
         """Return initial biases that match the expected object rate, (A * (5 + C + added),) float32

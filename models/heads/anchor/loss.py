@@ -83,7 +83,7 @@ class DetectionLoss(Loss):
         self._kept: dict[tuple[str, str], Constants] = {}
 
     @property
-    def means(self) -> Mapping[str, str]:
+    def implementations(self) -> Mapping[str, str]:
         return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
 
     def __call__(

@@ -35,6 +35,7 @@ from duet.utils.evaluation.accuracy import (
 )
 from duet.utils.geometry.detections import Classification, SuppressionSettings
 from duet.utils.tasks.table import CLASSIFICATION
+from duet.utils.weights.transfer import ClassRows
 
 HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0
 
@@ -166,6 +167,9 @@ class ClassifyHead(Head):
             weight = self.linear.weight
             factors = dropout_factors(self.dropout, images).astype(ops.dtype_of(weight))
             self._factors = ops.tensor(factors, ops.device_of(weight))
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows(("linear.",))
 
     def make_loss(self, settings: LossSettings) -> ClassificationLoss:
         return ClassificationLoss(settings.label_smoothing, settings.gains.class_weights)

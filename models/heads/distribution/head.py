@@ -26,6 +26,7 @@ from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_o
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.tasks.table import ANCHOR_FREE
+from duet.utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 5  # at 640 px, for the initial class bias
 PRIOR_EDGE_BIAS = 2.0
@@ -87,6 +88,9 @@ class DistributionHead(BoxHead):
         """
         branches = zip(self.cv2, self.cv3, maps, strict=True)
         return tuple(ops.cat([edges(x), classes(x)], dim=1) for edges, classes, x in branches)
+
+    def class_rows(self) -> ClassRows:
+        return ClassRows(tuple(f"cv3.{level}.2." for level in range(len(self.strides))))
 
     def initial_biases(self) -> Mapping[str, np.ndarray]:
         """Return initial biases that match the expected object rate."""

@@ -81,7 +81,7 @@ class DistributionLoss(Loss):
         self._cells: dict[Any, Cells] = {}
 
     @property
-    def means(self) -> Mapping[str, str]:
+    def implementations(self) -> Mapping[str, str]:
         return {"box_iou": "plain" if self.box_iou is complete_iou else "fast"}
 
     def __call__(

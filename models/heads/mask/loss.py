@@ -24,7 +24,8 @@ from duet.models.heads.base import LossTerms, WholeBatch
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.geometry.boxes import cxcywh_to_xyxy
 
-MOST_NUMBERS = 2**23  # values per piece: positives times cells of their patches
+# Values per piece: positives times cells of their patches. And of gradients that are added at once.
+MOST_NUMBERS = 2**23
 PATCHES = (8, 4, 2, 1)  # sides of an image in those of a patch, on a GPU
 ROWS = 8  # a GPU computes a multiple of it per object, so that shapes repeat
 
@@ -108,8 +109,9 @@ def cost_of_masks(
     by_mask = [ops.zeros((0, 1), dtype, device)]  # unweighted cost of each row
     by_row = [ops.zeros((0, channels), dtype, device)]  # its gradient
     by_cell = ops.zeros(flat.shape if has_gradient else (0,), dtype, device)
+    unadded: list[tuple[Tensor, Tensor]] = []  # cells of patches, and their gradients
     maps, objects = objects_of(pieces, positives, targets, (height, width), device)
-    end = 0
+    end = waiting = 0
     for piece, of_piece in zip(pieces, objects, strict=True):
         shape, start, end = (*piece.rows.shape, channels), end, end + piece.rows.size
         cells, is_there, is_box = truth_of(of_piece, piece.size, width, maps, dtype)
@@ -123,7 +125,11 @@ def cost_of_masks(
             slope = (ops.sigmoid(logits) - is_there) * is_box
             by_row.append(ops.matmul(slope, basis).reshape(end - start, channels))
             by_basis = ops.matmul(slope.permute(0, 2, 1), weighted[start:end].reshape(*shape))
-            ops.add_rows_(by_cell, cells, by_basis.reshape(shape[0] * number, channels))
+            unadded.append((cells, by_basis.reshape(shape[0] * number, channels)))
+            waiting += shape[0] * number * channels
+            if waiting >= MOST_NUMBERS or end == len(chosen):
+                ops.add_rows_(by_cell, *map(ops.cat, zip(*unadded, strict=True)))
+                unadded, waiting = [], 0
     value = ops.sum(ops.cat(by_mask) * weights)
     if not has_gradient:
         return value

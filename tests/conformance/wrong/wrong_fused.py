@@ -108,6 +108,38 @@ def take_rows_and_column(mistake: str) -> Build:
     return build
 
 
+def finish_images(mistake: str) -> Build:
+    def build(b: Backend, right: Any) -> Any:
+        columns = {
+            "never flips": (slice(0, 2), False),
+            "keeps all colours": (2, False),
+            "changes all colours": (2, True),
+        }
+
+        def wrong(
+            images: Any, tables: Any, changes: Any, dtype: str, channels_last: bool = False
+        ) -> Any:
+            if not b.device.supports("finishing"):
+                return images
+            arrays = [b.ops.to_numpy(x).copy() for x in (images, tables, changes)]
+            if mistake in columns:
+                column, value = columns[mistake]
+                arrays[2][..., column] = value
+            if mistake == "mixes tables up":
+                arrays[1] = arrays[1][:, [0, 2, 1]]
+            inputs = map(b.ops.tensor, arrays)
+            if mistake == "takes any shapes":
+                try:
+                    return right(*inputs, dtype, channels_last)
+                except ValueError:
+                    return images
+            return right(*inputs, dtype, channels_last)
+
+        return wrong
+
+    return build
+
+
 MISTAKES = {
     complete_iou: (
         "repeats a single row",
@@ -135,9 +167,17 @@ MISTAKES = {
         "takes the first column",
         "counts a row once",
     ),
+    finish_images: (
+        "never flips",
+        "keeps all colours",
+        "changes all colours",
+        "mixes tables up",
+        "takes any shapes",
+    ),
 }
 for make, mistakes in MISTAKES.items():
     register(*((f"fused.{make.__name__}", mistake, make(mistake)) for mistake in mistakes))
+register(("fused.finish_problem", "knows of none", returning(None)))
 
 
 def average_of_what_was_there_first(b: Backend, right: Any) -> Any:

@@ -29,7 +29,6 @@ import export
 from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
 from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES, installed_folder
-from tests.shared_files import shared_path
 from tests.tiny_weights import noise, write_tiny_weights
 from tests.unit.data.fetch.loopback_site import loopback_site
 
@@ -181,16 +180,13 @@ class ExamplePage:
         return self.page.evaluate(f"document.getElementById('{name}').textContent")
 
 
-SIDE, REAL_SIDE = 64, 320
+SIDE = 64
 # (height, width); the first two need no resizing, the others become larger, smaller, far smaller.
 SIZES = {"square": (64, 64), "wide": (48, 64), "small": (30, 41), "tall": (100, 61),
          "large": (150, 201)}  # fmt: skip
 NOT_RESIZED, RESIZED = ("square", "wide"), ("small", "tall", "large")
-REAL = "000000001000"  # 640 x 480 pixels, nine people
 # A value between two levels may become either: a tiny model is sensitive to one.
 TIE_SCORE, TIE_IOU = 0.01, 0.98
-# Of 20 real pictures, resized: our bilinear differs from OpenCV's, of 11 bits, by a level of 255.
-REAL_SCORE, REAL_IOU = 0.02, 0.95
 
 
 def run_export(weights: Path, side: int, *flags: str) -> Path:
@@ -239,16 +235,6 @@ def tiny() -> Exported:
     folder = _new_folder()
     pictures = {name: Image.fromarray(noise(*SIZES[name], 3)) for name in SIZES}
     return Exported(folder, write_tiny_weights(folder), pictures, SIDE)
-
-
-@cache
-def real() -> Exported:
-    """The public YOLOv5n with a picture of COCO."""
-    folder = _new_folder()
-    weights = folder / "n.pt"
-    weights.write_bytes(shared_path("weights/coco-yolov5n-v6.pt").read_bytes())
-    image = Image.open(shared_path("data/coco256/images/val2017") / f"{REAL}.jpg")
-    return Exported(folder, weights, {REAL: image}, REAL_SIDE)
 
 
 @cache

@@ -8,9 +8,6 @@ import pytest
 
 from tests.export.examples.examples import (
     NOT_RESIZED,
-    REAL,
-    REAL_IOU,
-    REAL_SCORE,
     RESIZED,
     SIDE,
     TIE_IOU,
@@ -20,7 +17,6 @@ from tests.export.examples.examples import (
     build_program,
     by_python,
     parse_lines,
-    real,
     run_export,
     run_program,
     tiny,
@@ -48,10 +44,6 @@ def test_the_program_finds_what_detect_finds(program, name):
 def test_the_program_resizes_a_picture_as_python_does(program, name):
     expected = by_python(tiny(), name)
     assert_same(by_program(program, tiny(), name), expected, TIE_SCORE, TIE_IOU)
-
-
-def test_the_program_finds_in_a_real_picture_what_detect_finds(program):
-    assert_same(by_program(program, real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)
 
 
 def test_the_program_takes_files_of_openvino_too(program):

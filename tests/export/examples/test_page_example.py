@@ -6,9 +6,6 @@ import pytest
 
 from tests.export.examples.examples import (
     NOT_RESIZED,
-    REAL,
-    REAL_IOU,
-    REAL_SCORE,
     RESIZED,
     TIE_IOU,
     TIE_SCORE,
@@ -17,7 +14,6 @@ from tests.export.examples.examples import (
     by_python,
     example_page,
     parse_lines,
-    real,
     tiny,
     with_nms,
     without_metadata,
@@ -48,10 +44,6 @@ def test_the_page_finds_what_detect_finds(page, name):
 def test_the_page_resizes_a_picture_as_python_does(page, name):
     expected = by_python(tiny(), name)
     assert_same(by_page(page, tiny(), name), expected, TIE_SCORE, TIE_IOU)
-
-
-def test_the_page_finds_in_a_real_picture_what_detect_finds(page):
-    assert_same(by_page(page, real(), REAL), real().found[REAL], REAL_SCORE, REAL_IOU)
 
 
 def test_a_file_with_nms_is_refused(page):

@@ -7,7 +7,9 @@ EMULATED_SYSTEM lacks. Other packages have code of their own for each system, an
 
 from __future__ import annotations
 
+import asyncio
 import builtins
+import contextlib
 import ctypes
 import errno
 import fcntl
@@ -38,7 +40,9 @@ NOT_ON_WINDOWS = {
 }  # fmt: skip
 MISSING = NOT_ON_WINDOWS if SYSTEM == "windows" else NOT_ON_MACOS
 BLOCKED = {"fcntl", "resource", "pwd", "grp", "termios"} if SYSTEM == "windows" else set()
-POSIX_OPTIONS = {"preexec_fn", "pass_fds"}
+POSIX_OPTIONS = ("preexec_fn", "pass_fds", "process_group")
+NEW_GROUP = 0x200
+FIRST_HANDLE = 10_000  # of files: Windows' numbers of open files mean nothing to other processes
 real_import, real_exists = builtins.__import__, pathlib.Path.exists
 
 
@@ -58,19 +62,74 @@ class Other(types.ModuleType):
         setattr(self._module, name, value)
 
 
-class WindowsPopen(subprocess.Popen):
-    """Refuse what Windows refuses."""
+def as_on_windows(options: dict[str, Any]) -> dict[str, Any]:
+    """Refuse the options of Popen that Windows refuses, and translate its own."""
+    for name in POSIX_OPTIONS:
+        if options.pop(name, None):
+            raise ValueError(f"{name} is not supported on Windows platforms")
+    options["start_new_session"] = options.pop("creationflags", 0) == NEW_GROUP
+    startup = options.pop("startupinfo", None)
+    handles = startup.lpAttributeList["handle_list"] if startup else []
+    if not inheritable.issuperset(handles):
+        raise OSError(errno.EINVAL, "The parameter is incorrect")
+    return {**options, "pass_fds": [handle % FIRST_HANDLE for handle in handles]}
 
+
+class WindowsPopen(subprocess.Popen):
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        if wrong := sorted(name for name in POSIX_OPTIONS & options.keys() if options[name]):
-            raise ValueError(f"{wrong[0]} is not supported on Windows platforms")
-        super().__init__(*arguments, **options)
+        super().__init__(*arguments, **as_on_windows(options))
+
+    def send_signal(self, number: int) -> None:
+        if number not in (signal.SIGTERM, BREAK):
+            raise ValueError(f"Unsupported signal: {number}")
+        super().send_signal(signal.SIGKILL if number == signal.SIGTERM else number)
+
+    def terminate(self) -> None:
+        self.kill()
+
+    def kill(self) -> None:
+        super().send_signal(signal.SIGKILL)
 
 
 def windows_run(*arguments: Any, **options: Any) -> subprocess.CompletedProcess[Any]:
-    if wrong := sorted(name for name in POSIX_OPTIONS & options.keys() if options[name]):
-        raise ValueError(f"{wrong[0]} is not supported on Windows platforms")
-    return subprocess.run(*arguments, **options)
+    return subprocess.run(*arguments, **as_on_windows(options))
+
+
+async def windows_exec(*arguments: Any, **options: Any) -> asyncio.subprocess.Process:
+    return await start_in_loop(*arguments, **as_on_windows(options))
+
+
+def is_open(path: object) -> bool:
+    """Return whether a process of this user has a file open, or mapped into its memory."""
+    name = os.path.realpath(os.fspath(path))
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended
+            maps = (process / "maps").read_text("utf-8", "replace").splitlines()
+            if any(line.endswith(f" {name}") for line in maps):
+                return True
+            for file in os.listdir(process / "fd"):
+                with contextlib.suppress(FileNotFoundError):  # closed
+                    if os.readlink(process / "fd" / file) == name:
+                        return True
+    return False
+
+
+def windows_replace(source: Any, target: Any, **folders: Any) -> None:
+    if is_open(target) or is_open(source):
+        raise PermissionError(errno.EACCES, "Access is denied", source, None, target)
+    os.replace(source, target, **folders)
+
+
+def windows_open(path: Any, *arguments: Any, **options: Any) -> int:
+    if os.path.isdir(path):
+        raise PermissionError(errno.EACCES, "Permission denied", os.fspath(path))
+    if len(os.path.abspath(path)) >= 260:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", os.fspath(path))
+    return os.open(path, *arguments, **options)
+
+
+def windows_kill(process: int, number: int) -> None:
+    os.kill(process, number if number == BREAK else signal.SIGKILL)
 
 
 def windows_library(name: str | None, *arguments: Any, **options: Any) -> ctypes.CDLL:
@@ -87,7 +146,7 @@ def windows_lock(descriptor: int, mode: int, count: int) -> None:
 
 
 def is_of_linux(path: object) -> bool:
-    return str(path).startswith(("/proc", "/sys/"))
+    return str(path).startswith(("/proc", "/sys/", "/var/tmp"))
 
 
 path_module = Other(os.path, set(), exists=lambda x: not is_of_linux(x) and os.path.exists(x))
@@ -96,10 +155,26 @@ INSTEAD: dict[str, types.ModuleType] = {
     "signal": Other(signal, MISSING["signal"]),
     "sys": Other(sys, set(), platform={"windows": "win32", "macos": "darwin"}[SYSTEM]),
 }
+BREAK = signal.SIGUSR2  # stands for SIGBREAK
+inheritable: set[int] = set()
+start_in_loop = asyncio.create_subprocess_exec
 if SYSTEM == "windows":
-    INSTEAD["subprocess"] = Other(subprocess, set(), Popen=WindowsPopen, run=windows_run)
+    INSTEAD["os"]._instead.update(
+        open=windows_open, replace=windows_replace, kill=windows_kill,
+        set_handle_inheritable=lambda handle, wanted: inheritable.add(handle),
+    )  # fmt: skip
+    INSTEAD["signal"]._instead.update(SIGBREAK=BREAK, CTRL_BREAK_EVENT=BREAK)
+    INSTEAD["subprocess"] = Other(
+        subprocess, set(), Popen=WindowsPopen, run=windows_run, CREATE_NEW_PROCESS_GROUP=NEW_GROUP,
+        STARTUPINFO=types.SimpleNamespace,
+    )  # fmt: skip
     INSTEAD["ctypes"] = Other(ctypes, set(), CDLL=windows_library)
-    INSTEAD["msvcrt"] = Other(types.ModuleType("msvcrt"), set(), LK_NBLCK=2, locking=windows_lock)
+    INSTEAD["msvcrt"] = Other(
+        types.ModuleType("msvcrt"), set(), LK_NBLCK=2, locking=windows_lock,
+        get_osfhandle=lambda descriptor: FIRST_HANDLE + descriptor,
+        open_osfhandle=lambda handle, flags: handle - FIRST_HANDLE,
+    )  # fmt: skip
+    asyncio.create_subprocess_exec = asyncio.subprocess.create_subprocess_exec = windows_exec
 
 
 def is_ours(name: str) -> bool:

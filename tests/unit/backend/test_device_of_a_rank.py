@@ -54,6 +54,39 @@ def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
         check_device(other)
     monkeypatch.setattr(devices, "sees_driver", lambda: True)
     check_device("0,1")
-    for wrong in ("gpu", "0,,1", "mps", "-1", "cuda:x", " "):
+    for wrong in ("gpu", "0,,1", "Mps", "-1", "cuda:x", " "):
         with pytest.raises(BackendError, match="accepted: cpu, cuda, a GPU such as 0, or 0,1"):
             check_device(wrong)
+
+
+def test_mps_is_one_device_of_pytorch_that_must_be_named():
+    check_device("mps")
+    check_device("mps", "torch")
+    for device, framework in (("mps", "oneflow"), ("mps,mps", "torch"), ("mps,0", "")):
+        with pytest.raises(BackendError, match="mps is one device of --backend torch"):
+            check_device(device, framework)
+    usable = ["mps", "cpu"]
+    assert [devices.own_device(name, usable) for name in ("", "cpu", "mps")] == [
+        "cpu",
+        "cpu",
+        "mps",
+    ]
+    with pytest.raises(BackendError, match="'mps' is not available; available: cpu"):
+        devices.own_device("mps", ["cpu"])
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="OneFlow brings NCCL")
+@pytest.mark.parametrize(("has_nccl", "engines"), [(True, "cpu:gloo,cuda:nccl"), (False, "gloo")])
+def test_where_nccl_is_absent_gloo_joins_the_gpus(
+    own: str, monkeypatch: pytest.MonkeyPatch, has_nccl: bool, engines: str
+) -> None:
+    begun, torch = [], importlib.import_module(backend.use())
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.distributed, "is_nccl_available", lambda: has_nccl)
+    monkeypatch.setattr(
+        torch.distributed, "init_process_group", lambda *names, **more: begun.append((names, more))
+    )
+    backend.dist.start(own, 60)
+    ((names, more),) = begun
+    assert names == (engines,)
+    assert more["device_id"] == (torch.device(own) if has_nccl else None)

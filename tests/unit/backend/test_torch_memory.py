@@ -1,11 +1,10 @@
-"""What PyTorch keeps in memory, and in which order: gradients, maps, and batches for a GPU."""
+"""What PyTorch keeps in memory, and in which order: gradients and maps."""
 
 from __future__ import annotations
 
 import importlib
 import warnings
 import weakref
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -78,87 +77,3 @@ def test_bfloat16_maps_keep_their_eight_bits_of_input() -> None:
         y = fused.batch_norm_silu(norm, x)
     del x
     assert kept[0]() is not None and y.requires_grad
-
-
-class Runtime:
-    """CUDA's runtime, which notes the memory that it is given."""
-
-    def __init__(self, code: int = 0) -> None:
-        self.code, self.registered = code, {}
-
-    def cudaHostRegister(self, start, num_bytes, flags):
-        self.registered[start] = num_bytes
-        return self.code
-
-    def cudaHostUnregister(self, start):
-        del self.registered[start]
-        return 0
-
-
-@pytest.fixture
-def modules(monkeypatch):
-    """Return `ops` and `device` of the backend, whose page-locked memory is ordinary."""
-    ops, device = (
-        importlib.import_module(f"duet.backend.torch.{name}") for name in ("ops", "device")
-    )
-    empty = ops.torch.empty
-
-    def stand_in(*shape, pin_memory=False, **options):
-        return empty(*shape, **options)
-
-    monkeypatch.setattr(ops.torch, "empty", stand_in)
-    monkeypatch.setattr(ops, "present", lambda device: device)
-    monkeypatch.setattr(ops, "copied_beside", lambda on_host, device: on_host)
-    monkeypatch.setattr(device.torch.cuda, "device", lambda device: nullcontext())
-    return ops, device
-
-
-def use_runtime(monkeypatch, device, runtime: Runtime) -> Runtime:
-    monkeypatch.setattr(device.torch.cuda, "cudart", lambda: runtime)
-    return runtime
-
-
-def test_a_batch_in_page_locked_memory_is_not_copied_on_the_host(modules, monkeypatch):
-    ops, device = modules
-    runtime = use_runtime(monkeypatch, device, Runtime())
-    memory = np.arange(192, dtype=np.uint8)
-    device.page_lock(memory, "cuda:0")
-    assert list(runtime.registered.values()) == [192]
-    images = memory[96:].reshape(4, 3, 2, 4)
-    for part in (images, images[:2], images[2:]):
-        found = ops.tensor(part, "cuda:0")
-        assert np.shares_memory(found.numpy(), memory)
-        np.testing.assert_array_equal(found.numpy(), part)
-    monkeypatch.setattr(ops, "LARGE_COPY", 0)
-    for part in (images[:, :1], images[::-1], np.arange(192, dtype=np.uint8)):
-        found = ops.tensor(part, "cuda:0")
-        assert not np.shares_memory(found.numpy(), part)
-        np.testing.assert_array_equal(found.numpy(), part)
-    del images, part, memory
-    assert not runtime.registered
-
-
-def test_where_memory_cannot_be_page_locked_batches_are_copied(modules, monkeypatch):
-    ops, device = modules
-    use_runtime(monkeypatch, device, Runtime(code=801))
-    said = []
-    monkeypatch.setattr(device.torch, "zeros", lambda *shape, device: said.append(device))
-    monkeypatch.setattr(ops, "LARGE_COPY", 0)
-    memory = np.arange(192, dtype=np.uint8)
-    device.page_lock(memory, "cuda:0")
-    assert said == ["cuda:0"]  # a kernel, which takes the error that CUDA keeps
-    assert not np.shares_memory(ops.tensor(memory, "cuda:0").numpy(), memory)
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.arange(6.0)[::-1], np.arange(6, dtype=">i8"), np.zeros((0, 3), np.float32),
-        np.array([True, False]), np.arange(6, dtype=np.uint8).reshape(2, 3).T,
-    ],
-)  # fmt: skip
-def test_any_other_array_is_copied_once(modules, array):
-    ops, _ = modules
-    on_host = ops.page_locked(array)
-    np.testing.assert_array_equal(on_host.numpy(), array)
-    assert on_host.numpy().dtype == array.dtype.newbyteorder("=")

@@ -105,7 +105,7 @@ def test_steps_of_equal_losses_are_timed_with_their_stages(monkeypatch, capsys, 
 def test_the_loader_is_compared_on_the_same_samples(monkeypatch, tmp_path):
     flags = ("--img", 64, "--batch", 2, "--images", 4, "--repeats", 2)
     names = [name for _, name in run(monkeypatch, loader, tmp_path, *flags)]
-    assert names == ["reference", "fast", "fast, --cache ram"]
+    assert names == ["reference", "fast", "fast, --cache ram", "and --device-augment"]
     targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones((1, 4), np.float32))
     index = np.zeros(1, np.int64)
     batch = Batch(np.zeros((1, 3, 8, 8), np.uint8), targets, index, (), index)

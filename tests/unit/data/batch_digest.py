@@ -34,6 +34,7 @@ def digest(batch: Batch) -> str:
         *batch.targets.arrays(),
         batch.sample_indices,
         batch.global_indices,
+        *(batch.finishing or ()),
     ):
         total.update(f"{array.dtype} {array.shape}".encode())
         total.update(array.tobytes())

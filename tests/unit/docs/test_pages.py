@@ -20,6 +20,7 @@ PAGES = sorted([*DOCS.glob("en/**/*.md"), *DOCS.glob("zh/**/*.md")])
 INCLUDED = re.compile(r'(?<!;)--8<-- "([^":]+)(?::([\w:,-]+))?"')
 SPOILED = re.compile(r"--8 ?< ?--(?! \")|--8 < --")
 FIGURE = re.compile(r"figures/([\w.-]+?)\.(en|zh)\.svg")
+SOURCE = re.compile(r"^<!-- source: ([\w/.]+) ([\w.]+) -->$", re.M)
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 
 
@@ -34,11 +35,15 @@ def problems_of(text):
     """What a page includes that is not there, and marks that mean nothing."""
     found = [f"{mark} includes nothing" for mark in SPOILED.findall(text)]
     for name, section in included_in(text)[0]:
-        path = DOCS / name
+        path = DOCS / name if (DOCS / name).is_file() else PROJECT / name  # such as CHANGELOG.md
         if not path.is_file():
             found.append(f"{name} is not there")
         elif section[:1].isalpha() and f"[start:{section}]" not in path.read_text(encoding="utf-8"):
             found.append(f"{name} has no section {section}")
+    for name, function in SOURCE.findall(text):
+        last = function.rpartition(".")[2]
+        if not re.search(rf"^ *def {last}\(", (PROJECT / name).read_text(encoding="utf-8"), re.M):
+            found.append(f"{name} has no {function}")
     for name, key in VALUE.findall(text):
         path = BLOCKS / f"{name}.json"
         values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
@@ -93,6 +98,8 @@ def links_of(text):
 
 
 def test_both_have_the_same_commands_and_the_same_links_in_the_same_order():
+    home = [(DOCS / language / "index.md").read_text(encoding="utf-8") for language in ("en", "zh")]
+    assert commands_of(home[0]) == commands_of(home[1]) != []
     english, chinese = (path.read_text(encoding="utf-8") for path in (ENGLISH, CHINESE))
     assert commands_of(english) == commands_of(chinese)
     first, *others = links_of(english)

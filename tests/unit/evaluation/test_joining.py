@@ -36,9 +36,7 @@ def seen(boxes, classes, scores, region, smallest=4.0, off=0.0):
     found = (visible[rows] - [left, top, left, top]).astype(np.float32)
     order = np.argsort(-np.asarray(scores)[rows], kind="stable")
     return Detections(
-        found[order],
-        np.float32(scores)[rows][order],
-        np.asarray(classes, np.int64)[rows][order],
+        found[order], np.float32(scores)[rows][order], np.asarray(classes, np.int64)[rows][order]
     )
 
 

@@ -103,7 +103,7 @@ def fakes(monkeypatch):
 
 
 class StopAt(StopRequests):
-    """Asks for a stop at the so-manieth time that the search asks."""
+    """Asks for a stop when the search has checked for one this many times."""
 
     def __init__(self, count):
         super().__init__()
@@ -142,7 +142,7 @@ def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(
     assert [str(path) for path in left] == [f"trial-{best:04d}/weights/best.safetensors"]
 
 
-@pytest.mark.parametrize("stop", [1, 5, 14])
+@pytest.mark.parametrize("stop", [1, 8])
 def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
     run(tmp_path / "whole", "--nproc", "1")
     with pytest.raises(

@@ -51,10 +51,7 @@ def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        (
-            {"prototypes": 4},
-            r"masks \(1, 4, 8, 8\): of those no mask of 2 classes can",
-        ),
+        ({"prototypes": 4}, r"masks \(1, 4, 8, 8\): of those no mask of 2 classes can"),
         ({"texts": {"names": "{0: 'a'}"}}, "of those no mask of 1 class can be made"),
         ({"texts": own_texts(output="rows")}, "2 outputs, but its metadata has 1"),
         ({"texts": own_texts(output="masks", head="Segment")}, r"metadata has \(1, any, 6\)"),

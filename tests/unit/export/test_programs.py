@@ -7,9 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import MagicMock
@@ -22,6 +20,7 @@ from duet.utils.export.converters import LiteRtRuntime, NcnnRuntime, write_liter
 from duet.utils.export.metadata import metadata_as_json
 from duet.utils.optional import run_program
 from duet.utils.project import PROJECT
+from tests.process_ends import SECONDS, has_ended, wait_until
 from tests.unit.export.doubling import METADATA, random_images, rows_of
 
 PROGRAM = """#!{python}
@@ -125,19 +124,6 @@ def main():
         run_program(["/bin/sh", "-c", sys.argv[1]], Path(sys.argv[2]))
 run_command(main)
 """
-SECONDS = 60  # far more than a process needs to begin or end
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    for _ in range(SECONDS * 100):
-        if is_so():
-            return
-        time.sleep(0.01)
-    raise AssertionError("it has not come to that")
-
-
-def is_alive(folder: Path) -> bool:
-    return Path("/proc", (folder / "child").read_text().strip(), "exe").exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -148,7 +134,7 @@ def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number)
     wait_until(lambda: child.exists() and child.read_text().endswith("\n"))
     starter.send_signal(number)
     assert starter.wait(SECONDS) == 128 + number
-    wait_until(lambda: not is_alive(tmp_path))
+    wait_until(lambda: has_ended(child.read_text().strip()))
 
 
 def interpreter(model_content: bytes, num_threads: int | None) -> MagicMock:

@@ -8,12 +8,7 @@ import stat
 import pytest
 
 from duet.utils.files import atomic
-from duet.utils.files.atomic import (
-    atomic_file,
-    atomic_text_file,
-    link_or_copy,
-    remove_unfinished,
-)
+from duet.utils.files.atomic import atomic_file, atomic_text_file, link_or_copy, remove_unfinished
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import pytest
 
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
-from duet.models.evaluation import evaluate as evaluation
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossTerms
 from duet.utils.data.image.letterbox import fit_long_side, letterbox
@@ -77,9 +77,9 @@ def assert_same_detections(found, expected):
 def evaluate(model, samples, batch_size=2, rectangular=False, **changes):
     sink = Detected()
     with ValLoader(samples, 96, batch_size, 0, 32, rectangular) as loader:
-        validation = evaluation.evaluate(
-            model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink], **changes
-        )
+        validation = Evaluation(
+            model, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink], **changes
+        ).run(loader)
     return validation, sink.images
 
 
@@ -101,7 +101,7 @@ def test_an_error_while_suppressing_ends_validation_at_once(model, samples, erro
 
     sink, threads = Failing(), threading.active_count()
     with ValLoader(samples, 96, 2, 0, 32, False) as loader, pytest.raises(type(error)):
-        evaluation.evaluate(model, loader, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink])
+        Evaluation(model, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink]).run(loader)
     assert max(sink.images) == failing
     assert threading.active_count() <= threads  # one of an earlier test may have ended
 
@@ -173,7 +173,7 @@ def test_the_first_validation_of_a_model_decodes_few_rows(name):
     model.initialize(seed=0)
     with autograd.no_grad():
         raw = model(ops.tensor(np.zeros((1, 3, 640, 640), np.float32)))
-        (rows,) = model.decode_above(raw, evaluation.DEFAULT_SUPPRESSION)
+        (rows,) = model.decode_above(raw, DEFAULT_SUPPRESSION)
     assert len(rows) <= 3000  # of 25,200, or 8,400 without anchors
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from duet.backend import ops
-from duet.models.evaluation import evaluate as evaluation
+from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
 from duet.models.heads.mask.head import MaskHead, MaskRows
@@ -122,10 +122,9 @@ def evaluate(samples, world=ALONE, model=None, loss=None, **options):
     sink = Received()
     with ValLoader(samples, 96, 3, 0, 32, world=world) as loader:
         assert len(loader) == NUM_BATCHES
-        validation = evaluation.evaluate(
-            model or PerImage(), loader, samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss,
-            **options,
-        )  # fmt: skip
+        validation = Evaluation(
+            model or PerImage(), samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss, **options
+        ).run(loader)
     return validation, sink.images
 
 

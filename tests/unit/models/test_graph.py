@@ -101,10 +101,7 @@ def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", []]),
             "kernel_size is None",
         ),
-        (
-            lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [3, 1, 2]]),
-            "half of ker",
-        ),
+        (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [3, 1, 2]]), "half of ker"),
         (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.ZeroPad2d", [1]]), "[[0, 1, 0, 1]]"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.ZeroPad2d", [[0, 1, 0, 1]]]),

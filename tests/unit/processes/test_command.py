@@ -293,3 +293,21 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
     not_yet = StopRequests(tmp_path / "file", agree=lambda own: asked.append(own))
     assert not_yet.cause() is None
     assert asked == [False, False, True]  # after an agreement, whether it was Ctrl-C
+    assert not_yet.is_asked() and not_yet.cause(agreed=False) is None
+    assert not_yet.cause(agreed=True) == f"{tmp_path / 'file'} exists; remove it before resuming"
+    assert asked == [False, False, True, False]
+
+
+ENDING = """
+import atexit, gc
+from duet.utils.processes.command import run_command
+atexit.register(lambda: print(len(gc.get_objects())))
+run_command(lambda: None)
+"""
+
+
+def test_a_command_ends_without_a_last_search_for_garbage():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 1000  # of more than 10,000

@@ -290,14 +290,7 @@ def test_a_killed_command_takes_its_ranks_along(tmp_path):
 
 @pytest.mark.parametrize(
     ("codes", "code"),
-    [
-        ([75, 75], 75),
-        ([-9, 1], 1),
-        ([2, 1], 2),
-        ([1, 130], 130),
-        ([None, 0], 1),
-        ([75, -9], 75),
-    ],
+    [([75, 75], 75), ([-9, 1], 1), ([2, 1], 2), ([1, 130], 130), ([None, 0], 1), ([75, -9], 75)],
 )
 def test_the_code_of_a_job_is_that_of_the_rank_that_explains_why(codes, code):
     assert job_code(codes) == code

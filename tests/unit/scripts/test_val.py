@@ -203,9 +203,9 @@ def test_several_weights_and_augmentation_reach_the_figures(monkeypatch, capsys,
     weights, found = str(inputs[0] / "weights.safetensors"), []
     evaluate = validation.evaluate
 
-    def noted(model, *arguments, **options):
-        found.append(model)
-        return evaluate(model, *arguments, **options)
+    def noted(config, evaluation, *arguments):
+        found.append(evaluation.model)
+        return evaluate(config, evaluation, *arguments)
 
     monkeypatch.setattr(validation, "evaluate", noted)
     for flags in ((), ("--weights", weights, weights, "--augment", "--half")):

@@ -15,7 +15,7 @@ from duet.models.evaluation import validation
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
-from duet.utils.report.task_reports import REPORTS
+from duet.utils.report import task_reports
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset
 from tests.tiny_tasks import with_polygons, write_tiny_segmenter
@@ -52,8 +52,8 @@ def validate(inputs, tmp_path, monkeypatch, capsys):
 
     def run(*flags, plots=False):
         if not plots:  # they take most of the time
-            report = REPORTS["segment"]._replace(plot=lambda *arguments: None)
-            monkeypatch.setitem(REPORTS, "segment", report)
+            report = task_reports.MASKS._replace(plot=lambda *arguments: None)
+            monkeypatch.setattr(task_reports, "MASKS", report)
         project = ["--project", str(tmp_path), "--exist-ok"]
         monkeypatch.setattr("sys.argv", ["val.py", *inputs, *project, *map(str, flags)])
         val.main()

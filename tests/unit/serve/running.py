@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import cv2
 
 from duet.utils.project import PROJECT
-from duet.utils.system.children import descendants
+from duet.utils.system.machine import descendants
 from tests.tiny_weights import noise
 
 SECONDS = 60.0  # for what takes a few
@@ -104,7 +104,7 @@ class Server:
     @property
     def worker(self) -> int:
         """The process with the models."""
-        (found,) = descendants(self.process.pid)
+        (found,) = (process.pid for process in descendants(self.process.pid))
         return found
 
     def until_ready(self) -> None:

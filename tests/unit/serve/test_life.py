@@ -11,6 +11,7 @@ import pytest
 
 from duet.utils.optional import install_command
 from duet.utils.serve.requests import RequestError, Room
+from tests.process_ends import has_ended, wait_until
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
 
 IMAGE = image_file()
@@ -35,19 +36,12 @@ def stopped(process: int):
             os.kill(process, signal.SIGCONT)
 
 
-def until(condition) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
 def test_a_worker_that_dies_costs_503_and_the_next_answers(fragile):
     fragile.until_ready()
     worker = fragile.worker
     with ThreadPoolExecutor(MAX_QUEUE) as pool, stopped(worker):
         asked = [pool.submit(fragile.ask, DETECT, IMAGE) for _ in range(MAX_QUEUE)]
-        until(lambda: f'duet_held_requests{{model="day"}} {MAX_QUEUE}' in metrics_of(fragile))
+        wait_until(lambda: f'duet_held_requests{{model="day"}} {MAX_QUEUE}' in metrics_of(fragile))
         os.kill(worker, signal.SIGKILL)
         replies = [one.result() for one in asked]
     assert {reply.error for reply in replies} == {(503, "worker_lost")}
@@ -66,7 +60,7 @@ def test_more_requests_than_a_model_may_hold_are_refused(fragile):
     fragile.until_ready()
     with ThreadPoolExecutor(50) as pool, stopped(fragile.worker):
         asked = [pool.submit(fragile.ask, DETECT, IMAGE) for _ in range(50)]
-        until(lambda: sum(one.done() for one in asked) == 50 - MAX_QUEUE)
+        wait_until(lambda: sum(one.done() for one in asked) == 50 - MAX_QUEUE)
         refused = [one.result() for one in asked if one.done()]
         assert {reply.error for reply in refused} == {(429, "queue_full")}
         assert all(reply.headers["retry-after"] == "1" for reply in refused)
@@ -117,7 +111,7 @@ def test_a_client_that_drips_into_the_next_head_or_reads_no_answer_is_let_go(fra
     get = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection(("127.0.0.1", fragile.port), SECONDS) as one:
         one.sendall(get)
-        until(lambda: is_closed_after(one, b"G"))
+        wait_until(lambda: is_closed_after(one, b"G"))
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         one.connect(("127.0.0.1", fragile.port))
@@ -155,9 +149,9 @@ def test_what_was_accepted_is_answered_before_the_end(weights):
         with ThreadPoolExecutor(2) as pool, stopped(server.worker):
             name = weights["day"].stem
             asked = [pool.submit(server.ask, DETECT, IMAGE) for _ in range(2)]
-            until(lambda: f'duet_held_requests{{model="{name}"}} 2' in metrics_of(server))
+            wait_until(lambda: f'duet_held_requests{{model="{name}"}} 2' in metrics_of(server))
             server.process.send_signal(signal.SIGTERM)
-            until(lambda: refuses(server.port))
+            wait_until(lambda: refuses(server.port))
         assert [one.result().status for one in asked] == [200, 200]
         assert server.process.wait(SECONDS) == 0
 
@@ -182,29 +176,21 @@ def test_while_models_load_health_is_answered_and_requests_wait(weights):
 
 def test_an_end_while_models_load_leaves_no_process(weights):
     with running("--weights", weights["day"], ready=False) as server:
-        until(lambda: len(children(server)) == 1)
+        wait_until(lambda: len(children(server)) == 1)
         (worker,) = children(server)
-        assert server.end() == 0 and not is_alive(worker)
+        assert server.end() == 0 and has_ended(worker)
 
 
 def test_a_worker_ends_with_a_server_that_is_killed(weights):
     with running("--weights", weights["day"]) as server:
         worker = server.worker
         server.process.kill()
-        until(lambda: not is_alive(worker))
+        wait_until(lambda: has_ended(worker))
 
 
 def children(server) -> list[int]:
     with open(f"/proc/{server.process.pid}/task/{server.process.pid}/children") as file:
         return [int(word) for word in file.read().split()]
-
-
-def is_alive(process: int) -> bool:
-    try:
-        with open(f"/proc/{process}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import DatasetError
 from duet.utils.state.job import read_data
+from duet.utils.tasks.table import DETECTION
 from tests.unit.data.check.planted import write_dataset
 
 BOX = "0 0.5 0.5 0.5 0.5\n"
@@ -14,7 +15,7 @@ YAML = "train: images/train\nval: images/val\nnames: [a]\n"
 
 
 def read(data: Path, *flags: str):
-    return read_data(parse_train_flags(["--data", str(data), *flags]), "detect")
+    return read_data(parse_train_flags(["--data", str(data), *flags]), DETECTION)
 
 
 def dataset(folder: Path, split: str, bad: int, of: int, line: str) -> Path:

@@ -7,28 +7,19 @@ import pytest
 
 import duet.models.graph  # noqa: F401  registers all heads
 from duet.models.blocks.registry import find_block
-from duet.models.evaluation.validation import VAL_FILES
-from duet.models.export.exported import FORMS
 from duet.models.graph import parse_model, plan_layers
-from duet.models.training.start import CLASS_ROWS
+from duet.utils.cli import task_flags
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
-from duet.utils.cli.train_config import TASK_NAMES, parse_train_flags
+from duet.utils.cli.task_flags import adopted, check_flags, find_task, without_effect
+from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.image.decoding import Objects, SourceImage
-from duet.utils.data.image.view import VIEWS
-from duet.utils.data.loading.items import ITEMS, items_of
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.data.randomness import sample_generator
-from duet.utils.data.sources.needed_labels import CHECKS
-from duet.utils.detect.results.result import RESULTS
 from duet.utils.errors import UserError
 from duet.utils.files.model_yamls import read_model
 from duet.utils.geometry.detections import Classification, Detections, GroundTruth, Segmentations
-from duet.utils.geometry.polygons import Polygons, starts_of
-from duet.utils.geometry.ragged import Ragged
-from duet.utils.report.task_reports import REPORTS
+from duet.utils.geometry.ragged import Polygons, Ragged, starts_of
 from duet.utils.strengths import STRENGTHS, AugmentConfig
-from duet.utils.tasks import find
-from duet.utils.tasks.find import adopted, check_flags, find_task, without_effect
 from duet.utils.tasks.table import (
     ANCHOR_FREE,
     CLASSIFICATION,
@@ -42,16 +33,16 @@ from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise
 
-
-def test_tasks_are_those_of_the_flag():
-    assert tuple(TASKS) == TASK_NAMES
+PARTS = ("labels", "items", "view", "report", "result", "exported", "annotations", "legacy")
 
 
-def test_the_tables_of_commands_have_rows_of_these_tasks():
-    for rows in (REPORTS, RESULTS, FORMS, CLASS_ROWS, CHECKS):
-        assert rows.keys() == TASKS.keys()
-    for rows in (ITEMS, VIEWS, VAL_FILES):  # others have the usual ones, or none
-        assert rows.keys() < TASKS.keys()
+@pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
+def test_the_parts_that_a_task_names_exist(task):
+    named = {name: getattr(task, name) for name in PARTS}
+    lacking = {name for name, reference in named.items() if not reference}
+    assert lacking == ({"annotations", "legacy"} if "annotations" in task.refused_by_val else set())
+    assert all(reference.load() for reference in named.values() if reference)
+    assert find_block(task.head).kind.task is task
 
 
 def test_the_flag_decides_and_then_the_model_and_then_the_weights():
@@ -87,7 +78,7 @@ def test_a_ratio_of_masks_that_leaves_none_is_refused(ratio):
 
 def task_of_flags(weights, task=""):
     values = {"task": task, "cfg": "", "weights": str(weights)}
-    return find.task_of_flags(values)
+    return task_flags.task_of_flags(values)
 
 
 def test_of_our_own_files_no_array_is_read(tmp_path, monkeypatch):
@@ -146,7 +137,7 @@ FOUND = {
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 def test_fitness_is_made_of_the_figures_of_the_head(task):
     head = find_block(task.head).kind
-    evaluator = FORMS[task.name].head(head, 2).make_evaluator(("a", "b"))
+    evaluator = task.exported.load().head(head, 2).make_evaluator(("a", "b"))
     evaluator.add(0, FOUND[task.name], GroundTruth(ZERO, BOX, masks=RUNS))
     result = evaluator.result()
     figures = head.metrics(result)
@@ -172,7 +163,7 @@ def changed(strength):
 
 def images(task, config):
     """The first training images of a task, as bytes, and their boxes."""
-    items, made = items_of(task), []
+    items, made = TASKS[task].items.load(), []
     for index in range(SAMPLES):
         drawn = items.draw(config, sample_generator(0, 0, index), index, 100)
         item = items.make(drawn, [SOURCE] * len(drawn.samples), SIZE, (SIZE, SIZE))

@@ -197,7 +197,7 @@ def bomb(path: Path, size: int) -> None:
 OWN_HEADER = {
     "format": "duet-checkpoint", "version": 1, "model": {}, "class_names": [], "epoch": 0,
     "batch_number": 0, "last_update": -1, "ema_updates": 0, "best_fitness": 0.0,
-    "hyperparameters": {}, "settings": {}, "backend": "",
+    "loss_scale": 1.0, "hyperparameters": {}, "settings": {}, "progress": {}, "backend": "",
 }  # fmt: skip
 
 

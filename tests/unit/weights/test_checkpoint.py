@@ -73,8 +73,9 @@ def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
     content = path.read_bytes()
     names_end = 8 + int.from_bytes(content[:8], "little")
     generator = np.random.default_rng(0)
-    inside = generator.integers(names_end, len(content), 200).tolist()
-    for position in [*range(len(content[:names_end].rstrip(b" "))), *inside, len(content) - 1]:
+    head_end = len(content[:names_end].rstrip(b" "))
+    inside = generator.integers(names_end, len(content), 100).tolist()
+    for position in [*range(0, head_end, 5), head_end - 1, *inside, len(content) - 1]:
         changed = bytearray(content)
         changed[position] ^= 1 << int(generator.integers(8))
         path.write_bytes(changed)

@@ -313,12 +313,6 @@ def test_a_zip_of_something_else_is_refused(tmp_path, members, reason):
         load_weights(path)
 
 
-def test_an_absent_file_is_named(tmp_path):
-    message = "gone.pt: no such file; nothing is downloaded; accepted: a .safetensors of a training"
-    with pytest.raises(UserError, match=message):
-        load_weights(tmp_path / "gone.pt")
-
-
 @pytest.mark.parametrize("asked", ["best.pt", "best"])
 def test_an_absent_file_is_answered_with_the_one_beside_it(tmp_path, asked):
     (tmp_path / "best.safetensors").touch()
@@ -329,6 +323,7 @@ def test_an_absent_file_is_answered_with_the_one_beside_it(tmp_path, asked):
 @pytest.mark.parametrize(
     ("name", "answer"),
     {
+        "gone.pt": "nothing is downloaded; accepted: a .safetensors of a training",
         "yolov5s": "duet fetch yolov5 yolov5s.pt`",
         "yolov5s-seg.pt": "duet fetch yolov5-seg yolov5s-seg.pt`",
         "yolov8n.pt": "`duet fetch` does not have it; download yolov8n.pt from its publisher",
@@ -339,7 +334,7 @@ def test_an_absent_file_is_answered_with_the_one_beside_it(tmp_path, asked):
         "yolov5n-cls.yaml": "a model YAML is given as --cfg yolov5n-cls.yaml",
     }.items(),
 )
-def test_an_absent_public_name_is_answered(name, answer, tmp_path, monkeypatch):
+def test_an_absent_file_is_answered(name, answer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         load_weights(name)

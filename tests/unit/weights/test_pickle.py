@@ -5,12 +5,7 @@ import sys
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.weights.pickle_reader import (
-    MAX_OPCODES,
-    Name,
-    Record,
-    read_pickle,
-)
+from duet.utils.weights.pickle_reader import MAX_OPCODES, Name, Record, read_pickle
 from tests.foreign_files import Call, Global, Raw, dump, emit
 
 

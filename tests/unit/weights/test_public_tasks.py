@@ -114,11 +114,7 @@ def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
 
 @pytest.mark.parametrize(
     ("yaml_name", "other"),
-    [
-        ("yolov5n-seg", "yolov5n"),
-        ("yolov5n-cls", "yolov5n-seg"),
-        ("yolov5n", "yolov5n-seg"),
-    ],
+    [("yolov5n-seg", "yolov5n"), ("yolov5n-cls", "yolov5n-seg"), ("yolov5n", "yolov5n-seg")],
 )
 def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_name, other):
     path = write_state_dict(tmp_path / "state.pt", by_rule(yaml_name, 5, 1.0))

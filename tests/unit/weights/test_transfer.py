@@ -17,7 +17,7 @@ from duet.utils.weights.load import load_weights
 from duet.utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
 from tests.shared_files import shared_path
 
-BOXES = ClassRows("m.", before=5)
+BOXES = ClassRows(("m.",), before=5)
 BCCD = ("RBC", "WBC", "Platelets")
 
 
@@ -59,7 +59,7 @@ def test_head_rows_move_with_their_class():
 def test_rows_behind_the_classes_move_as_they_are():
     classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
     old = np.arange(1 * 9).reshape(9, 1).astype(np.float32)  # 5 + 2 classes + 2 coefficients
-    rows = ClassRows("m.", before=5, after=2)
+    rows = ClassRows(("m.",), before=5, after=2)
     new = remap_rows(np.full((10, 1), -1, np.float32), old, rows, classes)
     assert new.reshape(-1).tolist() == [0, 1, 2, 3, 4, 6, -1, 5, 7, 8]
 
@@ -67,7 +67,7 @@ def test_rows_behind_the_classes_move_as_they_are():
 def test_rows_of_a_classifier_are_those_of_its_classes_alone():
     classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
     old = np.arange(4).reshape(2, 2).astype(np.float32)
-    new = remap_rows(np.full((3, 2), -1, np.float32), old, ClassRows("linear."), classes)
+    new = remap_rows(np.full((3, 2), -1, np.float32), old, ClassRows(("linear.",)), classes)
     assert new.tolist() == [[2, 3], [-1, -1], [0, 1]]
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
+from typing import Any
 
 import cv2
 import numpy as np
@@ -57,13 +58,27 @@ class Finish:
 
 
 def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Change the image of a draw as a whole: pixels, then flips."""
+    """Change the image of a draw as a whole: filters, colours, then flips."""
     if draw.transforms:
         item = transform(item, draw.transforms, draw.transforms_seed)
-    item = item._replace(image=change_hsv(item.image, draw.hsv_gains))
+    image = change_hsv(item.image, draw.hsv_gains)
+    image = flip(image, draw.flip_up_down, draw.flip_left_right)
+    return flip_objects(draw, item._replace(image=image))
+
+
+def flip_objects(draw: Finish, item: LabelledImage) -> LabelledImage:
+    """Flip the objects of an image, and not its pixels."""
+    (height, width), objects = item.size, item.objects
     if draw.flip_up_down:
-        item = flip(item, 1)
-    return flip(item, 0) if draw.flip_left_right else item
+        objects = objects.mirrored(1, height)
+    if draw.flip_left_right:
+        objects = objects.mirrored(0, width)
+    return LabelledImage(item.image, *objects)
+
+
+def without_finish(draw: Any) -> Any:
+    """Return a draw whose colours and flips are left to the device."""
+    return replace(draw, hsv_gains=(1.0, 1.0, 1.0), flip_up_down=False, flip_left_right=False)
 
 
 def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarray:
@@ -73,16 +88,25 @@ def change_hsv(image: np.ndarray, gains: tuple[float, float, float]) -> np.ndarr
     """
     if gains == (1, 1, 1):  # the conversion to HSV and back is not exact
         return image
-    products = np.arange(256)[:, None] * gains
-    products[:, 0] %= 180
-    table = products.clip(0, 255).astype(np.uint8)[None]
+    table = hsv_tables(np.array(gains)).T[None]
     return cv2.cvtColor(cv2.LUT(cv2.cvtColor(image, cv2.COLOR_BGR2HSV), table), cv2.COLOR_HSV2BGR)
 
 
-def flip(item: LabelledImage, axis: int) -> LabelledImage:
-    """Mirror an image, its boxes and its polygons: x for axis 0, y for axis 1."""
-    objects = item.objects.mirrored(axis, item.size[1 - axis])
-    return LabelledImage(cv2.flip(item.image, 1 - axis), *objects)
+def hsv_tables(gains: np.ndarray) -> np.ndarray:
+    """Return what becomes of each hue, saturation and value, (..., 3, 256) uint8.
+
+    gains: (..., 3).
+    """
+    products = np.arange(256) * gains[..., None]
+    products[..., 0, :] %= 180
+    return products.clip(0, 255).astype(np.uint8)
+
+
+def flip(image: np.ndarray, up_down: bool, left_right: bool) -> np.ndarray:
+    """Mirror an image along neither, one or both of its axes."""
+    if not (up_down or left_right):
+        return image
+    return cv2.flip(image, -1 if up_down and left_right else int(left_right))
 
 
 @dataclass(frozen=True)

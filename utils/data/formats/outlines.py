@@ -9,7 +9,7 @@ import numpy as np
 
 from duet.utils.data.augment.geometry import warp_polygons
 from duet.utils.data.sources.formats.format import Box
-from duet.utils.geometry.polygons import Polygons, starts_of
+from duet.utils.geometry.ragged import Polygons, starts_of
 
 ELLIPSE_POINTS = 64  # its sides lie within 0.12 % of a radius of the ellipse
 

@@ -70,12 +70,6 @@ def centre_view(
 # As `whole_view` and `centre_view`: an image (H, W, 3) uint8 RGB of no dataset, the size of --img,
 # the stride whose multiples the network takes, and the only size that it takes, if it takes one.
 Viewing = Callable[[np.ndarray, int, int, tuple[int, int] | None], View]
-VIEWS: dict[str, Viewing] = {"classify": centre_view}
-
-
-def view_of(task: str) -> Viewing:
-    """Return how the network of a task, by its name, sees an image: by default all of it."""
-    return VIEWS.get(task, whole_view)
 
 
 def place(

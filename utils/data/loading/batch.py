@@ -82,6 +82,13 @@ def join_targets(parts: Sequence[Targets], num_images: Iterable[int] | None = No
     return Targets(image_index, class_index, boxes, joined)
 
 
+class Finishing(NamedTuple):
+    """The changes that the pixels of B images still need, and their targets do not."""
+
+    hsv_gains: np.ndarray  # (B, 3) float64; those of an image all 1: its colours stay
+    flips: np.ndarray  # (B, 2) bool: up and down, left and right
+
+
 class Batch(NamedTuple):
     """A rank's shard of a batch, as a loader yields it; it may be empty."""
 
@@ -90,6 +97,7 @@ class Batch(NamedTuple):
     sample_indices: np.ndarray  # (B,) int64, the samples that the images show
     letterboxes: tuple[Letterbox, ...]  # how to map boxes back; empty in training
     global_indices: np.ndarray  # int64, the sample indices of the whole batch, over all ranks
+    finishing: Finishing | None = None  # None: the images are finished
 
     def pieces(self, size: int) -> Iterator[Batch]:
         """Split the batch into the fewest pieces of at most `size` images, as equal as possible.
@@ -103,5 +111,7 @@ class Batch(NamedTuple):
             return
         bounds = [images * index // number for index in range(number + 1)]
         for start, end in itertools.pairwise(bounds):
-            targets = self.targets.between(start, end)
-            yield self._replace(images=self.images[start:end], targets=targets)
+            targets, finishing = self.targets.between(start, end), self.finishing
+            if finishing is not None:
+                finishing = Finishing(*(numbers[start:end] for numbers in finishing))
+            yield self._replace(images=self.images[start:end], targets=targets, finishing=finishing)

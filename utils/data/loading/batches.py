@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -14,9 +14,10 @@ from weakref import WeakKeyDictionary
 import cv2
 import numpy as np
 
+from duet.utils.data.augment.sample import change_hsv, flip, flip_objects, without_finish
 from duet.utils.data.image.decoding import LabelledImage, SourceImage, choose_reduction
 from duet.utils.data.image.letterbox import Letterbox, resize_linear
-from duet.utils.data.loading.batch import Batch, Targets, join_targets
+from duet.utils.data.loading.batch import Batch, Finishing, Targets, join_targets
 from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch, aspect_order, rectangle, weighted
@@ -119,10 +120,15 @@ class TrainBatches:
         """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         draws = self._draws(epoch)[self._positions(batch_index)]
         mine = self.shard(draws)[part]
-        make_item = partial(self._item, epoch.number, (images.shape[2], images.shape[3]))
-        targets = fill_images(images, mine, make_item, self.recipe.items)
-        num_samples = len(self.samples)
-        return Batch(images, targets, mine % num_samples, (), draws % num_samples)
+        num_samples, items = len(self.samples), self.recipe.items
+        indices = mine % num_samples
+        drawn = [self._draw(epoch, number) for number in mine.tolist()]
+        size = images.shape[2], images.shape[3]
+        make_item = partial(self._item, epoch.leaves_pixels, size)
+        pairs = list(zip(indices.tolist(), drawn, strict=True))
+        targets = fill_images(images, pairs, make_item, items)
+        finishing = finishing_of(drawn) if epoch.leaves_pixels else None
+        return Batch(images, targets, indices, (), draws % num_samples, finishing)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
         """Return the sample indices of a whole batch, over all ranks, int64."""
@@ -142,15 +148,23 @@ class TrainBatches:
         start = batch_index * self.recipe.batch_size
         return range(start, min(start + self.recipe.batch_size, len(self.samples)))
 
-    def _item(self, epoch: int, size: tuple[int, int], draw_number: int) -> LabelledImage:
-        """Make the image of a number of `draws_of`, (height, width) in size."""
-        index, num_samples = draw_number % len(self.samples), len(self.samples)
-        generator = sample_generator(self.recipe.seed, epoch, draw_number)
-        strengths = self.recipe.augment.in_epoch(epoch)
-        drawn = self.recipe.items.draw(strengths, generator, index, num_samples)
+    def _draw(self, epoch: Epoch, draw_number: int) -> Any:
+        """Return the draws of the task's items for a number of `draws_of`."""
+        num_samples, recipe = len(self.samples), self.recipe
+        generator = sample_generator(recipe.seed, epoch.number, draw_number)
+        strengths, index = recipe.augment.in_epoch(epoch.number), draw_number % num_samples
+        return recipe.items.draw(strengths, generator, index, num_samples)
+
+    def _item(
+        self, leaves_pixels: bool, size: tuple[int, int], pair: tuple[int, Any]
+    ) -> LabelledImage:
+        """Make the image of a sample and its draws, (height, width) in size."""
+        index, drawn = pair
         with _naming_image(self.samples[index].image_path):
             sources = [self._source(tile) for tile in drawn.samples]
-            return self.recipe.items.make(drawn, sources, self.recipe.image_size, size)
+            shown = without_finish(drawn) if leaves_pixels else drawn
+            item = self.recipe.items.make(shown, sources, self.recipe.image_size, size)
+            return flip_objects(drawn, item) if leaves_pixels else item
 
     def image_sizes(self) -> list[tuple[int, int]]:
         """Return (height, width) of each sample as it is resized and cached."""
@@ -214,7 +228,7 @@ class ValBatches:
         indices = self.shard(global_indices)[part]
         input_size = images.shape[2], images.shape[3]
         letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
-        targets = fill_images(images, indices, partial(self._item, input_size), self.items)
+        targets = fill_images(images, indices.tolist(), partial(self._item, input_size), self.items)
         return Batch(images, targets, indices, letterboxes, global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
@@ -252,28 +266,44 @@ def _cached(cache: ImageCache | None, index: int, make: Callable[[], np.ndarray]
 
 def fill_images(
     images: np.ndarray,
-    numbers: np.ndarray,
-    make_item: Callable[[int], LabelledImage],
+    names: Sequence[Any],
+    make_item: Callable[[Any], LabelledImage],
     items: BoxItems = BOXES,
 ) -> Targets:
-    """Make the item of every number and write its image into `images`.
+    """Make the item of every name and write its image into `images`.
 
     Args:
         images: (B, 3, H, W) uint8, contiguous, overwritten.
-        numbers: (B,) of samples; B may be 0.
-        make_item: returns the (H, W) image of a number.
+        names: B of them, such as sample indices; B may be 0.
+        make_item: returns the (H, W) image of a name.
         items: makes its targets.
 
     Returns:
         The targets of all items together.
     """
     targets = []
-    for position, number in enumerate(numbers.tolist()):
-        item = make_item(number)
-        for channel in range(3):  # BGR to RGB; three times as fast as assigning a transposed view
-            cv2.extractChannel(item.image, 2 - channel, images[position, channel])
+    for position, name in enumerate(names):
+        item = make_item(name)
+        # BGR to RGB, in place; eight times as fast as assigning a transposed view.
+        cv2.split(item.image, list(images[position, ::-1]))
         targets.append(items.targets(item))
     return join_targets(targets)
+
+
+def finishing_of(drawn: Sequence[Any]) -> Finishing:
+    """Return what draws change in the pixels of finished images."""
+    flips = [(draw.flip_up_down, draw.flip_left_right) for draw in drawn]
+    gains = np.array([draw.hsv_gains for draw in drawn], np.float64).reshape(-1, 3)
+    return Finishing(gains, np.array(flips, bool).reshape(-1, 2))
+
+
+def finished(images: np.ndarray, finishing: Finishing) -> np.ndarray:
+    """Return images (B, 3, H, W) uint8 RGB finished as a worker does it."""
+    found = np.empty_like(images)
+    for image, gains, flips, planes in zip(images, *finishing, found, strict=True):
+        pixels = np.ascontiguousarray(image[::-1].transpose(1, 2, 0))  # BGR
+        cv2.split(flip(change_hsv(pixels, tuple(gains.tolist())), *flips), list(planes[::-1]))
+    return found
 
 
 @contextmanager

@@ -40,7 +40,7 @@ class NamelessFile:
             os.ftruncate(self.descriptor, max(num_bytes, 1))  # mapping 0 bytes fails
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return NamelessFile, (0, inherited(self.descriptor))
+        return _inherit, (inherited(self.descriptor),)
 
     def __del__(self) -> None:
         if "descriptor" in vars(self):
@@ -50,6 +50,10 @@ class NamelessFile:
     def memory(self) -> mmap.mmap:
         """The bytes of the file, shared with every process that maps them."""
         return mmap.mmap(self.descriptor, 0)
+
+
+def _inherit(number: int) -> NamelessFile:
+    return NamelessFile(descriptor=files.open_inherited(number))
 
 
 class ImageCache:
@@ -126,7 +130,8 @@ def create_cache(
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
     limit, file = 0, None
     if world.process.local_rank == 0:
-        folder = os.environ.get("TMPDIR") or "/var/tmp"  # /tmp is memory on some systems
+        usual = ("/var/tmp", tempfile.gettempdir())  # /tmp is memory on some systems
+        folder = os.environ.get("TMPDIR") or next(filter(os.path.exists, usual))
         try:
             free = free_memory() if kind == "ram" else shutil.disk_usage(folder).free
             limit = int(fraction * free)

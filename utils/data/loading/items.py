@@ -34,8 +34,7 @@ from duet.utils.data.sources.reading import ground_truth, objects_of
 from duet.utils.data.sources.samples import Sample
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.geometry.detections import GroundTruth
-from duet.utils.geometry.polygons import Polygons, starts_of, without_outlines
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.ragged import Polygons, Ragged, starts_of, without_outlines
 from duet.utils.strengths import AugmentConfig
 
 
@@ -218,10 +217,5 @@ class ClassItems(BoxItems):
 
 
 BOXES = BoxItems()
+MASKS = MaskItems()
 CLASSES = ClassItems()
-ITEMS: dict[str, BoxItems] = {"segment": MaskItems(), "classify": CLASSES}
-
-
-def items_of(task: str) -> BoxItems:
-    """Return the items of a task by its name; `BOXES` by default."""
-    return ITEMS.get(task, BOXES)

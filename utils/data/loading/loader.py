@@ -109,6 +109,7 @@ class TrainLoader(_Loader):
 
     split, cache_fraction = "training", 0.5
     _source: TrainBatches
+    _leaves_pixels = False
 
     def __init__(
         self,
@@ -123,6 +124,10 @@ class TrainLoader(_Loader):
             recipe = dataclasses.replace(recipe, augment=augment)
         source = TrainBatches(table_of(samples), recipe, world.process.shard)
         super().__init__(source, workers, cache, world)
+
+    def leave_pixels(self) -> None:
+        """Leave colours and flips to the device from the next epoch on; see `batch.Finishing`."""
+        self._leaves_pixels = True
 
     def align(self, stride: int) -> None:
         """Make the sides of rectangular batches multiples of a model's stride, before an epoch."""
@@ -147,12 +152,15 @@ class TrainLoader(_Loader):
                 while the last ones of this one are used.
         """
         is_known = not (is_last or self._source.recipe.image_weights)
-        following = Epoch(epoch + 1) if is_known else None
-        return self._run(Epoch(epoch, tuple(class_scores)), first_batch, following)
+        following = self._epoch(epoch + 1, ()) if is_known else None
+        return self._run(self._epoch(epoch, class_scores), first_batch, following)
 
     def batch(self, epoch: int, batch_index: int, class_scores: Sequence[float] = ()) -> Batch:
         """Build one batch of an epoch in this process."""
-        return self._build(Epoch(epoch, tuple(class_scores)), batch_index)
+        return self._build(self._epoch(epoch, class_scores), batch_index)
+
+    def _epoch(self, number: int, class_scores: Sequence[float]) -> Epoch:
+        return Epoch(number, tuple(class_scores), self._leaves_pixels)
 
 
 class ValLoader(_Loader):

@@ -18,10 +18,11 @@ from duet.utils.data.sources.samples import SampleTable
 
 
 class Epoch(NamedTuple):
-    """An epoch, and the class scores that its order may depend on."""
+    """An epoch, the class scores that its order may depend on, and what its batches lack."""
 
     number: int  # from 0
     class_scores: tuple[float, ...] = ()  # (C,) of the last validation, 0 to 1; () before the first
+    leaves_pixels: bool = False  # colours and flips, to the device; see `batch.Finishing`
 
 
 def rectangle(

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from multiprocessing import connection
 from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Any
+
+from duet.utils.system.children import INTERRUPTS, inheriting
+from duet.utils.system.files import number_for_child
 
 HOME = str(Path(os.path.abspath(__file__)).parents[4])  # folder of the package `duet`
 PROGRAM = (
@@ -24,13 +29,18 @@ PROGRAM = (
     "from duet.utils.data.loading.worker_process import serve; serve(int(sys.argv[1]))"
 )
 
-_starting = threading.local()  # .descriptors: those that the process being started inherits
+_starting = threading.local()  # .numbers: of open files that the process being started inherits
 
 
 def inherited(descriptor: int) -> int:
-    """Let the process being started inherit an open file, while an argument of it is pickled."""
-    _starting.descriptors.append(descriptor)
-    return descriptor
+    """Let the process being started inherit an open file, while an argument of it is pickled.
+
+    Returns:
+        Its number there, for `open_inherited`.
+    """
+    number = number_for_child(descriptor)
+    _starting.numbers.append(number)
+    return number
 
 
 def start_process(
@@ -40,14 +50,14 @@ def start_process(
 
     Its Python imports from where this one does. If it dies early, the connection ends.
     """
-    _starting.descriptors = []
+    _starting.numbers = []
     content = ForkingPickler.dumps((function, arguments))
     ours, theirs = Pipe()
     paths = [path or HOME for path in (*sys.path, HOME)]  # "" is the working folder at any time
     process = subprocess.Popen(
         [get_executable(), "-c", PROGRAM, str(theirs.fileno()), *paths],
         stdin=subprocess.DEVNULL,
-        pass_fds=[theirs.fileno(), *_starting.descriptors],
+        **inheriting([theirs.fileno(), *_starting.numbers]),
     )
     theirs.close()  # then ours ends when the process dies
     with contextlib.suppress(OSError):
@@ -55,8 +65,10 @@ def start_process(
     return process, ours
 
 
-def serve(descriptor: int) -> None:
-    """Call the function that the connection names first."""
-    connection = Connection(descriptor)
-    function, arguments = ForkingPickler.loads(connection.recv_bytes())
-    function(connection, *arguments)
+def serve(number: int) -> None:
+    """Call the function that an inherited connection names first."""
+    for interrupt in INTERRUPTS:  # only the parent answers them
+        signal.signal(interrupt, signal.SIG_IGN)
+    parent = getattr(connection, "PipeConnection", Connection)(number)  # Windows has handles
+    function, arguments = ForkingPickler.loads(parent.recv_bytes())
+    function(parent, *arguments)

@@ -20,7 +20,7 @@ import subprocess
 import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, NamedTuple
@@ -29,20 +29,20 @@ import cv2
 import numpy as np
 
 from duet import backend
-from duet.utils.data.loading.batch import Batch, join_targets
+from duet.utils.data.loading.batch import Batch, Finishing, join_targets
 from duet.utils.data.loading.batches import Batches
 from duet.utils.data.loading.image_cache import NamelessFile
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.worker_process import start_process
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.memory import keep_freed_images
-from duet.utils.system.children import SUSPENDING, blocked
+from duet.utils.system.children import INTERRUPTS, SUSPENDING, blocked
 from duet.utils.text import STDERR
 
 PARTS_AHEAD = 2  # of batches, that each worker builds before they are asked for
 SLOTS_IN_USE = 2  # of the batch that is used, and of the one before, which a GPU may still read
 _ALIGNMENT = 64  # bytes
-PARENTS_SIGNALS = {signal.SIGINT, *SUSPENDING}
+PARENTS_SIGNALS = {*INTERRUPTS, *SUSPENDING}
 
 
 class SharedSource:
@@ -178,7 +178,7 @@ class WorkerPool:
             for reply in replies:
                 if isinstance(reply, Exception):
                     raise reply
-            targets, sample_indices, letterboxes = zip(*replies, strict=True)
+            targets, sample_indices, letterboxes, left = zip(*replies, strict=True)
             images = self._memory[request.start :][: math.prod(request.shape)]
             images = images.reshape(request.shape)
             yield Batch(
@@ -187,6 +187,7 @@ class WorkerPool:
                 np.concatenate(sample_indices),
                 tuple(itertools.chain(*letterboxes)),
                 self._source.indices(epoch, batch_index),
+                _joined(left),
             )
             self._copies_end[request.start // self._slot_bytes] = self._copies_so_far()
 
@@ -268,6 +269,12 @@ class WorkerPool:
         self._memory = np.zeros(0, np.uint8)
 
 
+def _joined(parts: Sequence[Finishing | None]) -> Finishing | None:
+    """Return the parts of a batch's finishing as one."""
+    present = [part for part in parts if part is not None]
+    return Finishing(*map(np.concatenate, zip(*present, strict=True))) if present else None
+
+
 def _close_if_there(pool: weakref.ref[WorkerPool]) -> None:
     found = pool()
     if found is not None:
@@ -291,7 +298,7 @@ def _serve(connection: Connection, source: Batches, slots: NamelessFile) -> None
 def _reply(source: Batches, epoch: Epoch, batch_index: int, part: slice, images: np.ndarray) -> Any:
     try:
         batch = source.build(epoch, batch_index, images, part)
-        return batch.targets, batch.sample_indices, batch.letterboxes
+        return batch.targets, batch.sample_indices, batch.letterboxes, batch.finishing
     except DatasetError as error:  # the parent raises it
         return DatasetError(str(error))
     except Exception as error:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
 
 MAX_SMALL = 255  # objects whose numbers fit into a byte
 

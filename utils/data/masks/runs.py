@@ -15,8 +15,7 @@ import numpy as np
 from pycocotools import mask as coco_mask
 
 from duet.utils.errors import brief
-from duet.utils.geometry.polygons import join_parts
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.ragged import Ragged, join_parts
 from duet.utils.image_limits import MAX_SIDE
 
 # pycocotools takes five steps per pixel, up to 16 bytes each, counted in 32-bit integers.

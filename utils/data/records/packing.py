@@ -23,7 +23,7 @@ from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 from duet.utils.files.atomic import new_folder
-from duet.utils.geometry.polygons import without_outlines
+from duet.utils.geometry.ragged import without_outlines
 from duet.utils.progress import Progress
 
 _FEWEST_POINTS = 3  # in a polygon; fewer numbers make a box

@@ -18,7 +18,7 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations,
 from duet.utils.data.sources.scan_memory import FEWEST_IMAGES, Memory, version_of_readers
 from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
 from duet.utils.files.json_files import parse_json
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
 
 KIND = "annotations"
 _MOST_PROBED = 64  # images

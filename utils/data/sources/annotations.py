@@ -34,7 +34,7 @@ from duet.utils.data.sources.label_file import (
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.array_cache import state_of_files
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
 from duet.utils.text import printable

@@ -24,9 +24,9 @@ from duet.utils.data.sources.label_file import BrokenLabelError, require_drawabl
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError, brief
 from duet.utils.geometry.detections import GroundTruth
-from duet.utils.geometry.polygons import Polygons, starts_of
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.ragged import Polygons, Ragged, starts_of
 from duet.utils.memory import collector_paused
+from duet.utils.text import count
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,4 +197,18 @@ def _segmentations(objects: Sequence[Instance], sample: Sample) -> list[Segmenta
         require_drawable(Polygons(points, starts_of(np.array(list(map(len, pieces))))), size)
     except BrokenLabelError as error:
         raise BrokenInstancesError(f"{brief(sample.image_path.name)}: {error}") from error
+    return found
+
+
+def read_mask_annotations(
+    path: Path, samples: Sequence[Sample], class_names: Sequence[str]
+) -> CocoAnnotations:
+    """Read annotations with masks; UserError also if no object has one."""
+    found = read_coco_annotations(path, samples, class_names, masks=True)
+    num_objects = sum(len(objects.class_index) for objects in found.objects)
+    if num_objects and not any(map(any, found.segmentations or ())):
+        raise UserError(
+            f"--annotations {path}: none of its {count(num_objects, 'object')} has a "
+            "segmentation, which masks require; use a file with segmentations, or omit the flag"
+        )
     return found

@@ -16,7 +16,7 @@ from duet.utils.errors import brief
 from duet.utils.files.regular import as_utf8, encoding_fault, read_bytes
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections, Segmentations
-from duet.utils.geometry.polygons import Polygons, starts_of
+from duet.utils.geometry.ragged import Polygons, starts_of
 from duet.utils.text import count
 
 MAX_LABEL_BYTES = 1 << 22  # per image; parsed numbers take many times as much

@@ -22,8 +22,7 @@ from duet.utils.data.sources.samples import Places, SampleTable
 from duet.utils.data.sources.scan_memory import Memory, scan
 from duet.utils.errors import DatasetError
 from duet.utils.files.array_cache import Arrays
-from duet.utils.geometry.polygons import Polygons, join_polygons, starts_of, without_outlines
-from duet.utils.geometry.ragged import Texts
+from duet.utils.geometry.ragged import Polygons, Texts, join_polygons, starts_of, without_outlines
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count, printable

@@ -14,8 +14,7 @@ from typing import NamedTuple, overload
 import numpy as np
 
 from duet.utils.data.sources.remarks import Remarks
-from duet.utils.geometry.polygons import Polygons, join_polygons, starts_of
-from duet.utils.geometry.ragged import Texts, rows_of
+from duet.utils.geometry.ragged import Polygons, Texts, join_polygons, rows_of, starts_of
 
 
 class RecordPlace(NamedTuple):

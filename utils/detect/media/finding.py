@@ -54,12 +54,7 @@ log = logging.getLogger("detect")
 def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Sequence[Source]:
     """Return the sources named by --source, in natural order: image2 before image10.
 
-    Args:
-        max_pixels: limit of images and frames to decode.
-        video_stride: yield every n-th frame of videos and streams.
-
-    Raises:
-        UserError: nothing that is accepted, or a missing package.
+    Images and frames of over max_pixels are not decoded. UserError says what is accepted.
     """
     getattr(cv2.utils, "logging", cv2).setLogLevel(0)  # in cv2 until 4.12; ours name the source
     if source := _find_live(argument, max_pixels, video_stride):
@@ -147,18 +142,15 @@ def _matching(argument: str) -> list[str]:
 
 def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
     """Return the images and videos, by their names; log the number of others."""
-    chosen = [path for path in paths if _suffix(path) in _KNOWN and not _is_of_macos(path)]
+    # macOS writes "._a.jpg" beside a.jpg, and __MACOSX into archives.
+    own = (x for x in paths if not os.path.basename(x).startswith("._"))
+    chosen = [x for x in own if _suffix(x) in _KNOWN and "__MACOSX" not in x.split(os.sep)]
     if not chosen:
         inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
         raise UserError(f"--source {argument}: no images or videos{inner}; {ACCEPTED}")
     if others := len(paths) - len(chosen):
         log.info("%s: %s ignored, not an image or video", argument, count(others, "other name"))
     return chosen
-
-
-def _is_of_macos(path: str) -> bool:
-    """Return whether macOS wrote a file beside another one, as "._a.jpg"."""
-    return os.path.basename(path).startswith("._") or "__MACOSX" in path.split(os.sep)
 
 
 def _natural(names: Iterable[str]) -> list[str]:

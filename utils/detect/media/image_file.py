@@ -49,11 +49,7 @@ class ImageFile(Source):
 
 
 def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np.ndarray:
-    """Decode an image file to (H, W, 3) uint8 RGB, upright according to EXIF, over white.
-
-    Raises:
-        BrokenSourceError: no image, damaged, or too many pixels.
-    """
+    """Decode an image file to (H, W, 3) uint8 RGB, upright, over white; or BrokenSourceError."""
     file = io.BytesIO(content)
     header = read_header(file)
     check_size(header.size, max_pixels)

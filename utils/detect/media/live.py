@@ -180,11 +180,7 @@ def shown_url(url: str) -> str:
 
 @contextmanager
 def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
-    """Open a stream; one with a length, in seconds or bytes, is a recording.
-
-    Raises:
-        BrokenSourceError: it cannot be opened, or holds no video.
-    """
+    """Open a stream, a recording if it has a length; BrokenSourceError if that fails."""
     av = import_optional("av", "a stream")
     try:
         with av.open(

@@ -26,17 +26,12 @@ class Source(ABC):
     """An image file, video, camera or stream.
 
     Threads may iterate over several images at once, but over any other source only one, once.
-
-    Attributes:
-        kind: an image has one frame; a live source yields the newest frame and skips others.
-        name: file, camera or URL for messages; a URL without its password.
-        rate: average frames per second, known from the first frame on; None if unknown.
-        num_frames: number of frames, known from the first frame on; None if unknown.
     """
 
-    kind: Kind = "image"
-    name: Path | str
-    rate: Fraction | None = None
+    kind: Kind = "image"  # has one frame; a live source yields the newest frame and skips others
+    name: Path | str  # file, camera or URL for messages; a URL without its password
+    # Known from the first frame on; None if unknown.
+    rate: Fraction | None = None  # average frames per second
     num_frames: int | None = None
 
     @abstractmethod

@@ -51,10 +51,11 @@ def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str
 
 def find_video(container: Any, max_pixels: int) -> Any:
     """Return the video stream of a container, ready to decode; else BrokenSourceError."""
-    found = [stream for stream in container.streams.video if not _is_cover(stream)]
-    if not found:
+    found = container.streams.video
+    covers = [x for x in found if x.disposition & type(x.disposition).attached_pic]  # one image
+    stream = next((x for x in found if x not in covers), None)
+    if stream is None:
         raise BrokenSourceError("contains no video")
-    stream = found[0]
     codec = stream.codec_context
     if codec is None:
         raise BrokenSourceError("uses an unsupported video codec")
@@ -62,10 +63,6 @@ def find_video(container: Any, max_pixels: int) -> Any:
         check_size((codec.height, codec.width), max_pixels)
     codec.options = {"max_pixels": str(max_pixels + _PIXELS_AROUND)}
     return stream
-
-
-def _is_cover(stream: Any) -> bool:
-    return bool(stream.disposition & type(stream.disposition).attached_pic)
 
 
 def rate_of(stream: Any) -> Fraction:
@@ -77,11 +74,7 @@ def rate_of(stream: Any) -> Fraction:
 def timed_frames(
     decoded: Iterable[Any], source: Path | str, rate: Fraction, max_pixels: int, stride: int = 1
 ) -> Iterator[Frame]:
-    """Yield every n-th of PyAV's frames, with times that always increase.
-
-    Raises:
-        BrokenSourceError: a frame is too large; the size may change within a video.
-    """
+    """Yield every n-th of PyAV's frames, at increasing times; BrokenSourceError for large ones."""
     # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
     converter = import_optional("av", "a video").video.reformatter.VideoReformatter()
     first = seconds = 0.0
@@ -191,11 +184,7 @@ class VideoWriter:
     def __init__(self, path: Path, size: tuple[int, int], rate: Fraction | None = None) -> None:
         """Begin a video of frames (height, width); odd sides are padded to even ones, for H.264.
 
-        Args:
-            rate: frames per second, for the duration of the last frame; 30 if None.
-
-        Raises:
-            UserError: PyAV is missing, or a side is too long.
+        rate: frames per second, for the duration of the last frame; 30 if None.
         """
         if max(size) > MAX_SIDE:
             raise UserError(

@@ -39,18 +39,12 @@ class Done(NamedTuple):
 
 
 class RunReport:
-    """Prints the result of each frame, in source order.
-
-    Attributes:
-        progress: the progress bar; close it.
-        num_frames: processed frames.
-        num_broken: sources that were skipped or broke off.
-        sources: description of the sources.
-    """
+    """Prints the result of each frame, in source order; close `progress`."""
 
     def __init__(self, sources: Sequence[Source], argument: str) -> None:
         """Begin a report; argument: the --source shown for several sources."""
-        self.num_frames = self.num_broken = 0
+        self.num_frames = 0
+        self.num_broken = 0  # sources that were skipped or broke off
         self._found: Counter[str] = Counter()  # objects by class, frames by class of tracked ones
         self._frames: Counter[str] = Counter()
         self._tracks: set[tuple[object, ...]] = set()  # source, class and number of each object

@@ -63,17 +63,15 @@ class Writer(Generic[Done]):
         finally:
             for pool in (self._any_order, self._in_turn):
                 pool.shutdown(cancel_futures=True)
-            while self._pending and _succeeded(self._pending[0][0]):
+            for future, _ in list(self._pending):  # those done without a gap
+                if not future.done() or future.cancelled() or future.exception():
+                    break
                 self._report_oldest()
 
     def _report_oldest(self) -> None:
         done = self._pending[0][0].result()
         self._pending.popleft()
         self._report(done)
-
-
-def _succeeded(future: Future[Done]) -> bool:
-    return future.done() and not future.cancelled() and future.exception() is None
 
 
 class Read(NamedTuple):

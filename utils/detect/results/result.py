@@ -291,11 +291,3 @@ class ClassResult(ImageResult):
 
     def records(self) -> dict[str, list[Any]]:
         return {"classes": [{**x._asdict(), "name": as_utf8(x.name)} for x in self]}
-
-
-RESULTS: dict[str, type[ImageResult]] = {
-    "detect": Result,
-    "detect-anchor-free": Result,
-    "segment": MaskResult,
-    "classify": ClassResult,
-}

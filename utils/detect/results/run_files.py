@@ -13,6 +13,7 @@ NAME is the source's name. The second source of a name is NAME-2 everywhere.
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -36,6 +37,8 @@ CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 # File systems allow 255 bytes, including a number, a suffix and 22 bytes of a temporary name.
 MAX_BYTES = 180
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of paths or patterns on some system
+_DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)  # no files on Windows
+FOLDS_CASE = sys.platform in ("win32", "darwin")  # a.jpg and A.jpg are one file
 
 
 @dataclass
@@ -199,7 +202,8 @@ class RunFiles:
 class Names:
     """Distinct names, which also differ from NAME_1, NAME_2, ... of a video's frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, folds_case: bool = FOLDS_CASE) -> None:
+        self._key = str.casefold if folds_case else str
         self._taken: dict[str, bool] = {}  # whether it is of a video
         self._numbers: Counter[str] = Counter()  # further uses of a name
 
@@ -209,10 +213,11 @@ class Names:
         while self._is_taken(found, is_video):
             self._numbers[name] += 1
             found = f"{name}-{self._numbers[name] + 1}"
-        self._taken[found] = is_video
+        self._taken[self._key(found)] = is_video
         return found
 
     def _is_taken(self, name: str, is_video: bool) -> bool:
+        name = self._key(name)
         has_frame = is_video and name in map(_video_of_frame, self._taken)
         return name in self._taken or has_frame or self._taken.get(_video_of_frame(name), False)
 
@@ -236,9 +241,11 @@ def name_of_source(source: Path | str) -> tuple[str, str]:
 
 
 def safe_name(text: str, otherwise: str) -> str:
-    """Return a text as a file name: "_" for invisible characters and separators."""
+    """Return a text as a file name: "_" for invisible characters and separators, and before what
+    Windows takes for a device, such as "con"."""
     shown = "".join(x if x.isprintable() and x not in _SEPARATORS else "_" for x in text)
-    return cut(shown).strip(" .") or otherwise
+    name = cut(shown).strip(" .") or otherwise
+    return f"_{name}" if _DEVICES.match(name) else name
 
 
 def cut(text: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 
 from duet.utils.data.masks import runs
 from duet.utils.geometry.boxes import pairwise_iou
-from duet.utils.geometry.detections import Detections, GroundTruth
+from duet.utils.geometry.detections import Detections, FoundObjects, GroundTruth, Segmentations
 
 IOU_THRESHOLDS = np.linspace(0.50, 0.95, 10)
 MAX_DETECTIONS_PER_CLASS = 100
@@ -47,15 +47,15 @@ class Overlap(NamedTuple):
     """
 
     area: Callable[[Any], np.ndarray]
-    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]
+    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]  # detections with what it reads
 
 
-def _box_area(objects: Any) -> np.ndarray:
+def _box_area(objects: FoundObjects | GroundTruth) -> np.ndarray:
     size = objects.boxes_xyxy[:, 2:].astype(np.float64) - objects.boxes_xyxy[:, :2]
     return size[:, 0] * size[:, 1]
 
 
-def _box_iou(found: Any, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
+def _box_iou(found: FoundObjects, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
     return pairwise_iou(found.boxes_xyxy, truth.boxes_xyxy, is_crowd)
 
 
@@ -63,7 +63,7 @@ def _mask_area(objects: Any) -> np.ndarray:
     return runs.areas(objects.masks)
 
 
-def _mask_iou(found: Any, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
+def _mask_iou(found: Segmentations, truth: GroundTruth, is_crowd: np.ndarray) -> np.ndarray:
     assert truth.masks is not None, "objects without masks"
     iou = np.zeros((len(found.scores), len(is_crowd)))
     for label in np.intersect1d(found.class_index, truth.class_index).tolist():
@@ -104,7 +104,7 @@ class Matches(NamedTuple):
 
 
 def find_candidates(
-    found: Any, ground_truth: GroundTruth, overlap: Overlap = BOXES
+    found: FoundObjects, ground_truth: GroundTruth, overlap: Overlap = BOXES
 ) -> MatchCandidates:
     """Sort one image's detections by class and descending score, and find overlapping objects.
 

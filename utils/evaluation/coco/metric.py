@@ -32,7 +32,7 @@ from duet.utils.evaluation.coco.precision import (
     curves_by_confidence,
     measure_by_class,
 )
-from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
+from duet.utils.geometry.detections import Detections, FoundObjects, GroundTruth, Segmentations
 
 NUM_EXAMPLES = 48  # images; three plots of sixteen
 
@@ -142,7 +142,7 @@ class ObjectMetric:
         self.class_names, self._overlap = tuple(class_names), overlap
         self._images: dict[int, MatchCandidates] = {}
 
-    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
+    def add(self, image_id: int, found: FoundObjects, ground_truth: GroundTruth) -> None:
         """Add one image, once per image_id; both arguments in the same frame.
 
         The order of calls does not matter: equal scores in different images are ranked by image_id,

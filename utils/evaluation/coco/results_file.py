@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from duet.utils.data.masks.runs import to_text
 from duet.utils.data.sources.samples import Sample
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.yaml_files import read_yaml
-from duet.utils.geometry.detections import GroundTruth, Segmentations
+from duet.utils.geometry.detections import FoundObjects, GroundTruth, Segmentations
 from duet.utils.project import PROJECT
 
 COCO = PROJECT / "data" / "coco.yaml"
@@ -39,9 +38,9 @@ class CocoResults:
         self.category_ids: Sequence[int | None] = category_ids(class_names)
         self.image_ids = image_ids([sample.image_path for sample in samples])
         self._samples = samples
-        self._images: dict[int, Any] = {}
+        self._images: dict[int, FoundObjects] = {}
 
-    def add(self, image_id: int, found: Any, ground_truth: GroundTruth) -> None:
+    def add(self, image_id: int, found: FoundObjects, ground_truth: GroundTruth) -> None:
         """Add the image at a sample index; boxes in pixels of the original image."""
         assert image_id not in self._images, f"image {image_id} was added before"
         self._images[image_id] = found

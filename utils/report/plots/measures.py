@@ -109,10 +109,8 @@ def plot_confusion(
 ) -> None:
     """Plot the fraction of objects of each true class (column) predicted as each class (row).
 
-    The last row is missed objects, the last column false detections. Each column sums to 1.
-
-    Args:
-        has_background: whether objects may be missed or falsely detected.
+    The last row is missed objects, the last column false detections, unless has_background is
+    False. Each column sums to 1.
     """
     if confusion.num_classes > MOST_CLASSES:
         log.info("no confusion matrix: over %s classes", f"{MOST_CLASSES:,}")

@@ -10,12 +10,7 @@ import pytest
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.augment import sample as augment_module
 from duet.utils.data.augment.geometry import Warp
-from duet.utils.data.augment.sample import (
-    Augmentation,
-    MixedScene,
-    change_hsv,
-    draw_augmentation,
-)
+from duet.utils.data.augment.sample import Augmentation, MixedScene, change_hsv, draw_augmentation
 from duet.utils.data.augment.transforms import FILTERS, transform
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.randomness import sample_generator

@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 
 from duet.utils.data.sources.annotations import annotated_images
-from duet.utils.data.sources.formats.format import (
-    Annotations,
-    FileNotes,
-    ImageLabels,
-    collect,
-)
+from duet.utils.data.sources.formats.format import Annotations, FileNotes, ImageLabels, collect
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.reading import decode, objects_of
 from duet.utils.data.sources.samples import Sample

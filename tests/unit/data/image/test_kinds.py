@@ -114,10 +114,7 @@ def test_a_webp_stays_as_it_is_stored(orientation, tmp_path):
 
 @pytest.mark.parametrize(
     "content",
-    [
-        encoded(GRAY.astype(np.float32), "TIFF"),
-        encoded(GRAY.astype(np.int32), "TIFF"),
-    ],
+    [encoded(GRAY.astype(np.float32), "TIFF"), encoded(GRAY.astype(np.int32), "TIFF")],
     ids=["float", "int32"],
 )
 def test_a_tiff_that_is_not_decoded_is_left_out_by_the_scan(content, tmp_path):

@@ -19,7 +19,7 @@ from duet.utils.data.image.letterbox import (
     resize,
     resize_linear,
 )
-from duet.utils.data.image.view import view_of
+from duet.utils.data.image.view import centre_view, whole_view
 from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 from tests.shared_files import shared_path
 
@@ -260,7 +260,7 @@ def test_tiles_go_row_by_row():
 @pytest.mark.parametrize("fixed_size", [None, (24, 48)])
 def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
     image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
-    view = view_of("classify")(image, 64, 32, fixed_size)
+    view = centre_view(image, 64, 32, fixed_size)
     if fixed_size is None:
         np.testing.assert_array_equal(view.pixels, image[:, 16:80])
         assert view.region_xyxy == (16, 0, 80, 64)
@@ -271,5 +271,5 @@ def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
 
 def test_others_see_all_of_it():
     image = np.full((64, 96, 3), 200, np.uint8)
-    view = view_of("detect")(image, 96, 32, None)
+    view = whole_view(image, 96, 32, None)
     assert view.pixels.shape == (64, 96, 3) and view.region_xyxy == (0, 0, 96, 64)

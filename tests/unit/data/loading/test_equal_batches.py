@@ -10,7 +10,7 @@ import pytest
 
 from duet.backend.processes import Process
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, finished
 from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes.world import ALONE, World
@@ -23,11 +23,15 @@ SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 class Training:
     """The batches of an epoch."""
 
-    def __init__(self, augment=EVERYTHING, **options):
+    def __init__(self, augment=EVERYTHING, leaves_pixels=False, **options):
         self.recipe = TrainRecipe(64, BATCH, augment, 3, **options)
+        self.leaves_pixels = leaves_pixels
 
     def loader(self, samples, **options) -> TrainLoader:
-        return TrainLoader(samples, self.recipe, **options)
+        loader = TrainLoader(samples, self.recipe, **options)
+        if self.leaves_pixels:
+            loader.leave_pixels()
+        return loader
 
     def batches(self, loader: TrainLoader, first: int) -> Iterator[Batch]:
         return loader.epoch(1, first, SCORES)
@@ -50,6 +54,7 @@ CASES = {
     "masks": Training(items=MaskItems()),
     "a mask each": Training(items=MaskItems(ratio=2, overlap=False)),
     "classes": Training(items=CLASSES, augment=OF_CLASSES),
+    "pixels left": Training(leaves_pixels=True),
     "val": Validation(),
     "val square": Validation(rectangular=False),
     "val masks": Validation(MaskItems()),
@@ -76,7 +81,7 @@ def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, case
 def joined(shards: list[Batch]) -> list[np.ndarray]:
     """The arrays of shards one behind the other, and the masks of their objects."""
     before = np.cumsum([0, *(len(shard.images) for shard in shards)]).tolist()
-    rows = [(x.images, x.sample_indices, *x.targets[1:3]) for x in shards]
+    rows = [(x.images, x.sample_indices, *x.targets[1:3], *(x.finishing or ())) for x in shards]
     index = [x.targets.image_index + n for x, n in zip(shards, before, strict=False)]
     masks = [
         maps[map_index] == value[:, None, None]
@@ -98,6 +103,21 @@ def test_the_shards_of_all_ranks_are_the_batches_of_one_process(samples, case, w
         assert sum((shard.letterboxes for shard in shards), ()) == batch.letterboxes
         for shard in shards:
             np.testing.assert_array_equal(shard.global_indices, batch.global_indices)
+
+
+@pytest.mark.parametrize("case", ["train", "rect", "masks", "classes"])
+def test_batches_whose_pixels_are_left_are_the_usual_ones_once_finished(samples, case):
+    usual = CASES[case]
+    with usual.loader(samples, workers=1) as loader:
+        expected = list(usual.batches(loader, 0))
+        loader.leave_pixels()  # from the next epoch on, with the same workers
+        found = [*usual.batches(loader, 0), loader.batch(1, 2, SCORES)]
+    for batch, before in zip(found, [*expected, expected[2]], strict=True):
+        assert not np.array_equal(batch.images, before.images)
+        for piece, one in zip(batch.pieces(3), before.pieces(3), strict=True):
+            np.testing.assert_array_equal(finished(piece.images, piece.finishing), one.images)
+        images = finished(batch.images, batch.finishing)
+        assert digest(batch._replace(images=images, finishing=None)) == digest(before)
 
 
 @pytest.mark.parametrize("case", [CASES["train"], CASES["val"], CASES["masks"]], ids=str)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pycocotools import mask as coco_mask
 
-from duet.utils.data.loading.items import items_of
+from duet.utils.data.loading.items import MASKS
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
@@ -19,7 +19,7 @@ from tests.shared_files import shared_path
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 HEIGHT, WIDTH = 60, 90
-ground_truth = items_of("segment").ground_truth
+ground_truth = MASKS.ground_truth
 
 
 def sample_of(outlines, boxes):

@@ -16,10 +16,7 @@ from tests.shared_files import shared_path
 from tests.unit.data.batch_digest import EVERYTHING, digest
 
 BATCH = 8
-RECIPES = {
-    "rect": {"rectangular": True},
-    "image-weights": {"image_weights": True},
-}
+RECIPES = {"rect": {"rectangular": True}, "image-weights": {"image_weights": True}}
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 
 

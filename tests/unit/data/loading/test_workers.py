@@ -29,7 +29,7 @@ from duet.utils.data.sources.samples import SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.project import PROJECT
-from duet.utils.system.children import descendants
+from duet.utils.system.machine import descendants
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
 
@@ -81,7 +81,7 @@ def loader(samples):
 
 def worker_ids() -> list[int]:
     found = []
-    for process_id in descendants(os.getpid()):
+    for process_id in (process.pid for process in descendants(os.getpid())):
         with contextlib.suppress(FileNotFoundError):
             if b"worker_process" in Path(f"/proc/{process_id}/cmdline").read_bytes():
                 found.append(process_id)

@@ -8,7 +8,7 @@ import pytest
 from pycocotools import mask as pycocotools_mask
 
 from duet.utils.data.masks.runs import read_runs, whole_outline
-from duet.utils.geometry.polygons import join_parts
+from duet.utils.geometry.ragged import join_parts
 
 SQUARE = np.array([[0, 0], [4, 0], [4, 4], [0, 4]], np.float64)
 

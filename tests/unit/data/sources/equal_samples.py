@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from duet.utils.data.sources.samples import Sample
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
 from tests.outlines import assert_same_polygons
 
 

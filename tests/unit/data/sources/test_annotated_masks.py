@@ -8,8 +8,7 @@ import pytest
 from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 
-from duet.models.evaluation.validation import VAL_FILES
-from duet.utils.data.sources.coco_annotations import read_coco_annotations
+from duet.utils.data.sources.coco_annotations import read_coco_annotations, read_mask_annotations
 from duet.utils.data.sources.label_file import MOST_CROSSINGS
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
@@ -113,11 +112,11 @@ def test_a_file_of_boxes_alone_is_refused_where_masks_are_measured(tmp_path):
     path = write(tmp_path, [[], None, [[1, 2, 3, 4]]])
     text = "instances.json: none of its 3 objects has a segmentation, which masks require"
     with pytest.raises(UserError, match=text):
-        VAL_FILES["segment"].annotations(path, SAMPLES, ["cat"])
+        read_mask_annotations(path, SAMPLES, ["cat"])
     runs = {"size": [HEIGHT, WIDTH], "counts": [HEIGHT * WIDTH]}
     for one in ([[1, 1, 9, 1, 9, 9]], runs):
-        assert VAL_FILES["segment"].annotations(write(tmp_path, [[], one]), SAMPLES, ["cat"])
-    assert len(VAL_FILES["segment"].annotations(write(tmp_path, []), SAMPLES, ["cat"]).objects) == 2
+        assert read_mask_annotations(write(tmp_path, [[], one]), SAMPLES, ["cat"])
+    assert len(read_mask_annotations(write(tmp_path, []), SAMPLES, ["cat"]).objects) == 2
 
 
 def test_pieces_that_go_to_and_fro_without_an_end_are_refused(tmp_path):

@@ -24,7 +24,7 @@ from duet.utils.data.sources.label_file import (
 )
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
 from tests.shared_files import shared_path
 
 
@@ -95,10 +95,7 @@ def test_an_image_without_labels_is_a_background(tmp_path, labels):
         ("0 0.5 1.01 0.25 0.25", "coordinate 1.01"),
         ("0 0.5 0.5 nan 0.25", "coordinate nan"),
         ("0 0.5 0.5 inf 0.25", "coordinate inf"),
-        (
-            "0 0.5 0.5 0.5 0.5 0.9",
-            "6 columns: a score or track id too many; omit",
-        ),
+        ("0 0.5 0.5 0.5 0.5 0.9", "6 columns: a score or track id too many; omit"),
         ("0 0.5 0.5 0.5 0.5 0.9 12", "7 columns: a score and track id too many"),
         ("0 0.2 0.3 0.1 0.1 0.9 1", "7 columns: a score and track id too many"),
         ("0 0.1 0.1 0.5 0.1 0.9 0.9 0.9 2", "9 columns: a score and track id too many"),

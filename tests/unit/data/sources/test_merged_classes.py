@@ -136,11 +136,7 @@ def test_check_shows_how_to_merge_names_that_are_nearly_equal(tmp_path, kind):
     ("kind", "merge", "text"),
     [
         (write_yolo, {"Rbc": "RBC"}, "'merge' has ['Rbc'], which 'names' lacks"),
-        (
-            write_voc,
-            {"Rbc": "RBC"},
-            "'merge' has ['Rbc'], but the classes are ['RBC', 'WBC', 'rb",
-        ),
+        (write_voc, {"Rbc": "RBC"}, "'merge' has ['Rbc'], but the classes are ['RBC', 'WBC', 'rb"),
         (write_voc, {"rbc": "RBC", "RBC": "WBC"}, "'RBC' is merged itself"),
         (write_voc, {10: "RBC"}, "put numbers in quotes"),
         (write_voc, ["rbc"], "accepted: a mapping of names, such as {rbc: RBC}"),

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from duet.utils.data.sources.class_folders import FULL_BOX
-from duet.utils.data.sources.needed_labels import check_labels
 from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.polygons import Polygons
+from duet.utils.geometry.ragged import Polygons
+from duet.utils.tasks.table import TASKS
 from tests.outlines import make_polygons
 from tests.unit.data.sources.equal_samples import assert_same_samples
 
@@ -98,13 +98,13 @@ def triangles(number: int) -> Polygons:
 @pytest.mark.parametrize("task", ["detect", "segment"])
 def test_what_looks_for_objects_refuses_class_folders(task):
     with pytest.raises(DatasetError, match=r"pets: .*--task classify, or --cfg yolov5s-cls.yaml"):
-        check_labels(task, samples([FULL_BOX], [FULL_BOX]), "pets", is_of_folders=True)
+        TASKS[task].check_labels(samples([FULL_BOX], [FULL_BOX]), "pets", is_of_folders=True)
 
 
 def test_labels_that_say_that_an_object_fills_its_image_are_detections():
     """They may be annotations of any format, or lie in records: no label file tells it."""
-    check_labels("detect", samples([FULL_BOX], [FULL_BOX]), "frames")
-    check_labels("segment", samples([FULL_BOX], polygons=True), "frames")
+    TASKS["detect"].check_labels(samples([FULL_BOX], [FULL_BOX]), "frames")
+    TASKS["segment"].check_labels(samples([FULL_BOX], polygons=True), "frames")
 
 
 @pytest.mark.parametrize(
@@ -112,26 +112,26 @@ def test_labels_that_say_that_an_object_fills_its_image_are_detections():
 )
 def test_a_classifier_refuses_boxes_and_detection_takes_them(boxes):
     with pytest.raises(DatasetError, match=r"pets: .*--task detect or --cfg yolov5s.yaml"):
-        check_labels("classify", samples(*boxes), "pets")
-    check_labels("detect", samples(*boxes), "pets")
+        TASKS["classify"].check_labels(samples(*boxes), "pets")
+    TASKS["detect"].check_labels(samples(*boxes), "pets")
 
 
 def test_a_classifier_takes_images_that_one_object_fills():
-    check_labels("classify", samples([FULL_BOX], [FULL_BOX]), "pets")
+    TASKS["classify"].check_labels(samples([FULL_BOX], [FULL_BOX]), "pets")
 
 
 def test_segmentation_needs_one_polygon_at_least():
     with pytest.raises(DatasetError, match=r"pets: .*polygons.*--task detect"):
-        check_labels("segment", samples([PART], [PART]), "pets")
-    check_labels("segment", samples([PART], polygons=True), "pets")
+        TASKS["segment"].check_labels(samples([PART], [PART]), "pets")
+    TASKS["segment"].check_labels(samples([PART], polygons=True), "pets")
 
 
 def test_segmentation_tells_how_many_objects_are_boxes(caplog):
     mixed = samples([PART], [PART, FULL_BOX], polygons=True)
     polygons = Polygons(mixed.polygons_norm.points_xy[:3], np.array([0, 0, 3, 3]))
     with caplog.at_level(logging.INFO):
-        check_labels("segment", dataclasses.replace(mixed, polygons_norm=polygons), "pets")
-        check_labels("segment", mixed, "pets")
+        TASKS["segment"].check_labels(dataclasses.replace(mixed, polygons_norm=polygons), "pets")
+        TASKS["segment"].check_labels(mixed, "pets")
     assert caplog.messages == [
         "pets: 2 of 3 objects have no outline: their boxes count as their masks"
     ]

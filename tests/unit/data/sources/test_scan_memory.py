@@ -20,7 +20,7 @@ from duet.utils.data.sources.scan_memory import Memory
 from duet.utils.data.sources.splits import load_split, read_fingerprints
 from duet.utils.errors import DatasetError
 from duet.utils.files import array_cache, regular, xml_files
-from duet.utils.geometry import boxes, polygons, ragged
+from duet.utils.geometry import boxes, ragged
 from duet.utils.project import PROJECT
 from tests.rank_threads import RankFailures, run_rank_threads
 from tests.unit.data.sources.equal_samples import assert_same_samples
@@ -312,9 +312,7 @@ def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, 
     assert (len(read), len(fingerprinted)) == (22, 22)
 
 
-@pytest.mark.parametrize(
-    "module", [label_file, header, regular, xml_files, boxes, polygons, ragged]
-)
+@pytest.mark.parametrize("module", [label_file, header, regular, xml_files, boxes, ragged])
 def test_the_version_covers_the_code_that_reads_images_and_labels(module):
     covered = {path for pattern in scan_memory._READERS for path in PROJECT.glob(pattern)}
     assert PROJECT / Path(module.__file__).resolve().relative_to(PROJECT.resolve()) in covered

@@ -99,8 +99,7 @@ def test_a_list_of_streams_names_urls_and_cameras(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "argument",
-    ["0", "12", "rtsp://h/x", "RTMP://h/x", "https://h/x", "tcp://h:1", "udp://@:1"],
+    "argument", ["0", "12", "rtsp://h/x", "RTMP://h/x", "https://h/x", "tcp://h:1", "udp://@:1"]
 )
 def test_a_camera_and_a_url_are_live(argument):
     (source,) = find_sources(argument, PIXELS)

@@ -1,4 +1,4 @@
-"""Small videos whose frames can be told apart, written with PyAV."""
+"""Small videos with numbered frames, written with PyAV."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS = {
 
 
 def picture(index: int, size: tuple[int, int] = SIZE) -> np.ndarray:
-    """An image whose gray tells its number, with a red corner at its top left."""
+    """An image with its number as gray level, and a red corner at the top left."""
     image = np.full((*size, 3), 10 + 10 * index % 240, np.uint8)
     image[: size[0] // 3, : size[1] // 3] = (255, 0, 0)
     return image

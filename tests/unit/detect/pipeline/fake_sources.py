@@ -1,4 +1,4 @@
-"""Sources that are made up: their frames tell which they are."""
+"""Fake sources whose frames hold their number."""
 
 from __future__ import annotations
 

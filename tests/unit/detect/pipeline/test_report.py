@@ -1,4 +1,4 @@
-"""What a person reads of a run: a line an image, a bar or lines now and then, and the totals."""
+"""Screen output of a run: a line per image, a progress bar, and totals."""
 
 from __future__ import annotations
 

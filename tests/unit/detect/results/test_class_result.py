@@ -1,13 +1,9 @@
 """The classes of an image: in order, in words, in files, in other programs."""
 
-import json
-
 import numpy as np
 import pytest
 
-from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.results.result import ClassScore
-from duet.utils.detect.results.run_files import RunFiles
 from tests.unit.detect.results.made import make_class_result
 
 NAMES = ("cat", "dog", "tie", "军装", "bird", "bus", "car")
@@ -26,21 +22,6 @@ def test_the_five_most_probable_classes_come_in_their_order():
     assert found.scores.tolist() == [0.5, 0.15625, 0.125, 0.125, 0.0625]
     assert list(found)[1] == ClassScore(0.15625, 5, "bus")
     assert found.probabilities.tolist() == PROBABILITIES
-
-
-def test_a_run_writes_the_five_classes_of_an_image(tmp_path):
-    flags = {"save_txt": True, "save_csv": True, "save_json": True}
-    odd = ("cat\nB", *NAMES[1:])
-    with RunFiles(tmp_path, DetectConfig(weights=("w",), **flags), odd) as files:
-        files.add(result(names=odd))
-    lines = ["0.50 dog", "0.16 bus", r"0.12 cat\nB", "0.12 军装", "0.06 tie"]
-    assert (tmp_path / "labels/a.txt").read_text().splitlines() == lines
-    table = (tmp_path / "predictions.csv").read_text().splitlines()
-    assert table == [f"a.jpg,{line[5:]},{line[:4]}" for line in lines]
-    (record,) = json.loads((tmp_path / "detections.json").read_text())["images"]
-    assert [one["class_index"] for one in record["classes"]] == ORDER
-    assert record["classes"][0] == {"score": 0.5, "class_index": 1, "name": "dog"}
-    assert (tmp_path / "a.jpg").stat().st_size > 100
 
 
 def test_a_table_has_the_five_classes():

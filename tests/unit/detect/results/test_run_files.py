@@ -33,7 +33,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def write(folder: Path, *results, **flags: object) -> list[str]:
-    """Write results, one after another; return the files that there are."""
+    """Write results one by one; return the files in the folder."""
     with RunFiles(folder, configure(**flags), CLASS_NAMES) as files:
         for result in results:
             files.add(result)
@@ -134,10 +134,7 @@ def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
 def test_what_was_added_before_an_interrupt_is_there_and_whole(tmp_path, error):
-    with (
-        pytest.raises(error),
-        RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files,
-    ):
+    with pytest.raises(error), RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files:
         files.add(make_result(Path("a.jpg"), PERSON))
         raise error
     assert len(json.loads((tmp_path / "detections.json").read_text())["images"]) == 1
@@ -267,6 +264,9 @@ def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(t
         ("../../etc/passwd", "_.._etc_passwd"),
         ("\x1b[31mred\n\u202e", "_[31mred__"),
         ("\udce9\ud800", "__"),
+        ("con", "_con"),
+        ("Com1.5", "_Com1.5"),
+        ("console", "console"),
     ],
 )
 def test_a_safe_name_is_one_folder(text, name):
@@ -295,6 +295,12 @@ def test_a_name_that_is_taken_gets_the_next_number():
     names = Names()
     given = [names.take(name) for name in ("a", "a", "a-2", "a", "b", "a-2")]
     assert given == ["a", "a-2", "a-2-2", "a-3", "b", "a-2-3"]
+
+
+def test_names_that_differ_in_case_alone_are_one_where_the_system_takes_them_so():
+    for folds_case, given in ((True, ["a", "A-2", "b_1", "B-2"]), (False, ["a", "A", "b_1", "B"])):
+        names = Names(folds_case)
+        assert [names.take("a"), names.take("A"), names.take("b_1"), names.take("B", True)] == given
 
 
 def test_an_image_called_like_a_frame_of_a_video_gets_another_name():

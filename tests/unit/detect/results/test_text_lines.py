@@ -1,15 +1,14 @@
 """Labels and table lines as the public detection writes them."""
 
 import json
-import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from duet.models.evaluation.validation import LabelFiles
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
+from duet.utils.evaluation.label_files import LabelFiles
 from duet.utils.geometry.detections import Detections, GroundTruth
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_detections, make_result
@@ -57,23 +56,6 @@ def test_a_row_is_one_line_that_steers_no_terminal():
 def test_a_row_holds_no_formula():
     result = make_result("", (*BOX[:5], 0), class_names=("=cmd|calc",))
     assert result.table_lines("@a.jpg") == "'@a.jpg,'=cmd|calc,0.50\n"
-
-
-def stored_lines() -> list[str]:
-    return json.loads(shared_path("golden/inference/detect.json").read_text())["console"]
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_the_words_are_the_stored_ones(number):
-    """The stored counts, planted in reverse, come out in the stored words and order."""
-    _, line = stored_lines()[number].split(": ")
-    height, width = map(int, re.match(r"(\d+)x(\d+)", line).groups())
-    found = re.findall(r"(\d+) ([a-z ]+?)(?:s\b)?(?=,|$)", line.split(" ", 1)[1])
-    names = tuple(name for _, name in found)
-    counts = [int(count) for count, _ in found]
-    rows = [(*BOX[:5], index) for index, count in enumerate(counts) for _ in range(count)]
-    result = make_result("a.jpg", *rows[::-1], class_names=names)
-    assert result.summary((height, width)) == line
 
 
 NOTHING = GroundTruth(np.zeros(0, np.int64), np.zeros((0, 4)))

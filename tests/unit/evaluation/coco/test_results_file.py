@@ -8,16 +8,9 @@ import pytest
 import yaml
 
 from duet.utils.data.sources.samples import Sample
-from duet.utils.evaluation.coco.results_file import (
-    CocoResults,
-    category_ids,
-    image_ids,
-)
+from duet.utils.evaluation.coco.results_file import CocoResults, category_ids, image_ids
 from duet.utils.project import PROJECT
-from tests.coco_reference import (
-    detections,
-    ground_truth,
-)
+from tests.coco_reference import detections, ground_truth
 
 COCO_NAMES = list(yaml.safe_load((PROJECT / "data/coco.yaml").read_text())["names"].values())
 BOX, OTHER = [10, 10.25, 30.1, 30], [50, 50, 70, 80]

@@ -9,12 +9,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from duet.models.export.dataset import (
-    MOST_IMAGES,
-    Score,
-    calibration_images,
-    fault_of_score,
-)
+from duet.models.export.dataset import MOST_IMAGES, Score, calibration_images, fault_of_score
 from duet.models.export.verify import PHOTOS, chosen_images
 from duet.utils.data.sources.samples import Sample
 from duet.utils.export.metadata import MASKS, Metadata

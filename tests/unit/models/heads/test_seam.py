@@ -21,7 +21,6 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.detections import GroundTruth
 from duet.utils.report.stage_timer import StageTimer
-from duet.utils.report.task_reports import REPORTS
 from tests import presence_head
 from tests.losses import arrays_of, loss_settings
 from tests.presence_head import PresenceHead
@@ -123,7 +122,7 @@ def test_what_is_found_is_scored_named_and_drawn(kind, tmp_path):
     figures = model.head.metrics(result)
     assert list(figures) == list(kind.metric_names)
     assert 0 <= model.head.fitness(result) <= 1
-    report = REPORTS[kind.task.name]
+    report = kind.task.report.load()
     assert all(f"{figure:.4f}" in report.table(result) for figure in figures.values())
     samples = []
     for index in range(2):
@@ -160,5 +159,5 @@ def test_detection_has_the_public_columns_and_fitness():
 def test_the_box_loss_is_fused_where_that_is_asked_for():
     head = build(AnchorHead).head
     plain, fast = (head.make_loss(loss_settings(64, {"fused": fused})) for fused in (False, True))
-    assert plain.means == {"box_iou": "plain"} and plain.box_iou is complete_iou
-    assert fast.means == {"box_iou": "fast"}
+    assert plain.implementations == {"box_iou": "plain"} and plain.box_iou is complete_iou
+    assert fast.implementations == {"box_iou": "fast"}

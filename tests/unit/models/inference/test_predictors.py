@@ -9,12 +9,7 @@ from duet.models.blocks.conv import Conv
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
 from duet.models.heads.anchor.head import AnchorHead
-from duet.models.inference.predictors import (
-    Augmented,
-    Ensemble,
-    HalfPrecision,
-    OneClass,
-)
+from duet.models.inference.predictors import Augmented, Ensemble, HalfPrecision, OneClass
 from duet.models.stored import fold_batch_norm
 from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.errors import UserError

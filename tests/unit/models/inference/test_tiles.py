@@ -7,13 +7,15 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.models.evaluation import evaluate as evaluation
+from duet.models.evaluation import evaluate
+from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.view import whole_view
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.tiling import Tiling
+from duet.utils.processes.world import ALONE
 from duet.utils.tasks.table import DETECTION
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
@@ -170,6 +172,11 @@ def samples(tmp_path):
     return found
 
 
+def tiled(samples, sinks, world=ALONE):
+    evaluation = Evaluation(Brightest(), samples, ("r", "g"), "cpu", SETTINGS, sinks=sinks)
+    return evaluation.run_tiled(TILING, 128, world)
+
+
 class Received:
     def __init__(self):
         self.images = []
@@ -180,8 +187,8 @@ class Received:
 
 def test_validation_detects_batch_by_batch_as_all_at_once(samples, monkeypatch):
     calls, sink = [], Received()
-    monkeypatch.setattr(evaluation.watchdog, "progress", lambda: calls.append(None))
-    evaluation.evaluate_tiled(detector(TILING), samples[:1], ("r", "g"), sinks=[sink])
+    monkeypatch.setattr(evaluate.watchdog, "progress", lambda: calls.append(None))
+    tiled(samples[:1], [sink])
     ((_, found, _),) = sink.images
     (expected,) = detector(TILING).detect([scene()])
     for array, wanted in zip(found, expected, strict=True):
@@ -193,7 +200,7 @@ def test_validation_detects_batch_by_batch_as_all_at_once(samples, monkeypatch):
 def test_ranks_validate_in_tiles_as_one_process_does(samples, world_size):
     def work(world):
         sink = Received()
-        found = evaluation.evaluate_tiled(detector(TILING), samples, ("r", "g"), world, [sink])
+        found = tiled(samples, [sink], world)
         return found.result, sink.images
 
     ((alone, images),) = run_rank_threads(1, work)

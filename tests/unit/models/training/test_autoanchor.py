@@ -14,11 +14,7 @@ from duet.utils.data.anchors import measure_fit
 from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 
-YOLOV5 = [
-    [10, 13, 16, 30, 33, 23],
-    [30, 61, 62, 45, 59, 119],
-    [116, 90, 156, 198, 373, 326],
-]
+YOLOV5 = [[10, 13, 16, 30, 33, 23], [30, 61, 62, 45, 59, 119], [116, 90, 156, 198, 373, 326]]
 STRIDES = (8, 16, 32)
 THIN = np.tile([[300.0, 12.0], [250.0, 9.0], [12.0, 280.0], [40.0, 5.0]], (10, 1))
 

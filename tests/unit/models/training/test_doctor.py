@@ -1,7 +1,11 @@
 """duet doctor: what it measures, and what it advises."""
 
+import importlib.metadata
+import platform
+
 import pytest
 
+from duet.backend import use
 from duet.models.training import doctor
 from duet.models.training.doctor import choices, verdict
 from duet.utils.cli.train_config import parse_train_flags
@@ -59,6 +63,20 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
     assert "images/s with --workers 1, " in loader_lines[1]
     assert "images/s with --workers 0 --cache ram, " in loader_lines[-1]
     assert printed.count("bottleneck: the ") == 1
+
+
+def test_without_flags_the_system_is_described(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["duet doctor"])
+    monkeypatch.setattr(doctor, "EXTRAS", {"onnx": "export", "no_such_package": "export"})
+    monkeypatch.setattr(doctor, "install_command", "pip install {}".format)
+    doctor.main()
+    *rows, last = capsys.readouterr().out.splitlines()
+    table = {row[:20].strip(): row[20:] for row in rows}
+    assert table["system"].startswith(platform.system())
+    assert table["Python"] == platform.python_version()
+    assert table[use()] == importlib.metadata.version(use())
+    assert table["no_such_package"] == "missing: pip install no_such_package"
+    assert "--data shapes" in last
 
 
 def test_flags_and_labels_that_cannot_be_measured_are_refused(tmp_path, monkeypatch):

@@ -9,12 +9,13 @@ import pytest
 from duet.models.training.loop import found_best, seconds_left
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
-from duet.utils.state.progress import why_ended
+from duet.utils.state.progress import EndRule
 from tests.shared_files import shared_path
 
 
-def limits_of(patience, hours, no_val=False):
-    return SimpleNamespace(patience=patience, hours=hours, no_val=no_val)
+def rule_of(patience, hours, no_val=False):
+    config = SimpleNamespace(epochs=100, patience=patience, hours=hours, no_val=no_val)
+    return EndRule.of(config)
 
 
 def stored_cases():
@@ -33,30 +34,31 @@ def test_epochs_are_best_and_runs_end_as_the_public_yolov5_decides():
             is_best = found_best(state, math.nan if fitness is None else fitness)
             assert is_best == best_written
             assert (state.best_epoch, state.best_fitness) == (best_epoch + 1, best_fitness)
-            limits = limits_of(case["patience"], 0)
-            assert bool(why_ended(limits, state.epoch, state.best_epoch, 1e9)) == stop
+            rule = rule_of(case["patience"], 0)._replace(epochs=10**6)
+            assert bool(rule.reason(state.epoch, state.best_epoch, 1e9)) == stop
 
 
 HALF_AN_HOUR = "--time 0.5: reached the limit of 0.5 hours"
 
 
 @pytest.mark.parametrize(
-    ("limits", "epoch", "best_epoch", "seconds", "reason"),
+    ("rule", "epoch", "best_epoch", "seconds", "reason"),
     [
-        (limits_of(2, 1.0), 7, 5, 9999, "2 epochs without improvement (--patience 2)"),
-        (limits_of(1, 0), 2, 1, 0, "1 epoch without improvement (--patience 1)"),
-        (limits_of(2, 0), 100, 0, 0, ""),  # no figure was a number
-        (limits_of(0, 0.5), 3, 1, 1799.9, ""),
-        (limits_of(0, 0.5), 3, 1, 1800, HALF_AN_HOUR),
-        (limits_of(0, 0.5), 3, 1, 1e9, HALF_AN_HOUR),
-        (limits_of(3, 2.0, no_val=True), 9, 1, 0, ""),
-        (limits_of(3, 2.0), 3, 1, 0, ""),
+        (rule_of(2, 1.0), 7, 5, 9999, "2 epochs without improvement (--patience 2)"),
+        (rule_of(1, 0), 2, 1, 0, "1 epoch without improvement (--patience 1)"),
+        (rule_of(2, 0), 99, 0, 0, ""),  # no figure was a number
+        (rule_of(2, 1.0), 100, 99, 9999, "all 100 epochs are done"),
+        (rule_of(0, 0.5), 3, 1, 1799.9, ""),
+        (rule_of(0, 0.5), 3, 1, 1800, HALF_AN_HOUR),
+        (rule_of(0, 0.5), 3, 1, 1e9, HALF_AN_HOUR),
+        (rule_of(3, 2.0, no_val=True), 9, 1, 0, ""),
+        (rule_of(3, 2.0), 3, 1, 0, ""),
     ],
 )
-def test_a_run_ends_by_patience_or_time_and_says_by_which(
-    limits, epoch, best_epoch, seconds, reason
+def test_a_run_ends_by_epochs_patience_or_time_and_says_by_which(
+    rule, epoch, best_epoch, seconds, reason
 ):
-    assert why_ended(limits, epoch, best_epoch, seconds) == reason
+    assert rule.reason(epoch, best_epoch, seconds) == reason
 
 
 @pytest.mark.parametrize("hours", ["-1", "nan", "inf"])

@@ -57,6 +57,19 @@ def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(capl
     assert [f"step {step}," in of_gradient for step in (3, 4, 5)] == [False, True, True]
 
 
+def test_a_request_to_stop_travels_with_the_losses_of_an_update():
+    watch = StepWatch(AnchorHead.loss_names)
+    requests = [False, True]
+    watch.carry_requests(requests.pop)
+    found = [watch.asked]
+    for step in (1, 2):
+        add(watch, step, (1, 2, 3))
+        assert has_happened(watch, number(1))
+        found.append(watch.asked)
+    assert found == [False, True, False]
+    assert watch.means().tolist() == [1, 2, 3]
+
+
 def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for lost in (np.nan, np.inf):

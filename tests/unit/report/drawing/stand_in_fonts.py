@@ -17,7 +17,7 @@ DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
 
 
 def use_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """Have DejaVu and the fonts of a folder be all that there are; `forget_fonts` afterwards."""
+    """Use only DejaVu and the fonts of a folder; call `forget_fonts` afterwards."""
     monkeypatch.setattr(
         fonts, "font_files", lambda: (str(DEJAVU), *sorted(map(str, folder.glob("*.*"))))
     )

@@ -1,4 +1,4 @@
-"""Every name is drawn, or its number with a word about it; 80 colours are told apart."""
+"""Every name is drawn, or its number and a log line; 80 colours are distinguishable."""
 
 import logging
 

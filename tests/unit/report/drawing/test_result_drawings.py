@@ -52,16 +52,6 @@ def test_crops_are_those_of_the_public_yolov5():
         np.testing.assert_array_equal(crop, image[top:bottom, left:right])
 
 
-def test_crops_have_the_public_margin_by_default():
-    crops = stored()["results_crop"]
-    sizes = stored()["results_image_shapes"]
-    # The stored results are of three images, whose sizes differ; the box says which it fits.
-    for case, size in zip(crops, [sizes[0], sizes[0], sizes[0], sizes[1]], strict=True):
-        image = np.zeros(size, np.uint8)
-        (crop,) = result_of(image, case["box"]).crop()
-        assert list(crop.shape) == case["im_shape"]
-
-
 def test_labels_are_those_of_the_public_yolov5(drawn_labels):
     for case in stored()["label_text"]:
         result_of(None, (0, 0, 9, 9), [case["confidence"]], names=[case["name"]]).plot()

@@ -185,10 +185,7 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
             "No module named .nowhere_at_all.; add the module's folder to PYTHONPATH",
         ),
         (":X", "--loggers :X: ValueError: Empty module name"),
-        (
-            f"{__name__}:Demanding",
-            "Demanding: TypeError: .* missing 1 required",
-        ),
+        (f"{__name__}:Demanding", "Demanding: TypeError: .* missing 1 required"),
         ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; see utils/report"),
     ],
 )
@@ -212,10 +209,7 @@ def test_results_are_written_as_json_lines_too(tmp_path):
     path = tmp_path / "results.jsonl"
     results.write_lines(path)
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    assert rows == [
-        {"epoch": 0, MAP: 0.125, "x/new": None},
-        {"epoch": 1, MAP: None, "x/new": 1e-7},
-    ]
+    assert rows == [{"epoch": 0, MAP: 0.125, "x/new": None}, {"epoch": 1, MAP: None, "x/new": 1e-7}]
 
 
 def test_the_start_check_makes_no_class_of_ones_own(monkeypatch):

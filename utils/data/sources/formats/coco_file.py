@@ -19,7 +19,7 @@ from duet.utils.data.masks.runs import read_runs, runs_of_polygons, whole_outlin
 from duet.utils.errors import brief
 from duet.utils.files.json_files import read_json
 from duet.utils.geometry.boxes import corners_of
-from duet.utils.geometry.polygons import join_parts
+from duet.utils.geometry.ragged import join_parts
 
 MAX_BYTES = 1 << 31
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN

@@ -1,0 +1,50 @@
+"""Write detections as label files, as --save-txt of val.py does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from duet.utils.data.sources.label_file import label_lines
+from duet.utils.data.sources.samples import Sample
+from duet.utils.files.atomic import atomic_text_file
+from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
+
+
+class LabelFiles:
+    """Label files, collected image by image and written together.
+
+    samples: the images' samples; scores: whether to write scores.
+    """
+
+    def __init__(self, samples: Sequence[Sample], scores: bool) -> None:
+        self._samples, self._scores = samples, scores
+        self._lines: dict[int, list[str]] = {}
+
+    def add(
+        self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
+    ) -> None:
+        """Add the detections of the image at a sample index, in its pixels."""
+        sample = self._samples[image_id]
+        self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
+
+    def write(self, folder: Path) -> None:
+        """Create the folder and write a file per image with detections.
+
+        If several images have the same name, the second becomes NAME-2.txt.
+        """
+        folder.mkdir(exist_ok=True)
+        taken: set[str] = set()
+        for index, sample in enumerate(self._samples):
+            name, number = sample.image_path.stem, 1
+            while name in taken:
+                number += 1
+                name = f"{sample.image_path.stem}-{number}"
+            taken.add(name)
+            path = folder / f"{name}.txt"
+            lines = self._lines.get(index)
+            if not lines:  # remove the file of an earlier run
+                path.unlink(missing_ok=True)
+                continue
+            with atomic_text_file(path) as file:
+                file.writelines(f"{line}\n" for line in lines)
