@@ -48,7 +48,6 @@ def main() -> None:
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
         from duet.backend.torch import autograd, finishing, ops
-        from duet.models.evaluation.evaluate import Evaluation
         from duet.models.training import loop
 
         ops.LARGE_COPY = 0
@@ -59,7 +58,7 @@ def main() -> None:
             "steps": [], "validations": [], "operations": [], "passes": [],
         }  # fmt: skip
         loop.train_step = counting(loop.train_step, waits["steps"], waits["operations"])
-        Evaluation.run = counting(Evaluation.run, waits["validations"], [])
+        loop.Evaluation.run = counting(loop.Evaluation.run, waits["validations"], [])
         autograd.value_and_backward = counting(autograd.value_and_backward, [], waits["passes"])
 
         def end_rank(code: int) -> None:

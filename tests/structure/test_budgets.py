@@ -12,29 +12,29 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6563,
-    "duet": 270,
+    "backend": 6579,
+    "duet": 426,
     "models": 563,
     "models/blocks": 908,
-    "models/detect": 1062,
-    "models/evaluation": 946,
-    "models/export": 1322,
+    "models/detect": 1078,
+    "models/evaluation": 950,
+    "models/export": 1531,
     "models/heads": 2587,
-    "models/inference": 652,
-    "models/training": 2730,
-    "scripts": 1212,
+    "models/inference": 738,
+    "models/training": 2809,
+    "scripts": 1214,
     "utils": 772,
-    "utils/cli": 1308,
+    "utils/cli": 1333,
     "utils/comparison": 1286,
-    "utils/data": 11851,
-    "utils/detect": 2076,
-    "utils/evaluation": 1644,
+    "utils/data": 11859,
+    "utils/detect": 2108,
+    "utils/evaluation": 1781,
     "utils/evolution": 420,
-    "utils/export": 1674,
+    "utils/export": 1724,
     "utils/files": 1125,
     "utils/geometry": 411,
-    "utils/processes": 1133,
-    "utils/report": 1528,
+    "utils/processes": 1207,
+    "utils/report": 1539,
     "utils/serve": 885,
     "utils/setup": 365,
     "utils/state": 848,
@@ -45,7 +45,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 361
-OTHERS = {"tests": 57934, "benchmarks": 2717}
+OTHERS = {"tests": 58630, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:
