@@ -44,7 +44,7 @@ BUDGETS = {
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
-PRODUCT_FILES = 361
+PRODUCT_FILES = 364
 OTHERS = {"tests": 58630, "benchmarks": 2717}
 
 
