@@ -36,7 +36,7 @@ def run(arguments: Sequence[str] | None = None) -> Any:
     """Export with flags, by default from sys.argv; return models/export/job.py's `Exports`."""
     config = parse_export_flags(arguments)
     check_device(config.device)
-    check_export(config.weights, config.include, choose(config.backend))
+    check_export(config.weights, config.include, choose(config.backend), config.suffix)
     weights = load_weights(config.weights)
     data = load_dataset(config.data, splits=("val",)) if config.data else None
     samples = load_split(data, "val") if data else None

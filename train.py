@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
             jobs.check_inputs(config)
             return require_wing(WINGS, "--evolve").evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
-        with joined(config.backend, config.device, config.timeout) as world:
+        with joined(config.backend, config.device, config.timeout, config.bind_numa) as world:
             stop.take_signals()  # a framework may have installed its own handlers
             stop.agree = world.any
             resume.require_same_point(point, world)

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
     config = parse_val_flags(arguments)
     check_device(config.device, choose(config.backend))
     launch(config.backend, config.device, config.nproc, config.check_processes)
-    with joined(config.backend, config.device, config.timeout) as world:
+    with joined(config.backend, config.device, config.timeout, config.bind_numa) as world:
         return run(config, world)
 
 

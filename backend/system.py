@@ -18,6 +18,7 @@ with suppress(ImportError):  # not on Windows
 # The driver library through which every framework reaches an NVIDIA GPU.
 NVIDIA_DRIVER = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
+NODES, DEVICES = Path("/sys/devices/system/node"), Path("/sys/bus/pci/devices")
 OWN_GROUPS = Path("/proc/self/cgroup")
 CLEAR_REFERENCES, STATUS = Path("/proc/self/clear_refs"), Path("/proc/self/status")
 RESET_PEAK = "5"  # man 5 proc: resets the peak to the current resident size
@@ -29,6 +30,16 @@ def cores_of(process: int = 0) -> set[int]:
     if hasattr(os, "sched_getaffinity"):  # Linux
         return os.sched_getaffinity(process)
     return set(range(os.cpu_count() or 1))
+
+
+def can_bind() -> bool:
+    """Return whether the system binds processes to cores."""
+    return hasattr(os, "sched_setaffinity")  # Linux
+
+
+def bind_to(cores: set[int]) -> None:
+    """Let this process and those that it starts run on these cores only."""
+    os.sched_setaffinity(0, cores)
 
 
 def group_folders(controller: str) -> Iterator[Path]:

@@ -22,10 +22,12 @@ from duet.utils.text import say
 # Module and help line by subcommand.
 COMMANDS = {
     "train": ("duet.commands.train", "train a model"),
+    "folds": ("duet.folds", "train once per fold; mean and deviation of the metrics"),
     "val": ("duet.commands.val", "validate a model: COCO's mAP, per class and over all"),
     "detect": ("duet.commands.detect", "find objects in images, videos and streams"),
     "export": ("duet.commands.export", "write files for other runtimes, each verified"),
     "compare": ("duet.commands.compare", "time OneFlow and PyTorch on equal work"),
+    "compare-runs": ("duet.compare_runs", "say whether two val.py runs differ by more than noise"),
     "check": ("duet.utils.data.check", "find what is wrong with a dataset"),
     "audit": ("duet.models.evaluation.audit", "find doubtful labels with a trained model"),
     "records": ("duet.utils.data.records", "pack a dataset into record files, and unpack it"),
@@ -75,7 +77,7 @@ def answer(name: str, meant: str = "") -> None:
 
 def usage() -> list[str]:
     """Return the lines of the help."""
-    rows = [f"  {name:<9}{text}" for name, (_, text) in COMMANDS.items()]
+    rows = [f"  {name:<13}{text}" for name, (_, text) in COMMANDS.items()]
     return ["usage: duet COMMAND ...", "", *rows, "", "`duet COMMAND --help` lists its flags."]
 
 

@@ -19,6 +19,7 @@ from duet.backend.select import BackendError
 
 OPSET = 17
 SHAPE_OF_PART = 15  # first opset whose Shape can return a range of dimensions
+ROI_MAY_LACK = 13  # first opset whose Resize may lack its second input
 MOST_BYTES = 2**31 - 2**24  # size limit for constants: protobuf messages end at 2 GiB
 FATAL = 4  # ONNX Runtime's log level: its errors are raised too
 
@@ -121,6 +122,8 @@ class _Graph:
         for result in node.results or (tensor,):
             self._names[id(result)] = result.name or self._numbered(operation.lower())
         used = ["" if x is None else self._names[id(x)] for x in node.inputs]
+        if operation == "Resize" and self.opset < ROI_MAY_LACK:
+            used[1] = self._stored_once(constant(np.zeros(0, np.float32)))
         made = [self._names[id(result)] for result in node.results or (tensor,)]
         if operation == "Shape" and self.opset < SHAPE_OF_PART:
             self._write_old_shape(used[0], made[0], node.attributes["start"])

@@ -45,6 +45,8 @@ class TrainedDetector(NotCopied):
     - augment: test-time augmentation with three views per image.
     - tile: also detect in tiles of this many pixels if the image is larger; 0: off.
     - overlap: overlap of neighbouring tiles as a fraction of `tile`; None for detect.py's default.
+    - visualize: make a heat map of where the network looks, in `heatmap` of each result: True for
+      the last layer before the head, or a layer's number.
     - batch: images or tiles per forward pass. Faster on a GPU; rounding may differ.
 
     Attributes:
@@ -95,7 +97,9 @@ class TrainedDetector(NotCopied):
             batch_frames = frames[start : start + config.batch_size]
             found = detector.detect([frame.image for frame in batch_frames])
             results += [
-                detector.head.task.result.load()(frame, one, self.class_names)
+                detector.head.task.result.load()(
+                    frame, one, self.class_names, heatmap=detector.heatmap(frame.image)
+                )
                 for frame, one in zip(batch_frames, found, strict=True)
             ]
         return results
@@ -158,7 +162,9 @@ class TrainedDetector(NotCopied):
                     ids = None
                     if config.track:
                         found, ids = trackers.update(found, read.frame, read.source.rate)
-                    yield detector.head.task.result.load()(read.frame, found, self.class_names, ids)
+                    heatmap = detector.heatmap(read.frame.image)
+                    kind = detector.head.task.result.load()
+                    yield kind(read.frame, found, self.class_names, ids, heatmap)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(self.class_names, **options)

@@ -124,7 +124,8 @@ class Pipeline:
         found, ids = self.detector.finish(read.prepared, rows), None
         if self._track is not None:
             found, ids = self._track(found, frame, read.source.rate)
-        result = self.detector.head.task.result.load()(frame, found, self.class_names, ids)
+        kind, heatmap = self.detector.head.task.result.load(), self.detector.heatmap(frame.image)
+        result = kind(frame, found, self.class_names, ids, heatmap)
         if self._files is not None and place is not None:
             self._files.write(result, place)
         size = read.prepared[0].placement.input_size

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 from duet import backend
 from duet.backend.checks import CPU
+from duet.models.inference.heatmap import layer_number
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import (
     augmented,
@@ -64,7 +65,8 @@ def make_detector(
     config = dataclasses.replace(config, classes=classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
-    return ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+    detector = ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+    return visualizing(detector, config)
 
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
@@ -90,6 +92,13 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
         detector.predictor.require_memory(shape, trains=False)
     if config.augment:
         detector.predictor = augmented(detector.predictor)
+    return visualizing(detector, config)
+
+
+def visualizing(detector: ImageDetector, config: DetectConfig) -> ImageDetector:
+    """Let a detector make the heat maps of --visualize; UserError for a layer it does not have."""
+    layer = config.visualize
+    detector.visualized = None if layer is None else layer_number(detector.predictor, layer)
     return detector
 
 

@@ -34,6 +34,7 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import only_classes
 from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.per_image import FILE, write_per_image
 from duet.utils.evaluation.coco.results_file import CocoResults
 from duet.utils.evaluation.label_files import LabelFiles
 from duet.utils.files.run_folder import create_run_folder
@@ -108,6 +109,9 @@ def run_validation(
         say(*legacy_table(files.legacy.result()).splitlines())
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     report.plot(result, table, folder)
+    if report.per_image is not None:
+        names = [path.rpartition("/")[2] for path in table.paths]
+        write_per_image(folder / FILE, report.per_image(result), names, classes.names)
     files.write(folder)
     say(f"results in {folder}", *table.remarks.summary())
     return Validated(folder, model.head.metrics(result), result)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -18,10 +19,12 @@ from duet.utils.data.image.view import View, whole_view
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
+from duet.utils.errors import UserError
 from duet.utils.export.metadata import MASKS, Metadata
 from duet.utils.export.quantization import Calibration
 from duet.utils.geometry.detections import SuppressionSettings
 
+LISTED_IMAGES = 200  # for other programs
 MOST_IMAGES = 64  # for calibration; 128 gain nothing, see docs/en/export.md
 # Maximum loss of `Head.fitness`. Equal rows give equal metrics, apart from ties in the scores; int8
 # costs some accuracy, but a larger loss means that the model is broken.
@@ -59,6 +62,17 @@ def calibration_images(
             yield np.stack(views).transpose(0, 3, 1, 2) / np.float32(255)
 
     return images
+
+
+def images_to_list(samples: Sequence[Sample]) -> list[Path]:
+    """Return the files of evenly spaced images, for other programs; UserError for packed images."""
+    chosen = evenly(samples, LISTED_IMAGES)
+    if any(sample.record is not None for sample in chosen):
+        raise UserError(
+            "--calibration-list: the images are packed in record files; name the dataset they were "
+            "packed from"
+        )
+    return [sample.image_path.absolute() for sample in chosen]
 
 
 class Score(NamedTuple):

@@ -24,6 +24,7 @@ from duet.utils.export.metadata import (
     MASK_ROWS,
     MASKS,
     MOST_MASKS,
+    RAW,
     ROWS,
     Metadata,
     Outputs,
@@ -44,6 +45,11 @@ def predictor_of(weights: ExportedWeights, half: bool) -> Predictor:
     half: --half, which has no effect here, as logged.
     """
     path, metadata = weights.path, weights.runtime.metadata
+    if metadata.output == RAW:
+        raise UserError(
+            f"--weights {path}: a file of --raw returns maps for a board's own decoding; use the "
+            "weights it was exported from, or export it again without --raw"
+        )
     log_once("%s runs in %s", path, weights.runtime.name, level=logging.INFO)
     if half:
         log_once("--half: %s computes in %s, as it was exported", path, metadata.precision)
@@ -126,7 +132,7 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
         form = form_of(kind)
     except (UserError, AttributeError):  # an unknown name, or not a head
         form = None
-    if form is None or metadata.output not in form.kinds:
+    if form is None or metadata.output not in (*form.kinds, RAW):
         raise UserError(
             f"--weights {path}: files with the head {brief(metadata.head)} and output "
             f"{metadata.output} are not supported; use the weights it was exported from"

@@ -25,11 +25,13 @@ from duet.models.export.dataset import (
     Score,
     calibration_images,
     fault_of_score,
+    images_to_list,
     score,
     table,
 )
 from duet.models.export.exported import ExportedPredictor, exported_kind, form_of
 from duet.models.export.graph_process import write_graph
+from duet.models.export.raw import raw_metadata
 from duet.models.export.verify import Trial, chosen_images, make_trials, verify
 from duet.models.heads.base import Head
 from duet.models.inference.classes import scored_classes
@@ -47,8 +49,16 @@ from duet.utils.export.formats import (
     require_free_place,
     size_of,
 )
-from duet.utils.export.metadata import MASKS, MOST_MASKS, Metadata, metadata_as_json, output_names
+from duet.utils.export.metadata import (
+    MASKS,
+    MOST_MASKS,
+    RAW,
+    Metadata,
+    metadata_as_json,
+    output_names,
+)
 from duet.utils.export.opening import open_runtime
+from duet.utils.export.quantization import write_calibration_list
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.processes.start import ending_at_termination
 from duet.utils.project import command_line, from_here
@@ -121,6 +131,11 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
+    if dataset is not None and config.calibration_list:
+        listed = images_to_list(dataset.samples)
+        write_calibration_list(Path(config.calibration_list), listed)
+    if config.raw:
+        dataset = None  # nothing is detected that could be scored
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
         folder = Path(place)
         graph = folder / "graph.onnx"
@@ -134,7 +149,10 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         done = {row: exported(export, row) for row in formats}
     if export.scores:
         say(*table(export.scores, model.head))
-    files = tuple(exported_path(config.weights, row) for row, fine in done.items() if fine)
+    paths = (
+        (exported_path(config.weights, row, config.suffix), fine) for row, fine in done.items()
+    )
+    files = tuple(path for path, fine in paths if fine)
     return Exports(files, tuple(row.name for row, fine in done.items() if not fine))
 
 
@@ -142,7 +160,7 @@ def next_commands(config: ExportConfig, files: Sequence[Path]) -> list[str]:
     """Return the commands that use the first of the files that can be run here; [] for none."""
     rows = [row for row in FORMATS if not row.is_program and not row.why_not_run()]
     able = [path for path in files if any(row.has_written(path) for row in rows)]
-    if not able:
+    if not able or config.raw:
         return []
     weights = "--weights", from_here(able[0])
     commands = [command_line("val", *weights, "--data", config.data)] if config.data else []
@@ -166,12 +184,13 @@ def metadata_for(config: ExportConfig, checkpoint: Checkpoint, model: Detector) 
         head=model.spec.layers[-1].block,
         suppression=vars(config.suppression) if config.nms else {},
         trained_size=checkpoint.trained_size,
+        raw=raw_metadata(model.head, config.raw) if config.raw else {},
     )
 
 
 def output_kind(config: ExportConfig, head: type[Head]) -> str:
     """Return the kind of output; UserError for flags or formats that do not fit the head."""
-    kind = exported_kind(head, config.nms)
+    kind = RAW if config.raw else exported_kind(head, config.nms)
     if kind == MASKS and config.top_all > MOST_MASKS:
         raise UserError(
             f"--topk-all {config.top_all}: at most {MOST_MASKS:,} masks per image are read; use "
@@ -192,7 +211,7 @@ def exported(export: Export, row: Format) -> bool:
 
     It is written to a temporary folder beside its path, and moved there once verified.
     """
-    path = exported_path(export.config.weights, row)
+    path = exported_path(export.config.weights, row, export.config.suffix)
     with tempfile.TemporaryDirectory(prefix=".duet-export-", dir=path.parent) as folder:
         made = Path(folder, path.name)
         try:

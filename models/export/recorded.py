@@ -25,6 +25,7 @@ from duet.backend.onnx.recording import (
     size_tensor,
 )
 from duet.models.export.exported import exported_kind, form_of
+from duet.models.export.raw import maps_by_name, require_allowed
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
@@ -43,15 +44,28 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
     model: Any = detector_of_weights(checkpoint)  # its modules belong to this backend
     fold_batch_norm(model)
     model.eval()  # record the inference path only
-    kind = exported_kind(model.head, config.nms)
     free = FREE if config.dynamic else {}
     images = graph_input(IMAGES, (config.batch_size, 3, *config.image_size), "float32", free)
+    outputs = named_outputs(model, images, config)
+    for name, output in outputs.items():
+        output.name = name
+    tensors = tuple(outputs.values())
+    fold_constants(tensors)
+    graph = build_model(tensors, [images], config.opset)
+    if config.raw:
+        require_allowed(graph)
+    return graph.SerializeToString(deterministic=True)
+
+
+def named_outputs(model: Any, images: Tensor, config: ExportConfig) -> dict[str, Any]:
+    """Return the outputs of the graph by name."""
+    if config.raw:
+        name_tensors(model)
+        return maps_by_name(model, images, config.raw)
+    kind = exported_kind(model.head, config.nms)
     predicted = predictions(model, images, config.half)
     outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes)
-    for output, name in zip(outputs, output_names(kind), strict=True):
-        output.name = name
-    fold_constants(outputs)
-    return build_model(outputs, [images], config.opset).SerializeToString(deterministic=True)
+    return dict(zip(output_names(kind), outputs, strict=True))
 
 
 def finished(

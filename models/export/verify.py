@@ -13,6 +13,7 @@ from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.models.detector import Detector, images_to_tensor
 from duet.models.export.exported import ExportedPredictor, form_of, probabilities
+from duet.models.export.raw import maps_by_name
 from duet.models.inference.predictors import network_input
 from duet.utils.data.image.decoding import decode_bytes
 from duet.utils.data.image.header import check_file
@@ -25,7 +26,7 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, Metadata, Outputs, Runtime
+from duet.utils.export.metadata import DETECTIONS, LOGITS, MASKS, RAW, Metadata, Outputs, Runtime
 from duet.utils.geometry.boxes import pairwise_iou
 from duet.utils.geometry.detections import Detections
 from duet.utils.project import PROJECT
@@ -36,6 +37,7 @@ PHOTOS = PROJECT / "data" / "images"  # COCO's classes are not in drawn shapes
 DRAWN_SIDES = (320, 240), (240, 320)  # image sizes of the built-in dataset
 INT8 = "int8"
 SCORES, BOXES, MASKS_APART = "scores", "boxes", "1 - IoU of masks"
+RELATIVE = "maps, relative"
 ALIKE = 0.02  # int8 may swap two classes whose probabilities are this close
 UNITS = {BOXES: " px"}
 TINY = np.finfo(np.float32).tiny
@@ -104,7 +106,7 @@ def make_trials(model: Detector, images: Sequence[np.ndarray], metadata: Metadat
         lower = max(stride, height // 2 // stride * stride)
         batches.append(fitted(images[: number + 1], (lower, width)))
         batches.append(fitted(images[: number + 2], (height, width + stride)))
-    return [Trial(batch, outputs_of(model, batch)) for batch in batches]
+    return [Trial(batch, outputs_of(model, batch, metadata)) for batch in batches]
 
 
 def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
@@ -114,11 +116,14 @@ def fitted(images: Sequence[np.ndarray], size: tuple[int, int]) -> np.ndarray:
     return np.stack(padded).transpose(0, 3, 1, 2)
 
 
-def outputs_of(model: Detector, images: np.ndarray) -> Outputs:
+def outputs_of(model: Detector, images: np.ndarray, metadata: Metadata) -> Outputs:
     """Run the model on images (B, 3, H, W) uint8; errors as `make_trials`."""
     with autograd.no_grad():
-        raw = model(images_to_tensor(images, CPU))
-        outputs = form_of(model.head).outputs(model.head, raw)
+        pixels = images_to_tensor(images, CPU)
+        if metadata.output == RAW:
+            outputs = tuple(maps_by_name(model, pixels, metadata.raw["form"]).values())
+        else:
+            outputs = form_of(model.head).outputs(model.head, model(pixels))
     found = tuple(map(ops.to_numpy, outputs))
     if not all(np.isfinite(output).all() for output in found):
         raise UserError(
@@ -166,7 +171,7 @@ class Comparison:
 
     @property
     def matches(self) -> str:
-        things = "image" if self._metadata.output == LOGITS else "detection"
+        things = "image" if self._metadata.output in (LOGITS, RAW) else "detection"
         return f"{self.num_matched:,} of {count(self.num_found, things)}"
 
     def fault_in(self, trial: Trial, found: Sequence[Outputs]) -> str:
@@ -175,6 +180,8 @@ class Comparison:
             return self._compare_logits(trial, found)
         if self._metadata.output in (DETECTIONS, MASKS):
             return self._compare_detections(trial, found)
+        if self._metadata.output == RAW:
+            return self._compare_maps(trial, found)
         return self._compare_rows(trial, found)
 
     def fault_of_matches(self) -> str:
@@ -240,6 +247,16 @@ class Comparison:
                 both, either = both + int((seen & cells).sum()), either + int((seen | cells).sum())
         if either and self._fault(MASKS_APART, np.array(1 - both / either), self._tolerance.masks):
             return f"its masks have an IoU of {both / either:.3f} with the model's"
+        return ""
+
+    def _compare_maps(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
+        """Compare raw maps, relative to the largest value of each."""
+        for expected, *images in zip(trial.outputs, *outputs, strict=True):
+            part = (np.stack(images) - expected) / np.abs(expected).max(initial=TINY)
+            if fault := self._fault(RELATIVE, part, self._tolerance.others):
+                return fault
+        self.num_found += len(outputs)
+        self.num_matched += len(outputs)
         return ""
 
     def _compare_logits(self, trial: Trial, outputs: Sequence[Outputs]) -> str:

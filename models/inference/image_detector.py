@@ -14,6 +14,7 @@ import numpy as np
 
 from duet.backend import autograd
 from duet.models.heads.base import Head
+from duet.models.inference.heatmap import heatmap_of
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.view import View, place
 from duet.utils.evaluation.joining import join_views
@@ -47,6 +48,7 @@ class ImageDetector:
         self.suppression = suppression
         self.tiling = tiling
         self.lanes = lanes
+        self.visualized: int | None = None  # layer of the heat maps; None: no heat maps
         self._network = threading.Semaphore(lanes)
 
     @property
@@ -118,6 +120,14 @@ class ImageDetector:
             return found[0]
         regions_xyxy = np.array([view.region_xyxy for view in views])
         return join_views(found, regions_xyxy, self.suppression)
+
+    def heatmap(self, image: np.ndarray) -> np.ndarray | None:
+        """Return the heat map of an image (H, W, 3) uint8 RGB, (H, W); None without --visualize."""
+        if self.visualized is None:
+            return None
+        view, size = self.views(image)[-1], (image.shape[0], image.shape[1])
+        with self._network, autograd.no_grad():
+            return heatmap_of(self.predictor, view, size, self.visualized, self.device)
 
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return the detections in each image (H, W, 3) uint8 RGB."""

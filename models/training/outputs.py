@@ -15,6 +15,7 @@ from duet.models.detector import count_parameters
 from duet.models.graph import plan_layers
 from duet.models.heads.base import Head
 from duet.models.training.advice import advice_at_end, advice_at_start
+from duet.models.training.card import write_card
 from duet.models.training.step import GRADIENT_NORM_LIMIT, TrainState
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
@@ -175,6 +176,8 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
         say("  ".join([title, *shown]))
     elif state.best_epoch:
         say(f"epoch {state.best_epoch} was the best, but its weights were not kept")
+    if best is not None:
+        write_card(run.folder, run.job, state, best.epoch, best.result)
     run.log_end(best.epoch if best else None, metrics)
     folder = from_here(run.folder)
     say(f"results{'' if config.no_plots else ' and plots'} in {folder}")

@@ -58,7 +58,7 @@ def main() -> None:
             "steps": [], "validations": [], "operations": [], "passes": [],
         }  # fmt: skip
         loop.train_step = counting(loop.train_step, waits["steps"], waits["operations"])
-        loop.evaluate = counting(loop.evaluate, waits["validations"], [])
+        loop.Evaluation.run = counting(loop.Evaluation.run, waits["validations"], [])
         autograd.value_and_backward = counting(autograd.value_and_backward, [], waits["passes"])
 
         def end_rank(code: int) -> None:

@@ -110,7 +110,8 @@ def test_a_command_runs(folder: Path, system: str, name: str) -> None:
 
 def numbers_of(folder: Path, name: str) -> list[str]:
     """The results of a training, without its times."""
-    (row,) = csv.DictReader((folder / "runs/train" / name / "results.csv").open(encoding="utf-8"))
+    text = (folder / "runs/train" / name / "results.csv").read_text(encoding="utf-8")
+    (row,) = csv.DictReader(text.splitlines())
     return [x for column, x in row.items() if not column.strip().startswith("seconds/")]
 
 

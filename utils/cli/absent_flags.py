@@ -57,7 +57,6 @@ DETECTION = {
     "--save-img": "changes nothing: images with boxes are saved without it",
     "--data": "changes nothing: the class names are in the weights",
     "--dnn": _NO_DNN,
-    "--visualize": "leave it out; feature maps are not drawn",
     "--update": "leave it out; weights of YOLOv5 are read directly",
     "--retina-masks": "changes nothing: masks always have the resolution of the image",
     "--save-format": "--save-txt writes boxes in YOLO format, --save-json in pixels",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +21,33 @@ from duet.utils.project import WEIGHTS_FILES
 from duet.utils.text import printable
 
 SHOWN_NAMES = 5  # of classes, in messages
-require_part = within(0, 1, "a fraction", above=True, below=True)
+require_fraction_of_images = within(0, 1, "a fraction", above=True, below=True)
+MOST_FOLDS = 100
 image_size_flag = partial(
     flag, "data", "--img", "--imgsz", "--img-size", metavar="PX",
     check=whole_from(32, MAX_IMAGE_SIZE),
 )  # fmt: skip
+
+
+def part_of(text: str) -> float | str:
+    """Parse --split: a fraction for training, or a fold K/N for validation."""
+    try:
+        fold, slash, number = text.partition("/")
+        return f"{int(fold)}/{int(number)}" if slash else float(text)
+    except ValueError:
+        wanted = "accepted: a fraction such as 0.8, or a fold such as 3/5"
+        raise argparse.ArgumentTypeError(f"{printable(text)}; {wanted}") from None
+
+
+def require_part(name: str, value: float | str | None) -> None:
+    """Raise UserError unless a value of `part_of` is in range."""
+    if not isinstance(value, str):
+        return require_fraction_of_images(name, value)
+    fold, number = map(int, value.split("/"))
+    if not 1 <= fold <= number or not 2 <= number <= MOST_FOLDS:
+        raise UserError(
+            f"{name} {value}; accepted: a fold from 1/N to N/N, with N from 2 to {MOST_FOLDS}"
+        )
 
 
 def require_folder_name(name: str, value: str) -> None:
@@ -80,16 +103,19 @@ class RunConfig(CommandConfig):
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, folder or annotation file, or a built-in one: shapes, shapes-seg, "
         "shapes-cls")  # fmt: skip
-    train_part: float | None = flag("data", "--split", default=None, type=float, metavar="F",
-        check=require_part,
-        help="for a dataset without a val split: train on this fraction, validate on the "
-        "rest")  # fmt: skip
+    train_part: float | str | None = flag("data", "--split", default=None, type=part_of,
+        metavar="F", check=require_part, help="for a dataset without a val split: train on this "
+        "fraction, validate on the rest; or K/N: validate on fold K of N, train on the "
+        "others")  # fmt: skip
     workers: int | None = flag("data", "--workers", default=None, type=int, metavar="N",
         check=whole_from(0),
         help="loader workers per process, at most one per core; default: depends on cores and "
         "device")  # fmt: skip
     nproc: int = flag("several processes", "--nproc", default=0, metavar="N", check=whole_from(0),
         help="number of processes; 0: one per device of --device")  # fmt: skip
+    bind_numa: bool = flag("several processes", "--bind-numa", default=False,
+        help="bind each process and its loader workers to the NUMA node of its GPU; on a CPU, "
+        "spread the processes over the nodes")  # fmt: skip
     timeout: float = flag("several processes", "--timeout", default=600, type=float, metavar="S",
         check=within(0, kind="a number of seconds", above=True),
         help="end all processes if one makes no progress for this many seconds")  # fmt: skip

@@ -49,7 +49,7 @@ APART_IN_SEVERAL_PROCESSES = (
     ("micro_batch", "sync_bn", "processes would wait for each other's pieces"),
 )
 # Settings of a process rather than of the run.
-PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout"}
+PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout", "bind_numa"}
 
 
 def require_batch_size(name: str, value: int) -> None:

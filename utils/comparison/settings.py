@@ -67,7 +67,7 @@ class Settings:
 
     data: str = flag("data", "--data", default="shapes", metavar="D",
         help="dataset YAML, or 'shapes', the built-in one")  # fmt: skip
-    train_part: float | None = same_flag(TrainConfig, "train_part")
+    train_part: float | str | None = same_flag(TrainConfig, "train_part")
     image_size: int = flag("data", "--img", default=320, metavar="PX", check=whole_from(32),
         help="long side of the images")  # fmt: skip
     batch: str = flag("data", "--batch", default="8,16,32", metavar="N,N",

@@ -41,6 +41,10 @@ class DetectConfig(DetectionConfig):
         help="save detections.json: all detections, in pixels")  # fmt: skip
     save_crop: bool = flag("output", "--save-crop", default=False,
         help="save each detected object as an image, one folder per class")  # fmt: skip
+    visualize: int | None = flag("output", "--visualize", default=None, type=int, nargs="?",
+        const=-1, metavar="LAYER", check=whole_from(-1),
+        help="save a heat map of where the network looks (Eigen-CAM), of a layer by its number; "
+        "without LAYER: the last one before the head")  # fmt: skip
     nosave: bool = flag("output", "--nosave", default=False,
         help="save no images and videos with boxes")  # fmt: skip
     line_thickness: int | None = flag("output", "--line-thickness", default=None, type=int,
@@ -72,6 +76,7 @@ def call_config(
     overlap: float | None = DetectConfig.overlap,
     batch: int = DetectConfig.batch_size,
     track: bool = False,
+    visualize: bool | int = False,
 ) -> DetectConfig:
     """Return settings; UserError names an invalid argument, or its flag; size None: default."""
     return DetectConfig(
@@ -87,7 +92,15 @@ def call_config(
         overlap=None if overlap is None else _number("overlap", overlap),
         batch_size=whole("batch", batch),
         track=track,
+        visualize=visualized(visualize),
     )
+
+
+def visualized(value: bool | int) -> int | None:
+    """Return --visualize for the argument `visualize`: True for the layer before the head."""
+    if isinstance(value, bool):
+        return -1 if value else None
+    return whole("visualize", value)
 
 
 def _number(name: str, value: Any) -> float:

@@ -21,12 +21,13 @@ from duet.utils.cli.flags import (
 )
 from duet.utils.errors import UserError
 from duet.utils.export.formats import FORMATS, format_named
-from duet.utils.export.metadata import LARGEST_BATCH
+from duet.utils.export.metadata import LARGEST_BATCH, RAW_FORMS
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.project import WEIGHTS_FILES
 
-OLDEST_OPSET, OPSET, NEWEST_OPSET = 13, 17, 21
+OPSET = 17
+OPSETS, RAW_OPSETS = (13, 21), (12, 19)  # oldest and newest; RKNN-Toolkit2 takes 12 to 19
 LARGEST_TOP = 10_000
 
 
@@ -72,6 +73,12 @@ class ExportConfig:
         help="weights and feature maps in half precision")  # fmt: skip
     int8: bool = flag("output", "--int8", default=False,
         help="weights and feature maps in 8 bits, calibrated on --data")  # fmt: skip
+    raw: str = flag("output", "--raw", default="", nargs="?", const=RAW_FORMS[0],
+        choices=RAW_FORMS, help="for converters of boards (NPUs): an ONNX file of maps before "
+        "decoding, one per level or split, with sigmoid or without")  # fmt: skip
+    calibration_list: str = flag("output", "--calibration-list", default="", metavar="F",
+        help="write the paths of up to 200 val images of --data to a text file, for other "
+        "programs' calibration")  # fmt: skip
     nms: bool = flag("detection", "--nms", default=False,
         help="put NMS into the graph: it returns boxes, scores and classes, and masks if the model "
         "makes them")  # fmt: skip
@@ -89,7 +96,7 @@ class ExportConfig:
         metavar="X", check=require_fraction, help="with --nms: lowest score of a "
         "detection")  # fmt: skip
     opset: int = flag("output", "--opset", default=OPSET, metavar="N",
-        check=whole_from(OLDEST_OPSET, NEWEST_OPSET),
+        check=whole_from(RAW_OPSETS[0], OPSETS[1]),
         help="version of the ONNX operator set")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),
@@ -107,7 +114,24 @@ class ExportConfig:
             raise UserError("--half and --int8: a file has one precision; give one of them")
         if self.int8 and not self.data:
             raise UserError("--int8 is calibrated on images; name their dataset with --data")
+        if self.calibration_list and not self.data:
+            raise UserError("--calibration-list lists images of --data; name a dataset")
+        self._check_raw()
         self._check_suppression()
+
+    def _check_raw(self) -> None:
+        oldest, newest = RAW_OPSETS if self.raw else OPSETS
+        if not oldest <= self.opset <= newest:
+            how = "with --raw" if self.raw else "without --raw"
+            raise UserError(f"--opset {self.opset}; accepted {how}: from {oldest} to {newest}")
+        if self.raw and self.include != ("onnx",):
+            raise UserError("--raw writes ONNX, which converters of boards read; omit --include")
+        for ability in ("half", "int8", "dynamic", "nms"):
+            if self.raw and getattr(self, ability):
+                raise UserError(
+                    f"--raw with --{ability}: boards take float32 graphs of one size without NMS, "
+                    "which their converters quantize; leave one of them out"
+                )
 
     def _check_suppression(self) -> None:
         names = (
@@ -147,6 +171,11 @@ class ExportConfig:
     def words(self) -> list[str]:
         """Return the command line of these settings, for the process that writes the graph."""
         return as_words(replace(self, backend=None))
+
+    @property
+    def suffix(self) -> str:
+        """Between the weights' name and the ending: files of --raw replace no others."""
+        return "_raw" if self.raw else ""
 
     @property
     def precision(self) -> str:

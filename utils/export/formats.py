@@ -112,12 +112,12 @@ def find_format(path: Path) -> Format:
     raise UserError(f"--weights {path}: no exported file; those end in {endings}")
 
 
-def exported_path(weights: str, row: Format) -> Path:
-    """Return the path of a format's file: beside the weights, with their name."""
+def exported_path(weights: str, row: Format, suffix: str = "") -> Path:
+    """Return the path of a format's file: beside the weights, with their name and a suffix."""
     path = Path(weights)
     if path.name in ("", ".."):  # a folder of weights, seen from inside
         path = path.resolve()
-    return path.parent / f"{path.stem}{row.ending}"
+    return path.parent / f"{path.stem}{suffix}{row.ending}"
 
 
 def require_free_place(path: Path, row: Format) -> None:
@@ -131,7 +131,7 @@ def require_free_place(path: Path, row: Format) -> None:
         raise UserError(f"{path} exists, and export.py did not write it; move it away")
 
 
-def check_export(weights: str, include: Sequence[str], backend: str) -> None:
+def check_export(weights: str, include: Sequence[str], backend: str, suffix: str = "") -> None:
     """Raise UserError unless files of these formats can be made of weights, beside them."""
     if any(row.has_written(Path(weights)) for row in FORMATS):
         raise UserError(
@@ -151,7 +151,8 @@ def check_export(weights: str, include: Sequence[str], backend: str) -> None:
                     find(wanted, f"--include {row.name}")
                 except UserError as error:
                     missing.setdefault(wanted, str(error))
-    for path, row in ((exported_path(weights, row), row) for row in map(format_named, include)):
+    for row in map(format_named, include):
+        path = exported_path(weights, row, suffix)
         try:
             with tempfile.TemporaryDirectory(prefix=".duet-", dir=path.parent):
                 require_free_place(path, row)

@@ -27,7 +27,9 @@ DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; un
 MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, M, h, w) float32
 MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
 LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
-OUTPUTS = (ROWS, DETECTIONS, MASK_ROWS, MASKS, LOGITS)
+RAW = "raw"  # maps (B, K, H, W) float32 per level, before decoding
+OUTPUTS = (ROWS, DETECTIONS, MASK_ROWS, MASKS, LOGITS, RAW)
+RAW_FORMS = ("maps", "sigmoid", "split", "split-sigmoid")
 OUTPUT_NAMES = "output0", "output1"  # in a graph, as in the public YOLOv5; the second is of masks
 WITH_MASKS = (MASK_ROWS, MASKS)
 FLOATS = "floats"  # (B, 3, H, W) float32, RGB in [0, 1], as the task has them
@@ -45,7 +47,7 @@ MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
 METADATA_FILE = "metadata.json"
 MAX_METADATA_BYTES = 1 << 24
-ABSENT_FROM_OLDER_FILES = {"trained_size": None}
+ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,7 @@ class Metadata:
     # Of NMS in the graph, by names of `SuppressionSettings`.
     suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     trained_size: int | None = None  # long side of the training images, pixels; None if unknown
+    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # form, strides, anchors
 
     @property
     def smallest_batch(self) -> int:
@@ -73,6 +76,8 @@ class Metadata:
     def texts(self) -> dict[str, str]:
         """Return each field, and the producer, as JSON."""
         fields = {**dataclasses.asdict(self), "producer": PRODUCER}
+        if not self.raw:
+            del fields["raw"]
         return {name: _as_json(value) for name, value in fields.items()}
 
     def public_texts(self) -> dict[str, str]:
@@ -204,6 +209,7 @@ _ACCEPTED: dict[str, Callable[[Any], bool]] = {
         and all(name in _SUPPRESSION and _SUPPRESSION[name](x) for name, x in value.items())
     ),
     "trained_size": lambda value: value is None or _is_whole(value, LARGEST_SIDE),
+    "raw": lambda value: isinstance(value, dict),  # for other programs: nothing here reads it
 }
 
 
@@ -250,6 +256,8 @@ def example_images(metadata: Metadata) -> np.ndarray:
 
 def fault_of_returned(metadata: Metadata, returned: Sequence[Shape], batch_size: int) -> str:
     """Describe the fault in a file's output shapes for a batch; "" if there is none."""
+    if metadata.output == RAW:
+        return ""
     expected = shapes_of(metadata)
     if len(returned) != len(expected):
         number = count(len(returned), "output")

@@ -10,7 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.utils.errors import UserError
+from duet.utils.files.atomic import atomic_text_file
 from duet.utils.optional import import_optional
+from duet.utils.text import count, say
 
 CONVOLUTION = "Conv"
 MOST_VALUES = 2**13  # sampled evenly per map and call: of 64 images, enough for the tails
@@ -149,3 +151,13 @@ def _trimmed(values: np.ndarray) -> tuple[np.float32, np.float32]:
     """Return the range around 0 without `OUTSIDE` of the values at either end."""
     low, high = np.quantile(values, (OUTSIDE, 1 - OUTSIDE))
     return np.float32(min(0, low)), np.float32(max(0, low + LEAST_SPAN, high))
+
+
+def write_calibration_list(path: Path, images: Sequence[Path]) -> None:
+    """Write the paths of images, one per line, for the calibration of other programs."""
+    try:
+        with atomic_text_file(path) as file:
+            file.writelines(f"{image}\n" for image in images)
+    except OSError as error:
+        raise UserError(f"--calibration-list {path}: {error.strerror}") from error
+    say(f"{path}: {count(len(images), 'image')} for calibration")

@@ -12,6 +12,7 @@ from duet import backend
 from duet.backend.processes import MEETING_FOLDER, this_process
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
+from duet.utils.processes.numa import bind_to_node
 from duet.utils.processes.process_family import ending_in_any_call
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE, World
@@ -23,7 +24,9 @@ Result = TypeVar("Result")
 
 
 @contextmanager
-def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
+def joined(
+    name: str | None, device: str, timeout_s: float, bind_numa: bool = False
+) -> Iterator[World]:
     """Join the other ranks under a watchdog; leave when all have finished.
 
     With several processes, the framework is imported here; a single process imports it when needed.
@@ -31,11 +34,14 @@ def joined(name: str | None, device: str, timeout_s: float) -> Iterator[World]:
     Args:
         name: backend; None for the default.
         timeout_s: how long a rank may go without progress.
+        bind_numa: --bind-numa.
 
     Raises:
-        UserError: the address of rank 0 is missing in the environment.
+        UserError: the address of rank 0 is missing in the environment; or as `bind_to_node`.
     """
     process = this_process()
+    if bind_numa:
+        bind_to_node(device)
     if process.world_size == 1:
         yield ALONE
         return

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.accuracy import ClassificationResult, accuracy_table
 from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult
+from duet.utils.evaluation.coco.per_image import PerImage, interval, mean_over_classes
 from duet.utils.report.console import metrics_table
 from duet.utils.report.plots.images import plot_examples
 from duet.utils.report.plots.measures import (
@@ -17,12 +18,15 @@ from duet.utils.report.plots.measures import (
     plot_precision_recall,
 )
 
+CARD_DRAWS = 100  # a fraction of a second for a few hundred images
+
 
 class TaskReport(NamedTuple):
     """Functions that report the result of a task's evaluator."""
 
     table: Callable[[Any], str]  # metrics over all classes and per class
     plot: Callable[[Any, Sequence[Sample], Path], None]  # writes plots to a folder
+    per_image: Callable[[Any], PerImage] | None = None  # outcomes per image
 
 
 def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
@@ -46,6 +50,13 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
     plot_confusion(result.confusion, result.class_names, path, has_background=False)
 
 
-BOXES = TaskReport(metrics_table, _plot_boxes)
-MASKS = TaskReport(metrics_table, _plot_masks)
+BOXES = TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image)
+MASKS = TaskReport(metrics_table, _plot_masks, lambda result: result.masks.per_image)
 CLASSES = TaskReport(accuracy_table, _plot_classes)
+
+
+def map_interval(report: TaskReport, result: Any) -> tuple[float, float] | None:
+    """Return the 95 % interval of mAP50-95 over drawn images; None for tasks without boxes."""
+    if report.per_image is None:
+        return None
+    return interval(mean_over_classes(report.per_image(result).bootstrap(CARD_DRAWS)))

@@ -32,7 +32,7 @@ class AuditConfig(CommandConfig):
     task: str = flag("data", "--task", default="val", choices=SPLITS,
         help="split to audit; a model trained on it has learned some of its mistakes and finds "
         "fewer of them")  # fmt: skip
-    train_part: float | None = same_flag(RunConfig, "train_part")
+    train_part: float | str | None = same_flag(RunConfig, "train_part")
     workers: int | None = same_flag(RunConfig, "workers")
     weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
     image_size: int | None = same_flag(DetectionConfig, "image_size")

@@ -70,6 +70,22 @@ def test_both_languages_include_the_same(page):
     assert included_in(text) == included_in(other.read_text(encoding="utf-8"))
 
 
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page.parent.name == "tutorials" and page.stem != "index"],
+    ids=lambda page: str(page.relative_to(DOCS)),
+)
+def test_a_tutorial_ends_with_exercises_their_answers_and_the_next_page(page):
+    text = page.read_text(encoding="utf-8")
+    assert re.match(rf"# {int(page.name[:2])}\. ", text)
+    _, end = re.split(r"^## (?:Exercises|练习)$", text, flags=re.M)
+    questions, answers = re.split(r'^\?\?\? note "(?:Answers|答案)"$', end, flags=re.M)
+    numbers = [re.findall(r"^ *(\d+)\. ", part, re.M) for part in (questions, answers)]
+    assert len(numbers[0]) >= 3 and numbers[0] == numbers[1]
+    assert re.search(r"^(?:Next: |下一页：).*\]\(.+\.md\)", answers, re.M)
+    assert f"({page.name})" in (page.parent / "index.md").read_text(encoding="utf-8")
+
+
 def test_every_block_is_on_a_page():
     text = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
     files, _, values = included_in(text)

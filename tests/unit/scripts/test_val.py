@@ -21,6 +21,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.reading import ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.per_image import FILE, read_per_image
 from duet.utils.processes import watchdog
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
@@ -80,6 +81,9 @@ def test_annotations_bring_crowds_areas_and_ids(monkeypatch, capsys, inputs, tmp
     assert "APsmall  -" in printed and "APmedium -" not in printed  # 2,000 square pixels
     rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
     assert {row["image_id"] for row in rows} == set(range(500, 506))
+    per_image, names, classes = read_per_image(tmp_path / "exp" / FILE)
+    assert (len(names), len(classes)) == per_image.objects.shape == (6, 5)
+    assert per_image.objects.sum() == labels_of_all(printed)
     assert min(row["category_id"] for row in rows) >= 70
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from duet.utils.cli.flags import from_one, new_parser
-from duet.utils.cli.run_config import require_part
+from duet.utils.cli.run_config import part_of, require_part
 from duet.utils.data.check.checking import Check, check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
 from duet.utils.data.check.report import check_page, summary_lines, write_findings
@@ -73,7 +73,7 @@ def parse_flags(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="long side of the images, as for train.py")  # fmt: skip
     add("--max-pixels", type=from_one, default=MAX_PIXELS, metavar="N",
         help="skip images with more pixels than this")  # fmt: skip
-    add("--split", type=float, metavar="F",
+    add("--split", type=part_of, metavar="F",
         help="fraction of the images for training, as for train.py")  # fmt: skip
     add("--out", type=Path, metavar="FOLDER",
         help=f"folder of the page; default: a new one in {FOLDER}")  # fmt: skip

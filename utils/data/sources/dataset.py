@@ -37,7 +37,7 @@ def load_dataset(
     image_root: str | Path = "datasets",
     splits: Sequence[str] = ("train", "val"),
     single_class: bool = False,
-    train_part: float | None = None,
+    train_part: float | str | None = None,
 ) -> DatasetSpec:
     """Read the dataset that `--data` names.
 
@@ -49,7 +49,8 @@ def load_dataset(
         splits: those of train, val and test that the caller needs; their images must exist.
         single_class: treat all objects as one class.
         train_part: fraction of the images for training, the rest for validation, if the dataset
-            has no split for validation. None: that of `recognised.py`, if it has no split at all.
+            has no split for validation; or "K/N", to validate on fold K of N. None: that of
+            `recognised.py`, if it has no split at all.
 
     Raises:
         DatasetError: names the file, the key, its value and the places looked at.
@@ -68,7 +69,7 @@ def load_dataset(
     dataset = found or read_dataset_yaml(_find_yaml(path), list(needed))
     if train_part is not None and dataset.val:
         raise DatasetError(
-            f"--split {train_part:g}: {dataset.name} has a split for validation; leave --split out"
+            f"--split {train_part}: {dataset.name} has a split for validation; leave --split out"
         )
     if train_part is not None:
         dataset = dataclasses.replace(dataset, train_part=train_part)

@@ -44,7 +44,8 @@ class DatasetSpec:
     test: tuple[Entry, ...]  # empty where the dataset names none
     class_names: tuple[str, ...]
     single_class: bool = False  # all objects are taken for one class
-    train_part: float | None = None  # drawn: this part of `train` is for training, the rest is val
+    # Drawn: this part of `train` is for training, the rest is val; or "K/N", fold K of N is val.
+    train_part: float | str | None = None
     merge: Mapping[str, str] = field(default_factory=dict)  # name in the labels -> the class it is
     label_names: tuple[str, ...] = ()  # names of the labels' numbers, if some are merged
 

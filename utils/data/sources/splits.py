@@ -131,7 +131,7 @@ def images_of(
 
 
 def _drawn_part(
-    images: Sequence[Path | ImageSource], train_part: float, split: str, world: World
+    images: Sequence[Path | ImageSource], train_part: float | str, split: str, world: World
 ) -> list[Path | ImageSource]:
     """Return the images that were drawn for training, or the rest, for validation."""
     names = [image_of(image).path.name for image in images]
@@ -142,12 +142,14 @@ def _drawn_part(
         total = count(len(images), "image")
         num_alike = len(groups) - len(np.unique(groups))
         alike = f"; {num_alike:,} stay with another that looks alike" if num_alike else ""
-        log.info("%s: %d of %s, by --split %g%s", split, len(drawn), total, train_part, alike)
+        log.info("%s: %d of %s, by --split %s%s", split, len(drawn), total, train_part, alike)
     return drawn
 
 
-def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -> np.ndarray:
+def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float | str) -> np.ndarray:
     """Return which images are for training, (N,) bool: about `train_part` of all groups.
+
+    Of "K/N", all but the K-th of N equal ranges of hashes.
 
     Args:
         names: file names of the images, without folders.
@@ -161,13 +163,17 @@ def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float) -
     # Sorted by group, and in it by rank: the first of each group speaks for it.
     order = np.lexsort((ranks, groups))
     numbers, first, group_of = np.unique(groups[order], return_index=True, return_inverse=True)
-    speaks = places[order][first] < train_part * _UNIT
+    if isinstance(train_part, str):
+        fold, number = map(int, train_part.split("/"))
+        speaks = places[order][first] * number // _UNIT != fold - 1
+    else:
+        speaks = places[order][first] < train_part * _UNIT
     is_train = np.empty(len(names), bool)
     is_train[order] = speaks[group_of]
     if is_train.all() or not is_train.any():
         side = "validation" if is_train.any() else "training"
         raise DatasetError(
-            f"--split {train_part:g} leaves no image for {side}: {count(len(names), 'image')}, "
+            f"--split {train_part} leaves no image for {side}: {count(len(names), 'image')}, "
             f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
             "name a folder of images for validation in a dataset YAML"
         )

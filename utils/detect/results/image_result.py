@@ -12,10 +12,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 
 from duet.utils.data.image.image_file import encode_image, save_image
 from duet.utils.detect.media.source import Frame
+from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.optional import import_optional
 from duet.utils.text import csv_cell, printable
@@ -30,6 +32,7 @@ class ImageResult(Sequence[Any]):
     class_names: tuple[str, ...]  # of every class that the model knows
     # (K,) int64, -1: none; None: not tracked
     track_ids: np.ndarray | None = None
+    heatmap: np.ndarray | None = None  # (H, W) float32 in [0, 1]; None without visualize
 
     @property
     def image(self) -> np.ndarray:
@@ -71,6 +74,17 @@ class ImageResult(Sequence[Any]):
             labels: write class and track number on each box, such as "7 person 0.87".
             scores: include scores in the labels.
         """
+
+    def plot_heatmap(self) -> np.ndarray:
+        """Return the image with its heat map over it, (H, W, 3) uint8 RGB.
+
+        Raises:
+            UserError: it was made without visualize.
+        """
+        if self.heatmap is None:
+            raise UserError("plot_heatmap(): call the detector with visualize=True")
+        colours = cv2.applyColorMap((self.heatmap * 255).astype(np.uint8), cv2.COLORMAP_TURBO)
+        return cv2.addWeighted(self.image, 0.5, colours[..., ::-1], 0.5, 0)
 
     def _repr_png_(self) -> bytes:
         """Return the drawn image for notebooks."""

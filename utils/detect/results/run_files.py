@@ -2,6 +2,7 @@
 
     NAME.jpg                    the drawn image, in the source's file type; for a video NAME.mp4
     labels/NAME.txt             YOLO labels; labels/NAME_1.txt for a video's first frame
+    heatmaps/NAME.jpg           where the network looks, with --visualize
     crops/CLASS/NAME.jpg        an object; further ones are NAME2.jpg, NAME3.jpg, ...
     predictions.csv             one line per object: image, class name, score
     detections.json             everything, in pixels
@@ -31,7 +32,7 @@ from duet.utils.detect.results.image_result import ImageResult, as_utf8, json_li
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_file, naming
 
-TABLE, RECORDS = "predictions.csv", "detections.json"
+TABLE, RECORDS, HEATMAPS = "predictions.csv", "detections.json", "heatmaps"
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 # File systems allow 255 bytes, including a number, a suffix and 22 bytes of a temporary name.
 MAX_BYTES = 180
@@ -81,6 +82,8 @@ class RunFiles:
             stack.callback(self._close_videos)
             if config.save_txt:
                 (folder / "labels").mkdir(exist_ok=True)
+            if config.visualize is not None:
+                (folder / HEATMAPS).mkdir(exist_ok=True)
             for name in [TABLE] * config.save_csv + [RECORDS] * config.save_json:
                 self._shared[name] = stack.enter_context(atomic_file(folder / name))
             if config.save_json:
@@ -139,6 +142,8 @@ class RunFiles:
                 save_image(place.files.drawing, drawn)
             else:
                 self._add_to_video(frame, drawn, place.files)
+        if result.heatmap is not None:
+            save_image(self.folder / HEATMAPS / f"{place.name}.jpg", result.plot_heatmap())
         if config.save_txt:
             path = self.folder / "labels" / f"{place.name}.txt"
             if len(result):

@@ -24,6 +24,7 @@ from duet.utils.evaluation.coco.matching import (
     join_images,
     match_greedily,
 )
+from duet.utils.evaluation.coco.per_image import PerImage
 from duet.utils.evaluation.coco.precision import (
     ByConfidence,
     SizeResult,
@@ -84,6 +85,7 @@ class MetricResult(ClassMeans):
     recall: np.ndarray  # (C,) float64
     sizes: Mapping[str, SizeResult]  # keys as in SIZE_RANGES
     by_confidence: ByConfidence
+    per_image: PerImage  # of the images in the order of their IDs
 
     @property
     def num_ground_truth(self) -> np.ndarray:
@@ -152,7 +154,10 @@ class ObjectMetric:
     def result(self) -> MetricResult:
         """Return the metrics of all images added so far."""
         images = [self._images[image_id] for image_id in sorted(self._images)]
-        candidates = by_class_and_score(join_images(images))
+        joined = join_images(images)
+        image = np.repeat(np.arange(len(images)), [len(each.scores) for each in images])
+        image = image[np.lexsort((-joined.scores, joined.class_index))]
+        candidates = by_class_and_score(joined)
         scores, class_index = candidates.scores, candidates.class_index
         matches = {name: match_greedily(candidates, size) for name, size in SIZE_RANGES.items()}
         sizes = {
@@ -179,7 +184,17 @@ class ObjectMetric:
             recall=recall,
             sizes=sizes,
             by_confidence=curves_by_confidence(*found, num_ground_truth),
+            per_image=PerImage(image, class_index, *matches["all"], self._objects(images)),
         )
+
+    def _objects(self, images: Sequence[MatchCandidates]) -> np.ndarray:
+        """Return the number of objects per image and class, without crowds, (S, C) int32."""
+        number, size = len(self.class_names), SIZE_RANGES["all"]
+        counts = [
+            np.bincount(x.object_class_index[~ignored_objects(x, size)], minlength=number)
+            for x in images
+        ]
+        return np.array(counts, np.int32).reshape(len(images), number)
 
 
 class DetectionEvaluator:

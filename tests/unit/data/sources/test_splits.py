@@ -56,6 +56,25 @@ def test_an_image_alone_never_moves():
         assert sides(some, [prints[name] for name in some]) == {name: whole[name] for name in some}
 
 
+def test_each_image_is_in_the_validation_of_one_fold_whatever_the_order():
+    prints = dict(zip(NAMES, unlike(len(NAMES)), strict=True))
+    folds = [sides(NAMES, list(prints.values()), f"{fold}/5") for fold in range(1, 6)]
+    in_val = np.array([[not fold[name] for name in NAMES] for fold in folds])
+    assert (in_val.sum(axis=0) == 1).all()
+    allowed = 5 * np.sqrt(len(NAMES) * 0.2 * 0.8)  # of a binomial's deviations
+    assert (abs(in_val.sum(axis=1) - 0.2 * len(NAMES)) < allowed).all()
+    some = NAMES[::-7]
+    found = sides(some, [prints[name] for name in some], "3/5")
+    assert found == {name: folds[2][name] for name in some}
+
+
+def test_near_duplicates_are_in_one_fold():
+    names = [f"{group} {number}.jpg" for group in range(200) for number in range(4)]
+    prints = [print for print in unlike(200) for _ in range(4)]
+    drawn = draw(names, prints, "2/3").reshape(200, 4)
+    assert (drawn == drawn[:, :1]).all()
+
+
 def test_groups_are_as_often_for_training_as_single_images():
     """Whatever their size: no vote of their images, which the larger side would win."""
     names = [f"{group} {number}.jpg" for group in range(500) for number in range(7)]

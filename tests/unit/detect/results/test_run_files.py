@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import dataclasses
 import json
 import resource
 from concurrent.futures import ThreadPoolExecutor
@@ -52,6 +53,17 @@ def test_all_flags_give_the_public_layout(tmp_path):
     ]
     table = (tmp_path / "predictions.csv").read_text()
     assert table == "a.png,person,0.50\na.png,cat,0.25\na.png,person,0.50\n"
+
+
+def test_heat_maps_lie_in_a_folder_of_their_own(tmp_path):
+    result = make_result(Path("x/a.png"), PERSON)
+    heat = np.zeros(result.size, np.float32)
+    heat[0] = 1
+    found = write(tmp_path, dataclasses.replace(result, heatmap=heat), visualize=-1, nosave=True)
+    assert found == ["heatmaps/a.jpg"]
+    drawn = cv2.imread(str(tmp_path / "heatmaps/a.jpg"))
+    assert drawn.shape == result.image.shape
+    assert abs(drawn[0].astype(int).mean(0) - drawn[-1].astype(int).mean(0)).max() > 20
 
 
 def test_drawings_follow_the_flags(tmp_path):

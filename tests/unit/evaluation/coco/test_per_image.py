@@ -1,0 +1,113 @@
+"""Outcomes per image: average precision over any choice of images, intervals, and their file."""
+
+import numpy as np
+import pytest
+
+from duet import compare_runs
+from duet.utils.errors import UserError
+from duet.utils.evaluation.coco.per_image import (
+    FILE,
+    interval,
+    mean_over_classes,
+    read_per_image,
+    write_per_image,
+)
+from tests.coco_reference import evaluate
+from tests.unit.evaluation.coco.test_metric import generator, random_image
+
+NUM_CLASSES = 3
+
+
+def images_of(seed, number=12, score_levels=0, moved=0.0):
+    random = generator(seed)
+    found = [
+        random_image(random, NUM_CLASSES, 4, 9, score_levels, False, True) for _ in range(number)
+    ]
+    if moved:
+        found = [(x._replace(boxes_xyxy=x.boxes_xyxy + np.float32(moved)), y) for x, y in found]
+    return dict(enumerate(found))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_each_image_once_it_is_the_metric(seed):
+    result = evaluate(images_of(seed), NUM_CLASSES + 1)  # the last class has no object
+    found = result.per_image.average_precision(np.ones(12, np.int64))
+    np.testing.assert_allclose(found, result.ap, rtol=1e-12)
+    assert np.isnan(found[-1])
+    assert mean_over_classes(found) == pytest.approx(result.map)
+
+
+def test_drawn_images_count_as_copies_of_them():
+    """Scores are all different, so that the order of copies in the whole set is certain."""
+    images = images_of(5)
+    times = np.array([2, 0, 1, 3, 0, 1, 1, 0, 2, 1, 1, 0])
+    copies = [images[index] for index, number in enumerate(times) for _ in range(number)]
+    wanted = evaluate(dict(enumerate(copies)), NUM_CLASSES)
+    found = evaluate(images, NUM_CLASSES).per_image.average_precision(times)
+    np.testing.assert_allclose(found, wanted.ap, rtol=1e-12)
+
+
+def test_draws_are_the_same_each_time():
+    per_image = evaluate(images_of(1), NUM_CLASSES).per_image
+    first, again = (per_image.bootstrap(20) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    low, high = interval(mean_over_classes(first))
+    assert low < mean_over_classes(per_image.average_precision(np.ones(12, np.int64))) < high
+
+
+def write(folder, images, names=None, classes="abc"):
+    folder.mkdir()
+    names = names or [f"{index}.jpg" for index in images]
+    write_per_image(folder / FILE, evaluate(images, NUM_CLASSES).per_image, names, list(classes))
+    return folder
+
+
+def compare(monkeypatch, *runs):
+    monkeypatch.setattr("sys.argv", ["duet compare-runs", *map(str, runs)])
+    compare_runs.main()
+
+
+def test_a_file_gives_back_what_was_written(tmp_path):
+    images = images_of(2)
+    found, names, classes = read_per_image(write(tmp_path / "a", images) / FILE)
+    wanted = evaluate(images, NUM_CLASSES).per_image
+    assert all(np.array_equal(x, y) for x, y in zip(found, wanted, strict=True))
+    assert (len(names), names[1], classes) == (12, "1.jpg", ["a", "b", "c"])
+
+
+def test_a_clear_difference_is_more_than_noise_and_none_is_not(monkeypatch, capsys, tmp_path):
+    images = images_of(3, number=30)
+    one, same = write(tmp_path / "one", images), write(tmp_path / "same", images)
+    compare(monkeypatch, one, same)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].split()[0] == "all" and lines[1].endswith("+0.000 (+0.000 to +0.000)")
+    assert "the difference is no more than noise: 1,000 draws of 30 images" in lines
+    worse = write(tmp_path / "worse", images_of(3, number=30, moved=9))
+    compare(monkeypatch, one, worse)
+    text = capsys.readouterr().out
+    assert "the difference is more than noise" in text
+    assert len(text.split("differ most:")[1].strip().splitlines()) == compare_runs.MOST_IMAGES
+
+
+def test_runs_on_other_images_are_refused(monkeypatch, tmp_path):
+    one = write(tmp_path / "one", images_of(3))
+    for name, other in {
+        "images": write(tmp_path / "images", images_of(3), [f"b{x}" for x in range(12)]),
+        "classes": write(tmp_path / "classes", images_of(3), classes="abd"),
+        "objects": write(tmp_path / "objects", images_of(4)),
+    }.items():
+        with pytest.raises(UserError, match=f"{name} have other images, classes or objects; run"):
+            compare(monkeypatch, one, other)
+
+
+def test_damaged_files_are_refused(monkeypatch, tmp_path):
+    one = write(tmp_path / "one", images_of(3))
+    content = (one / FILE).read_bytes()
+    other = tmp_path / "other"
+    other.mkdir()
+    with pytest.raises(UserError, match="give folders of val.py, of detectors or segmenters"):
+        compare(monkeypatch, one, other)
+    for damaged in (b"", content[: len(content) // 2], content.replace(b"words", b"wards")):
+        (other / FILE).write_bytes(damaged)
+        with pytest.raises(UserError, match="damaged, or not written by val.py"):
+            compare(monkeypatch, one, other)
