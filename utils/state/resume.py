@@ -216,8 +216,8 @@ def load_state(path: Path) -> Checkpoint:
         progress = read_progress(checkpoint.header.progress)
     except ValueError as error:
         raise UserError(
-            f"--resume {path}: the format of its progress does not match this version ({error}); "
-            f"{OTHER_VERSION}"
+            f"--resume {path}: the format of its progress does not match this version "
+            f"({str(error):.300}); {OTHER_VERSION}"
         ) from error
     header = dataclasses.replace(checkpoint.header, progress=progress)
     return dataclasses.replace(checkpoint, header=header)
