@@ -100,7 +100,7 @@ suite-%: SHELL := bash
 suite-%:
 	@set -o pipefail; YOLO_BACKEND=$* \
 		OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
-		.venv/$*/bin/python -m pytest -o cache_dir=.pytest_cache/$* \
+		.venv/$*/bin/python -X warn_default_encoding -m pytest -o cache_dir=.pytest_cache/$* \
 		--durations=60 --durations-min=1 $(PYTEST_ARGS) 2>&1 \
 		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
 
