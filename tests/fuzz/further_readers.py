@@ -16,6 +16,7 @@ import numpy as np
 
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.evaluation.coco.per_image import FILE, PerImage, read_per_image, write_per_image
 from duet.utils.export.metadata import metadata_as_json, metadata_in_zip, metadata_of_json
 from duet.utils.export.opening import open_runtime
 from duet.utils.export.openvino import MODEL, WEIGHTS, write_openvino
@@ -175,11 +176,24 @@ def written() -> list[bytes]:
         return [Path(folder, "kind", "name.safetensors").read_bytes()]
 
 
+def outcomes() -> list[bytes]:
+    """Return the content of a file of val.py with the outcomes of two detections."""
+    numbers, outcome = np.arange(2), np.eye(10, 2, dtype=bool)
+    found = PerImage(numbers, numbers, outcome, outcome, np.ones((2, 2), np.int32))
+    with tempfile.TemporaryDirectory() as folder:
+        write_per_image(Path(folder, FILE), found, ["a.jpg", "b.jpg"], ["a", "b"])
+        return [Path(folder, FILE).read_bytes()]
+
+
 CACHE_READERS = {
     "kept-arrays": Reader(
         read_cached, written, "mutant.safetensors", CACHE_TOKENS, memory_bytes=64 * MIB
-    )
-}
+    ),
+    "per-image": Reader(
+        read_per_image, outcomes, FILE, memory_bytes=64 * MIB,
+        tokens=(b"PK\x03\x04", b"PK\x01\x02", b"|b1", b"<i8", b"|O", b"(2,)"),
+    ),
+}  # fmt: skip
 
 
 def read_words(path: Path) -> None:

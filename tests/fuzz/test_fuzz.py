@@ -66,6 +66,7 @@ TRIED_BY = {
     "duet.utils.data.sources.image_files": "image-list",
     "duet.utils.data.sources.label_file": "labels",
     "duet.utils.data.sources.recognised": "darknet",
+    "duet.utils.evaluation.coco.per_image": "per-image",
     "duet.utils.evaluation.coco.results_file": "dataset-yaml",  # the project's own YAML
     "duet.utils.evolution.study": "search-trials",
     "duet.utils.files.array_cache": "kept-arrays",
