@@ -185,5 +185,10 @@ def supports(capability: str) -> bool:
 def _usable() -> list[str]:
     """Return the usable devices, preferred first."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    apple = [MPS] if torch.backends.mps.is_available() else []
+    apple = [MPS] if _has_apple_gpu() else []
     return [*(f"cuda:{index}" for index in range(count)), *apple, CPU]
+
+
+@torch.compiler.assume_constant_result  # a compiled function cannot ask
+def _has_apple_gpu() -> bool:
+    return torch.backends.mps.is_available()
