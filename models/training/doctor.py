@@ -38,11 +38,12 @@ ENOUGH = 1.1  # loader speed relative to the model's at which the model never wa
 
 
 def main() -> None:
-    say(*system_table())
     if not sys.argv[1:]:
+        say(*system_table())
         return say("to find the bottleneck of a training, add its flags, such as --data shapes")
     about = "Find the bottleneck of a training with these flags."
     config = complete_flags(*read_train_flags(None, "duet doctor", about))
+    say(*system_table())
     if config.nproc > 1:
         raise UserError(
             f"--nproc {config.nproc}: doctor measures a single process; omit --nproc and use "
