@@ -121,7 +121,11 @@ class SharedFiles:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        if place(item.path) < 0 or self.is_taken(item.path):
+        if place(item.path) < 0:
+            return None
+        if self.is_taken(item.path):
+            # The item before it was torn down for the next one of all, which may not run here.
+            item.session._setupstate.teardown_exact(item)
             return None
         self.left += 1
         return True  # without a report

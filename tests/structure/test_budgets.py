@@ -12,7 +12,7 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6579,
+    "backend": 6584,
     "duet": 426,
     "models": 563,
     "models/blocks": 908,
@@ -21,7 +21,7 @@ BUDGETS = {
     "models/export": 1531,
     "models/heads": 2587,
     "models/inference": 738,
-    "models/training": 2809,
+    "models/training": 2810,
     "scripts": 1214,
     "utils": 772,
     "utils/cli": 1333,
@@ -45,7 +45,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 58630, "benchmarks": 2717}
+OTHERS = {"tests": 58650, "benchmarks": 2717}
 
 
 def room_of(path: Path) -> str:

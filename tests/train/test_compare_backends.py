@@ -34,7 +34,7 @@ def test_both_backends_do_equal_work_and_are_compared(tmp_path):
     assert torch["work"]["batches_sha1"] == oneflow["work"]["batches_sha1"]
     assert "PyTorch" in torch["framework"] and "OneFlow" in oneflow["framework"]
     (pair,) = document["pairs"]
-    assert torch["means"].keys() == {"compiled", "box_iou", "optimizer", "average"}
+    assert torch["means"].keys() == {"compiled", "box_iou", "optimizer", "average", "colours"}
     assert torch["work"]["device"] == "cpu" and torch["work"]["cached"]["training"] == "none"
     assert pair["unequal"] == pair["means"] == [] and pair["ratio"]["median"] > 0
     assert pair["losses"]["batches"] == 6 and not pair["losses"]["diverged"]
