@@ -23,6 +23,8 @@ POINTWISE_STRIDES = (
     r"Grad strides do not match bucket view strides[\s\S]*grad\.sizes\(\) = \[\d+, \d+, 1, 1\]"
 )
 
+_ended: list[Any] = []  # process groups
+
 
 def start(device: str, timeout_s: float) -> None:
     if this_process().world_size == 1:
@@ -63,6 +65,9 @@ def stop() -> None:
     if distributed.is_initialized():
         # On the CPU: `barrier` would start an unused NCCL on a guessed device.
         distributed.all_reduce(torch.zeros(1))
+        # Kept: gloo's destructor joins a thread that may be waiting for the interpreter, and DDP,
+        # its last owner, would call it while holding the interpreter.
+        _ended.append(distributed.group.WORLD)
         distributed.destroy_process_group()
 
 

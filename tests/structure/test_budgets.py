@@ -12,7 +12,7 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6584,
+    "backend": 6589,
     "duet": 426,
     "models": 563,
     "models/blocks": 908,
