@@ -32,7 +32,6 @@ ENTRY = re.compile(r"^\S.*(?:\n +.*)*", re.MULTILINE)  # a pin, and its hashes i
 
 
 def main() -> None:
-    """Write all locks, or none if uv fails."""
     locks = resolve_levels("torch", NEW_PYTHONS) | resolve_levels("oneflow", ONEFLOW)
     locks["docs"] = resolve("--group", "pyproject.toml:docs", *NEW_PYTHONS)
     cuda = {entry for entry in locks["torch"] if CUDA_BUILD.match(entry)}
