@@ -115,7 +115,6 @@ def accepted(environ: Mapping[str, str], variable: str, values: Sequence[str]) -
 
 
 def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return path and version of a Python: the running one, or of PATH, pyenv or uv."""
     refused = ""
     for path in dict.fromkeys(candidates(versions, environ)):
         found = subprocess.run(
