@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import cv2
 import numpy as np
 
+from duet.utils.data.image.decoding import orientation_of_matrix, turned_upright
 from duet.utils.data.image.header import check_size
-from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
 from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.files.atomic import atomic_file, naming
