@@ -42,7 +42,6 @@ class Ragged(NamedTuple):
         return len(self.lengths)
 
     def rows(self) -> list[np.ndarray]:
-        """Return all rows, as views."""
         return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
     def split(self, counts: Sequence[int]) -> list[Ragged]:
@@ -93,7 +92,6 @@ class Texts:
         return (self[index] for index in range(len(self)))
 
     def select(self, indices: np.ndarray) -> Texts:
-        """Return the texts at these indices, in any order."""
         starts = starts_of(self.lengths[indices])
         return Texts(self.content[rows_of(self.starts, indices)], starts)
 
@@ -110,7 +108,6 @@ class Polygons:
     starts: np.ndarray  # (M + 1,) int64: those of object i are points_xy[starts[i] : starts[i + 1]]
 
     def __len__(self) -> int:
-        """Return the number of objects, M."""
         return len(self.starts) - 1
 
     @property
@@ -119,7 +116,6 @@ class Polygons:
         return np.diff(self.starts)
 
     def outline(self, index: int) -> np.ndarray:
-        """Return a view of an object's points, (K, 2)."""
         return self.points_xy[self.starts[index] : self.starts[index + 1]]
 
     def range(self, first: int, end: int) -> Polygons | None:
@@ -130,7 +126,6 @@ class Polygons:
         return Polygons(self.points_xy[starts[0] : starts[-1]], starts - starts[0])
 
     def select(self, objects: np.ndarray) -> Polygons:
-        """Return the selected objects, by indices in any order or an (M,) bool mask."""
         chosen = np.arange(len(self))[objects]
         points = self.points_xy[rows_of(self.starts, chosen)]
         return Polygons(points, starts_of(self.num_points[chosen]))

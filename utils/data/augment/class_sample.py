@@ -34,7 +34,6 @@ class ClassAugmentation(Finish):
 
     @property
     def samples(self) -> tuple[int, ...]:
-        """Its only sample."""
         return (self.index,)
 
 

@@ -67,7 +67,6 @@ def determinant(matrix: np.ndarray) -> float:
 
 
 def invert(matrix: np.ndarray) -> np.ndarray:
-    """Return the inverse of a (3, 3) matrix that has one."""
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     adjugate = [
         [e * i - f * h, c * h - b * i, b * f - c * e],

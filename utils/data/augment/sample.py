@@ -57,7 +57,6 @@ class Finish:
 
 
 def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Change the image of a draw as a whole: filters, colours, then flips."""
     if draw.transforms:
         item = transform(item, draw.transforms, draw.transforms_seed)
     image = change_hsv(item.image, draw.hsv_gains)
@@ -66,7 +65,6 @@ def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
 
 
 def flip_objects(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Flip the objects of an image, and not its pixels."""
     (height, width), objects = item.size, item.objects
     if draw.flip_up_down:
         objects = objects.mirrored(1, height)

@@ -91,7 +91,6 @@ class _Window(NamedTuple):
         return self.top >= self.bottom or self.left >= self.right
 
     def of(self, image: np.ndarray) -> np.ndarray:
-        """Return the view of an image (H, W, 3)."""
         return image[self.top : self.bottom, self.left : self.right]
 
 

@@ -29,8 +29,6 @@ MOST_THREADS = 8  # each has an image of up to 150 MB
 
 @dataclass(frozen=True)
 class Check:
-    """A dataset, its images and what was found."""
-
     dataset: DatasetSpec
     splits: Sequence[str]  # splits with images
     images: Sequence[CheckedImage]  # all splits, concatenated

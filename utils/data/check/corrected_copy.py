@@ -98,7 +98,6 @@ class _Copy:
         self._broken = {found.image: found for found in check.of_kind("unusable_image")}
 
     def write(self, split: str) -> int:
-        """Write the usable images of a split; return how many."""
         before = self.num_images
         images = {  # by path: an image listed twice is written once
             os.path.abspath(image.source.path): (number, image)

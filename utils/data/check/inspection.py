@@ -37,16 +37,12 @@ from duet.utils.image_limits import MAX_PIXELS
 
 
 class Kind(NamedTuple):
-    """A kind of finding."""
-
     is_problem: bool  # a fault to correct; otherwise a note
     title: str
     advice: str  # effect on training, the next step, and what --fix does about it
 
 
 class Finding(NamedTuple):
-    """One thing found."""
-
     kind: str  # a key of KINDS
     split: str  # "" where it is of no split
     where: str  # the file, and the line or object
@@ -235,7 +231,6 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
 
 
 def _without_repeats(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows; those that repeat another one have that fault."""
     usable = [row for row in rows if row.is_decided]
     places = [(row.class_index, *row.box_cxcywh_norm) for row in usable]
     originals = repeats(places, lambda number: tuple(usable[number].outline_norm))
@@ -252,7 +247,6 @@ def _without_repeats(rows: Sequence[Row]) -> Iterator[Row]:
 
 
 def is_unlabelled(image: ImageSource) -> bool:
-    """Return whether an image has neither a label file nor other annotations."""
     try:
         return image.label_bytes() is None
     except BrokenLabelError:

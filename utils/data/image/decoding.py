@@ -213,8 +213,6 @@ def _call(read: Callable[[], Any]) -> Any:
 
 
 class Objects(NamedTuple):
-    """Objects in pixels of an image or of a canvas."""
-
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64
     polygons: Polygons | None  # float64, of the M objects; None when all are boxes
@@ -240,7 +238,6 @@ class Objects(NamedTuple):
 
 
 def join_objects(*parts: Objects) -> Objects:
-    """Return the objects of all parts in their order."""
     return Objects(
         np.concatenate([part.class_index for part in parts]),
         np.concatenate([part.boxes_xyxy for part in parts]),
@@ -263,7 +260,6 @@ class LabelledImage(NamedTuple):
 
     @property
     def objects(self) -> Objects:
-        """All objects on it."""
         return Objects(self.class_index, self.boxes_xyxy, self.polygons)
 
 

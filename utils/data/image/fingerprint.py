@@ -159,5 +159,4 @@ def _close_pairs(looks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _num_bits(numbers: np.ndarray) -> np.ndarray:
-    """Return how many bits are set in each number, (N,) uint64."""
     return np.unpackbits(numbers.view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1, dtype=np.uint8)

@@ -68,8 +68,6 @@ class BrokenImageError(BrokenSourceError):
 
 
 class ImageHeader(NamedTuple):
-    """The header of an image file, read before decoding its pixels."""
-
     kind: str  # Pillow's name, such as "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF orientation that the decoded image still has
@@ -77,8 +75,6 @@ class ImageHeader(NamedTuple):
 
 
 class CheckedFile(NamedTuple):
-    """An image file that can be used."""
-
     size: tuple[int, int]  # (height, width) in pixels as it is decoded
     lacks_end: bool = False  # a JPEG that lacks only its end mark, which its decoding adds
 
@@ -161,7 +157,6 @@ def has_end(content: bytes) -> bool:
 
 
 def with_end(content: bytes) -> bytes:
-    """Return a JPEG with an end mark, without which OpenCV decodes nothing."""
     return content if has_end(content) else content.removesuffix(b"\xff") + JPEG_END
 
 

@@ -68,7 +68,6 @@ class _Part(NamedTuple):
     pixels: np.ndarray  # (h, w) uint8, 1 in the object
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Return the view of this part of a map (H, W)."""
         height, width = self.pixels.shape
         return array[self.top : self.top + height, self.left : self.left + width]
 

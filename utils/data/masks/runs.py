@@ -36,7 +36,6 @@ class Window(NamedTuple):
 
 
 def runs_of_mask(mask: np.ndarray) -> np.ndarray:
-    """Return the runs (N,) uint32 of a mask (H, W) bool."""
     return runs_of_window(Window(0, 0, mask), mask.shape)
 
 
@@ -57,7 +56,6 @@ def runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
 
 
 def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
-    """Return the runs between ascending positions of change."""
     within = changes[changes < num_pixels]
     return np.diff(within, prepend=0, append=num_pixels).astype(np.uint32)
 
@@ -107,7 +105,6 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
 
 
 def _coded(runs: np.ndarray, size: tuple[int, int]) -> dict[str, Any]:
-    """Return runs (N,) in pycocotools' form."""
     coded: dict[str, Any] = coco_mask.frPyObjects({"size": list(size), "counts": runs}, *size)
     return coded
 

@@ -61,7 +61,6 @@ def formats() -> tuple[Format, ...]:
 
 
 def format_names() -> str:
-    """Return the names of all formats, for messages."""
     return ", ".join(kind.name for kind in formats())
 
 
@@ -151,8 +150,6 @@ def _num_present(paths: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedImage(ImageSource):
-    """An image whose objects an annotation file names."""
-
     annotations: Annotations
     index: int
     class_of: np.ndarray  # int64, the dataset's class of each class of the annotations

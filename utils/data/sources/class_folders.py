@@ -38,8 +38,6 @@ class ClassFolders(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassImage(ImageSource):
-    """An image of one class."""
-
     class_index: int
 
     @property
@@ -47,12 +45,10 @@ class ClassImage(ImageSource):
         return f"the folder {self.path.parent}"
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return size and times of the image file, and its class."""
         file = state_of_files((str(self.path),), now_ns)
         return None if file is None else file + f"class {self.class_index}".encode()
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the object that fills the image, or raise BrokenLabelError."""
         if self.class_index >= num_classes:
             raise BrokenLabelError(f"class {self.class_index} of {num_classes}", "unknown_class")
         boxes = np.array([FULL_BOX], np.float32)
@@ -90,7 +86,6 @@ def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
 
 
 def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
-    """Return the names of all folders with an image."""
     return {name for entry in entries for name in _classes_in(entry.folder)}
 
 
@@ -187,7 +182,6 @@ def _classes_in(folder: Path) -> set[str]:
 
 
 def _images_beside(folder: Path) -> list[str]:
-    """Return the names of the visible images directly in a folder."""
     shown = (name for name in os.listdir(folder) if not name.startswith("."))
     return [name for name in shown if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES]
 

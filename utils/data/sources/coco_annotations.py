@@ -104,7 +104,6 @@ def read_coco_annotations(
 
 
 def _images(found: Instances, samples: Sequence[Sample]) -> list[int]:
-    """Return the index of each sample's image."""
     by_name = defaultdict(list)
     for index, listed in enumerate(found.images):
         parts = PurePosixPath(listed.name.replace("\\", "/")).parts

@@ -51,12 +51,10 @@ class DatasetSpec:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries of all splits."""
         return (*self.train, *self.val, *self.test)
 
     @property
     def is_of_folders(self) -> bool:
-        """Whether folder names are the labels."""
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
 
     @property
@@ -152,7 +150,6 @@ class _DatasetYaml:
         )
 
     def _merge(self) -> dict[str, str]:
-        """Return the names that stand for another class."""
         merge = self.document.get("merge") or {}
         accepted = "; accepted: a mapping of names, such as {rbc: RBC}"
         if not isinstance(merge, Mapping):

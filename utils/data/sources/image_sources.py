@@ -69,7 +69,6 @@ class ImageSource(ABC):
         return b""
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the objects of an image of that size, or raise BrokenLabelError."""
         labels = parse_labels(self.label_bytes(), num_classes)
         if labels.polygons_norm is not None:
             require_drawable(labels.polygons_norm.moved(size[::-1]), size)
@@ -86,7 +85,6 @@ class ImageFile(ImageSource):
         return label_file_of(str(self.path))
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return size and times of both files; None if one has just been changed."""
         files = str(self.path), self.labels_at, overlooked_labels(str(self.path))
         return state_of_files(tuple(filter(None, files)), now_ns)
 
@@ -163,7 +161,6 @@ def has_images(entry: Path) -> bool:
 
 
 def no_images_text(entry: Path) -> str:
-    """Return the error text for an entry without images."""
     if entry.is_file():
         return f"{entry} has no image; a list has the path of one on each line"
     if not entry.is_dir():
@@ -196,8 +193,6 @@ def is_of_windows(path: str) -> bool:
 
 
 class Start(NamedTuple):
-    """Where the names in a file start."""
-
     folder: Path
     prefix: str = ""  # left out at the beginning of each name
 

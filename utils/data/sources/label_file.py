@@ -109,8 +109,6 @@ def read_label_bytes(path: Path) -> bytes | None:
 
 
 class Labels(NamedTuple):
-    """The objects of an image, normalised."""
-
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
     polygons_norm: Polygons | None  # float32 in [0, 1], of the M objects; None when all are boxes
@@ -313,7 +311,6 @@ def label_lines(
 
 
 def _boxes(found: Detections) -> np.ndarray:
-    """Return centre and size of each box, (K, 2, 2) float64 x and y in pixels."""
     return xyxy_to_cxcywh(found.boxes_xyxy.astype(np.float64)).reshape(-1, 2, 2)
 
 
@@ -329,5 +326,4 @@ def _outlines(found: Segmentations, image_size: tuple[int, int]) -> list[np.ndar
 
 
 def _number(value: float) -> str:
-    """Return a whole number in full, another with six significant digits."""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

@@ -42,7 +42,6 @@ class ScanReport(NamedTuple):
 
     @property
     def problems(self) -> list[str]:
-        """A line for each remark."""
         return [remark.text for remark in self.remarks]
 
 
@@ -65,7 +64,6 @@ class _ScanArrays(NamedTuple):
 
     @staticmethod
     def of(results: Sequence[_Scanned]) -> _ScanArrays:
-        """Return the results of images."""
         usable = [labels for _, labels, _ in results if labels is not None]
         counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
         parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]

@@ -49,7 +49,6 @@ def objects_of(sample: Sample) -> Objects:
 
 
 def ground_truth(sample: Sample) -> GroundTruth:
-    """Return a sample's labels in pixels of its image: classes and boxes."""
     return GroundTruth(sample.class_index, pixel_boxes(sample))
 
 

@@ -67,7 +67,6 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
 
 
 def unrecognised_text(folder: Path) -> str:
-    """Return what was looked for in a folder."""
     return (
         f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
         f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: "
@@ -175,7 +174,6 @@ def _find_yolo(folder: Path) -> _Yolo | None:
 
 
 def _of_darknet(file: Path) -> _Yolo:
-    """Return what Darknet's file of settings names: `train = data/train.txt` and the like."""
     lines = map(_SETTING.fullmatch, _lines(file))
     settings = {match[1]: match[2] for match in lines if match}
     if "names" not in settings:
@@ -189,7 +187,6 @@ def _of_darknet(file: Path) -> _Yolo:
 
 
 def _place_of(file: Path, value: str) -> Path:
-    """Return a path that Darknet's settings name."""
     if len(value) > MAX_PATH_LENGTH:
         raise DatasetError(f"{file}: {brief(value)} is not a path; correct the line")
     return start_of(file, [value]).path(value)

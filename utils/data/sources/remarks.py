@@ -37,8 +37,6 @@ TITLES = IMAGES | {
 
 
 class Remark(NamedTuple):
-    """One thing that is to be said."""
-
     kind: str  # a key of TITLES, or a title such as "crowds"
     text: str  # the file, and what is wrong with it
     number: int = 1  # of images or objects
@@ -62,18 +60,15 @@ class Remarks:
 
     @property
     def num_missing(self) -> int:
-        """Number of images that are left out, or used without their labels."""
         return sum(number for kind, number in self.numbers.items() if kind in IMAGES)
 
     def head(self) -> str:
-        """Return how many images are missing, in words."""
         images = count(self.num_images, "image")
         if not self.num_missing:
             return f"{self.split}: {images}, all used"
         return f"{self.split}: {self.num_missing:,} of {images} not used as labelled"
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each kind, with an example."""
         for kind, number in self.numbers.items():
             example = printable(self.examples[kind])[:LONGEST_EXAMPLE]
             such = ", such as" if number > 1 else ","

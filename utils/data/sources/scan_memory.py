@@ -34,8 +34,6 @@ _Part = TypeVar("_Part")
 
 
 class Memory(NamedTuple):
-    """A file of arrays in the user's cache folder."""
-
     kind: str
     name: str  # hash of the settings that the arrays depend on
 

@@ -242,7 +242,6 @@ def read_fingerprints(
 
 
 def read_fingerprint(image: ImageSource) -> Fingerprint:
-    """Return the fingerprint of an image; none if its file cannot be read."""
     try:
         content = read_image_bytes(image.path, image.place)
     except DatasetError:  # the scan of the labels names it

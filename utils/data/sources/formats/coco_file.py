@@ -57,7 +57,6 @@ class Segmentation:
         return runs_of_polygons(self.pieces or [box], size)
 
     def outline(self) -> np.ndarray:
-        """Return one outline (K, 2), the pieces joined; K is 0 without any."""
         if self.runs is not None:
             return whole_outline(self.runs, self.size)
         return join_parts(self.pieces) if self.pieces else np.zeros((0, 2))
@@ -141,8 +140,6 @@ def _pieces_of(segmentation: Sequence[Any]) -> list[np.ndarray]:
 
 
 class Instances(NamedTuple):
-    """The content of an instances JSON, in its order."""
-
     images: Sequence[Image]
     categories: Sequence[Category]
     objects: Sequence[Sequence[Instance]]  # of each image
@@ -177,8 +174,6 @@ def read_instances(path: Path) -> Instances:
 
 
 class _Entry(NamedTuple):
-    """An entry of a section, not yet validated."""
-
     content: Any
     called: str
 

@@ -42,8 +42,6 @@ Parsed = tuple[str, ImageLabels]
 
 @dataclass(frozen=True)
 class FilePerImage:
-    """A format with one annotation file per image."""
-
     name: str
     suffix: str  # suffix of annotation files, such as ".xml"
     is_one: Callable[[Path], bool]

@@ -42,8 +42,6 @@ Splits = Mapping[str, list[AnnotatedFolder]]
 
 @dataclass
 class ImageLabels:
-    """The annotations of one image."""
-
     path: Path
     size: tuple[int, int] = UNKNOWN  # (height, width) of the image on which it was labelled
     called: str = "an image of the annotations"  # name in messages
@@ -66,16 +64,12 @@ class ImageLabels:
 
 @dataclass
 class FileNotes:
-    """What a format reports besides the images."""
-
     class_names: list[str] = field(default_factory=list)  # in the format's own order
     left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind
     warnings: list[str] = field(default_factory=list)
 
 
 class Format(NamedTuple):
-    """One label format."""
-
     name: str  # official name, such as "COCO JSON"
     accepts: Callable[[Path], bool]
     """Whether a file or folder is in this format; may read the beginning of a file."""
@@ -169,7 +163,6 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
 
 
 def box_around(outline_xy: np.ndarray) -> Box:
-    """Return the smallest box (xyxy) around an outline (K, 2)."""
     (left, top), (right, bottom) = outline_xy.min(0).tolist(), outline_xy.max(0).tolist()
     return left, top, right, bottom
 

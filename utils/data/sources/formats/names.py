@@ -38,7 +38,6 @@ def split_in(name: str) -> str:
 
 
 def split_folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder that are named for a split, sorted."""
     return sorted(path for path in folder.iterdir() if split_of(path.name) and path.is_dir())
 
 

@@ -91,7 +91,6 @@ def _lists(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def is_voc(path: Path) -> bool:
-    """Return whether an XML file begins as one of VOC."""
     return bool(_ROOT.search(read_head(path, _HEAD_BYTES).replace(b"\0", b"")))  # in UTF-16 too
 
 
