@@ -45,11 +45,7 @@ class Classification(NamedTuple):
 
 
 class GroundTruth(NamedTuple):
-    """The objects labelled in one image.
-
-    YOLO labels have no crowds or outlines, so the area is that of the box. COCO annotations give
-    the area of the outline.
-    """
+    """The objects labelled in one image."""
 
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float, pixels, in the same frame as the detections

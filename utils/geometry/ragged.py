@@ -100,8 +100,7 @@ class Texts:
 class Polygons:
     """The outlines of M objects, concatenated; an object without an outline has no points.
 
-    Outlines are closed: the last point connects to the first. None in place of Polygons means that
-    no object has an outline.
+    Outlines are closed. None in place of Polygons: no object has an outline.
     """
 
     points_xy: np.ndarray  # (P, 2) floats
@@ -147,14 +146,7 @@ def without_outlines(num_objects: int) -> Polygons:
 
 
 def join_polygons(parts: Sequence[tuple[Polygons | None, int]]) -> Polygons | None:
-    """Concatenate sets of objects.
-
-    Args:
-        parts: each with its number of objects; None if none has an outline.
-
-    Returns:
-        None if all parts are None.
-    """
+    """Concatenate sets of objects, each with its number; None if none has an outline."""
     known = [polygons for polygons, _ in parts if polygons is not None]
     if not known:
         return None
@@ -169,8 +161,7 @@ def join_polygons(parts: Sequence[tuple[Polygons | None, int]]) -> Polygons | No
 def join_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Join several outlines (N, 2), including holes, into one that encloses the same, (K, 2).
 
-    Each part is connected to the next by a line traversed in both directions, which encloses
-    nothing. Takes linear time.
+    Lines traversed in both directions connect the parts. Takes linear time.
     """
     if len(parts) == 1:
         return parts[0]
