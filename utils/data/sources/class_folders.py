@@ -74,9 +74,9 @@ def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
 
 
 def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
-    """Return an entry of a dataset YAML, which may be a folder of class folders.
+    """Return an entry of a dataset YAML, as `ClassFolders` if it is one.
 
-    class_names: class names in the YAML, which the folders must have; () if it has none.
+    class_names: names in the YAML, which the folders must have; () if it has none.
     """
     if not os.path.isdir(entry):  # nor refuses a name that is too long
         return entry
@@ -90,12 +90,9 @@ def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
 
 
 def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:
-    """Return the names of all folders with an image, sorted by their letters' numbers.
+    """Return the names of all folders with an image in all splits, sorted by code points.
 
-    All splits count, so that class numbers do not depend on which of them is read.
-
-    Raises:
-        DatasetError: there are fewer than two, or one is not UTF-8.
+    DatasetError: there are fewer than two, or one is not UTF-8.
     """
     names: set[str] = set()
     empty: set[str] = set()
@@ -121,10 +118,9 @@ def class_images(
 ) -> list[ClassImage]:
     """Return the images of all class folders, class by class and sorted.
 
-    remarks: told what is left out.
+    remarks: collects what is left out.
 
-    Raises:
-        DatasetError: a folder with images is of no class of the dataset, or there is no image.
+    DatasetError: a folder with images is of no class of the dataset, or there is no image.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
     found: list[ClassImage] = []
@@ -164,9 +160,9 @@ def similar_names(class_names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _classes_in(folder: Path) -> set[str]:
-    """Return the names of folders with images; none if it does not look like class folders.
+    """Return the names of folders with images; none if these do not look like class folders.
 
-    That is where as many images lie beside them, or where images have label files.
+    That is, as many images lie beside them, or images have label files.
     """
     try:
         beside, inner = _images_beside(folder), dict(_folders_in(folder))

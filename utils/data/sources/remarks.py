@@ -1,6 +1,6 @@
-"""What is to be said about a split: images and objects that are not used, counted by kind.
+"""Remarks on a split: unused images and objects, counted by kind.
 
-The scan fills it. A command prints it when the data are read, and again at its end.
+The scan collects them. A command prints them when the data are read, and again at its end.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Remark(NamedTuple):
 
 
 class Remarks:
-    """The remarks on a split: a number per kind, and the first of them as an example."""
+    """The number of remarks of each kind on a split, and an example of each."""
 
     def __init__(self, split: str = "", num_images: int = 0) -> None:
         self.split, self.num_images = split, num_images

@@ -56,7 +56,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleTable(Sequence[Sample]):
-    """S samples with T objects; a sample is made when it is asked for, and its arrays are views."""
+    """S samples with T objects; a sample is made on request, with views of the arrays."""
 
     paths: Texts
     places: Places | None  # None: all images are files of their own

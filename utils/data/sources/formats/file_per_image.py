@@ -59,8 +59,8 @@ class FilePerImage:
     def find(self, path: Path) -> Splits:
         """Return the splits of a folder; "" if it is not divided, {} if it has none.
 
-        Annotations lie beside the images, or in a folder of their own beside that of the images.
-        These lie in folders of the splits, or hold folders of the splits, or neither.
+        Annotations lie beside the images, or in a folder beside that of the images. Either lies in
+        folders of the splits, or holds them, or neither.
         """
         if not path.is_dir():
             return {}
