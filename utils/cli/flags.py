@@ -143,7 +143,7 @@ def as_words(settings: Any) -> list[str]:
 def words_of_flags(values: Mapping[str, Any], automatic: Collection[str] = ()) -> list[str]:
     """Return command-line arguments; True is a switch, False and None are omitted.
 
-    automatic: names for which False is --no-NAME.
+    automatic: names whose False is --no-NAME.
     """
     words = []
     for name, value in values.items():
