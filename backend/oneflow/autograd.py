@@ -10,7 +10,7 @@ import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from duet.backend import checks, modules
+from duet.backend import checks, modules, updates
 from duet.backend.oneflow import ops
 
 # Tested: a graph without an optimizer rejects backward ("job has no TrainConf") and autograd.grad,
@@ -20,7 +20,7 @@ NO_COMPILER = "OneFlow 0.9 compiles a training step only with its optimizer (nn.
 
 
 variable = modules.variable
-value_and_backward = modules.value_and_backward
+value_and_backward = updates.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:
