@@ -15,58 +15,62 @@ import numpy as np
 
 from duet.backend import checks, ops
 
+# The frameworks' own, with more methods than the contract promises.
+AnyTensor = Any
+AnyModule = Any
+
 GATHERED_DTYPES = ("float32", "float64", "int64", "uint8")
 ONLY_PYTORCH = "only PyTorch has TorchScript; accepted: the backend torch"
 
 
-def named_parameters(module: Any) -> Iterator[tuple[str, Any]]:
-    found: Iterator[tuple[str, Any]] = module.named_parameters()
+def named_parameters(module: AnyModule) -> Iterator[tuple[str, AnyTensor]]:
+    found: Iterator[tuple[str, AnyTensor]] = module.named_parameters()
     return found
 
 
-def state_tensors(module: Any) -> dict[str, Any]:
+def state_tensors(module: AnyModule) -> dict[str, AnyTensor]:
     return {name: value.detach() for name, value in module.state_dict().items()}
 
 
-def state_arrays(module: Any) -> dict[str, np.ndarray]:
+def state_arrays(module: AnyModule) -> dict[str, np.ndarray]:
     return {name: ops.to_numpy(value) for name, value in state_tensors(module).items()}
 
 
-def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
+def load_state_arrays(module: AnyModule, arrays: Mapping[str, np.ndarray]) -> None:
     state = state_tensors(module)
     checks.module_state({name: value.shape for name, value in state.items()}, arrays)
     for name, value in state.items():
         value.copy_(ops.tensor(arrays[name].astype(ops.dtype_of(value))))
 
 
-def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
+def register_buffer(module: AnyModule, name: str, array: np.ndarray) -> None:
     module.register_buffer(name, ops.tensor(array))
 
 
-def set_trainable(parameters: Iterable[Any], trainable: bool) -> None:
+def set_trainable(parameters: Iterable[AnyTensor], trainable: bool) -> None:
     for parameter in parameters:
         parameter.requires_grad = trainable
         if not trainable:
             parameter.grad = None
 
 
-def synchronize_batch_norm(module: Any) -> None:
+def synchronize_batch_norm(module: AnyModule) -> None:
     for part in module.modules():
         if hasattr(part, "over_ranks"):  # a BatchNorm layer
             part.over_ranks = True
 
 
-def to_torchscript(module: Any, example: Any, text: str) -> bytes:
+def to_torchscript(module: AnyModule, example: AnyTensor, text: str) -> bytes:
     raise ValueError(ONLY_PYTORCH)
 
 
-def from_torchscript(content: bytes) -> Callable[[Any], Any]:
+def from_torchscript(content: bytes) -> Callable[[AnyTensor], AnyTensor]:
     raise ValueError(ONLY_PYTORCH)
 
 
-def variable(array: np.ndarray, device: str = "cpu") -> Any:
+def variable(array: np.ndarray, device: str = "cpu") -> AnyTensor:
     checks.known_dtype(array.dtype.name, checks.FLOAT_DTYPES)
-    leaf: Any = ops.tensor(array, device)
+    leaf: AnyTensor = ops.tensor(array, device)
     return leaf.requires_grad_()
 
 
@@ -95,7 +99,9 @@ def all_gather(
     return [rows[:length] for rows, length in zip(gather_equal(padded), lengths, strict=True)]
 
 
-def normalize(x: Any, norm: Any, sum_over_ranks: Callable[[Any], Any]) -> tuple[Any, Any, Any]:
+def normalize(
+    x: AnyTensor, norm: AnyModule, sum_over_ranks: Callable[[AnyTensor], AnyTensor]
+) -> tuple[AnyTensor, AnyTensor, AnyTensor]:
     """Normalize with the mean and variance over all ranks' images.
 
     Mean and variance take two exchanges. E[x²] - E[x]² would need one, but loses precision.

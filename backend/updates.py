@@ -11,12 +11,18 @@ import operator
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from duet.backend import autograd, checks, ops
 from duet.backend.contract import Stage
+from duet.backend.modules import AnyModule, AnyTensor
+
+Raw = TypeVar("Raw")
+Labels = TypeVar("Labels")
+Terms = TypeVar("Terms")
+Tensors = Sequence[AnyTensor]
 
 BETA2 = checks.as_float32(0.999)
 EPSILON = checks.as_float32(1e-8)
@@ -24,23 +30,23 @@ UPDATES = "updates"  # name of Adam's count of updates in the state arrays
 
 
 def value_and_backward(
-    model: Callable[[Any], Any],
-    loss: Callable[[Any, Any], Any],
-    images: Any,
-    targets: Any,
+    model: Callable[[AnyTensor], Raw],
+    loss: Callable[[Raw, Labels], Terms],
+    images: AnyTensor,
+    targets: Labels,
     stage: Stage,
-) -> Any:
+) -> Terms:
     with stage("forward"):
         predictions = model(images)
     with stage("loss"):
-        terms = loss(predictions, targets)
+        terms: Any = loss(predictions, targets)
     with stage("backward"):
         terms.total.backward()
     return terms
 
 
-def float_tensors(module: Any) -> Callable[[], Sequence[Any]]:
-    found: list[tuple[dict[str, Any], str]] = [
+def float_tensors(module: AnyModule) -> Callable[[], Sequence[AnyTensor]]:
+    found: list[tuple[dict[str, AnyTensor], str]] = [
         (kept, name)
         for part in module.modules()
         for kept in (part._parameters, part._buffers)
@@ -59,14 +65,14 @@ class OfMemory:
     moved = 0  # how often the tensors of a module have been moved
     _all: weakref.WeakSet[OfMemory] = weakref.WeakSet()
 
-    def __init__(self, function: Callable[[Sequence[Any], Sequence[Any]], Any]) -> None:
+    def __init__(self, function: Callable[[Tensors, Tensors], Any]) -> None:
         self._function = function
         self._clear()
         self._all.add(self)
 
     def _clear(self) -> None:
         self._moved = -1
-        self._seen: tuple[Sequence[Any], Sequence[Any]] = ((), ())
+        self._seen: tuple[Tensors, Tensors] = ((), ())
         self._result: Any = None
 
     @classmethod
@@ -75,7 +81,7 @@ class OfMemory:
         for one in cls._all:
             one._clear()
 
-    def __call__(self, averages: Sequence[Any], values: Sequence[Any]) -> Any:
+    def __call__(self, averages: Tensors, values: Tensors) -> Any:
         known = all(map(_are_same, self._seen, (averages, values)))
         if self._moved != OfMemory.moved or not known:
             self._result = self._function(averages, values)
@@ -84,7 +90,7 @@ class OfMemory:
         return self._result
 
 
-def _are_same(tensors: Sequence[Any], others: Sequence[Any]) -> bool:
+def _are_same(tensors: Tensors, others: Tensors) -> bool:
     if tensors is others:
         return True
     return len(tensors) == len(others) and all(map(operator.is_, tensors, others))
@@ -103,11 +109,11 @@ class Constants(NamedTuple):
 class Update(NamedTuple):
     """Tensors of a group for one update: parameters with a gradient, and their states."""
 
-    weights: list[Any]
-    gradients: list[Any]
-    states: list[list[Any]]  # one list per kind; none for SGD without momentum
+    weights: list[AnyTensor]
+    gradients: list[AnyTensor]
+    states: list[list[AnyTensor]]  # one list per kind; none for SGD without momentum
     constants: Constants
-    lost: Any  # 0-d tensor or None: if 1, nothing changes
+    lost: AnyTensor | None  # 0-d: if 1, nothing changes
 
 
 class Optimizer(ABC):
@@ -116,13 +122,13 @@ class Optimizer(ABC):
     kinds: tuple[str, ...]
     updates: int | None = None  # None: not counted
 
-    def __init__(self, groups: Sequence[tuple[Mapping[str, Any], float]]) -> None:
+    def __init__(self, groups: Sequence[tuple[Mapping[str, AnyTensor], float]]) -> None:
         self._groups = [(dict(group), checks.as_float32(decay)) for group, decay in groups]
         self.parameters = {name: x for group, _ in self._groups for name, x in group.items()}
-        self._state: dict[str, Any] = {}
+        self._state: dict[str, AnyTensor] = {}
 
     def step(
-        self, learning_rates: Sequence[float], momentum: float, lost: Any | None = None
+        self, learning_rates: Sequence[float], momentum: float, lost: AnyTensor | None = None
     ) -> None:
         checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
         rates, momentum = map(checks.as_float32, learning_rates), checks.as_float32(momentum)
@@ -168,7 +174,7 @@ class Optimizer(ABC):
         if self.updates is not None:
             self.updates = int(arrays.get(UPDATES, 0))
 
-    def _states(self, kind: str, trained: Mapping[str, Any]) -> list[Any]:
+    def _states(self, kind: str, trained: Mapping[str, AnyTensor]) -> list[AnyTensor]:
         """Return one kind of state for the parameters, zeros before the first gradient."""
         keys = {f"{name}.{kind}": x for name, x in trained.items()}
         self._state |= {key: self.state_like(x, self._state.get(key)) for key, x in keys.items()}
@@ -187,11 +193,11 @@ class Optimizer(ABC):
     def zero_grad(self) -> None: ...
 
     @abstractmethod
-    def skips(self, lost: Any) -> bool:
+    def skips(self, lost: AnyTensor | None) -> bool:
         """Return whether the host leaves out a lost step; otherwise the kernels do."""
 
     @abstractmethod
-    def state_like(self, x: Any, state: Any = None) -> Any:
+    def state_like(self, x: AnyTensor, state: AnyTensor | None = None) -> AnyTensor:
         """Return a state, zeros for None, in the memory order that kernels need."""
 
     @abstractmethod

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 import oneflow
 from oneflow import Tensor
@@ -14,7 +13,7 @@ from duet.backend.oneflow import ops
 from duet.backend.updates import BETA2, Update
 
 
-def _kernel(name: str, run: Callable[..., Any], *states: str) -> Callable[..., Any]:
+def _kernel(name: str, run: Callable[..., None], *states: str) -> Callable[..., None]:
     """Return the kernel that updates the tensors of one parameter."""
     operation = oneflow.stateful_op(name)
     for argument in ("model", "model_diff", *states):
