@@ -49,7 +49,6 @@ def main() -> None:
 
 
 def trained(words: Sequence[str]) -> Mapping[str, float]:
-    """Train with these flags; return the metrics of the best epoch."""
     metrics: Mapping[str, float] = call("train", lambda _: train(words), {}).metrics
     return metrics
 

@@ -53,7 +53,6 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
 
 
 def words_of(flags: Mapping[str, Any]) -> list[str]:
-    """Convert keywords to command-line arguments."""
     hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
     named = {f"--{hyphens.get(name, name)}": x for name, x in flags.items()}
     return words_of_flags(named, AUTOMATIC)
@@ -61,7 +60,6 @@ def words_of(flags: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def _handling_signals_as_before() -> Iterator[None]:
-    """Restore the signal handlers after the block."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     signals = {number: signal.getsignal(number) for number in HANDLED if in_main_thread}
     try:

@@ -48,7 +48,10 @@ def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> 
     device = backend.device.resolve(device)
     predictor = make_predictor(weights, device, half=half)
     image_size = input_size(None, predictor, weights)
-    return ImageDetector(predictor, device, image_size, SuppressionSettings())
+    class_names = class_names_of(weights[0], predictor.head.num_classes)
+    return ImageDetector(
+        predictor, device, image_size, SuppressionSettings(), class_names=class_names
+    )
 
 
 def make_detector(
@@ -65,7 +68,9 @@ def make_detector(
     config = dataclasses.replace(config, classes=classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
-    detector = ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+    detector = ImageDetector(
+        predictor, device, image_size, settings, config.tiling, lanes, class_names
+    )
     return visualizing(detector, config)
 
 

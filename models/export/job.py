@@ -96,7 +96,6 @@ class Exports(NamedTuple):
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    """Write and verify a file of each format in --include."""
     size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
     if size > MOST_BYTES:
         raise UserError(

@@ -68,7 +68,6 @@ def make_predictor(
 
 
 def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
-    """Return the predictor for one file."""
     if isinstance(weights, Checkpoint):
         model = load_detector(weights, device, fold)
         return HalfPrecision(model, device) if half and not why_not_half(device) else model
@@ -78,7 +77,6 @@ def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
 
 
 def log_once(text: str, *given: str, level: int = logging.WARNING) -> None:
-    """Log a line on rank 0 only."""
     if this_process().is_main:
         log.log(level, text, *map(printable, given))
 

@@ -61,8 +61,6 @@ class UnknownFlagError(UserError):
 
 
 class Flag(NamedTuple):
-    """Command-line definition of a field."""
-
     names: tuple[str, ...]  # messages use the first
     group: str
     check: Check | None
@@ -132,7 +130,6 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 
 
 def as_words(settings: Any) -> list[str]:
-    """Return the command-line arguments for these settings, omitting defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     flags = flags_of(settings).items()
     changed = {

@@ -40,7 +40,6 @@ def part_of(text: str) -> float | str:
 
 
 def require_part(name: str, value: float | str | None) -> None:
-    """Raise UserError unless a value of `part_of` is in range."""
     if not isinstance(value, str):
         return require_fraction_of_images(name, value)
     fold, number = map(int, value.split("/"))
@@ -51,7 +50,6 @@ def require_part(name: str, value: float | str | None) -> None:
 
 
 def require_folder_name(name: str, value: str) -> None:
-    """Raise UserError unless value is a plain folder name."""
     refused = '/\\:*?"<>|\0' if sys.platform == "win32" else "/\0"
     if value in ("", ".", "..") or set(refused) & set(value):
         raise UserError(f"{name} {value!r}; accepted: a folder name, without path, for --project")
@@ -79,7 +77,6 @@ class CommandConfig:
         help="reuse the folder of the run if it exists")  # fmt: skip
 
     def usual(self) -> dict[str, Any]:
-        """Return the defaults by name."""
         return {found.name: found.default for found in fields(self)}
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
@@ -131,7 +128,6 @@ def require_tile(name: str, value: int) -> None:
 
 
 def class_of(text: str) -> int | str:
-    """Return the number or name of a class."""
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
@@ -231,7 +227,6 @@ class DetectionConfig(CommandConfig):
 
 
 def as_document(config: Any) -> dict[str, Any]:
-    """Convert settings to plain YAML and JSON values."""
     return {name: plain(value) for name, value in asdict(config).items()}
 
 

@@ -17,8 +17,6 @@ OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # signs for left, top, right, bo
 
 
 class _Pieces(NamedTuple):
-    """The detections of all views, ordered by view."""
-
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels of the image
     group: np.ndarray  # (K,) int64: pieces in different groups are different objects
     view: np.ndarray  # (K,) int64, ascending

@@ -75,8 +75,6 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
 
 @dataclasses.dataclass
 class Training:
-    """The training of a trial."""
-
     trial: Any  # Optuna's, to which the fitness of each epoch is reported
     folder: Path
     device: str
@@ -185,7 +183,6 @@ class Search:
         return code is not None
 
     def _end(self, run: Training) -> None:
-        """Record the result of a trial, and keep only the weights of the best one."""
         number = run.trial.number
         has_epochs = any(one.reported for one in (run, *self._running))
         if not has_epochs and not self._study.trials("COMPLETE", "PRUNED"):

@@ -52,8 +52,6 @@ ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
 
 @dataclass(frozen=True)
 class Metadata:
-    """Everything needed to run a file."""
-
     class_names: tuple[str, ...]
     stride: int
     image_size: tuple[int, int]  # (height, width) of the input; with `dynamic` an example
@@ -70,7 +68,6 @@ class Metadata:
 
     @property
     def smallest_batch(self) -> int:
-        """The smallest batch size that the file takes."""
         return 1 if self.dynamic else self.batch_size
 
     def texts(self) -> dict[str, str]:

@@ -90,7 +90,6 @@ def _perhaps_unread() -> Iterator[None]:
 
 
 def _answered(main: Callable[[], None]) -> int:
-    """Return the exit code, and print the reason."""
     try:
         raise_at_interrupt()
         # `launch.py` starts ranks with SIGINT blocked.

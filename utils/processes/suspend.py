@@ -69,7 +69,6 @@ class StopRequests:
         return self._own_cause() or "requested by another rank"
 
     def is_asked(self) -> bool:
-        """Return whether this rank has a request."""
         return self._own_cause() is not None
 
     @contextmanager

@@ -12,6 +12,7 @@ from functools import reduce
 
 import numpy as np
 
+from duet.utils.data.image.decoding import Objects
 from duet.utils.geometry.ragged import Polygons, starts_of
 
 # The public recipe: an object that is smaller than this, or mostly cut off, teaches nothing.
@@ -219,3 +220,28 @@ def boxes_within(polygons: Polygons, output_size: tuple[int, int]) -> np.ndarray
             add(covers, np.tile((x, y), (len(covers), 1, 1)))
     boxes = np.concatenate((low, -high), axis=1)
     return np.where(np.isfinite(boxes), boxes, 0)
+
+
+def warp_objects(
+    objects: Objects, warp: Warp, matrix: np.ndarray, output_size: tuple[int, int]
+) -> Objects:
+    """Return the objects that an output shows; small remains are dropped.
+
+    Boxes are clipped, and polygons cut 2 px outside of the output. The box of a polygon is the one
+    around what is seen of it, not around its warped box.
+
+    Args:
+        objects: canvas pixels.
+        warp: whose zoom makes areas before and after it comparable.
+        matrix: (3, 3) of the warp.
+        output_size: (height, width).
+    """
+    height, width = output_size
+    boxes = warp_boxes(objects.boxes_xyxy, matrix).clip(0, [width, height, width, height])
+    polygons = objects.polygons
+    if polygons is not None:
+        has_polygon = polygons.num_points > 0
+        polygons = warp_polygons(polygons, matrix, output_size, OUTLINE_MARGIN)
+        boxes[has_polygon] = boxes_within(polygons, output_size)[has_polygon]
+    keep = worth_keeping(objects.boxes_xyxy * warp.zoom, boxes)
+    return Objects(objects.class_index, boxes, polygons).select(keep)

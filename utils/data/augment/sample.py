@@ -10,17 +10,16 @@ from typing import Any
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import (
+from duet.utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, paste
+from duet.utils.data.augment.geometry import Warp, multiply, warp_objects, warp_polygons
+from duet.utils.data.augment.tiles import (
     NUM_TILES,
     Canvas,
+    draw_tiles,
     mosaic_canvas,
     objects_on_canvas,
     single_canvas,
-    warp_objects,
 )
-from duet.utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, paste
-from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
-from duet.utils.data.augment.tiles import draw_tiles
 from duet.utils.data.augment.transforms import transform
 from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage, join_objects
 from duet.utils.strengths import AugmentConfig

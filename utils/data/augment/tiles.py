@@ -1,4 +1,5 @@
-"""Draw the images of a canvas straight into a training image, through the composed transform.
+"""The images of a training sample on their canvas, which is never drawn: each image goes straight
+into the training image, through the composed transform.
 
 Only the part of an image that the training image shows is read; a hidden image is not decoded.
 """
@@ -7,20 +8,74 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import Canvas
-from duet.utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from duet.utils.data.image.decoding import SourceImage
-from duet.utils.data.image.letterbox import FILL, Letterbox
+from duet.utils.data.augment.geometry import (
+    determinant,
+    invert,
+    multiply,
+    warp_corners,
+    warp_polygons,
+)
+from duet.utils.data.image.decoding import Objects, SourceImage, join_objects
+from duet.utils.data.image.letterbox import FILL, Letterbox, fit_long_side
 
+NUM_TILES = 4
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
 _SMALLEST_SCALE = 1 / 64  # below it, far more pixels precede the view than the image has
 _ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
+
+
+class Canvas(NamedTuple):
+    """A square of this side with the places of its images; what lies outside it is not seen."""
+
+    side: int
+    tiles: tuple[Letterbox, ...]
+
+
+def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
+    """Place one image of (height, width) in the middle of a canvas, as large as fits."""
+    return Canvas(image_size, (fit_long_side(size, image_size, (image_size, image_size)),))
+
+
+def mosaic_canvas(
+    sizes: Sequence[tuple[int, int]], centre_xy: tuple[int, int], image_size: int
+) -> Canvas:
+    """Place four images, each with its long side at `image_size`, around a point where they meet.
+
+    Args:
+        sizes: (height, width) of top left, top right, bottom left, bottom right.
+        centre_xy: this point on the canvas, pixels.
+        image_size: half the side of the canvas.
+    """
+    side, tiles = 2 * image_size, []
+    for position, size in enumerate(sizes):
+        tile = fit_long_side(size, image_size, (side, side))
+        height, width = tile.resized_size
+        left = centre_xy[0] - (width if position in (0, 2) else 0)
+        top = centre_xy[1] - (height if position < 2 else 0)
+        tiles.append(replace(tile, padding=(top, left)))
+    return Canvas(side, tuple(tiles))
+
+
+def objects_on_canvas(canvas: Canvas, sources: Sequence[SourceImage]) -> Objects:
+    """Return the objects of all images of a canvas, cut at its edges."""
+    placed = zip(canvas.tiles, sources, strict=True)
+    objects = join_objects(*(source.objects.placed(tile) for tile, source in placed))
+    if len(canvas.tiles) == 1:  # it lies on its canvas as a whole
+        return objects
+    boxes, polygons = objects.boxes_xyxy.clip(0, canvas.side), objects.polygons
+    if polygons is not None:
+        had_points = polygons.num_points > 0
+        polygons = warp_polygons(polygons, np.eye(3), (canvas.side, canvas.side))
+        # A corner of the box may lie on the canvas, but not the object.
+        boxes[had_points & (polygons.num_points == 0)] = 0
+    return Objects(objects.class_index, boxes, polygons)
 
 
 class _Window(NamedTuple):

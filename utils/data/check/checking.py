@@ -15,7 +15,7 @@ from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count
 from duet.utils.data.image.fingerprint import duplicates, near_duplicates
 from duet.utils.data.sources.class_folders import ClassImage, similar_names
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from duet.utils.data.sources.image_source import ImageFile, ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageFile, ImageSource, image_of
 from duet.utils.data.sources.label_file import has_rows, label_file_of
 from duet.utils.data.sources.remarks import TITLES, Remarks
 from duet.utils.data.sources.splits import group_copies, images_of

@@ -16,13 +16,12 @@ import numpy as np
 
 from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
-from duet.utils.data.image.header import BrokenImageError, read_header
-from duet.utils.data.image.orientation import UPRIGHT
+from duet.utils.data.image.header import UPRIGHT, BrokenImageError, read_header
 from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
 from duet.utils.data.sources.class_folders import ClassImage
 from duet.utils.data.sources.formats.format import NORMALISED
 from duet.utils.data.sources.formats.format import UNKNOWN as NO_SIZE
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
     NO_CLASS,

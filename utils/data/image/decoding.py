@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -13,7 +13,9 @@ import numpy as np
 from PIL import Image
 
 from duet.utils.data.image.header import (
+    EXCHANGES_SIDES,
     JPEG_END,
+    UPRIGHT,
     BrokenImageError,
     ImageHeader,
     open_image,
@@ -21,7 +23,6 @@ from duet.utils.data.image.header import (
     with_end,
 )
 from duet.utils.data.image.letterbox import Letterbox, reduced_size
-from duet.utils.data.image.orientation import UPRIGHT, turned_upright
 from duet.utils.errors import BrokenSourceError
 from duet.utils.geometry.ragged import Polygons, join_polygons
 
@@ -33,6 +34,17 @@ REDUCTIONS = {
     2: cv2.IMREAD_REDUCED_COLOR_2 | _AS_STORED,
     4: cv2.IMREAD_REDUCED_COLOR_4 | _AS_STORED,
     8: cv2.IMREAD_REDUCED_COLOR_8 | _AS_STORED,
+}
+_MIRRORS_X, _MIRRORS_Y = (2, 3, 6, 7), (3, 4, 7, 8)
+# A matrix (a, b, c, d) takes the point (x, y), y downward, to (a x + c y, b x + d y).
+_OF_MATRIX = {
+    (-1, 0, 0, 1): 2,
+    (-1, 0, 0, -1): 3,
+    (1, 0, 0, -1): 4,
+    (0, 1, 1, 0): 5,
+    (0, 1, -1, 0): 6,
+    (0, -1, -1, 0): 7,
+    (0, -1, 1, 0): 8,
 }
 _WHITE = 255
 _ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
@@ -163,6 +175,26 @@ def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
         sums = colours[rows] * opacity + (_WHITE * (_WHITE - opacity) + _WHITE // 2)
         mixed[rows] = sums // _WHITE
     return mixed
+
+
+def turned_upright(image: np.ndarray, orientation: int) -> np.ndarray:
+    """Return an image (H, W, 3) turned upright from an EXIF orientation; 1 leaves it as it is."""
+    if orientation in EXCHANGES_SIDES:
+        image = cv2.transpose(image)
+    mirrors_x, mirrors_y = orientation in _MIRRORS_X, orientation in _MIRRORS_Y
+    if mirrors_x or mirrors_y:
+        image = cv2.flip(image, 0 if not mirrors_x else -1 if mirrors_y else 1)
+    return image
+
+
+def orientation_of_matrix(matrix: Sequence[int]) -> int:
+    """Return the EXIF orientation of a video's display matrix, nine numbers row by row.
+
+    A matrix that is none of the eight, as one that turns by 45 degrees, counts as upright.
+    Source: ISO/IEC 14496-12, "Track header box".
+    """
+    a, b, _, c, d, *_ = np.sign(matrix).tolist()
+    return _OF_MATRIX.get((a, b, c, d), UPRIGHT)
 
 
 def read_as(path: Path, read: Callable[[], Any]) -> Any:

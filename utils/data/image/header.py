@@ -19,11 +19,6 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from duet.utils.data.image.orientation import (
-    EXCHANGES_SIDES,
-    UPRIGHT,
-    known_orientation,
-)
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.files.regular import open_regular
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
@@ -53,6 +48,10 @@ _START_BYTES = 256  # enough to recognise a file
 _BRANDS = {b"avif": "AVIF", b"avis": "AVIF"} | dict.fromkeys(
     (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), HEIC
 )
+UPRIGHT = 1
+# What makes an image of an EXIF orientation upright: first exchange rows and columns, then mirror.
+# 6 is a quarter clockwise, 8 counter-clockwise. Source: CIPA DC-008, "Orientation".
+EXCHANGES_SIDES = (5, 6, 7, 8)
 _ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
 # Decoders turn TIFF and HEIC. Chromium 149 shows a WebP as stored, and turns JPEG, PNG and AVIF.
 _NOT_TURNED_BY_US = ("WEBP", "TIFF", HEIC)
@@ -258,6 +257,11 @@ def open_image(kind: str, file: BinaryIO) -> ImageFile:
         image: ImageFile = import_optional("pi_heif", "a HEIC image").HeifImageFile(file)
         return image
     return _CLASSES[kind](file)  # type: ignore[arg-type]  # reads and seeks
+
+
+def known_orientation(value: object) -> int:
+    """Return an EXIF orientation from 1 to 8; upright for anything else that a file may hold."""
+    return value if isinstance(value, int) and 1 <= value <= 8 else UPRIGHT
 
 
 def _stored_orientation(image: ImageFile) -> object:

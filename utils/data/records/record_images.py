@@ -21,7 +21,7 @@ from duet.utils.data.records.layout import (
     read_record,
     read_table,
 )
-from duet.utils.data.sources.image_source import ImageSource, Records
+from duet.utils.data.sources.image_sources import ImageSource, Records
 from duet.utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
 from duet.utils.errors import DatasetError
 from duet.utils.image_limits import MAX_SIDE, MIN_SIDE

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.data.sources.formats.names import search_files, split_folders, split_of
-from duet.utils.data.sources.image_files import sorted_images
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.formats.names import split_folders, split_of
+from duet.utils.data.sources.image_sources import ImageSource, search_files, sorted_images
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable

@@ -18,7 +18,7 @@ from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
-from duet.utils.data.sources.image_files import has_images, is_of_windows, no_images_text
+from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.yaml_files import read_yaml, yaml_text
 from duet.utils.project import how_to_fetch

@@ -15,7 +15,7 @@ import numpy as np
 
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.header import BrokenImageError
-from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageSource, image_of
 from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import Places, SampleTable

@@ -12,7 +12,7 @@ import numpy as np
 
 from duet.utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
 from duet.utils.data.image.header import BrokenImageError
-from duet.utils.data.sources.image_source import records_of
+from duet.utils.data.sources.image_sources import records_of
 from duet.utils.data.sources.samples import RecordPlace, Sample
 from duet.utils.errors import DatasetError
 from duet.utils.files.regular import read_bytes

@@ -19,7 +19,7 @@ from duet.utils.data.sources.class_folders import ClassFolders, find_class_folde
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
-from duet.utils.data.sources.image_files import has_images, start_of
+from duet.utils.data.sources.image_sources import has_images, start_of
 from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.files.regular import encoding_fault, read_text
 from duet.utils.files.yaml_files import read_yaml

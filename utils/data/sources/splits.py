@@ -31,8 +31,7 @@ from duet.utils.data.sources.annotations import annotated_images, read_annotatio
 from duet.utils.data.sources.class_folders import ClassFolders, class_images
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
 from duet.utils.data.sources.labels import require_same_images, scan_samples
 from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.remarks import Remarks

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
-from duet.utils.data.sources.remarks import Remarks
+from duet.utils.data.sources.image_sources import search_files
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.regular import encoding_fault, read_text
 from duet.utils.image_limits import IMAGE_SUFFIXES
@@ -174,50 +174,6 @@ class FileNames:
 def parts_of(name: str) -> tuple[str, ...]:
     """Return the folders and the name in a name, of Windows too; nothing leads out of a folder."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
-
-
-def search_files(
-    folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
-) -> Iterator[str]:
-    """Yield the images in a folder and the folders in it, in no order.
-
-    Linked folders are read after all others, each once, and none that the folder itself lies in.
-    What macOS writes beside files, "._a.jpg" and __MACOSX, is left out.
-
-    Args:
-        suffixes: of other files to search for.
-        remarks: told what is left out.
-    """
-    remarks = Remarks() if remarks is None else remarks
-    waiting, linked = [str(folder)], list[str]()
-    seen: set[tuple[int, int]] = set()
-    while waiting or linked:
-        linked.sort(reverse=True)  # the order decides which of two links to a folder is read
-        is_link = not waiting
-        place = linked.pop() if is_link else waiting.pop()
-        if is_link and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(place)):
-            continue
-        try:
-            status = os.stat(place)
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    is_wanted = os.path.splitext(entry.name)[1].lower() in suffixes
-                    if entry.name == "__MACOSX" or (is_wanted and entry.name.startswith("._")):
-                        remarks.add("of_macos", entry.path)
-                        continue
-                    if is_wanted:
-                        yield entry.path
-                    if entry.is_dir():
-                        (linked if entry.is_symlink() else waiting).append(entry.path)
-                    elif entry.is_symlink() and not is_wanted and not os.path.exists(entry.path):
-                        remarks.add("dead_link", entry.path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError:
-            remarks.add("unread_folder", place)
 
 
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
