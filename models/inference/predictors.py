@@ -15,7 +15,7 @@ from duet import backend
 from duet.backend import amp, nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
-from duet.models.detector import gains_from_channels_last, images_to_tensor
+from duet.models.detector import Detector, gains_from_channels_last, images_to_tensor
 from duet.models.heads.base import Head, Pass
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
@@ -88,19 +88,20 @@ class HalfPrecision(PredictorAround):
     """
 
     def __init__(
-        self, model: Predictor, device: str, dtype: str = HALF, channels_last: bool | None = None
+        self, model: Detector, device: str, dtype: str = HALF, channels_last: bool | None = None
     ) -> None:
         """Copy a model with float32 weights; dtype is one of `amp.supported`.
 
         channels_last: layout of the maps; None for the faster one on the device.
         """
-        super().__init__(nn.frozen_copy(model))
+        copied = nn.frozen_copy(model)
+        super().__init__(copied)
         self.device, self.dtype = device, dtype
         gains = gains_from_channels_last(device, dtype)
         self.channels_last = gains if channels_last is None else channels_last
-        amp.cast_for_good(self.model, dtype)
+        amp.cast_for_good(copied, dtype)
         if self.channels_last:
-            nn.lay_channels_last(self.model)
+            nn.lay_channels_last(copied)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
         if self.channels_last:
