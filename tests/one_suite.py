@@ -39,6 +39,7 @@ ONCE = (
     "unit/scripts/test_onnx_backend.py",
     "export/examples/test_page_example.py",
     "export/test_graph_process.py",
+    "site/test_notebooks.py",
     "site/test_pages.py",
     "site/test_strict_build.py",
     "train/test_audit_command.py",
