@@ -124,6 +124,9 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
     assert waits["steps"] == [0, 1, 0, 1, 0, 0]
     assert waits["validations"] == [2 * 2]  # batches: which rows, and them
+    # NMS of a batch runs while the GPU has the next one to compute; there is none after the last.
+    next_one, nothing = waits["beside_nms"]
+    assert next_one > 50 > nothing
     done = json.loads((on_gpu / "work.json").read_text(encoding="utf-8"))["means"]
     assert {done["box_iou"], done["optimizer"], done["average"]} == {means}
 
