@@ -57,7 +57,6 @@ class Task:
         unused: hyper-parameters without effect on its trainings, excluded from searches.
         accumulates: whether small batches accumulate gradients up to 64 images per update.
         most_served: detections per image that the server allows; 0: the same as detect.py.
-        labels: raises DatasetError for labels of another task; "": any labels will do.
         items: a `BoxItems`: sample -> image and targets of a batch, and labels to score.
         view: a `Viewing`: how the network sees an image of no dataset.
         report: a `TaskReport`: tables and plots of a validation.
@@ -80,7 +79,6 @@ class Task:
     unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
     most_served: int = 0
-    labels: Part = Part("duet.utils.data.sources.needed_labels:require_objects")
     items: Part = Part("duet.utils.data.loading.items:BOXES")
     view: Part = Part("duet.utils.data.image.view:whole_view")
     report: Part = Part("duet.utils.report.task_reports:BOXES")
@@ -106,8 +104,7 @@ class Task:
             weights: the weights to validate, for the message; "" for a training.
         """
         try:
-            if self.labels:
-                self.labels.load()(samples, name, is_of_folders)
+            self.items.load().require_labels(samples, name, is_of_folders)
         except DatasetError as error:
             if not weights:
                 raise
@@ -158,7 +155,6 @@ SEGMENTATION = Task(
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
     most_served=1_000,  # each mask is drawn, packed and outlined
-    labels=Part("duet.utils.data.sources.needed_labels:require_outlines"),
     items=Part("duet.utils.data.loading.items:MASKS"),
     report=Part("duet.utils.report.task_reports:MASKS"),
     result=Part("duet.utils.detect.results.result:MaskResult"),
@@ -206,7 +202,6 @@ CLASSIFICATION = Task(
         "copy_paste",
     ),
     accumulates=False,
-    labels=Part("duet.utils.data.sources.needed_labels:require_classes"),
     items=Part("duet.utils.data.loading.items:CLASSES"),
     view=Part("duet.utils.data.image.view:centre_view"),
     report=Part("duet.utils.report.task_reports:CLASSES"),

@@ -12,7 +12,7 @@ from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.records.record_images import RecordImage
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.splits import images_of

@@ -18,7 +18,7 @@ from duet.utils.data.records import __main__ as command
 from duet.utils.data.records.layout import forget_open_files, read_table
 from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
