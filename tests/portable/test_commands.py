@@ -19,6 +19,7 @@ from duet.backend import use
 from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
 from duet.utils.system.children import child_options, signal_group
+from tests.environments import END, SEVERAL
 from tests.small import write_small_dataset, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from tests.unit.serve.running import Server, image_file
@@ -45,19 +46,6 @@ HELPED = ("train", "val", "detect", "export", "compare", "check", "audit", "reco
 # Text that is opened in the encoding of the system, which is not UTF-8 on Windows, is named.
 WARNINGS = {"PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "always::EncodingWarning"}
 SYSTEMS = ("windows", "macos") if sys.platform == "linux" else ("",)
-END = "=== it ended\n"
-# Runs commands one after the other, as far as they end well.
-SEVERAL = f"""
-import json, runpy, sys
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["duet", *words]
-    try:
-        runpy.run_module("duet", run_name="__main__")
-    except SystemExit as end:
-        if end.code:
-            raise
-    print({END!r}, end="")
-"""
 # As in a notebook or `python -c`: without a main module that another process could import.
 PROGRAM = """
 import pathlib
