@@ -15,11 +15,12 @@ from PIL import Image, ImageShow
 
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
+from duet.models.detect.pipeline import finished
 from duet.models.detect.settings import NotCopied, configured, detector_of
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
+from duet.models.inference.predictor import input_size, warn_of_other_size
 from duet.utils.data.image.letterbox import View, fit_letterbox, letterbox, resize_linear
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import as_list, read_image
@@ -174,7 +175,6 @@ def _boxes(result: Result, kind: str) -> np.ndarray:
 
 
 def _table(result: Result, kind: str) -> Any:
-    """Return a table of detections with boxes in the format named by a field."""
     table = result.to_pandas()
     table[list(CORNERS)] = _boxes(result, kind).astype(np.float64)
     if kind.startswith("xywh"):
@@ -183,7 +183,6 @@ def _table(result: Result, kind: str) -> Any:
 
 
 def _tensor(result: Result, kind: str) -> Tensor:
-    """Return boxes with scores and class numbers, (K, 6) float32."""
     columns = (_boxes(result, kind), result.scores[:, None], result.class_index[:, None])
     return ops.tensor(np.concatenate(columns, axis=1).astype(np.float32))
 
@@ -214,8 +213,7 @@ class HubModel(NotCopied):
         if "hub" in head.task.refused:
             raise UserError(head.task.refused["hub"])
         self.device, self.stride = self._detector.device, self._detector.predictor.stride
-        self._class_names = class_names_of(self._weights[0], head.num_classes)
-        self.names = dict(enumerate(self._class_names))
+        self.names = dict(enumerate(self._detector.class_names))
 
     def __call__(
         self,
@@ -245,9 +243,7 @@ class HubModel(NotCopied):
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # boxes only: see `Task.refused`
-            detector.head.task.result.load()(
-                frame, detector.finish([view], [found]), self._class_names
-            )
+            finished(detector, frame, [view], [found])
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()
@@ -271,7 +267,6 @@ class HubModel(NotCopied):
         return self.to(device)
 
     def eval(self) -> HubModel:
-        """Return the model, which never trains."""
         return self
 
     def half(self) -> HubModel:
@@ -285,7 +280,7 @@ class HubModel(NotCopied):
 
     def _configured(self, long_side: int, num_images: int, augment: bool) -> ImageDetector:
         config = call_config(
-            self._class_names,
+            self._detector.class_names,
             size=long_side,
             conf=self.conf,
             iou=self.iou,

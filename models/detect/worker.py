@@ -17,10 +17,9 @@ import numpy as np
 
 from duet import backend
 from duet.backend.checks import CPU
-from duet.models.detect.pipeline import Lanes
+from duet.models.detect.pipeline import Lanes, finished
 from duet.models.detect.settings import configured, make_detector
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import class_names_of
 from duet.utils.data.image.image_file import encode_image, suffix_that_holds
 from duet.utils.data.image.letterbox import FILL, View
 from duet.utils.detect.config import DetectConfig, call_config
@@ -44,10 +43,7 @@ log = logging.getLogger("serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A served model."""
-
     detector: ImageDetector
-    class_names: tuple[str, ...]
     about: Header  # description for /v1/model
 
     def configured(self, query: Mapping[str, Any]) -> ImageDetector:
@@ -55,7 +51,7 @@ class ServedModel:
         most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
-        config = call_config(self.class_names, **{**self.about["defaults"], **query})
+        config = call_config(self.detector.class_names, **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
         return configured(self.detector, config)
 
@@ -70,12 +66,11 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     side = detector.image_size
     detector.predictor.require_memory((most, 3, side, side), trains=False)
     detector.detect([np.full((side, side, 3), FILL, np.uint8)])
-    class_names = class_names_of(weights, detector.head.num_classes)
     runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
     about = {
         "name": source.name,
         "task": detector.head.task.name,
-        "class_names": class_names,
+        "class_names": detector.class_names,
         "image_size": side,
         "runs_in": runtime or backend.device.describe(detector.device),
         "max_batch": most,
@@ -86,7 +81,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
             "max_det": config.max_detections,
         },
     }
-    return ServedModel(detector, class_names, about)
+    return ServedModel(detector, about)
 
 
 def batch_size_of(weights: Weights, device: str, most: int) -> int:
@@ -105,8 +100,6 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
 
 @dataclass
 class Job:
-    """A request in progress."""
-
     asked: Header  # model, query, answer (format), id and deadline, as sent by the server
     content: bytes  # image file
     # Arrival time, then the end of each stage.
@@ -126,8 +119,6 @@ class Job:
 
 
 class Worker:
-    """Answers requests with models."""
-
     def __init__(
         self, models: Sequence[ServedModel], config: ServeConfig, answers: BinaryIO
     ) -> None:
@@ -202,8 +193,7 @@ class Worker:
 
     def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
-        found = job.detector.finish([job.view], [rows])
-        result = job.detector.head.task.result.load()(frame, found, model.class_names)
+        result = finished(job.detector, frame, [job.view], [rows])
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

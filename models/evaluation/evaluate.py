@@ -15,6 +15,7 @@ import numpy as np
 
 from duet.backend import autograd, ops
 from duet.backend.contract import Tensor
+from duet.models.detector import Detector
 from duet.models.heads.base import Evaluator, Loss, Sink
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictors import HalfPrecision, Predictor, network_input
@@ -166,6 +167,6 @@ def _labels_of(items: BoxItems, samples: Sequence[Sample], index: int) -> Ground
     return items.ground_truth(samples[index])
 
 
-def in_precision(model: Predictor, device: str, dtype: str, channels_last: bool) -> Predictor:
+def in_precision(model: Detector, device: str, dtype: str, channels_last: bool) -> Predictor:
     """Wrap a float32 model to compute in a dtype; "float32" returns it unchanged."""
     return model if dtype == "float32" else HalfPrecision(model, device, dtype, channels_last)

@@ -113,7 +113,6 @@ class ExportedPredictor:
         return list(zip(*outputs, strict=True))
 
     def decode_above(self, raw: Sequence[Outputs], settings: SuppressionSettings) -> list[Any]:
-        """Return the candidates in each image, like the head's `decode_above`."""
         kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
             lowest = settings.confidence_threshold
@@ -141,8 +140,6 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
 
 
 class ExportedForm(NamedTuple):
-    """The export of a task."""
-
     # Kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless refused.
     kinds: tuple[str, ...]
     # Maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
@@ -195,7 +192,6 @@ def _scores(head: Head, kind: str, outputs: Outputs, confidence_threshold: float
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Return the softmax of logits (C,)."""
     powers = np.exp(logits - logits.max())
     return np.asarray(powers / powers.sum())
 

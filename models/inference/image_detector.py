@@ -31,6 +31,7 @@ class ImageDetector:
         suppression: settings for filtering predictions.
         tiling: how to cut images larger than a tile; None to disable.
         lanes: number of threads that may run the network at once; others wait.
+        class_names: names of all classes, for results.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class ImageDetector:
         suppression: SuppressionSettings,
         tiling: Tiling | None = None,
         lanes: int = 1,
+        class_names: tuple[str, ...] = (),
     ) -> None:
         self.predictor = predictor
         self.device = device
@@ -48,12 +50,12 @@ class ImageDetector:
         self.suppression = suppression
         self.tiling = tiling
         self.lanes = lanes
+        self.class_names = class_names
         self.visualized: int | None = None  # layer of the heat maps; None: no heat maps
         self._network = threading.Semaphore(lanes)
 
     @property
     def head(self) -> Head:
-        """The predictor's head."""
         return self.predictor.head
 
     def views(self, image: np.ndarray) -> list[View]:
@@ -96,7 +98,6 @@ class ImageDetector:
         return [rows[index] for index in range(len(views))]
 
     def _batches(self, views: Sequence[View]) -> Iterator[list[int]]:
-        """Yield the indices of views to batch."""
         shapes: dict[tuple[int, int], list[int]] = {}
         for index, view in enumerate(views):
             shapes.setdefault(view.placement.input_size, []).append(index)
@@ -132,5 +133,9 @@ class ImageDetector:
     def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
         """Return the detections in each image (H, W, 3) uint8 RGB."""
         views = [self.views(image) for image in images]
-        rows = iter(self.predict([view for image in views for view in image]))
-        return [self.finish(image, [next(rows) for _ in image]) for image in views]
+        return list(map(self.finish, views, self.predict_images(views)))
+
+    def predict_images(self, images: Sequence[Sequence[View]]) -> list[list[Any]]:
+        """Return the candidates in each view of each image."""
+        rows = iter(self.predict([view for views in images for view in views]))
+        return [[next(rows) for _ in views] for views in images]

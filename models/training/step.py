@@ -19,11 +19,10 @@ from duet.backend.contract import Optimizer, Stage, Tensor
 from duet.backend.processes import this_process
 from duet.models.detector import Detector, images_to_tensor
 from duet.models.heads.base import Loss, LossTerms, PassImages, WholeBatch
-from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import Execution
 from duet.models.training.finishing import finish_images
 from duet.models.training.multi_scale import MultiScale
-from duet.models.training.optimizer import Schedule, StepSettings
+from duet.models.training.optimizer import ModelEMA, Schedule, StepSettings
 from duet.models.training.step_watch import BatchName, LossScale, StepWatch
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.loader import TrainLoader

@@ -191,6 +191,14 @@ def test_a_process_that_holds_too_much_memory_is_ended(folder: Path, system: str
     assert (process.returncode, printed) == (EXIT_NO_MEMORY, "more\n"), errors
 
 
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_ranks_that_cannot_share_a_cache_are_told_so(folder: Path, system: str) -> None:
+    program = "import os; from duet.utils.system.files import *; open_of_process(os.getpid(), 0)"
+    with start(folder, system, "-c", program) as process:
+        _, errors = process.communicate(timeout=60)
+    assert "only Linux shares open files; use one process on this system" in errors
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="Windows may be set up for long paths")
 def test_a_path_that_is_too_long_for_windows_is_named(folder: Path, tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from duet.utils.files.atomic import *\n"

@@ -72,6 +72,7 @@ backend/checks.py
 backend/devices.py
 backend/modules.py
 backend/processes.py
+backend/updates.py
 models/blocks/bottleneck.py
 models/blocks/conv.py
 models/blocks/pooling.py
@@ -81,7 +82,6 @@ models/heads/anchor/boxes.py
 models/heads/anchor/head.py
 models/heads/anchor/loss.py
 models/heads/base.py
-models/training/ema.py
 models/training/optimizer.py
 models/training/step.py
 models/training/step_watch.py

@@ -61,8 +61,6 @@ class UnknownFlagError(UserError):
 
 
 class Flag(NamedTuple):
-    """Command-line definition of a field."""
-
     names: tuple[str, ...]  # messages use the first
     group: str
     check: Check | None
@@ -132,7 +130,6 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
 
 
 def as_words(settings: Any) -> list[str]:
-    """Return the command-line arguments for these settings, omitting defaults."""
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     flags = flags_of(settings).items()
     changed = {
@@ -146,7 +143,7 @@ def as_words(settings: Any) -> list[str]:
 def words_of_flags(values: Mapping[str, Any], automatic: Collection[str] = ()) -> list[str]:
     """Return command-line arguments; True is a switch, False and None are omitted.
 
-    automatic: names for which False is --no-NAME.
+    automatic: names whose False is --no-NAME.
     """
     words = []
     for name, value in values.items():

@@ -64,7 +64,6 @@ def task_of_model(document: Mapping[str, Any]) -> Task:
 
 
 def check_flags(task: Task, config: TrainConfig) -> None:
-    """Raise UserError for a training flag that does not apply to the task."""
     defaults = {field.name: field.default for field in dataclasses.fields(config)}
     for other in TASKS.values():
         for field in other.own_flags:

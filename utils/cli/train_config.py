@@ -50,18 +50,21 @@ APART_IN_SEVERAL_PROCESSES = (
 )
 # Settings of a process rather than of the run.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout", "bind_numa"}
+# Settings that may change during a run. `data` may move: its content is compared.
+FREE = PROCESS_SETTINGS | {
+    "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
+    "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
+    "loggers", "allow_missing",
+}  # fmt: skip
 
 
 def require_batch_size(name: str, value: int) -> None:
-    """Raise UserError unless value is a number of images or AUTO_BATCH."""
     if value != AUTO_BATCH and value < 1:
         raise UserError(f"{name} {value}; accepted: a whole number of at least 1, or -1 to measure")
 
 
 @dataclass(frozen=True)
 class TrainConfig(RunConfig):
-    """Settings of a training run."""
-
     image_size: int = image_size_flag(default=640, help="long side of the images; the short side "
         "follows from the image. Default for classifiers: 224")  # fmt: skip
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
@@ -253,5 +256,4 @@ def read_train_flags(
 
 
 def run_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return a run's settings as plain values, without those of the process."""
     return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}

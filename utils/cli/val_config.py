@@ -31,8 +31,6 @@ def _require_task(name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class ValConfig(DetectionConfig, RunConfig):
-    """Settings of a validation."""
-
     batch_size: int = 32
     project: Path = Path("runs/val")
     task: str = flag("data", "--task", default="val", check=_require_task, metavar="T",
@@ -52,7 +50,6 @@ class ValConfig(DetectionConfig, RunConfig):
 
     @property
     def split(self) -> str:
-        """The dataset split to use."""
         return self.task if self.task in SPLITS else "val"
 
     def usual(self) -> dict[str, Any]:

@@ -13,8 +13,6 @@ from duet.utils.processes.world import AllGather, World
 
 
 class FoundImage(NamedTuple):
-    """Detections of one image."""
-
     batch_index: int
     image_index: int  # sample index
     found: Any  # from `Head.finish`: a NamedTuple of arrays and `Ragged` with equal numbers of rows
@@ -37,7 +35,6 @@ class Collector:
         self._losses: list[np.ndarray] = []
 
     def add_image(self, image: FoundImage) -> None:
-        """Add an image of this rank's shard."""
         if self._alone:
             self._receive(image)
         else:

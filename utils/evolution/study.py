@@ -26,8 +26,6 @@ REMEDY = "start a new search with another --name or --storage"
 
 
 class Range(NamedTuple):
-    """The lowest and the highest value of a hyper-parameter in a search."""
-
     low: float
     high: float
     logarithmic: bool = False

@@ -26,7 +26,7 @@ ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, obj
 DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
 MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, M, h, w) float32
 MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
-LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
+LOGITS = "logits"  # (B, C) float32, before softmax
 RAW = "raw"  # maps (B, K, H, W) float32 per level, before decoding
 OUTPUTS = (ROWS, DETECTIONS, MASK_ROWS, MASKS, LOGITS, RAW)
 RAW_FORMS = ("maps", "sigmoid", "split", "split-sigmoid")
@@ -52,8 +52,6 @@ ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
 
 @dataclass(frozen=True)
 class Metadata:
-    """Everything needed to run a file."""
-
     class_names: tuple[str, ...]
     stride: int
     image_size: tuple[int, int]  # (height, width) of the input; with `dynamic` an example
@@ -70,7 +68,6 @@ class Metadata:
 
     @property
     def smallest_batch(self) -> int:
-        """The smallest batch size that the file takes."""
         return 1 if self.dynamic else self.batch_size
 
     def texts(self) -> dict[str, str]:

@@ -53,8 +53,6 @@ def write_engine(
 
 
 class TensorRtRuntime:
-    """An engine and its memory; see `metadata.py::Runtime`."""
-
     def __init__(self, path: Path, threads: int | None = None) -> None:
         tensorrt = import_optional("tensorrt", f"--weights {path}")
         self._cuda: Any = import_optional(CUDA, f"--weights {path}")

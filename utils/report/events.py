@@ -34,8 +34,6 @@ class RunBegins(NamedTuple):
 
 
 class EpochEnds(NamedTuple):
-    """An epoch ends."""
-
     epoch: int  # from 1
     values: Mapping[str, float]  # results.csv values by column, without empty ones
 
@@ -113,8 +111,6 @@ def _class_of(name: str) -> Any:
 
 
 class Loggers:
-    """Several loggers by name."""
-
     def __init__(self, loggers: Mapping[str, RunLogger] | None = None) -> None:
         self._loggers = dict(loggers or {})
 

@@ -43,7 +43,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """Describe a checkpoint, one line per subject."""
     header, arrays, settings = checkpoint.header, checkpoint.ema, checkpoint.header.settings
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     blocks = _blocks(header.model)

@@ -93,7 +93,6 @@ class Checkpoint:
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint atomically."""
     header = {"format": FORMAT, "version": VERSION, **dataclasses.asdict(checkpoint.header)}
     arrays = {
         f"{section}/{name}": np.ascontiguousarray(array).reshape(np.shape(array))
@@ -148,7 +147,6 @@ def read_header(path: Path) -> Header:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    """Open a safetensors file; errors in the block become a UserError."""
     try:
         with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
             yield file

@@ -108,7 +108,6 @@ class ExportedWeights:
 
     @property
     def trained_size(self) -> int | None:
-        """The long side of the images of the model's training, pixels; None where unknown."""
         return self.runtime.metadata.trained_size
 
 

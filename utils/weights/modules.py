@@ -70,7 +70,6 @@ def _contents(module: Record) -> Iterator[dict | list]:
 
 
 def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
-    """Return all parameters and persistent buffers of a module by dotted name."""
     arrays = {}
     for prefix, part in walk_modules(module):
         hidden = part.state.get(HIDDEN_BUFFERS)

@@ -18,7 +18,6 @@ from duet.utils.weights.tensors import Contents, StoredArray, is_tensor
 
 
 def children(module: Any) -> list[Record]:
-    """Return the modules in a module; [] for anything else."""
     inside = module.state["_modules"].values() if is_module(module) else ()
     return [part for part in inside if is_module(part)]
 

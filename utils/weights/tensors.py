@@ -24,16 +24,12 @@ TENSOR_KINDS = frozenset((TORCH_PARAMETER, TORCH_UNTYPED_TENSOR, *TORCH_TENSORS,
 
 
 class StoredArray(NamedTuple):
-    """A tensor of a file."""
-
     array: np.ndarray  # bfloat16 widened to float32
-    dtype: str  # in which the file holds it
+    dtype: str  # dtype in the file
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A file as records."""
-
     file_format: str  # in words
     root: Any
     read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts

@@ -53,7 +53,6 @@ def unfold(arrays: Mapping[str, np.ndarray]) -> tuple[dict[str, np.ndarray], boo
 
 
 def _eps(prefix: str, arrays: Mapping[str, np.ndarray]) -> float:
-    """Return the eps of a convolution's BatchNorm, another one in a classifier's head."""
     head = re.fullmatch(r"(model\.\d+\.)conv\.", prefix)
     return CLASSIFIER_EPS if head and f"{head[1]}linear.weight" in arrays else BATCHNORM_EPS
 
@@ -120,7 +119,6 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
 
 
 def _named_tensors(found: Mapping[Any, Any], contents: Contents) -> dict[str, StoredArray]:
-    """Return the tensors of a state dict, without the prefix of a wrapper."""
     named = {
         dotted_name("", name): contents.read_tensor(value)
         for name, value in found.items()
@@ -132,7 +130,6 @@ def _named_tensors(found: Mapping[Any, Any], contents: Contents) -> dict[str, St
 
 
 def _find_weights(root: Any) -> Any:
-    """Return the record of a module, or a dict of tensors by name."""
     candidates = [root.get(key) for key in MODEL_KEYS] if isinstance(root, dict) else []
     for candidate in (*candidates, root):
         if class_name(candidate) == WRAPPER:

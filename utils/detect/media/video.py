@@ -168,8 +168,6 @@ class VideoFile(Source):
 
 
 class _Nameless:
-    """An open file without its name."""
-
     def __init__(self, file: BinaryIO) -> None:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
@@ -212,7 +210,6 @@ class VideoWriter:
         return stream
 
     def write(self, image: np.ndarray, seconds: float) -> None:
-        """Write a frame (H, W, 3) uint8 RGB, resized to the video; seconds must increase."""
         height, width = self._size
         if image.shape[:2] != self._size:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)

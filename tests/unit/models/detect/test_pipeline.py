@@ -62,7 +62,7 @@ def predictor(tmp_path_factory):
 
 def make_detector(predictor, lanes):
     settings = SuppressionSettings(0.25, 0.45, max_detections=20, multi_label=False)
-    return ImageDetector(predictor, "cpu", 64, settings, lanes=lanes)
+    return ImageDetector(predictor, "cpu", 64, settings, None, lanes, CLASS_NAMES)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def detect(detector, sources, **options):
     """Return what was begun, written and told."""
     reported = []
     files = NotedFiles()
-    Pipeline(detector, CLASS_NAMES, files, reported.append, **options).run(sources)
+    Pipeline(detector, files, reported.append, **options).run(sources)
     return files.begun, files.written, reported
 
 
@@ -181,6 +181,6 @@ def test_a_failure_to_write_ends_the_run(detector):
 
     reported, files = [], NotedFiles(write)
     with pytest.raises(OSError, match="2.jpg"):
-        Pipeline(detector, CLASS_NAMES, files, reported.append).run(map(Images, range(100)))
+        Pipeline(detector, files, reported.append).run(map(Images, range(100)))
     assert [done.source.number for done in reported] == [0, 1]
     assert files.appended == [(0, None), (1, None)]
