@@ -1,5 +1,7 @@
-"""Files of the public YOLOv5 with Ghost, transformer and other layers."""
+"""Files of public models: Ghost, transformer and other layers, masks and classes."""
 
+import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,12 +11,16 @@ import yaml
 
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
-from duet.models.graph import parse_model
+from duet.models.graph import parse_model, read_model_yaml
+from duet.models.heads.classify.head import ClassifyHead
 from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
+from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import load_weights
+from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
 from tests.foreign_files import TorchFile, module
+from tests.golden_models import draw, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
 
 NN = "torch.nn.modules"
@@ -165,3 +171,124 @@ def test_a_public_checkpoint_of_four_levels_is_built():
     model = detector_of_weights(weights)
     assert model.head.strides == (8, 16, 32, 64) and model.stride == 64
     assert len(nn.state_arrays(model)) == len(weights.ema)
+
+
+NETWORK_TOLERANCE = 2e-5
+
+
+def by_rule(yaml_name, classes, gain):
+    """The arrays of a public model, by their names."""
+    state = nn.state_arrays(Detector(read_model_yaml(f"models/{yaml_name}.yaml", classes)))
+    return {name: draw("", name, array, gain) for name, array in state.items()}
+
+
+def write_state_dict(path, arrays, prefix=""):
+    file = TorchFile()
+    state = {f"{prefix}{name}": file.tensor(array) for name, array in arrays.items()}
+    return file.write_zip(path, {"state_dict": state})
+
+
+def converted(path, yaml_name, classes):
+    out, cfg = path.with_suffix(".safetensors"), path.with_suffix(".yaml")
+    document = {**read_model_yaml(f"models/{yaml_name}.yaml").document, "nc": classes}
+    cfg.write_text(json.dumps(document), encoding="utf-8")
+    main(["convert", str(path), str(out), "--cfg", str(cfg)])
+    return load_weights(out)
+
+
+def raw_outputs(model, images):
+    with autograd.no_grad():
+        return [ops.to_numpy(output) for output in model(ops.tensor(images))]
+
+
+def assert_near(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=NETWORK_TOLERANCE * np.abs(wanted).max())
+
+
+def test_a_state_dict_of_a_segmentation_model_gives_the_stored_outputs(tmp_path):
+    case, wanted = info("segment")["n"], stored("segment/model_n")
+    arrays = by_rule("yolov5n-seg", 5, case["gain"])
+    path = write_state_dict(tmp_path / "seg.pt", arrays, prefix="module.")
+    weights = converted(path, "yolov5n-seg", 5)
+    assert weights.header.model["nc"] == 5
+    model = nn.frozen_copy(detector_of_weights(weights))
+    images = drawn_input(case["input"])
+    assert_near(raw_outputs(model, images)[-1], wanted["proto"])
+    with autograd.no_grad():
+        found = ops.to_numpy(model.decode(model(ops.tensor(images))))
+    for columns in (np.s_[..., :4], np.s_[..., 4:10], np.s_[..., 10:]):
+        assert_near(found[columns], wanted["decoded"][columns])
+
+
+def test_a_state_dict_of_a_classifier_gives_the_stored_logits(tmp_path):
+    arrays = by_rule("yolov5n-cls", 10, info("classify")["gain"]["n"])
+    weights = converted(write_state_dict(tmp_path / "cls.pt", arrays), "yolov5n-cls", 10)
+    assert weights.header.model["nc"] == 10
+    model = nn.frozen_copy(detector_of_weights(weights))
+    model.head.image_mean = None  # the stored input is normalized already
+    (logits,) = raw_outputs(model, drawn_input([2, 3, 224, 192]))
+    assert_near(logits, stored("classify/yolov5n-cls")["eval_logits_fp64"])
+
+
+def test_a_pickled_segmentation_model_decodes_as_the_model_does(tmp_path):
+    model = drawn_model("yolov5n-seg.yaml", info("segment")["w0125"]["gain"], classes=2)
+    weights = load_weights(written(tmp_path / "seg.pt", model))
+    again = nn.frozen_copy(detector_of_weights(weights))
+    # The file has anchors in cells, its description in pixels: two roundings.
+    np.testing.assert_allclose(decoded(again), decoded(model), rtol=1e-5)
+
+
+def test_a_pickled_classifier_is_the_model_of_its_yaml():
+    weights = load_weights(shared_path("golden/checkpoints/cls.pt"))
+    document = dict(read_model_yaml("models/yolov5n-cls.yaml").document)
+    ours = Detector(parse_model({**document, "width_multiple": 0.0625}, 3))
+    nn.load_state_arrays(ours, weights.ema)
+    images = np.random.default_rng(0).random((2, 3, 64, 64)).astype(np.float32)
+    theirs = nn.frozen_copy(detector_of_weights(weights))
+    (wanted,), (found,) = (raw_outputs(x, images) for x in (nn.frozen_copy(ours), theirs))
+    assert np.array_equal(found, wanted) and found.shape == (2, 3)
+
+
+def test_a_public_segmentation_model_is_built_in_its_own_width():
+    weights = load_weights(shared_path("golden/checkpoints/seg.pt"))
+    model = detector_of_weights(weights)
+    assert model.head.strides == (8, 16, 32) and model.head.num_classes == 80
+    assert list(nn.state_arrays(model)) == list(weights.ema)
+
+
+def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
+    assert list(ClassifyHead.image_mean) == IMAGE_MEAN
+    assert list(ClassifyHead.image_std) == IMAGE_STD
+
+
+@pytest.mark.parametrize(
+    ("yaml_name", "other"),
+    [("yolov5n-seg", "yolov5n"), ("yolov5n-cls", "yolov5n-seg"), ("yolov5n", "yolov5n-seg")],
+)
+def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_name, other):
+    path = write_state_dict(tmp_path / "state.pt", by_rule(yaml_name, 5, 1.0))
+    with pytest.raises(UserError):
+        converted(path, other, 5)
+    assert not path.with_suffix(".safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("seg", {"args": ["nc", "anchors", 10**9, 256]}, "layer 24"),
+        ("seg", {"nc": 10**9}, "nc: 1000000000; accepted: a number of classes from 1 to 10,000"),
+        ("cls", {"nc": 10_000}, "layer 9"),
+        ("cls", {"args": ["nc", 1280]}, "layer 9"),
+        ("seg", {"origin": [[17, 20]]}, "layer 24"),
+    ],
+)
+def test_a_description_of_another_head_is_refused_before_it_is_made(name, changes, message):
+    weights = load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
+    document = dict(weights.header.model)
+    *layers, (origin, number, block, args) = document["head"]
+    (origin,) = changes.get("origin", [origin])
+    line = [origin, number, block, changes.get("args", args)]
+    document |= {"head": [*layers, line], "nc": changes.get("nc", document["nc"])}
+    header = dataclasses.replace(weights.header, model=document)
+    with pytest.raises(UserError, match=message):
+        detector_of_weights(dataclasses.replace(weights, header=header))
