@@ -79,7 +79,7 @@ def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
 
 @pytest.mark.parametrize(("num_classes", "levels"), [(1, 0), (4, 0), (4, 3), (1, 1)])
 @pytest.mark.parametrize("max_detections", [5, 1000])
-def test_the_result_is_that_of_the_greedy_rule(num_classes, levels, max_detections):
+def test_the_result_follows_the_greedy_rule(num_classes, levels, max_detections):
     decoded = predictions(400, num_classes, seed=num_classes + 10 * levels, levels=levels)
     found = non_max_suppression(
         decoded, SuppressionSettings(0.1, 0.5, max_detections=max_detections)
@@ -119,7 +119,7 @@ def drawn_boxes(kind: str, count: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "kind", ["on a grid", "crowded", "apart", "with boxes that are no finite rectangle"]
 )
-def test_images_together_keep_what_each_keeps_box_by_box(kind, lengths):
+def test_a_batch_keeps_the_boxes_of_its_single_images(kind, lengths):
     boxes_xyxy = drawn_boxes(kind, sum(lengths) or 8)[: sum(lengths)]
     group = generator(1).integers(0, 2, len(boxes_xyxy)) * 1000 - 1
     finite = np.where(np.isfinite(boxes_xyxy).all(axis=1, keepdims=True), boxes_xyxy, 0)

@@ -161,7 +161,7 @@ def test_an_error_is_a_sentence_and_no_older_boxes_stay(page, image, tmp_path):
     assert page.until("problem.textContent").startswith("The camera cannot be used")
 
 
-def test_the_server_draws_what_is_downloaded(page, image):
+def test_the_server_draws_the_downloaded_image(page, image):
     page.choose(image)
     page.evaluate("document.querySelector('#classes input').click()")
     page.evaluate("download.click()")

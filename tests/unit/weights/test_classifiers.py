@@ -120,7 +120,7 @@ def test_a_classifier_of_other_depths_is_not_built(tmp_path):
         ({"strides": (1, 1)}, "it is another classifier than those of the public YOLOv5"),
     ],
 )
-def test_what_would_compute_something_else_is_refused(tmp_path, changes, message):
+def test_a_model_that_would_compute_something_else_is_refused(tmp_path, changes, message):
     path = Classifier(**changes).write(tmp_path / "cls.pt")
     with pytest.raises(UserError, match=f"cls.pt: .*{message}"):
         load_weights(path)

@@ -87,7 +87,7 @@ def test_a_fused_model_decodes_as_the_public_one_does_when_fused():
     assert np.abs(decoded(model, images) - fused).max() < 2 * np.abs(plain - fused).max()
 
 
-def test_what_is_not_fused_is_not_touched():
+def test_an_unfused_model_is_not_changed():
     state = small_arrays()
     arrays, was_fused = unfold(state)
     assert not was_fused and arrays == state
@@ -117,7 +117,7 @@ def test_a_fused_file_is_read_shown_and_converted(tmp_path, method, capsys):
     assert "fused: BatchNorm folded in" in capsys.readouterr().out
 
 
-def test_training_from_a_fused_file_says_what_is_lost(tmp_path, caplog):
+def test_training_from_a_fused_file_reports_the_loss(tmp_path, caplog):
     weights = load_weights(write_fused(tmp_path / "fused.pt"))
     with caplog.at_level(logging.WARNING):
         transfer_weights(detector_of_weights(weights), weights, ["cat", "dog"], False)
@@ -169,7 +169,7 @@ def test_public_models_of_other_tasks_are_read(name):
     assert list(weights.header.class_names) == list(names.values() if name == "seg" else names)
 
 
-def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file():
+def test_a_segmentation_file_gives_masks_anchors_and_strides():
     header = load_weights(shared_path("golden/checkpoints/seg.pt")).header
     assert header.model["head"][-1] == [[17, 20, 23], 1, "Segment", ["nc", "anchors", 32, 256]]
     assert header.model["width_multiple"] == 0.0625
@@ -185,7 +185,7 @@ def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file
         ("models.experimental.Ensemble", "an ensemble of models; give the file of one"),
     ],
 )
-def test_a_file_of_something_else_is_refused_as_what_it_is(tmp_path, name, reason):
+def test_a_file_of_another_kind_is_refused_by_its_kind(tmp_path, name, reason):
     path = write_zip(tmp_path / "other.pt", dump({"model": module(name)}))
     with pytest.raises(UserError, match=f"other.pt: it holds .*{reason}"):
         load_weights(path)
@@ -258,7 +258,7 @@ def test_an_exported_file_is_opened_by_its_name(tmp_path):
     assert "ONNX Runtime" in found.runtime.name
 
 
-def test_endings_in_capitals_are_those_of_exported_files(tmp_path):
+def test_uppercase_suffixes_are_exported_files_too(tmp_path):
     path = write_detector(tmp_path / "A.ONNX")
     assert "ONNX Runtime" in load_to_detect(path).runtime.name
     pytest.importorskip("openvino")
@@ -324,7 +324,7 @@ def test_batches_overlap_in_a_single_file_that_can_be_called_side_by_side(tmp_pa
         assert num_lanes("cuda:0", weights) == lanes
 
 
-def test_the_endings_of_exported_files_are_those_of_the_formats():
+def test_suffixes_of_exported_files_match_the_formats():
     assert tuple(row.ending for row in FORMATS) == EXPORTED
 
 

@@ -87,7 +87,7 @@ def test_a_global_that_is_not_accepted_is_named_and_not_run(tmp_path, name):
         (Global("models.yolo.Detect"), "__init__"),
     ],
 )
-def test_an_attribute_is_a_record_and_only_that_of_a_fused_model(arguments):
+def test_an_attribute_is_a_record_of_a_fused_model_only(arguments):
     with pytest.raises(UserError, match="asks for builtins.getattr"):
         read_pickle(dump(Call("builtins.getattr", arguments)))
     record = read_pickle(dump(Call("builtins.getattr", ({}, "forward_fuse"))))
@@ -151,7 +151,7 @@ def test_a_state_with_special_names_is_only_stored():
         (b"c" + b"m" * 101 + b"\nSize\n", "a name of over 100 characters"),
     ],
 )
-def test_what_no_weights_file_holds_is_refused(opcodes, reason):
+def test_opcodes_of_no_weights_file_are_refused(opcodes, reason):
     with pytest.raises(UserError, match=reason):
         read_pickle(b"\x80\x02" + opcodes + b".")
 

@@ -35,7 +35,7 @@ def test_a_table_has_the_five_classes():
     assert table["class"].tolist() == ORDER and table["name"][0] == "dog"
 
 
-def test_what_is_no_number_is_no_class():
+def test_nan_is_no_class():
     found = result([float("nan"), 0.5, 0.25, float("nan"), 0.125, float("inf"), 0.0])
     assert found.top5.tolist() == [1, 2, 4, 6]
     nothing = result([float("nan")] * 7)

@@ -168,7 +168,7 @@ def test_curves_pass_through_the_figures_at_the_best_confidence():
     assert curves.recall[0, place] == result.means[1] == 1
 
 
-def test_the_first_images_are_kept_with_what_was_found_above_a_quarter():
+def test_the_first_images_are_kept_with_detections_above_a_quarter():
     result = evaluator_of({50: [0.9], 47: [0.75, 0.25, 0.5], 3: []})
     assert NUM_EXAMPLES == 48 and list(result.examples) == [3, 47]
     assert result.examples[47].found.scores.tolist() == [0.75, 0.5]

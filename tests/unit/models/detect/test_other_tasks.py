@@ -109,7 +109,7 @@ def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flag
     assert not (tmp_path / "run").exists()
 
 
-def test_the_hub_says_what_takes_a_classifier(weights):
+def test_the_hub_names_the_function_for_a_classifier(weights):
     with pytest.raises(UserError, match="results are boxes.*use `duet.load` instead"):
         hubconf.custom(str(weights), device="cpu")
 
@@ -134,13 +134,13 @@ def assert_same(results, others):
             np.testing.assert_array_equal(field, same)
 
 
-def test_what_is_found_in_an_image_depends_neither_on_others_nor_on_the_way(finder):
+def test_results_of_an_image_do_not_depend_on_the_batch_or_the_call(finder):
     singles = [finder(image, size=SIZE)[0] for image in IMAGES]
     assert_same(finder(IMAGES, size=SIZE), singles)
     assert_same(list(finder.stream(IMAGES, size=SIZE)), singles)
 
 
-def test_detect_writes_what_a_call_finds(finder, segmenter, tmp_path, monkeypatch):
+def test_detect_writes_the_results_of_a_call(finder, segmenter, tmp_path, monkeypatch):
     (tmp_path / "images").mkdir()
     for number, image in enumerate(IMAGES):
         save_image(tmp_path / f"images/{number}.png", image)
@@ -178,7 +178,7 @@ def test_the_hubs_results_are_the_boxes_and_drawings_with_masks(segmenter, finde
     np.testing.assert_array_equal(results.render()[0], result.plot())
 
 
-def test_what_masks_cannot_do_is_refused_before_anything_is_read(finder, segmenter):
+def test_options_that_masks_do_not_support_are_refused_before_reading(finder, segmenter):
     with pytest.raises(UserError, match="--tile: masks from tiles cannot be merged"):
         finder("absent.jpg", size=SIZE, tile=64)
     with pytest.raises(UserError, match="--augment|augment"):
