@@ -182,7 +182,7 @@ def test_convert_refuses(tmp_path, arguments, reason):
     ("changes", "reason"),
     [
         ({"activation": "LeakyReLU"}, "layer model.0 uses the activation LeakyReLU"),
-        ({"eps": 1e-5}, "layer model.0.bn has eps 1e-05"),
+        ({"norm_eps": 1e-5}, "layer model.0.bn has eps 1e-05"),
         ({"head": "models.yolo.Segment"}, "its last layer is Segment; by its model YAML 'Detect'"),
         ({"head": "models.common.Classify"}, "its Classify has no linear layer"),
         ({"yaml": None}, "its DetectionModel describes no model"),

@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 import pytest
@@ -19,78 +17,9 @@ from duet.utils.project import PROJECT
 from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
-from tests.foreign_files import TorchFile, module
+from tests.foreign_files import PublicModel, TorchFile
 from tests.golden_models import draw, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
-
-NN = "torch.nn.modules"
-TYPES = {
-    "Detect": "models.yolo.Detect",
-    "Segment": "models.yolo.Segment",
-    "nn.Upsample": f"{NN}.upsampling.Upsample",
-    "nn.MaxPool2d": f"{NN}.pooling.MaxPool2d",
-    "nn.ZeroPad2d": f"{NN}.padding.ZeroPad2d",
-}
-
-
-class Tree:
-    """The records of a model's modules, by the names of its arrays."""
-
-    def __init__(self, file: TorchFile, state: Mapping[str, np.ndarray], **changes: Any) -> None:
-        self.file, self.state, self.changes = file, state, changes
-
-    def record(self, kind: str, prefix: str) -> Any:
-        """Return the record of a module of a class, with those inside it and its tensors."""
-        inside: dict[str, None] = {}
-        tensors = {}
-        for name, array in self.state.items():
-            if name.startswith(prefix):
-                child, dot, _ = name.removeprefix(prefix).partition(".")
-                if dot:
-                    inside[child] = None
-                else:
-                    tensors[child] = self.file.tensor(array)
-        children = {
-            child: self.record(self.type_of(kind, child, prefix), f"{prefix}{child}.")
-            for child in inside
-        }
-        if kind == "models.common.Conv":
-            children["act"] = self.activation(prefix)
-        attributes = {}
-        if kind.endswith("BatchNorm2d"):
-            attributes["eps"] = 1e-3
-        if kind.endswith("MultiheadAttention"):
-            attributes["num_heads"] = self.changes.get("heads", 4)
-        if kind.endswith((".Detect", ".Segment")):
-            strides = np.array(self.changes["strides"], np.float32)
-            attributes |= {"nc": 2, "stride": self.file.tensor(strides)}
-        return module(kind, children, tensors, **attributes)
-
-    def type_of(self, parent: str, child: str, prefix: str) -> str:
-        parent = parent.rpartition(".")[2]
-        own = f"{prefix}{child}."
-        if f"{own}bn.weight" in self.state:
-            return "models.common.Conv"
-        if f"{own}running_mean" in self.state:
-            return f"{NN}.batchnorm.BatchNorm2d"
-        if f"{own}cv2.bn.weight" in self.state and child in "02" and parent == "Sequential":
-            return "models.common.GhostConv"
-        if child == "ma":
-            return f"{NN}.activation.MultiheadAttention"
-        if f"{own}conv.0.cv1.bn.weight" in self.state:
-            return "models.common.GhostBottleneck"
-        if f"{own}ma.in_proj_weight" in self.state:
-            return "models.common.TransformerLayer"
-        if f"{own}tr.0.q.weight" in self.state:
-            return "models.common.TransformerBlock"
-        if self.state.get(f"{own}weight", np.zeros(())).ndim == 2:
-            return f"{NN}.linear.Linear"
-        return f"{NN}.conv.Conv2d" if f"{own}weight" in self.state else f"{NN}.container.Sequential"
-
-    def activation(self, prefix: str) -> Any:
-        linear = ".conv.2." in prefix and not self.changes.get("all_active")
-        kind = f"{NN}.linear.Identity" if linear else f"{NN}.activation.{self.changes['kind']}"
-        return module(kind, **self.changes.get("attributes", {}))
 
 
 def drawn(name, **changes):
@@ -102,23 +31,13 @@ def drawn(name, **changes):
     return nn.frozen_copy(model)
 
 
-def written(path, model, kind="SiLU", **changes):
+def written(path, model, **changes):
     """Write a model as a file of the public YOLOv5."""
-    file = TorchFile()
-    tree = Tree(file, nn.state_arrays(model), kind=kind, strides=model.head.strides, **changes)
-    layers = {
-        str(index): tree.record(
-            TYPES.get(layer.block, f"models.common.{layer.block}"), f"model.{index}."
-        )
-        for index, layer in enumerate(model.spec.layers)
-    }
-    root = module(
-        "models.yolo.DetectionModel",
-        {"model": module(f"{NN}.container.Sequential", layers)},
-        yaml=dict(model.spec.document),
-        names=["cat", "dog"],
+    file, strides = TorchFile(), model.head.strides
+    record = PublicModel(
+        file, nn.state_arrays(model), model.spec.document, strides=strides, **changes
     )
-    return file.write_zip(path, {"model": root, "epoch": -1})
+    return file.write_zip(path, {"model": record.root(), "epoch": -1})
 
 
 def decoded(model):
@@ -133,7 +52,7 @@ def decoded(model):
         ("yolov5s-ghost", {}),
         ("yolov5s-transformer", {}),
         ("yolov3-tiny", {}),
-        ("yolov5s-LeakyReLU", {"kind": "LeakyReLU", "attributes": {"negative_slope": 0.1}}),
+        ("yolov5s-LeakyReLU", {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.1}}),
         ("yolov5-p34", {}),
     ],
 )
@@ -150,12 +69,12 @@ def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, chan
     ("name", "changes", "message"),
     [
         ("yolov5s-ghost", {"all_active": True}, "activation SiLU; by its model YAML Identity"),
-        ("yolov5s-ghost", {"kind": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
+        ("yolov5s-ghost", {"activation": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
         ("yolov5s-transformer", {"heads": 8}, "has 8 heads; 4 are built here"),
         ("yolov5s-LeakyReLU", {}, r"activation SiLU; by its model YAML LeakyReLU\(0.1\)"),
         (
             "yolov5s-LeakyReLU",
-            {"kind": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
+            {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
             r"LeakyReLU\(0.2\); by its model YAML LeakyReLU\(0.1\)",
         ),
     ],
