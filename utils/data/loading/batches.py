@@ -31,7 +31,7 @@ from duet.utils.strengths import AugmentConfig
 Shard = Callable[[Any], Any]
 
 
-def all_of(items: Any) -> Any:
+def all_of(items: object) -> Any:
     """Return the shard of the only rank."""
     return items
 

@@ -201,7 +201,7 @@ def read_numbers(source: Mapping[str, Any] | Element, *names: str) -> list[float
     return [read_number(source.get(name), name) for name in names]
 
 
-def read_points(value: Any, text: str | None = None) -> np.ndarray:
+def read_points(value: object, text: str | None = None) -> np.ndarray:
     """Return points (K, 2) float64, of pairs of numbers or of texts; else raise ValueError.
 
     text: what the value was made of, for the message.
