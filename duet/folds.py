@@ -5,11 +5,6 @@ duet folds --folds 5 --data mydata --weights yolov5n.pt --epochs 50
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before imports that may be slow or missing
-
 import statistics
 from collections.abc import Mapping, Sequence
 

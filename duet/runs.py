@@ -20,12 +20,11 @@ from duet.backend.processes import this_process
 from duet.utils.cli.flags import FlagValues, UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.start import called_as
+from duet.utils.processes.suspend import HANDLED
 from duet.utils.progress import begin_lines
-from duet.utils.system.children import INTERRUPTS, SUSPENDING
 
 WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
 AUTOMATIC = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--device-augment")  # a third state
-HANDLED = (*INTERRUPTS, *SUSPENDING)
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 

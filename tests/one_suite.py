@@ -62,7 +62,6 @@ ONCE = (
     "unit/page",
     "unit/report",
     "unit/screen",
-    "unit/scripts/test_val_classes.py",
     "unit/scripts/test_val_masks.py",
     "unit/scripts/test_val_names.py",
     "unit/setup",

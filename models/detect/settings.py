@@ -18,7 +18,6 @@ from duet.models.inference.predictor import (
     class_names_of,
     input_size,
     make_predictor,
-    suppression_settings,
 )
 from duet.utils.cli.run_config import known_classes
 from duet.utils.detect.config import DetectConfig
@@ -108,7 +107,7 @@ def visualizing(detector: ImageDetector, config: DetectConfig) -> ImageDetector:
 
 
 def _suppression(config: DetectConfig) -> SuppressionSettings:
-    settings = suppression_settings(config, multi_label=False)
+    settings = config.suppression(multi_label=False)
     if not config.track:
         return settings
     lowest = min(config.confidence_threshold, LOWEST_SCORE)

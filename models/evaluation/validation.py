@@ -23,7 +23,6 @@ from duet.models.inference.predictor import (
     input_size,
     log_once,
     make_predictor,
-    suppression_settings,
 )
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.cli.run_config import known_classes
@@ -92,7 +91,7 @@ def run_validation(
     objects_of = None
     if annotations is not None:
         objects_of = partial(annotated_objects, annotations, classes.in_model, kept)
-    suppression = suppression_settings(config, multi_label=True)
+    suppression = config.suppression(multi_label=True)
     evaluation = Evaluation(
         model, table, classes.names, device, suppression, sinks=files.sinks, objects_of=objects_of
     )

@@ -286,7 +286,7 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
 def move(made: Path, path: Path, row: Format) -> None:
     """Move a file or folder to its path, replacing an older export; UserError for anything else."""
     require_free_place(path, row)
-    if row.folder and path.exists():  # what rename does not replace
+    if row.folder and path.exists():  # rename replaces no folder
         path.replace(made.with_name(f"{made.name}.old"))  # removed with the temporary folder
     made.replace(path)
 

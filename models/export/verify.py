@@ -160,7 +160,7 @@ class Comparison:
         # The largest differences by quantity, in `UNITS`: of rows, else of matching detections.
         self.largest: dict[str, float] = {}
         self.num_found = self.num_matched = 0  # detections of either side, or images
-        self.fault = ""  # what exceeds the tolerance
+        self.fault = ""  # the difference beyond the tolerance
 
     @property
     def differences(self) -> str:

@@ -150,7 +150,7 @@ def as_words(settings: Settings) -> list[str]:
 def words_of_flags(values: FlagValues, automatic: Collection[str] = ()) -> list[str]:
     """Return command-line arguments; True is a switch, False and None are omitted.
 
-    automatic: names for which False is --no-NAME.
+    automatic: names whose False is --no-NAME.
     """
     words = []
     for name, value in values.items():

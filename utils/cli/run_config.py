@@ -25,6 +25,7 @@ from duet.utils.cli.flags import (
 )
 from duet.utils.errors import UserError, brief
 from duet.utils.files.json_files import Document
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 from duet.utils.project import WEIGHTS_FILES
@@ -215,6 +216,12 @@ class DetectionConfig(CommandConfig):
         help="save the detections of each image as YOLO labels")  # fmt: skip
     save_conf: bool = flag("output", "--save-conf", default=False,
         help="with --save-txt: add the score to each line")  # fmt: skip
+
+    def suppression(self, multi_label: bool) -> SuppressionSettings:
+        """Return the settings of NMS; multi_label: several classes per box, as for metrics."""
+        names = {field.name for field in fields(SuppressionSettings)} - {"multi_label"}
+        values = {name: getattr(self, name) for name in names}
+        return SuppressionSettings(multi_label=multi_label, **values)
 
     @property
     def tiling(self) -> Tiling | None:

@@ -51,6 +51,12 @@ APART_IN_SEVERAL_PROCESSES = (
 )
 # Settings of a process rather than of the run.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout", "bind_numa"}
+# Settings that may change during a run. `data` may move: its content is compared.
+FREE = PROCESS_SETTINGS | {
+    "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
+    "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
+    "loggers", "allow_missing",
+}  # fmt: skip
 
 
 def require_batch_size(name: str, value: int) -> None:

@@ -70,7 +70,7 @@ def children_seconds() -> float:
     seconds = sum(os.times()[2:4])  # finished child processes
     for process in descendants(os.getpid()):
         with suppress(psutil.Error):  # it may have ended meanwhile
-            seconds += sum(process.cpu_times()[:4])  # with those of its own that have ended
+            seconds += sum(process.cpu_times()[:4])  # including its finished children
     return seconds
 
 

@@ -135,7 +135,6 @@ def _k_means(
 
 
 def _cluster(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Move centres to the means of their points until none moves; return them."""
     for _ in range(ROUNDS):
         squares = sum((points[:, axis, None] - centres[:, axis]) ** 2 for axis in (0, 1))
         nearest = squares.argmin(axis=1)

@@ -60,7 +60,6 @@ def _figure(crop: Crop) -> str:
 
 
 def _encoded(image: np.ndarray, crop: Crop) -> bytes:
-    """Return a crop as WebP, its boxes drawn on it."""
     size = image.shape[0], image.shape[1]
     left, top, right, bottom = (0, 0, size[1], size[0]) if crop.focus is None else around(
         crop.focus, size

@@ -43,7 +43,7 @@ def join_views(
         regions_xyxy: (V, 4) positions of the views, which cover the image.
 
     Merging by overlap instead of dropping cut boxes follows Akyon et al. 2022, arXiv:2202.06934,
-    who compare whole boxes; those of one object in two tiles may overlap little.
+    who compare whole boxes; two parts of one object in neighbouring tiles may overlap little.
     """
     regions = regions_xyxy.astype(np.float32)
     view = np.repeat(np.arange(len(found)), [len(detections.scores) for detections in found])

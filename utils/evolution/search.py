@@ -20,7 +20,7 @@ from typing import Any
 from duet.backend import select
 from duet.backend.processes import this_process
 from duet.utils.cli.hyperparameters import Hyperparameters, override_word
-from duet.utils.cli.train_config import TrainConfig, run_settings
+from duet.utils.cli.train_config import FREE, TrainConfig, run_settings
 from duet.utils.errors import UserError
 from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
 from duet.utils.files.atomic import atomic_text_file
@@ -34,7 +34,6 @@ from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from duet.utils.project import from_here
 from duet.utils.report.plots.results import plot_evolution
 from duet.utils.report.results import read_results
-from duet.utils.state.resume import FREE
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,

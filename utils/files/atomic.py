@@ -80,7 +80,6 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _temporary_name(path: Path) -> Path:
-    """Return an unguessable random name in the folder of `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
@@ -103,7 +102,6 @@ def _reason(error: OSError, path: Path) -> str | None:
 
 
 def refuse_existing(path: Path, flag: str = "--out") -> None:
-    """Raise DatasetError if the path exists."""
     if os.path.lexists(path):
         raise DatasetError(f"{flag} {path} already exists; choose a new folder")
 

@@ -33,7 +33,6 @@ def shipped_model(name: str) -> Path:
 
 
 def read_model(argument: str) -> tuple[Path, Document]:
-    """Return the --cfg file and its content; UserError as `read_yaml`."""
     path = find_model(argument)
     if not path.exists():
         raise UserError(

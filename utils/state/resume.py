@@ -18,6 +18,7 @@ from duet.utils.cli.run_config import as_document, plain
 from duet.utils.cli.train_config import (
     AUTO,
     AUTO_BATCH,
+    FREE,
     NEWEST,
     PROCESS_SETTINGS,
     TrainConfig,
@@ -34,12 +35,6 @@ from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint
 from duet.utils.weights.load import file_beside
 
-# Settings that may change during a run. `data` may move: `job.py` compares its content.
-FREE = PROCESS_SETTINGS | {
-    "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
-    "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
-    "loggers", "allow_missing",
-}  # fmt: skip
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 
 RECORD = "work.json"  # the last file written by a run

@@ -25,7 +25,7 @@ TENSOR_KINDS = frozenset((TORCH_PARAMETER, TORCH_UNTYPED_TENSOR, *TORCH_TENSORS,
 
 class StoredArray(NamedTuple):
     array: np.ndarray  # bfloat16 widened to float32
-    dtype: str  # in which the file holds it
+    dtype: str  # dtype in the file
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duet.models.inference.predictor import suppression_settings
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import only_classes
@@ -253,7 +252,7 @@ def test_the_number_of_a_class_decides_nothing():
 
 def test_a_validation_in_training_suppresses_as_val_does_by_default():
     flags = parse_val_flags(["--weights", "F"])
-    assert suppression_settings(flags, multi_label=True) == SuppressionSettings()
+    assert flags.suppression(multi_label=True) == SuppressionSettings()
 
 
 def sample(class_index):

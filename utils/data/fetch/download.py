@@ -54,8 +54,6 @@ _CUTS = (http.client.HTTPException, urllib.error.URLError, ConnectionError, Time
 
 
 class Item(NamedTuple):
-    """A file of a list."""
-
     url: str  # https, or http where there is a hash
     sha256: str | None  # None: not known yet
     size: int | None  # bytes; None: as reported by the server
@@ -68,8 +66,6 @@ class Item(NamedTuple):
 
 
 class FetchList(NamedTuple):
-    """A list of files."""
-
     about: str  # description and licence
     then: str  # the next step; may be empty
     items: tuple[Item, ...]
@@ -152,7 +148,6 @@ def download(item: Item, part: Path) -> str:
 
 
 def hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
     digest = hashlib.sha256()
     with open_regular(path) as file:
         while block := file.read(_BLOCK_BYTES):

@@ -44,7 +44,6 @@ _LEFT_OUT = {
 
 
 def accepts(path: Path) -> bool:
-    """Return whether an XML file begins as CVAT's do, for images or for video."""
     return _ROOT.search(read_head(path, _HEAD_BYTES)) is not None
 
 
@@ -160,7 +159,6 @@ def _add_shape(labels: ImageLabels, shape: Element) -> None:
 
 
 def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
-    """Return the outline of a polygon, a mask, an ellipse or a turned box, (K, 2) in pixels."""
     if shape.tag == "polygon":
         text = shape.get("points", "")
         return read_points([pair.split(",") for pair in text.split(";")], text)
@@ -178,7 +176,6 @@ def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
 
 
 def _outline_of_mask(mask: Element) -> np.ndarray:
-    """Return the outline of a mask, of runs of background and object by turns, row by row."""
     left, top, width, height = _integers(mask, "left", "top", "width", "height")
     try:
         counts = [int(run) for run in mask.get("rle", "").split(",")]

@@ -53,7 +53,6 @@ _NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
 
 
 def accepts(path: Path) -> bool:
-    """Return whether a JSON file begins as a list of tasks does."""
     head = read_head(path, _HEAD_BYTES)
     is_list = b"".join(head[:200].split()).startswith(b"[{")
     return is_list and any(mark in head for mark in _MARKS)
@@ -201,7 +200,6 @@ def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the kind of a region, "rectanglelabels", and its labels; none if it has no kind."""
     for kind, labels in value.items():
         if isinstance(labels, list) and kind.endswith("labels"):
             return kind, [label for label in labels if isinstance(label, str)]

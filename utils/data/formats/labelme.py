@@ -48,7 +48,6 @@ _Shape = tuple[np.ndarray, bool]
 
 
 def is_labelme(path: Path) -> bool:
-    """Return whether a JSON file begins as one of LabelMe."""
     head = read_head(path, _HEAD_BYTES)
     return head.lstrip().startswith(b"{") and bool(_KEYS.search(head))
 

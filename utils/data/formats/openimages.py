@@ -42,7 +42,6 @@ log = logging.getLogger("data")
 
 
 def accepts(path: Path) -> bool:
-    """Return whether a CSV file begins with the columns of OpenImages's boxes."""
     return set(COLUMNS) <= set(_columns(read_head(path, MAX_LINE_BYTES).partition(b"\n")[0]))
 
 
@@ -120,7 +119,6 @@ class _Rows:
 
 
 def _columns(line: bytes) -> list[str]:
-    """Return the names in the first line of a CSV file."""
     text = line.decode("utf-8-sig", "replace").strip()
     return [name.strip().strip('"') for name in text.split(",")]
 

@@ -73,8 +73,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     Args:
         content: (N,) uint8, of the whole file.
         size: (height, width) that the file must have; no other is decoded.
-        reduction: 1, 2, 4 or 8 times smaller; each pixel is an average. JPEGs are decoded
-            at that size, which takes less time.
+        reduction: 1, 2, 4 or 8 times smaller by averaging; fast for JPEGs.
 
     Raises:
         OtherSizeError: the header states another size.
@@ -132,11 +131,7 @@ def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
 
 
 def as_bgr(image: Image.Image) -> np.ndarray:
-    """Return a Pillow image as (H, W, 3) uint8 BGR, over white.
-
-    Raises:
-        Exception: its file is damaged; Pillow promises no list of what it raises.
-    """
+    """Return a Pillow image as (H, W, 3) uint8 BGR, over white; any exception if it is damaged."""
     if image.mode.startswith(_DEEP_MODE):
         return cv2.cvtColor(_to_eight_bits(np.asarray(image)), cv2.COLOR_GRAY2BGR)
     # A key for transparency is kept as text in a palette or beside the pixels.
@@ -147,13 +142,10 @@ def as_bgr(image: Image.Image) -> np.ndarray:
 
 
 def _to_eight_bits(image: np.ndarray) -> np.ndarray:
-    """Return the 8 highest bits of those that an image uses, uint8.
+    """Return the 8 highest used bits of a uint16 image, uint8.
 
-    An image of 10, 12 or 14 bits is often stored as one of 16, in which it would be black. So the
-    least even number of bits counts, 8 or more, that holds the largest value.
-
-    Args:
-        image: uint16.
+    An image of 10, 12 or 14 bits is often stored in 16 and would be black: the least even number
+    of bits from 8 up that holds the largest value counts.
     """
     used = max(8, int(image.max()).bit_length())
     eight = np.empty(image.shape, np.uint8)
@@ -190,7 +182,7 @@ def turned_upright(image: np.ndarray, orientation: int) -> np.ndarray:
 def orientation_of_matrix(matrix: Sequence[int]) -> int:
     """Return the EXIF orientation of a video's display matrix, nine numbers row by row.
 
-    A matrix that is none of the eight, as one that turns by 45 degrees, counts as upright.
+    Other matrices than the eight, such as turns by 45 degrees, count as upright.
     Source: ISO/IEC 14496-12, "Track header box".
     """
     a, b, _, c, d, *_ = np.sign(matrix).tolist()
@@ -198,10 +190,9 @@ def orientation_of_matrix(matrix: Sequence[int]) -> int:
 
 
 def read_as(path: Path, read: Callable[[], Any]) -> Any:
-    """Return `read()`; if the process crashes meanwhile, its stack names the image.
+    """Return `read()`, in a frame that bears the image's name.
 
-    It runs in a frame that bears the image's name: faulthandler prints the frames of a process
-    that crashes, and of a frame nothing but its name.
+    If the process crashes meanwhile, the stack that faulthandler prints names the image.
     """
     # Angle brackets keep tracebacks from reading the image as source code.
     code = _call.__code__.replace(co_filename=f"<image {path}>")
@@ -213,8 +204,6 @@ def _call(read: Callable[[], Any]) -> Any:
 
 
 class Objects(NamedTuple):
-    """Objects in pixels of an image or of a canvas."""
-
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64
     polygons: Polygons | None  # float64, of the M objects; None when all are boxes
@@ -240,7 +229,6 @@ class Objects(NamedTuple):
 
 
 def join_objects(*parts: Objects) -> Objects:
-    """Return the objects of all parts in their order."""
     return Objects(
         np.concatenate([part.class_index for part in parts]),
         np.concatenate([part.boxes_xyxy for part in parts]),
@@ -263,12 +251,11 @@ class LabelledImage(NamedTuple):
 
     @property
     def objects(self) -> Objects:
-        """All objects on it."""
         return Objects(self.class_index, self.boxes_xyxy, self.polygons)
 
 
 class SourceImage(NamedTuple):
-    """An image that is decoded when it is asked for, with its boxes in its own pixels."""
+    """An image that is decoded on request, with its boxes in its own pixels."""
 
     size: tuple[int, int]  # (height, width) of the file
     objects: Objects  # in pixels of the file
@@ -280,7 +267,7 @@ class SourceImage(NamedTuple):
     def pixel_size(self) -> tuple[float, float]:
         """(height, width) of a decoded pixel in pixels of the file.
 
-        The last row and column may begin in the file and end beyond it: `reduced_size` rounds up.
+        The last row and column may end beyond the file: `reduced_size` rounds up.
         """
         reduced = reduced_size(self.size, self.reduction)
         pairs = zip(reduced, self.decoded_size, strict=True)

@@ -68,8 +68,6 @@ class BrokenImageError(BrokenSourceError):
 
 
 class ImageHeader(NamedTuple):
-    """The header of an image file, read before decoding its pixels."""
-
     kind: str  # Pillow's name, such as "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF orientation that the decoded image still has
@@ -77,16 +75,12 @@ class ImageHeader(NamedTuple):
 
 
 class CheckedFile(NamedTuple):
-    """An image file that can be used."""
-
     size: tuple[int, int]  # (height, width) in pixels as it is decoded
     lacks_end: bool = False  # a JPEG that lacks only its end mark, which its decoding adds
 
 
 def check_file(path: Path, max_pixels: int = MAX_PIXELS) -> CheckedFile:
-    """Check an image file, and return its size.
-
-    A JPEG, a PNG and a WebP are not decoded for it.
+    """Return the size of an image file; JPEG, PNG and WebP are not decoded.
 
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
@@ -117,12 +111,9 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
 
 
 def check_complete(file: BinaryIO, kind: str) -> bool:
-    """Raise BrokenImageError for a file that is cut off, and for a PNG with a damaged chunk.
+    """Return whether it is a JPEG that lacks only its end mark.
 
-    Rare kinds are decoded for it. The header of a WebP is read only if the file is whole.
-
-    Returns:
-        Whether it is a JPEG that lacks only its end mark.
+    Rare kinds are decoded. BrokenImageError: it is cut off, or a PNG with a damaged chunk.
     """
     if kind == "JPEG":
         return _check_jpeg(file)
@@ -153,7 +144,7 @@ def _check_jpeg(file: BinaryIO) -> bool:
 
 
 def has_end(content: bytes) -> bool:
-    """Return whether a JPEG reaches its end mark, perhaps followed by what a camera appends.
+    """Return whether a JPEG reaches its end mark, perhaps followed by camera data.
 
     A preview in the header ends before the last scan starts.
     """
@@ -161,14 +152,13 @@ def has_end(content: bytes) -> bool:
 
 
 def with_end(content: bytes) -> bytes:
-    """Return a JPEG with an end mark, without which OpenCV decodes nothing."""
     return content if has_end(content) else content.removesuffix(b"\xff") + JPEG_END
 
 
 def _has_all_pixels(content: bytes) -> bool:
-    """Return whether a JPEG without an end mark has all its pixels: none depends on what follows.
+    """Return whether no pixel of a JPEG without an end mark depends on what follows.
 
-    Of one in several scans it cannot be known.
+    Unknown, thus False, for one in several scans.
     """
     content = content.removesuffix(b"\xff")  # half of the mark
     try:
@@ -189,8 +179,7 @@ def read_header(file: BinaryIO) -> ImageHeader:
     """Return the header of an image of a kind that is decoded.
 
     Raises:
-        BrokenImageError: no image, of another kind, or with a broken header; or the package that
-            decodes its kind is absent.
+        BrokenImageError: no such image, a broken header, or its decoder is not installed.
         OSError: the file cannot be read.
     """
     file.seek(0)
@@ -237,7 +226,7 @@ def recognise(start: bytes) -> str:
 def _by_brand(start: bytes) -> str:
     """Return AVIF or HEIC by the brands that a file lists.
 
-    Source: ISO/IEC 14496-12, "File Type Box": its size, "ftyp", the brand, a version, more brands.
+    Source: ISO/IEC 14496-12, "File Type Box".
     """
     end = int.from_bytes(start[:4], "big")
     brands = [start[8:12], *(start[place : place + 4] for place in range(16, end, 4)[:60])]
@@ -247,11 +236,9 @@ def _by_brand(start: bytes) -> str:
 
 
 def open_image(kind: str, file: BinaryIO) -> ImageFile:
-    """Read the header of a file of this kind.
+    """Read the header of a file of this kind; any exception for a broken one.
 
-    Raises:
-        UserError: the package that reads HEIC is absent.
-        Exception: of any type, for a broken header; Pillow documents no list.
+    UserError: the package that reads HEIC is absent.
     """
     if kind == HEIC:
         image: ImageFile = import_optional("pi_heif", "a HEIC image").HeifImageFile(file)
@@ -279,7 +266,7 @@ def _stored_orientation(image: ImageFile) -> object:
 
 
 class BoundedReads:
-    """A file for Pillow, which ends the reading of a header that is longer than any image's.
+    """A file for Pillow that ends the reading of an endless header.
 
     Pillow reads rubbish in a JPEG byte by byte, and may read the whole file again for each of a
     TIFF's 65,535 tags.

@@ -49,8 +49,8 @@ def fit_long_side(
 ) -> Letterbox:
     """Centre an image of a dataset in an input that holds it.
 
-    Its long side becomes `long_side` and the other the ceiling of what it scales to, as the public
-    YOLOv5 loads images for training and validation: 349 x 640 becomes 175 x 320.
+    Its long side becomes `long_side`, the other side is rounded up, as in the public YOLOv5's
+    training and validation: 349 x 640 becomes 175 x 320.
     """
     longest = max(original_size)
     height, width = (-(-side * long_side // longest) for side in original_size)
@@ -67,14 +67,9 @@ def fitting_long_side(original_size: tuple[int, int], input_size: tuple[int, int
 def fit_letterbox(
     original_size: tuple[int, int], input_size: tuple[int, int], max_scale: float = math.inf
 ) -> Letterbox:
-    """Centre an image of no dataset in an input, as large as fits.
+    """Letterbox an image for inference: centred and scaled to fit, at most by `max_scale`.
 
-    Its sides are rounded to the nearest pixel, as the public YOLOv5 does before it detects.
-
-    Args:
-        original_size: (height, width), pixels.
-        input_size: (height, width), pixels.
-        max_scale: the image becomes at most this many times larger.
+    Sides are rounded to the nearest pixel, as in the public YOLOv5's detection.
     """
     scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1], max_scale)
     height, width = (max(1, round(side * scale)) for side in original_size)
@@ -107,10 +102,7 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def resize_linear(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize an image to (height, width), bilinearly, as the public YOLOv5 does before it detects.
-
-    Below half its size this skips pixels.
-    """
+    """Resize an image to (height, width), bilinearly: the public YOLOv5 does so for detection."""
     return _resize(image, size, cv2.INTER_LINEAR)
 
 
@@ -141,15 +133,12 @@ class Region(NamedTuple):
     width: int
 
     def placement(self, output_size: tuple[int, int]) -> Letterbox:
-        """Return how this part, as if it were the whole image, fills an input."""
+        """Return how this part alone fills an input."""
         return Letterbox((self.height, self.width), output_size, (0, 0), output_size)
 
 
 def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region:
-    """Return the largest part of a shape in the middle of an image of (height, width).
-
-    For a square it is that of the shorter side.
-    """
+    """Return the largest region of the output's aspect ratio in the middle of an image."""
     scale = min(side / wanted for side, wanted in zip(size, output_size, strict=True))
     height, width = (
         min(max(round(wanted * scale), 1), side)
@@ -161,7 +150,7 @@ def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region
 def crop(image: np.ndarray, region: Region, output_size: tuple[int, int]) -> np.ndarray:
     """Return a part of an image (H, W, 3) uint8 resized to (height, width).
 
-    Bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
+    Bilinear, even when it shrinks: trained weights of the public YOLOv5 expect it.
     """
     top, left, height, width = region
     part = image[top : top + height, left : left + width]

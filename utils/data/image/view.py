@@ -26,9 +26,9 @@ class View(NamedTuple):
 
     @property
     def pixels(self) -> np.ndarray:
-        """(h, w, 3) uint8 RGB, as the network takes it: `placement.input_size`.
+        """(h, w, 3) uint8 RGB of `placement.input_size`.
 
-        A tile is resized when this is asked for: the many tiles of an image need no memory.
+        Tiles are resized on request: the many tiles of an image need no memory.
         """
         if self.part.shape[:2] == self.placement.input_size:
             return self.part
@@ -58,9 +58,7 @@ def centre_view(
     stride: int,
     fixed_size: tuple[int, int] | None = None,
 ) -> View:
-    """Return the middle of an image, of the shape of the network's input: a square of image_size,
-    or of fixed_size.
-    """
+    """Return the middle of an image: a square of image_size, or fixed_size."""
     output_size = fixed_size or (image_size, image_size)
     region = centre_region(image.shape[:2], output_size)
     pixels = crop(image, region, output_size)
@@ -78,10 +76,10 @@ def place(
     stride: int,
     fixed_size: tuple[int, int] | None = None,
 ) -> Letterbox:
-    """Return where a part (height, width) of an image lies in what the network takes.
+    """Return where a part (height, width) of an image lies in the input.
 
-    Its long side becomes long_side; each side is padded to the next multiple of stride. In an input
-    of a fixed size it is as large as fits.
+    Its long side becomes long_side; each side is padded to the next multiple of stride. In a fixed
+    size it is as large as fits.
     """
     height, width = size
     if fixed_size is not None:

@@ -51,7 +51,7 @@ class BoxItems:
     Loaders send it to their workers. Other tasks derive from it.
 
     Attributes:
-        has_rectangles: images keep their shape: a batch of a validation may be a rectangle.
+        has_rectangles: batches of a validation may be rectangles.
     """
 
     has_rectangles = True
@@ -73,16 +73,13 @@ class BoxItems:
             )
 
     def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:
-        """Return (height, width) to which an image is resized once it is decoded for training.
-
-        Caches keep that: it is as large as the image in a training image, and never enlarged.
-        """
+        """Return the (height, width) at which a training image is cached: never enlarged."""
         return fit_long_side(size, min(image_size, max(size)), size).resized_size
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
     ) -> Any:
-        """Return the draws of sample `index`, by the same number of draws for any strengths.
+        """Draw the augmentation of sample `index`, with as many draws for any strengths.
 
         `samples` of the result are those that the item shows.
         """
@@ -109,7 +106,7 @@ class BoxItems:
 
         Args:
             size: (height, width) of the image.
-            image_size: that of --img.
+            image_size: the value of --img.
             input_size: (height, width) of the batch.
             is_fixed: the network takes no other size than input_size.
         """
@@ -125,7 +122,6 @@ class BoxItems:
         return LabelledImage(letterbox(item.image, placement), *item.objects.placed(placement))
 
     def targets(self, item: LabelledImage) -> Targets:
-        """Return the targets of an image as those of a batch of one."""
         height, width = item.size
         boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
         image_index = np.zeros(len(item.class_index), np.int64)
@@ -184,12 +180,7 @@ class MaskItems(BoxItems):
 
 
 def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Polygons:
-    """Return an outline of each object: its own, or that of its box where it has none.
-
-    Args:
-        polygons: outlines of M objects.
-        boxes_xyxy: (M, 4), in the unit of the polygons.
-    """
+    """Return an outline of each object: its own, or that of its box (M, 4) of the same unit."""
     num_objects = len(boxes_xyxy)
     polygons = polygons or without_outlines(num_objects)
     missing = polygons.num_points == 0

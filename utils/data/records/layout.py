@@ -47,7 +47,6 @@ class RecordTable:
         return len(self.checksums)
 
     def place(self, number: int) -> RecordPlace:
-        """Return where a record lies; number counts from 0."""
         start, end = self.bounds[number : number + 2].tolist()
         return RecordPlace(self.path, number, start, end - start, int(self.checksums[number]))
 
@@ -56,12 +55,10 @@ class RecordTable:
 
 
 def header_size(num_records: int) -> int:
-    """Return how many bytes lie before the first record."""
     return START.size + num_records * (CHECKSUM_TYPE.itemsize + OFFSET_TYPE.itemsize)
 
 
 def damaged(path: Path, what: str) -> DatasetError:
-    """Return the error for a file that is not as it was written."""
     return DatasetError(
         f"{path}: {what}; the file is damaged or incomplete: copy it again from where it came, or "
         "pack the dataset again"
@@ -69,7 +66,6 @@ def damaged(path: Path, what: str) -> DatasetError:
 
 
 def damaged_record(place: RecordPlace, what: str) -> DatasetError:
-    """Return the error for a record that is not as it was written."""
     return damaged(place.path, f"record {place.number} {what}")
 
 

@@ -38,16 +38,13 @@ _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
 
 class ImageEntry(NamedTuple):
-    """The index entry of an image."""
-
     name: str  # relative, "images/train/a.jpg"
     height: int  # pixels, as decoded: EXIF rotation applied
     width: int
     labels: bytes | None  # the label file as it was; None: there was none
 
 
-class BrokenIndexError(Exception):
-    """Why an index cannot be used."""
+class BrokenIndexError(Exception): ...
 
 
 def encode_index(entries: Sequence[ImageEntry]) -> bytes:
@@ -56,7 +53,6 @@ def encode_index(entries: Sequence[ImageEntry]) -> bytes:
 
 
 def encode_entry(entry: ImageEntry) -> bytes:
-    """Return the part of the index for an image."""
     name, labels = entry.name.encode(), entry.labels or b""
     num_bytes = NO_LABELS if entry.labels is None else len(labels)
     return _ENTRY.pack(entry.height, entry.width, num_bytes, len(name)) + name + labels
@@ -138,7 +134,6 @@ class RecordImage(ImageSource):
         return str(self.path).removesuffix(name) + label_name(name)
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return the entry of the index, which is all that is read."""
         height, width = self.entry.height, self.entry.width
         text = f"{self.path}\0{height} {width} {self.entry.labels is None}\0"
         return text.encode("utf-8", "surrogatepass") + (self.entry.labels or b"")

@@ -47,8 +47,6 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class ShapesConfig:
-    """Number, size and seed of the images."""
-
     num_train: int = 400
     num_val: int = 100
     image_side: int = 320  # pixels; height and width vary by a quarter around it
@@ -164,7 +162,6 @@ def _draw_class(config: ShapesConfig, folder: Path, index: int, split: str) -> N
 
 
 def _write_jpeg(path: Path, image: np.ndarray) -> None:
-    """Write an image (H, W, 3) uint8 BGR."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _, content = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
     path.write_bytes(content.tobytes())

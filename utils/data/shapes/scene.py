@@ -194,7 +194,6 @@ def draw_backdrop(generator: np.random.Generator, size: tuple[int, int]) -> np.n
 
 
 def _stripes(generator: np.random.Generator, image: np.ndarray) -> None:
-    """Draw parallel thin lines across the image."""
     colour = random_colour(generator, (0, 110), (40, 230)).tolist()
     height, width = image.shape[:2]
     angle = math.pi * generator.random()

@@ -61,7 +61,6 @@ def formats() -> tuple[Format, ...]:
 
 
 def format_names() -> str:
-    """Return the names of all formats, for messages."""
     return ", ".join(kind.name for kind in formats())
 
 
@@ -81,11 +80,7 @@ def format_of(annotations: Path) -> str:
 
 @collector_paused()
 def read_annotations(folder: AnnotatedFolder) -> Annotations:
-    """Read the annotations of a folder.
-
-    Raises:
-        DatasetError: a file that cannot be read, or is not in its format.
-    """
+    """Read the annotations of a folder; DatasetError for an unreadable file."""
     (reader,) = [kind for kind in formats() if kind.name == folder.format]
     notes = FileNotes()
     try:
@@ -111,12 +106,8 @@ def recall_annotations(
 ) -> Annotations:
     """Return the annotations of a file; those of many images are read once.
 
-    They are read anew when the file or the list of images changes, when its images are found
-    elsewhere, and each time if there is a warning to log.
-
-    Args:
-        notes: what `read` reports besides.
-        read: reads the annotations.
+    They are read anew when the file, the list of images or the places of its images change, and
+    each time if there is a warning to log.
     """
     state = state_of_files([str(folder.annotations), str(folder.image_list)], time.time_ns())
     if state is None:  # changed a moment ago
@@ -151,8 +142,6 @@ def _num_present(paths: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class AnnotatedImage(ImageSource):
-    """An image whose objects an annotation file names."""
-
     annotations: Annotations
     index: int
     class_of: np.ndarray  # int64, the dataset's class of each class of the annotations
@@ -184,9 +173,7 @@ class AnnotatedImage(ImageSource):
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects; those without an area, and repeated ones, are removed.
 
-        Raises:
-            BrokenLabelError: the annotation is of an image of another shape, a box reaches far
-                out of the image, or the reader of the format found fault.
+        BrokenLabelError: a box reaches far out of the image, or as `read_objects`.
         """
         class_index, boxes, polygons = self.read_objects(size)
         boxes = _clipped(boxes)
@@ -202,12 +189,12 @@ class AnnotatedImage(ImageSource):
         They may lie outside the image, and have no area.
 
         Returns:
-            (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, float64,
-            both normalised; None for polygons if all are boxes.
+            (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, both
+            normalised; None for polygons if all are boxes.
 
         Raises:
-            BrokenLabelError: the annotation is of an image of another shape, or the reader of the
-                format found fault.
+            BrokenLabelError: the annotated image has another shape, or the format's reader found a
+                fault.
         """
         if reason := self.annotations.broken[self.index]:
             raise BrokenLabelError(reason)
@@ -271,14 +258,9 @@ def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons 
 def annotated_images(
     annotations: Annotations, class_names: Sequence[str], file: Path
 ) -> list[AnnotatedImage]:
-    """Return the images of annotations, with their objects' classes those of a dataset.
+    """Return the images of annotations, their classes by the numbers of a dataset's names.
 
-    Args:
-        class_names: class names of the dataset.
-        file: the annotation file or folder, for messages.
-
-    Raises:
-        DatasetError: the dataset lacks a class of the annotations.
+    file: the annotation file or folder, for messages. DatasetError: an unknown class.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
     if absent := sorted(set(annotations.class_names) - set(index_of)):

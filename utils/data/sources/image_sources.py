@@ -50,14 +50,14 @@ class ImageSource(ABC):
     @property
     @abstractmethod
     def labels_at(self) -> str:
-        """The place of its labels, existing or expected, for messages."""
+        """The existing or expected place of its labels, for messages."""
 
     @abstractmethod
     def state(self, now_ns: int) -> bytes | None:
         """Return a state that changes with its size or labels; None if unsure."""
 
     def remarks(self, num_objects: int) -> list[Remark]:
-        """Return what is to be said about its labels if that many objects are used."""
+        """Return remarks on its labels if that many objects are used."""
         return []
 
     def check(self, max_pixels: int) -> CheckedFile:
@@ -69,7 +69,6 @@ class ImageSource(ABC):
         return b""
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the objects of an image of that size, or raise BrokenLabelError."""
         labels = parse_labels(self.label_bytes(), num_classes)
         if labels.polygons_norm is not None:
             require_drawable(labels.polygons_norm.moved(size[::-1]), size)
@@ -86,7 +85,6 @@ class ImageFile(ImageSource):
         return label_file_of(str(self.path))
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return size and times of both files; None if one has just been changed."""
         files = str(self.path), self.labels_at, overlooked_labels(str(self.path))
         return state_of_files(tuple(filter(None, files)), now_ns)
 
@@ -105,7 +103,7 @@ def image_of(source: Path | ImageSource) -> ImageSource:
 
 
 class Records(NamedTuple):
-    """How a kind of file that holds many images is read."""
+    """How a kind of file with many images is read."""
 
     images: Callable[[Path], Sequence[ImageSource]]
     """The images of a file, each with its place; DatasetError if the file is damaged."""
@@ -114,22 +112,20 @@ class Records(NamedTuple):
 
 
 def records_of(path: Path) -> Records:
-    """Return how a record file is read; the wing is imported by the first one."""
     return require_wing((RECORD_WINGS[path.suffix],), str(path)).RECORDS
 
 
 def list_images(
     entries: Sequence[Path], root: Path | None = None, remarks: Remarks | None = None
 ) -> list[Path | ImageSource]:
-    """Return the images of folders (searched recursively, sorted) and list files (in their order).
+    """Return the images of folders (sorted, with subfolders), of list files and of record files.
 
-    `start_of` finds where relative lines of a list file start. `labels.scan_samples` finds out
-    whether a file exists and can be read. A record file, or a folder of record files, gives the
-    images in them. An image stands for itself.
+    Lines of a list start where `start_of` says. `labels.scan_samples` finds out whether a file can
+    be read. An image stands for itself.
 
     Args:
         root: the dataset's folder.
-        remarks: told what is left out.
+        remarks: collects what is left out.
 
     Raises:
         DatasetError: an entry cannot be read, or holds no image, or images beside record files.
@@ -163,7 +159,6 @@ def has_images(entry: Path) -> bool:
 
 
 def no_images_text(entry: Path) -> str:
-    """Return the error text for an entry without images."""
     if entry.is_file():
         return f"{entry} has no image; a list has the path of one on each line"
     if not entry.is_dir():
@@ -182,7 +177,7 @@ def _record_files(entry: Path) -> list[Path]:
 def sorted_images(folder: Path, remarks: Remarks | None = None) -> list[Path]:
     """Return the images in a folder, in the order of their paths part by part.
 
-    Some of kinds that are not decoded are there too: the scan names them.
+    Kinds that are not decoded are there too: the scan names them.
     """
     # Strings: comparing Paths takes ten times as long.
     suffixes = *IMAGE_SUFFIXES, *OTHER_SUFFIXES
@@ -196,8 +191,6 @@ def is_of_windows(path: str) -> bool:
 
 
 class Start(NamedTuple):
-    """Where the names in a file start."""
-
     folder: Path
     prefix: str = ""  # left out at the beginning of each name
 
@@ -213,7 +206,7 @@ def start_of(file: Path, names: Sequence[str], root: Path | None = None) -> Star
     """Return the start by which most of some names in a file exist; the first of equals.
 
     A relative name starts at the file, at the dataset's folder or, as Darknet's do, at the folder
-    that `data` lies in, even if CVAT has written the file into another; or at the current folder.
+    around `data`, even if CVAT has written the file into another; or at the working folder.
     Of a Windows path with a drive, leading folders are left out.
     """
     folders = _folders_tried(file, root)
@@ -279,14 +272,14 @@ def _read_list(path: Path, root: Path | None) -> list[Path]:
 def search_files(
     folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
 ) -> Iterator[str]:
-    """Yield the images in a folder and the folders in it, in no order.
+    """Yield the images in a folder and its subfolders, in no order.
 
-    Linked folders are read after all others, each once, and none that the folder itself lies in.
-    What macOS writes beside files, "._a.jpg" and __MACOSX, is left out.
+    Linked folders are read after all others, each once, except those that contain the folder.
+    Files of macOS, "._a.jpg" and __MACOSX, are left out.
 
     Args:
         suffixes: of other files to search for.
-        remarks: told what is left out.
+        remarks: collects what is left out.
     """
     remarks = Remarks() if remarks is None else remarks
     waiting, linked = [str(folder)], list[str]()

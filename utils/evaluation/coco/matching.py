@@ -46,7 +46,7 @@ class Overlap(NamedTuple):
     """
 
     area: Callable[[Any], np.ndarray]
-    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]  # detections with what it reads
+    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]  # detections, objects, is_crowd
 
 
 def _box_area(objects: FoundObjects | GroundTruth) -> np.ndarray:

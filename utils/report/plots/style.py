@@ -89,7 +89,7 @@ def named_classes(num_labels: np.ndarray) -> list[int]:
 
 
 def figure_name(class_names: Sequence[str], index: int) -> str:
-    r"""Return a class's name, or number, for matplotlib, in which $ would start a formula."""
+    r"""Return a class's name, or number, for matplotlib, where $ would start a formula."""
     return cut(drawable_name(class_names[index], index)).replace("$", r"\$")
 
 
