@@ -204,7 +204,7 @@ def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _add_region(
-    image: ImageLabels, kind: str, labels: list[str], value: dict[str, Any], turn: Any
+    image: ImageLabels, kind: str, labels: list[str], value: dict[str, Any], turn: object
 ) -> None:
     """Add a region; `turn` are the degrees by which its image was turned, if it was."""
     if kind in _LEFT_OUT or "rle" in value or "sequence" in value:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from duet.utils.data.shapes.scene import (
 )
 from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.files.atomic import new_folder
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, write_yaml
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 
@@ -77,7 +78,7 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
 def _draw_once(
     yaml: Path,
-    document: Mapping[str, Any],
+    document: Document,
     config: ShapesConfig,
     draw: Callable[[Path, int, str], None],
 ) -> Path:
