@@ -161,7 +161,9 @@ def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
     nn.load_state_arrays(state.model, arrays)
 
 
-def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targets) -> LossTerms:
+def _loss_of_piece(
+    state: TrainState, whole: WholeBatch, raw: Sequence[Tensor], targets: Targets
+) -> LossTerms:
     if state.loss_scale.adapts:  # the scale depends on the last update
         settle(state)
     return state.step_loss(raw, targets, whole)

@@ -14,14 +14,21 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from duet import backend
+from duet.backend.processes import this_process
 from duet.utils.processes.exit_status import end_process
 from duet.utils.processes.launch import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
+
+# PyTorch keeps its compiler out of what is called here, and would import it for that: a second.
+NO_COMPILER = SimpleNamespace(
+    disable=lambda function, *_, **__: function, mark_dynamic=lambda x, dimension: None
+)
 
 
 def counting(
@@ -46,6 +53,8 @@ def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
 
 
 def main() -> None:
+    if this_process().world_size == 1:  # ranks together use parts of it
+        sys.modules["torch._dynamo"] = NO_COMPILER  # type: ignore[assignment]
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
         from duet.backend.torch import autograd, device, finishing

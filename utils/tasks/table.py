@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duet.utils.errors import DatasetError
+from duet.utils.files.json_files import Document
 from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
@@ -75,19 +76,19 @@ class Task:
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Document = field(default_factory=dict)
     unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
     most_served: int = 0
     items: Part = Part("duet.utils.data.loading.items:BOXES")
-    view: Part = Part("duet.utils.data.image.view:whole_view")
+    view: Part = Part("duet.utils.data.image.letterbox:whole_view")
     report: Part = Part("duet.utils.report.task_reports:BOXES")
     result: Part = Part("duet.utils.detect.results.result:Result")
     exported: Part = Part("")
     annotations: Part = Part("")
     legacy: Part = Part("")
 
-    def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    def completed(self, values: Document, given: Collection[str]) -> Document:
         """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
@@ -203,7 +204,7 @@ CLASSIFICATION = Task(
     ),
     accumulates=False,
     items=Part("duet.utils.data.loading.items:CLASSES"),
-    view=Part("duet.utils.data.image.view:centre_view"),
+    view=Part("duet.utils.data.image.letterbox:centre_view"),
     report=Part("duet.utils.report.task_reports:CLASSES"),
     result=Part("duet.utils.detect.results.result:ClassResult"),
     exported=Part("duet.models.export.exported:CLASS_LOGITS"),
@@ -213,6 +214,6 @@ TASKS: dict[str, Task] = {
 }
 
 
-def task_of_head(block: Any) -> Task | None:
+def task_of_head(block: object) -> Task | None:
     """Return the task with this head in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)

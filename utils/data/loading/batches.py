@@ -32,7 +32,7 @@ from duet.utils.strengths import AugmentConfig
 Shard = Callable[[Any], Any]
 
 
-def all_of(items: Any) -> Any:
+def all_of(items: object) -> Any:
     return items
 
 

@@ -191,7 +191,7 @@ def read_numbers(source: Mapping[str, Any] | Element, *names: str) -> list[float
     return [read_number(source.get(name), name) for name in names]
 
 
-def read_points(value: Any, text: str | None = None) -> np.ndarray:
+def read_points(value: object, text: str | None = None) -> np.ndarray:
     """Return points (K, 2) float64 from pairs of numbers or texts; ValueError for anything else.
 
     text: the source of the value, for the message.
