@@ -101,7 +101,7 @@ def trainings(request, tmp_path_factory) -> tuple[Trainings, Path]:
     """Return trainings of a model, and the folder of one on a CPU."""
     folder, (write_model, flags) = tmp_path_factory.mktemp("trainings"), MODELS[request.param]
     detectors = Trainings(folder, write_small_dataset(folder), write_model(folder), *flags)
-    return detectors, detectors.train("cpu", "--amp", "off", gpu="")[0]
+    return detectors, detectors.train_on_cpu("cpu", "--amp", "off")
 
 
 def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
