@@ -22,8 +22,8 @@ from duet.utils.errors import DatasetError
 from duet.utils.files import array_cache, regular, xml_files
 from duet.utils.geometry import boxes, ragged
 from duet.utils.project import PROJECT
+from tests.outlines import assert_same_samples
 from tests.rank_threads import RankFailures, run_rank_threads
-from tests.unit.data.sources.equal_samples import assert_same_samples
 
 BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 LEFT_OUT = [os.fsdecode(b"cut caf\xe9\n.png"), "größe 1.png"]  # read again by each scan
