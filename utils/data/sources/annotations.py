@@ -104,7 +104,7 @@ def _read(reader: Format, folder: AnnotatedFolder, notes: FileNotes) -> Annotati
 def recall_annotations(
     folder: AnnotatedFolder, notes: FileNotes, read: Callable[[], Annotations]
 ) -> Annotations:
-    """Return the annotations of a file; those of many images are read once.
+    """Return the annotations of a file; large files are read once.
 
     They are read anew when the file, the list of images or the places of its images change, and
     each time if there is a warning to log.

@@ -69,7 +69,7 @@ def label_file_of(image_path: str) -> str:
 def overlooked_labels(image_path: str) -> str:
     """Return a file with an image's labels that is not read, if no other is; else "".
 
-    Its suffix is upper case or keeps that of the image, or it lies beside the image while there is
+    Its suffix is upper case or keeps the image's, or it lies beside the image while there is
     a folder of labels.
     """
     name = label_file_of(image_path)
@@ -241,7 +241,7 @@ def _parse_row(place: str, words: list[str], num_classes: int) -> LabelRow:
 
 
 def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str:
-    """Return what is wrong with the number of columns; "" for a box or a polygon."""
+    """Return the fault of the number of columns; "" for a box or a polygon."""
     columns = count(len(words), "column")
     if len(words) > BOX_COLUMNS + 1 and len(words) % 2 == 0:
         return f"{columns}: a score or track id too many; {WITHOUT_SCORES}"
