@@ -12,7 +12,7 @@ strengths = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
 
 def draw(epoch, index, strengths=strengths):
     return draw_augmentation(
-        strengths, sample_generator(0, epoch, index), index, num_samples=400
+        strengths, sample_generator(0, epoch, index), index, num_samples=4
     )
 
 
@@ -26,10 +26,10 @@ def show(title, drawn):
     print(f", flip {drawn.flip_left_right}")
 
 
-first = draw(epoch=0, index=64)
-show("image 64, epoch 0", first)
-show("image 64, epoch 0, drawn again", draw(epoch=0, index=64))
-show("image 64, epoch 1", draw(epoch=1, index=64))
+first = draw(epoch=11, index=2)
+show("photograph 2, epoch 11", first)
+show("photograph 2, epoch 11, drawn again", draw(epoch=11, index=2))
+show("photograph 2, epoch 12", draw(epoch=12, index=2))
 # --8<-- [end:page]
 
 values = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from docs.figures.drawing import Figure
+from docs.figures.drawing import WIDTH, Figure
+from docs.figures.pictures import on_picture, photograph
 from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import Assignment, assign_targets
 from duet.models.heads.anchor.head import anchors_in_cells
@@ -14,65 +15,73 @@ from duet.utils.project import PROJECT
 
 WORDS = {
     "en": ("Which cells and which anchors must predict a target",
-           "stride 16: three cells", "sides within ×4 are used"),
+           "stride 32: three cells predict the cup", "anchors, and their worst side ratio",
+           "stride"),
     "zh": ("由哪些网格单元、哪些锚框预测一个目标",
-           "步长 16：三个网格单元", "边长比小于 4 才使用"),
+           "步长 32：三个网格单元预测杯子", "锚框与最大的边长比", "步长"),
 }  # fmt: skip
-IMAGE = 640  # pixels
+SIDE = 320  # pixels, the long side of the image in the input
 STRIDES = (8, 16, 32)
-TARGET_XYWH = 291.0, 218.0, 58.0, 92.0  # pixels
-SHOWN, CELL = 1, 32  # the level on the grid, units of a cell
-COLUMNS, ROWS = 7, 8  # cells that are seen
-LEFT, TOP = 8, 40
+SHOWN = 2  # the level on the grid
+SCALE = WIDTH / SIDE
+TOP, BELOW, ROW = 32, 44, 84
 
 
 def draw(language: str) -> Figure:
-    title, grid_title, anchors_title = WORDS[language]
-    figure = Figure(TOP + ROWS * CELL + 20, title, language)
+    title, grid_title, anchors_title, stride_word = WORDS[language]
+    photo = photograph("cup.jpg")
+    scale = SIDE / photo.size[1]
+    box = photo.objects.boxes_xyxy[0] * scale
+    target_wh = box[2:] - box[:2]
     anchors = read_model_yaml(PROJECT / "models" / "yolov5n.yaml").document["anchors"]
     limit = read_hyperparameters(DEFAULT_HYPERPARAMETERS).anchor_t
-    box = np.array([TARGET_XYWH], np.float32) / IMAGE
-    targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), box)
-    grids = [(IMAGE // value, IMAGE // value) for value in STRIDES]
+    centre_and_sides = np.concatenate([(box[:2] + box[2:]) / 2, target_wh])[None] / SIDE
+    targets = Targets(np.zeros(1, np.int64), np.zeros(1, np.int64), np.float32(centre_and_sides))
+    grids = [(SIDE // value, SIDE // value) for value in STRIDES]
     found = assign_targets(targets, anchors_in_cells(anchors, STRIDES), grids, limit)
-    figure.text(LEFT, 24, grid_title, "bold")
-    _draw_grid(figure, found[SHOWN])
-    figure.text(252, 24, anchors_title, "bold")
+    tall = photo.size[0] * scale
+    below = TOP + tall * SCALE + BELOW
+    figure = Figure(below + ROW + 32, title, language)
+    figure.text(0, 22, grid_title, "bold")
+    figure.image(photo.decode(), 0, TOP, WIDTH, tall * SCALE)
+    _draw_grid(figure, found[SHOWN], tall)
+    on_picture(figure, box, 1, (0, TOP), SCALE)
+    x, y = (box[:2] + box[2:]) / 2 * SCALE + [0, TOP]
+    figure.dot(x, y, 6, "stroke halo")
+    figure.dot(x, y, 5, "light")
+    figure.text(0, below - 12, f"{anchors_title} (< {limit:g})", "bold")
     for level, (sides, assignment) in enumerate(zip(anchors, found, strict=True)):
-        top = TOP + 6 + level * 88
-        figure.text(246, top + 34, f"/{STRIDES[level]}", "bold")
         used = set(assignment.anchor_index.tolist())
-        _draw_anchors(figure, np.reshape(sides, (3, 2)), used, top)
+        left = level * WIDTH / 3
+        _draw_anchors(figure, np.reshape(sides, (3, 2)), target_wh, used, (left, below))
+        figure.text(left + 75, below + ROW + 24, f"{stride_word} {STRIDES[level]}", "middle f-soft")
     return figure
 
 
-def _draw_grid(figure: Figure, found: Assignment) -> None:
-    stride = STRIDES[SHOWN]
-    x, y, width, height = (value / stride for value in TARGET_XYWH)
-    first_column, first_row = int(x) - COLUMNS // 2, int(y) - ROWS // 2
-
-    def at(column: float, row: float) -> tuple[float, float]:
-        return LEFT + (column - first_column) * CELL, TOP + (row - first_row) * CELL
-
+def _draw_grid(figure: Figure, found: Assignment, tall: float) -> None:
+    """Draw the cells over the image, those that predict the target filled."""
+    cell = STRIDES[SHOWN] * SCALE
+    bottom = TOP + tall * SCALE
     for row, column in sorted(set(zip(found.row.tolist(), found.column.tolist(), strict=True))):
-        figure.rectangle(*at(column, row), CELL, CELL, "t-blue strong")
-    for column in range(COLUMNS + 1):
-        x_line = LEFT + column * CELL
-        figure.line([(x_line, TOP), (x_line, TOP + ROWS * CELL)], "stroke thin s-line")
-    for row in range(ROWS + 1):
-        y_line = TOP + row * CELL
-        figure.line([(LEFT, y_line), (LEFT + COLUMNS * CELL, y_line)], "stroke thin s-line")
-    corner = at(x - width / 2, y - height / 2)
-    figure.rectangle(*corner, width * CELL, height * CELL, "stroke wide s-orange")
-    figure.dot(*at(x, y), 5, "f-orange")
+        figure.rectangle(column * cell, TOP + row * cell, cell, cell, "f-blue strong")
+    for number in range(1, SIDE // STRIDES[SHOWN]):
+        figure.line([(number * cell, TOP), (number * cell, bottom)], "stroke thin light-line")
+        if number * cell < tall * SCALE:
+            y = TOP + number * cell
+            figure.line([(0, y), (WIDTH, y)], "stroke thin light-line")
 
 
-def _draw_anchors(figure: Figure, sides_wh: np.ndarray, used: set[int], top: float) -> None:
+def _draw_anchors(
+    figure: Figure,
+    sides_wh: np.ndarray,
+    target_wh: np.ndarray,
+    used: set[int],
+    at: tuple[float, float],
+) -> None:
     """Draw the anchors of a level over the target, which is dashed; all in one scale."""
-    target_wh = np.array(TARGET_XYWH[2:])
-    scale = 60 / max(sides_wh.max(), target_wh.max())
+    scale = 44 / max(sides_wh.max(), target_wh.max())
     for index, anchor_wh in enumerate(sides_wh):
-        middle = 306 + 70 * index
+        middle = at[0] + 26 + 49 * index
         ratio = target_wh / anchor_wh
         worst = float(np.maximum(ratio, 1 / ratio).max())
         hue = "blue" if index in used else "line"
@@ -81,6 +90,7 @@ def _draw_anchors(figure: Figure, sides_wh: np.ndarray, used: set[int], top: flo
             (target_wh, "stroke s-orange dashed"),
         ):
             width, height = side_wh * scale
-            figure.rectangle(middle - width / 2, top + 30 - height / 2, width, height, style)
+            y = at[1] + 32 - height / 2
+            figure.rectangle(middle - width / 2, y, width, height, style)
         style = "middle bold f-blue" if index in used else "middle f-soft"
-        figure.text(middle, top + 78, f"×{worst:.1f}", style)
+        figure.text(middle, at[1] + 82, f"×{worst:.1f}", style)

@@ -5,64 +5,60 @@ Boxes are those of docs/photos.json. The strengths are larger than those of a re
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 
-import cv2
-import numpy as np
-
-from docs.figures.detect_photos import DETECTIONS, PHOTOGRAPHS
 from docs.figures.drawing import WIDTH, Figure
-from docs.figures.pictures import put
+from docs.figures.pictures import PHOTOS, photograph, put
+from duet.utils.data.augment.copy_paste import CopyPaste
 from duet.utils.data.augment.geometry import Warp
 from duet.utils.data.augment.sample import Finish, Scene, draw_scene, finish, mix
-from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage
-from duet.utils.files.json_files import read_json
+from duet.utils.data.image.decoding import LabelledImage
 
 WORDS = {
     "en": ("A photograph after each kind of augmentation",
-           ("as it is", "mosaic", "warp", "mixup", "hsv_h, hsv_s, hsv_v", "fliplr")),
+           ("as it is", "mosaic", "copy_paste", "mixup", "degrees, shear", "perspective",
+            "hsv_h, _s, _v", "fliplr", "flipud")),
     "zh": ("一张照片经过各种数据增强之后",
-           ("原图", "mosaic", "几何变换", "mixup", "hsv_h、hsv_s、hsv_v", "fliplr")),
+           ("原图", "mosaic", "copy_paste", "mixup", "degrees、shear", "perspective",
+            "hsv_h、_s、_v", "fliplr", "flipud")),
 }  # fmt: skip
 SIDE = 320  # pixels of a training image
-PANEL, GAP, TOP = 234, 12, 26
-NAMES = ("cup.jpg", "cat.jpg", "astronaut.jpg", "photographer.jpg")
+PANEL, GAP, TOP = 154, 9, 26
 CENTRE = (1.1, 0.9)  # of the mosaic
-WARP = Warp(angle=12, zoom=0.9, shear_xy=(6, 0), centre_xy=(0.55, 0.48))
+TURN = Warp(angle=12, zoom=0.9, shear_xy=(6, 0), centre_xy=(0.55, 0.48))
+TILT = Warp(zoom=0.95, perspective_xy=(0.0009, 0.0009))
 RATIO = 0.5  # of mixup
 GAINS = (1.06, 0.5, 1.25)
 UNCHANGED = (1.0, 1.0, 1.0)
 
 
-def _source(name: str) -> SourceImage:
-    found = read_json(DETECTIONS)["images"]
-    classes = sorted({one["name"] for rows in found.values() for one in rows})
-    pixels = cv2.imread(str(PHOTOGRAPHS / name))
-    index = np.array([classes.index(one["name"]) for one in found[name]])
-    boxes = np.array([one["box_xyxy"] for one in found[name]], float)
-    size = pixels.shape[:2]
-    return SourceImage(size, Objects(index, boxes, None), size, partial(np.copy, pixels))
-
-
 @cache
 def images() -> list[LabelledImage]:
     """Return the image of each panel."""
-    sources = [_source(name) for name in NAMES]
-    size = SIDE, SIDE
-    alone = [draw_scene(Scene((0,), CENTRE, Warp()), [one], SIDE, size) for one in sources[:2]]
-    mosaic = draw_scene(Scene((0, 1, 2, 3), CENTRE, Warp(zoom=0.5)), sources, SIDE, size)
-    warped = draw_scene(Scene((0,), CENTRE, WARP), sources[:1], SIDE, size)
-    coloured = finish(Finish(GAINS, False, False), alone[0])
-    flipped = finish(Finish(UNCHANGED, False, True), alone[0])
-    return [alone[0], mosaic, warped, mix(*alone, RATIO), coloured, flipped]
+    sources = [photograph(name) for name in PHOTOS]
+    four, size = Scene((0, 1, 2, 3), CENTRE, Warp(zoom=0.5)), (SIDE, SIDE)
+    copied = Scene(*(four.tiles, CENTRE, four.warp), copy_paste=CopyPaste(1.0))
+    alone, other = (draw_scene(Scene((0,), CENTRE, Warp()), [one], SIDE, size)
+                    for one in sources[:2])  # fmt: skip
+    return [
+        alone,
+        draw_scene(four, sources, SIDE, size),
+        draw_scene(copied, sources, SIDE, size),
+        mix(alone, other, RATIO),
+        draw_scene(Scene((0,), CENTRE, TURN), sources[:1], SIDE, size),
+        draw_scene(Scene((0,), CENTRE, TILT), sources[:1], SIDE, size),
+        finish(Finish(GAINS, False, False), alone),
+        finish(Finish(UNCHANGED, False, True), alone),
+        finish(Finish(UNCHANGED, True, False), alone),
+    ]
 
 
 def draw(language: str) -> Figure:
     title, labels = WORDS[language]
     figure = Figure(3 * (TOP + PANEL), title, language)
     for place, (image, label) in enumerate(zip(images(), labels, strict=True)):
-        x, y = (place % 2) * (PANEL + GAP), (place // 2) * (TOP + PANEL)
+        x, y = (place % 3) * (PANEL + GAP), (place // 3) * (TOP + PANEL)
         figure.text(x, y + TOP - 8, label, "bold")
         put(figure, image, (x, y + TOP), PANEL / SIDE)
-    assert 2 * PANEL + GAP == WIDTH
+    assert 3 * PANEL + 2 * GAP == WIDTH
     return figure

@@ -1,8 +1,8 @@
-"""The plots of a run on the pages: python -m docs.figures.demo_plots RUN
+"""The plots of a run on the pages: python -m docs.figures.demo_plots [RUN]
 
-From a run's folder, as `make demo` leaves it, it writes docs/demo-results.csv (losses, metrics and
-rates of results.csv) and, beside it, plots-results.webp, plots-f1.webp and plots-confusion.webp.
-Without RUN it draws plots-results.webp anew from the CSV.
+It draws plots-results.webp of docs/demo-results.csv, and plots-f1.webp and plots-confusion.webp of
+docs/detections.json, which `detect_shapes.py` writes. With RUN, the folder of a run of `make demo`,
+it stores the losses, metrics and rates of its results.csv first.
 """
 
 from __future__ import annotations
@@ -17,24 +17,52 @@ import tempfile
 from pathlib import Path
 
 import cv2
+import numpy as np
 
+from docs.figures.detect_shapes import DETECTIONS, DOCS
+from docs.figures.pictures import CLASS_NAMES, shapes_file
 from duet.utils.cli.flags import new_parser
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.json_files import read_json
+from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.processes.command import run_command
-from duet.utils.project import PROJECT
+from duet.utils.report.plots.measures import plot_confusion, plot_over_confidence
 from duet.utils.report.plots.results import plot_results
 from duet.utils.report.results import Results
 
-DOCS = PROJECT / "docs"
 TABLE = DOCS / "demo-results.csv"
-PICTURES = {"F1_curve.png": "plots-f1.webp", "confusion_matrix.png": "plots-confusion.webp"}
+PICTURES = {
+    "results.png": "plots-results.webp",
+    "F1_curve.png": "plots-f1.webp",
+    "confusion_matrix.png": "plots-confusion.webp",
+}
 QUALITY = 80
 
 
-def draw_results(path: Path) -> None:
-    """Draw the results that are stored in docs/demo-results.csv, as a training does."""
+def draw_plots(folder: Path) -> None:
+    """Draw the pictures as a training does."""
     columns, *rows = csv.reader(TABLE.read_text(encoding="utf-8").splitlines())
-    plot_results(Results(columns, rows), path)
+    plot_results(Results(columns, rows), folder / "results.png")
+    evaluator = DetectionEvaluator(CLASS_NAMES)
+    for index, found in stored_detections().items():
+        scene = shapes_file(index)
+        evaluator.add(index, found, GroundTruth(scene.class_index, scene.boxes_xyxy))
+    result = evaluator.result()
+    plot_over_confidence(result, folder)
+    plot_confusion(result.confusion, CLASS_NAMES, folder / "confusion_matrix.png")
+
+
+def stored_detections() -> dict[int, Detections]:
+    """Return what the model of `make demo` found in each image of its validation split."""
+    return {
+        int(index): Detections(
+            np.array([one["box_xyxy"] for one in found], np.float32).reshape(-1, 4),
+            np.array([one["score"] for one in found], np.float32),
+            np.array([CLASS_NAMES.index(one["name"]) for one in found], np.int64),
+        )
+        for index, found in read_json(DETECTIONS)["images"].items()
+    }
 
 
 def copy_results(run: Path) -> None:
@@ -45,22 +73,17 @@ def copy_results(run: Path) -> None:
         file.writelines(",".join(cells[:shown]) + "\n" for cells in (columns, *rows))
 
 
-def write_webp(path: Path, name: str) -> None:
-    """Write a picture into docs/ in the format of the pages."""
-    cv2.imwrite(str(DOCS / name), cv2.imread(str(path)), [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
-
-
 def main() -> None:
     parser = new_parser("python -m docs.figures.demo_plots", "Draw the plots of the pages.")
     parser.add_argument("run", type=Path, nargs="?", help="folder of a run of `make demo`")
     run = parser.parse_args().run
     if run is not None:
         copy_results(run)
-        for source, name in PICTURES.items():
-            write_webp(run / source, name)
     with tempfile.TemporaryDirectory() as folder:
-        draw_results(Path(folder) / "results.png")
-        write_webp(Path(folder) / "results.png", "plots-results.webp")
+        draw_plots(Path(folder))
+        for source, name in PICTURES.items():
+            pixels = cv2.imread(str(Path(folder, source)))
+            cv2.imwrite(str(DOCS / name), pixels, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
 
 
 if __name__ == "__main__":

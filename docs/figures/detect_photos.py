@@ -14,13 +14,11 @@ import json
 
 import duet
 from docs.figures.detect_shapes import rows_of
+from docs.figures.pictures import DETECTIONS, PHOTOGRAPHS
 from duet.utils.cli.flags import new_parser
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
-from duet.utils.project import PROJECT
 
-PHOTOGRAPHS = PROJECT / "data" / "images"
-DETECTIONS = PROJECT / "docs" / "photos.json"
 IMAGE_SIZE = 320
 CONFIDENCE = 0.5
 

@@ -1,7 +1,8 @@
-"""Detect on a few images of the built-in dataset: python -m docs.figures.detect_shapes WEIGHTS
+"""Detect on images of the built-in datasets: python -m docs.figures.detect_shapes WEIGHTS
 
-It writes docs/detections.json, of which `found_shapes.py` draws a figure. WEIGHTS are those of
-`make demo`; those of a segmentation of shapes-seg give docs/masks.json for `found_masks.py`.
+It writes docs/detections.json, of which figures, plots and the page of an audit are drawn. WEIGHTS
+are those of `make demo`; those of a segmentation of shapes-seg give docs/masks.json, those of a
+classifier of shapes-cls docs/classes.json.
 """
 
 from __future__ import annotations
@@ -15,18 +16,20 @@ import json
 from typing import Any
 
 import duet
-from docs.figures.pictures import CLASS_NAMES, shapes_file
+from docs.figures.pictures import CLASS_IMAGES, CLASS_NAMES, class_image, shapes_file
 from duet.utils.cli.flags import new_parser
+from duet.utils.data.shapes.dataset import CLASSES
 from duet.utils.detect.results.result import MaskResult, Result
 from duet.utils.errors import UserError, brief
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 
-DETECTIONS, MASKS = PROJECT / "docs" / "detections.json", PROJECT / "docs" / "masks.json"
-IMAGES = (400, 401, 402)  # the first of the validation split
-IMAGE_SIZE, MASKS_SIZE = 160, 192  # those of the demos
-CONFIDENCE, MASKS_CONFIDENCE = 0.5, 0.35
+DOCS = PROJECT / "docs"
+DETECTIONS, MASKS, SORTED = (DOCS / f"{name}.json" for name in ("detections", "masks", "classes"))
+IMAGES = range(400, 500)  # the validation split
+SHOWN = IMAGES[1:3]  # in figures
+CONFIDENCE, MASKS_CONFIDENCE, LOWEST = 0.5, 0.35, 0.1
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
@@ -41,29 +44,45 @@ def rows_of(result: Result) -> list[dict[str, Any]]:
     ]
 
 
+def boxes_and_masks(detector: Any, index: int, confidence: float) -> list[dict[str, Any]]:
+    """Return the rows of an image of the built-in dataset, with outlines if there are masks."""
+    (result,) = detector(shapes_file(index).image[..., ::-1].copy(), conf=confidence)
+    rows = rows_of(result)
+    for row, outline in zip(rows, getattr(result, "outlines", ()), strict=False):
+        row["outline"] = outline.round().astype(int).tolist()
+    return rows
+
+
+def class_of(detector: Any, index: int) -> list[dict[str, Any]]:
+    """Return the most probable class of an image of shapes-cls."""
+    (result,) = detector(class_image(index)[..., ::-1].copy())
+    return [{"name": result.names[0], "score": round(float(result.scores[0]), 3)}]
+
+
 def main() -> None:
     parser = new_parser("python -m docs.figures.detect_shapes", "Detect on built-in images.")
-    parser.add_argument("weights", help="of the built-in dataset, as `make demo` leaves them")
+    parser.add_argument("weights", help="of a built-in dataset, as `make demo` leaves them")
     weights = parser.parse_args().weights
     detector = duet.load(weights)
-    if tuple(detector.class_names) != CLASS_NAMES:
+    names = tuple(detector.class_names)
+    if names not in (CLASS_NAMES, tuple(sorted(CLASSES))):
         raise UserError(
-            f"{weights}: its classes are {brief(list(detector.class_names))}; give weights that "
-            "are trained with --data shapes, as `make demo` does"
+            f"{weights}: its classes are {brief(list(names))}; give weights that are trained with "
+            "--data shapes, as `make demo` does"
         )
-    found = {}
-    path, size, command = DETECTIONS, IMAGE_SIZE, "make demo"
-    for index in IMAGES:
-        image = shapes_file(index).image[..., ::-1].copy()
-        (result,) = detector(image, size=size, conf=CONFIDENCE)
-        if isinstance(result, MaskResult):
-            path, size, command = MASKS, MASKS_SIZE, "duet train --data shapes-seg"
-            (result,) = detector(image, size=size, conf=MASKS_CONFIDENCE)
-        found[index] = rows_of(result)
-        for row, outline in zip(found[index], getattr(result, "outlines", ()), strict=False):
-            row["outline"] = outline.round().astype(int).tolist()
+    (first,) = detector(shapes_file(IMAGES[0]).image)
+    if isinstance(first, MaskResult):
+        path, command = MASKS, "duet train --data shapes-seg"
+        found = {index: boxes_and_masks(detector, index, MASKS_CONFIDENCE) for index in SHOWN}
+    elif isinstance(first, Result):
+        path, command = DETECTIONS, "make demo"
+        found = {index: boxes_and_masks(detector, index, LOWEST) for index in IMAGES}
+    else:
+        path, command = SORTED, "duet train --data shapes-cls"
+        found = {index: class_of(detector, index) for index in CLASS_IMAGES}
+    lines = [f'"{index}": {json.dumps(rows)}' for index, rows in found.items()]
     with atomic_text_file(path) as file:
-        file.write(json.dumps({"command": command, "images": found}, indent=1) + "\n")
+        file.write(f'{{"command": "{command}", "images": {{\n' + ",\n".join(lines) + "\n}}\n")
 
 
 if __name__ == "__main__":

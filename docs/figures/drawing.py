@@ -18,7 +18,7 @@ import numpy as np
 WIDTH = 480  # units; as many pixels on a page, fewer on a phone
 LETTERS = 15  # units: 11 px on a phone, whose column is 358 px wide
 LETTER_WIDTH = 0.55  # of the letters' height, the mean of Latin letters
-WEBP_QUALITY = 72
+WEBP_QUALITY = 42
 
 # Text has a contrast of 4.5 or more to the paper, lines of 3 (tests/unit/docs/test_figures.py).
 LIGHT = {

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from docs.figures.detect_shapes import DETECTIONS
-from docs.figures.drawing import LETTERS, Figure, Point, text_width
+from docs.figures.detect_shapes import CONFIDENCE, DETECTIONS, SHOWN
+from docs.figures.drawing import HUES, LETTERS, WIDTH, Figure, Point, number, text_width
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes_file
 from duet.utils.files.json_files import read_json
 
@@ -19,26 +20,28 @@ WORDS = {
     "en": ("Shapes that a model found after minutes of training on a CPU, with class and score",),
     "zh": ("在 CPU 上训练几分钟的模型检测出的图形，带类别与得分",),
 }
-GAP, WIDTH = 8, 480
+GAP = 8
 LABEL = 20  # units high
 Label = tuple[float, float, float]  # left, top, width
 
 
 def draw(language: str) -> Figure:
     (title,) = WORDS[language]
-    images = {int(index): found for index, found in read_json(DETECTIONS)["images"].items()}
-    pictures = {index: shapes_file(index).image for index in images}
-    first, *others = pictures
-    tall = height_beside([pictures[index] for index in others], WIDTH - GAP * (len(others) - 1))
-    scale = WIDTH / pictures[first].shape[1]
-    upper = pictures[first].shape[0] * scale
-    figure = Figure(upper + GAP + tall, title, language)
-    put_found(figure, pictures[first], images[first], CLASS_NAMES, (0, 0), scale)
+    return beside(title, language, DETECTIONS, CONFIDENCE)
+
+
+def beside(title: str, language: str, path: Path, confidence: float) -> Figure:
+    """Draw images of the built-in dataset side by side with what `detect_shapes.py` stored."""
+    stored = read_json(path)["images"]
+    pictures = {index: shapes_file(index).image for index in SHOWN}
+    tall = height_beside(list(pictures.values()), WIDTH - GAP * (len(SHOWN) - 1))
+    figure = Figure(tall, title, language)
     x = 0.0
-    for index in others:
-        scale = tall / pictures[index].shape[0]
-        put_found(figure, pictures[index], images[index], CLASS_NAMES, (x, upper + GAP), scale)
-        x += pictures[index].shape[1] * scale + GAP
+    for index, image in pictures.items():
+        found = [one for one in stored[str(index)] if one["score"] >= confidence]
+        scale = tall / image.shape[0]
+        put_found(figure, image, found, CLASS_NAMES, (x, 0), scale)
+        x += image.shape[1] * scale + GAP
     return figure
 
 
@@ -55,10 +58,15 @@ def put_found(
     at: Point,
     scale: float,
 ) -> None:
-    """Draw an image with what was found in it."""
+    """Draw an image with what was found in it: masks, boxes and, over them, labels."""
     height, width = image.shape[:2]
     figure.image(image, *at, width * scale, height * scale)
     for one in reversed(found):
+        if points := one.get("outline"):
+            path = "L".join(f"{number(at[0] + x * scale)} {number(at[1] + y * scale)}"
+                            for x, y in points)  # fmt: skip
+            hue = HUES[class_names.index(one["name"]) % len(HUES)]
+            figure.add("path", d=f"M{path}Z", class_=f"f-{hue} strong p-{hue} wide")
         on_picture(figure, one["box_xyxy"], class_names.index(one["name"]), at, scale)
     taken: list[Label] = []
     for one in found:

@@ -1,6 +1,6 @@
 """A training image step by step: four images, a mosaic, a warp, colours and a flip.
 
-It is sample INDEX of the first epoch of `train.py --data shapes --img 256`, as
+It is photograph INDEX of four, in an epoch of a training with `--img 256`, as
 `utils/data/augment/sample.py` draws it with the strengths of hyp.scratch-low.yaml.
 """
 
@@ -12,7 +12,7 @@ from functools import cache
 import numpy as np
 
 from docs.figures.drawing import Figure
-from docs.figures.pictures import put, shapes_file, source
+from docs.figures.pictures import PHOTOS, photograph, put
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.augment.geometry import Warp
 from duet.utils.data.augment.sample import (
@@ -31,8 +31,7 @@ WORDS = {
     "zh": ("四张图像逐步变成一张训练图像",
            "四张图像", "马赛克", "几何变换", "颜色扰动", "翻转", "种子", "轮次", "序号"),
 }  # fmt: skip
-SEED, EPOCH, INDEX = 0, 0, 64
-NUM_IMAGES = 400  # of the built-in dataset
+SEED, EPOCH, INDEX = 0, 11, 2  # of the draws that take each photograph once
 SIDE = 256  # of the training image, pixels
 PANEL, GAP, TOP = 226, 12, 34
 
@@ -42,8 +41,8 @@ def steps() -> tuple[Augmentation, list[SourceImage], list[LabelledImage]]:
     """Return the draws, their images, and what is made of them step by step."""
     strengths = read_hyperparameters(DEFAULT_HYPERPARAMETERS).augmentation()
     generator = sample_generator(SEED, EPOCH, INDEX)
-    drawn = draw_augmentation(strengths, generator, INDEX, NUM_IMAGES)
-    sources = [source(shapes_file(index)) for index in drawn.tiles]
+    drawn = draw_augmentation(strengths, generator, INDEX, len(PHOTOS))
+    sources = [photograph(PHOTOS[index]) for index in drawn.tiles]
     whole = 2 * SIDE, 2 * SIDE
     unwarped = dataclasses.replace(drawn, warp=Warp())
     mosaic = draw_scene(unwarped, sources, SIDE, whole)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import cv2
 import numpy as np
 
 from docs.figures.drawing import Figure
-from docs.figures.pictures import shapes
+from docs.figures.pictures import wide_photograph
 from duet.utils.data.image.letterbox import fit_long_side, letterbox, resize
 from duet.utils.data.loading.batches import RECTANGLE_MARGIN, rectangle
 
@@ -44,7 +45,7 @@ def inputs(image: np.ndarray) -> list[Input]:
 
 def draw(language: str) -> Figure:
     title, image_word, *labels, padding = WORDS[language]
-    image = shapes(21, FILE).image
+    image = cv2.resize(wide_photograph("cup.jpg", 10), FILE[::-1], interpolation=cv2.INTER_LINEAR)
     figure = Figure(TOP + 148 + 48, title, language)
     figure.text(8, 22, f"{image_word} 640 × 360", "bold")
     figure.image(image, 8, FILE_TOP, FILE[1] * 0.45, FILE[0] * 0.45)

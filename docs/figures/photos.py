@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import cv2
-
-from docs.figures.detect_photos import DETECTIONS, PHOTOGRAPHS
 from docs.figures.drawing import WIDTH, Figure
 from docs.figures.found_shapes import GAP, height_beside, put_found
+from docs.figures.pictures import DETECTIONS, photograph
 from duet.utils.files.json_files import read_json
 
 WORDS = {
@@ -25,7 +23,7 @@ def draw(language: str) -> Figure:
     (title,) = WORDS[language]
     found = read_json(DETECTIONS)["images"]
     names = sorted({one["name"] for rows in found.values() for one in rows})
-    pictures = {name: cv2.imread(str(PHOTOGRAPHS / name)) for row in ROWS for name in row}
+    pictures = {name: photograph(name).decode() for row in ROWS for name in row}
     heights = [height_beside([pictures[name] for name in row], WIDTH - GAP) for row in ROWS]
     figure = Figure(sum(heights) + GAP, title, language)
     y = 0.0

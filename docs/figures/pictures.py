@@ -1,18 +1,54 @@
-"""Pictures for figures: those of the built-in dataset, which are drawn and belong to nobody."""
+"""Pictures for figures: photographs of data/images, and drawn ones of the built-in dataset."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import cache
 
+import cv2
 import numpy as np
 
 from docs.figures.drawing import HUES, Figure, Point
 from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage
 from duet.utils.data.randomness import sample_generator
-from duet.utils.data.shapes.dataset import ShapesConfig, draw_file
-from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_scene
+from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_file
+from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape, draw_scene
+from duet.utils.files.json_files import read_json
+from duet.utils.geometry.ragged import Polygons, starts_of
+from duet.utils.project import PROJECT
 
 CLASS_NAMES = tuple(OUTLINES)
+CLASS_IMAGES = range(1200, 1210)  # behind those of the dataset, one of each class
+PHOTOGRAPHS = PROJECT / "data" / "images"
+DETECTIONS = PROJECT / "docs" / "photos.json"  # by detect_photos.py
+PHOTOS = ("cup.jpg", "cat.jpg", "astronaut.jpg", "photographer.jpg")
+CUP = np.array([  # its outline, by hand
+    (174, 105), (180, 70), (205, 40), (240, 22), (285, 18), (330, 25), (365, 45), (393, 75),
+    (402, 105), (400, 130), (393, 165), (383, 195), (365, 220), (338, 240), (320, 262), (300, 283),
+    (280, 286), (250, 280), (240, 290), (225, 304), (210, 307), (198, 297), (201, 268), (210, 240),
+    (221, 233), (205, 210), (190, 180), (178, 140),
+], float)  # fmt: skip
+
+
+@cache
+def photograph(name: str) -> SourceImage:
+    """Return a photograph with the boxes that the public YOLOv5n found; the cup has an outline."""
+    found = read_json(DETECTIONS)["images"]
+    classes = sorted({one["name"] for rows in found.values() for one in rows})
+    pixels = cv2.imread(str(PHOTOGRAPHS / name))
+    names = [one["name"] for one in found[name]]
+    boxes = np.array([one["box_xyxy"] for one in found[name]])
+    outlines = [CUP if one == "cup" else np.zeros((0, 2)) for one in names]
+    polygons = Polygons(np.concatenate(outlines), starts_of(np.array([*map(len, outlines)])))
+    objects = Objects(np.array([classes.index(one) for one in names]), boxes, polygons)
+    size = pixels.shape[:2]
+    return SourceImage(size, objects, size, lambda: pixels.copy())
+
+
+def wide_photograph(name: str, top: int) -> np.ndarray:
+    """Return a part of a photograph, 16 by 9, as wide as it and from a row on."""
+    pixels = photograph(name).decode()
+    return pixels[top : top + round(pixels.shape[1] * 9 / 16)]
 
 
 def shapes(index: int, size: tuple[int, int]) -> Scene:
@@ -25,15 +61,10 @@ def shapes_file(index: int) -> Scene:
     return draw_file(ShapesConfig(), index)
 
 
-def source(scene: Scene) -> SourceImage:
-    """Return a drawn image as what training reads from a file."""
-    objects = Objects(scene.class_index, scene.boxes_xyxy, None)
-    size = scene.image.shape[:2]
-    return SourceImage(size, objects, size, _giver(scene.image))
-
-
-def _giver(image: np.ndarray) -> Callable[[], np.ndarray]:
-    return lambda: image
+def class_image(index: int) -> np.ndarray:
+    """Return an image of a shape in a colour, as those of shapes-cls but square."""
+    outline_and_hue = list(CLASSES.values())[index % len(CLASSES)]
+    return draw_one_shape(sample_generator(0, 1, index), (96, 96), *outline_and_hue)
 
 
 def put(

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from docs.figures.drawing import HUES, Figure
-from docs.figures.pictures import shapes
+from docs.figures.pictures import wide_photograph
 from duet.models.heads.anchor.head import AnchorHead
 from duet.utils.geometry.tiling import Tiling
 
@@ -26,7 +26,7 @@ PASS_SIDE = 170  # units of an input of scale 1
 def draw(language: str) -> Figure:
     title, tiles, augmentation, mirrored = WORDS[language]
     figure = Figure(PASSES_TOP + PASS_SIDE * 9 / 16 + 52, title, language)
-    small = shapes(34, (270, 480)).image
+    small = wide_photograph("photographer.jpg", 40)
     figure.text(8, 22, f"1920 × 1080: {tiles}", "bold")
     figure.image(small, 8, TILES_TOP, FILE[1] * SCALE, FILE[0] * SCALE)
     height, width = TILING.tile_size(FILE)

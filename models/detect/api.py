@@ -78,7 +78,7 @@ class TrainedDetector(NotCopied):
         task = self._detector.head.task.name
         return f"TrainedDetector({task}, {classes}, on {self.device}, stride {self.stride})"
 
-    def __call__(self, images: Any, **options: Any) -> list[ImageResult]:
+    def __call__(self, images: object, **options: Any) -> list[ImageResult]:
         """Return a list with the result for each image, even for a single one.
 
         Args:

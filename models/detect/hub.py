@@ -21,8 +21,7 @@ from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import input_size, warn_of_other_size
-from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View, fit_letterbox, letterbox, resize_linear
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame
@@ -218,7 +217,7 @@ class HubModel(NotCopied):
 
     def __call__(
         self,
-        ims: Any,
+        ims: object,
         size: int | Sequence[int] | None = None,
         augment: bool = False,
         profile: bool = False,
@@ -255,7 +254,7 @@ class HubModel(NotCopied):
         shape = (len(views), 3, *(views[0].placement.input_size if views else (0, 0)))
         return HubResults(results, milliseconds, shape)
 
-    def to(self, device: Any) -> HubModel:
+    def to(self, device: object) -> HubModel:
         """Move to "cpu", "cuda", "cuda:1", 1, or an object that prints so; return the model."""
         name = str(device)
         self._place("0" if name == "cuda" else name, self._half)
@@ -323,13 +322,13 @@ def hub_views(
     ]
 
 
-def _long_side(size: Any) -> int:
+def _long_side(size: object) -> int:
     """Return the long side from a number or (height, width)."""
     sides = size if isinstance(size, (list, tuple)) and size else [size]
     return max(call_config((), size=side).image_size or 0 for side in sides)
 
 
-def _frame(image: Any, index: int) -> Frame:
+def _frame(image: object, index: int) -> Frame:
     """Return an image as a frame whose source is its name in `HubResults.files`."""
     if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
         image = image.transpose(1, 2, 0)

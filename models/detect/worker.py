@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -19,16 +19,17 @@ from duet import backend
 from duet.backend.checks import CPU
 from duet.models.detect.pipeline import Lanes, finished
 from duet.models.detect.settings import configured, make_detector
+from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.image_file import encode_image, suffix_that_holds
-from duet.utils.data.image.letterbox import FILL
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import FILL, View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.files.json_files import Document
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
@@ -47,7 +48,7 @@ class ServedModel:
     detector: ImageDetector
     about: Header  # description for /v1/model
 
-    def configured(self, query: Mapping[str, Any]) -> ImageDetector:
+    def configured(self, query: Document) -> ImageDetector:
         """Return the detector with a request's settings, sharing the network; else UserError."""
         most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
@@ -192,7 +193,7 @@ class Worker:
             with self._answering_errors([job]):
                 self._finish(model, job, rows, len(jobs))
 
-    def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
+    def _finish(self, model: ServedModel, job: Job, rows: Candidates, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         result = finished(job.detector, frame, [job.view], [rows])
         body, media_type = b"", "application/json"

@@ -1,7 +1,7 @@
-"""Photograph Duet's own pages: python -m tests.browser.screens PUBLIC OWN
+"""Photograph Duet's own pages: python -m tests.browser.screens
 
-It writes docs/screen-check.webp, screen-audit.webp and screen-serve.webp. PUBLIC are the public
-YOLOv5n, for the server; OWN are of the built-in dataset, as `make demo` leaves them, for the audit.
+It writes docs/screen-check.webp, screen-audit.webp and screen-serve.webp from what a model of
+`make demo` and the public YOLOv5n have found (docs/detections.json, docs/photos.json): no weights.
 """
 
 from __future__ import annotations
@@ -12,79 +12,138 @@ if __name__ == "__main__":
     start_command()  # before what may be slow to import, or missing
 
 import base64
-import os
-import subprocess
-import sys
+import json
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
 
-from docs.figures.demo_plots import DOCS
-from docs.figures.detect_photos import PHOTOGRAPHS
-from duet.utils.cli.flags import new_parser
-from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+from docs.figures.demo_plots import DOCS, stored_detections
+from docs.figures.pictures import CLASS_NAMES, DETECTIONS, PHOTOGRAPHS, shapes_file
+from duet.models.evaluation.audit import report as audit_report
+from duet.models.evaluation.audit.findings import WORTH, Auditor
+from duet.models.evaluation.audit.report import Audit
+from duet.utils.colours import hex_colours
+from duet.utils.data.check.__main__ import run as check
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.reading import ground_truth
+from duet.utils.data.sources.splits import load_split
+from duet.utils.evaluation.coco.metric import DetectionEvaluator
+from duet.utils.files.json_files import read_json
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
 
 SIZE_WH = 900, 660
 QUALITY = 60
-SECONDS = 3  # for a page to draw what it has loaded
+SPLITS = {"train": range(400, 412), "val": range(412, 436)}
+SECONDS = 1  # for a page to draw what it has loaded
+YAML = f"train: images/train\nval: images/val\nnames: {json.dumps(CLASS_NAMES)}\n"
+# Answers as those of the server (docs/en/serve.md).
+STUB = """window.fetch = async (to) =>
+  new Response(JSON.stringify(`${to}`.endsWith("v1/model") ? %s : %s));"""
+MODEL: dict[str, Any] = {
+    "name": "yolov5n",
+    "task": "detect",
+    "runs_in": "PyTorch, cpu",
+    "class_names": ["cup", "dining table", *[""] * 78],
+    "defaults": {"conf": 0.25, "iou": 0.45, "max_det": 1000},
+}
 
 
-def shoot(page: Page, name: str) -> None:
-    """Write what the browser shows."""
+def spoiled(number: int, lines: list[str]) -> list[str]:
+    """Return labels that are wrong as by hand: gone, doubled, of another or no class."""
+    name, box = lines[0].split(maxsplit=1)
+    first = ([], [lines[0]] * 2, [f"{(int(name) + 1) % 5} {box}"], [f"9 {box}"])[number % 4]
+    return [*first, *lines[1:]]
+
+
+def draw_data(folder: Path) -> None:
+    """Write images of the built-in dataset with spoiled labels."""
+    for split, indices in SPLITS.items():
+        for name in ("images", "labels"):
+            (folder / name / split).mkdir(parents=True)
+        for index in indices:
+            scene = shapes_file(index)
+            boxes = xyxy_to_cxcywh(scene.boxes_xyxy) / np.tile(scene.image.shape[1::-1], 2)
+            lines = [" ".join([str(name), *(f"{value:.6f}" for value in box)])
+                     for name, box in zip(scene.class_index, boxes, strict=True)]  # fmt: skip
+            cv2.imwrite(str(folder / f"images/{split}/{index}.png"), scene.image)
+            path = folder / f"labels/{split}/{index}.txt"
+            path.write_text("\n".join(spoiled(index, lines)), encoding="utf-8")
+    (folder / "mydata.yaml").write_text(YAML, encoding="utf-8")
+
+
+def check_page(folder: Path) -> Path:
+    """Return the page of `duet check`."""
+    check(["--data", str(folder / "mydata.yaml"), "--out", str(folder / "check")])
+    return folder / "check" / "check.html"
+
+
+def audit_page(folder: Path) -> Path:
+    """Return the page of `duet audit`, with the findings of stored detections."""
+    dataset = load_dataset(folder / "mydata.yaml")
+    samples = load_split(dataset, "val")
+    auditor = Auditor(WORTH, np.full(len(CLASS_NAMES), True))
+    evaluator, found = DetectionEvaluator(CLASS_NAMES), stored_detections()
+    for place, sample in enumerate(samples):
+        detections = found[int(sample.image_path.stem)]
+        labels = ground_truth(sample)
+        auditor.add(place, detections, labels, (sample.height, sample.width))
+        evaluator.add(place, detections, labels)
+    metrics = {"mAP50": evaluator.result().map50}
+    audit = Audit(dataset.name, "val", ["best.safetensors"], metrics, samples, CLASS_NAMES,
+                  auditor.result())  # fmt: skip
+    (folder / "audit.html").write_text(audit_report.audit_page(audit, top=8), encoding="utf-8")
+    return folder / "audit.html"
+
+
+def serve_page(folder: Path) -> Path:
+    """Return the page of `duet serve`, with the colours that a server puts in."""
+    text = (PROJECT / "utils" / "serve" / "page.html").read_text(encoding="utf-8")
+    page = text.replace("COLOURS_OF_CLASSES", " ".join(hex_colours()))
+    (folder / "serve.html").write_text(page, encoding="utf-8")
+    return folder / "serve.html"
+
+
+def answers() -> tuple[str, str]:
+    """Return what a server says of its models, and of the cup, as JSON."""
+    rows = read_json(DETECTIONS)["images"]["cup.jpg"]
+    found = [{**one, "class_index": MODEL["class_names"].index(one["name"])} for one in rows]
+    answer = {"model": "yolov5n", "image": {"width": 600, "height": 400}, "detections": found,
+              "milliseconds": {"decode": 2.1, "network": 24.3, "total": 27.9}}  # fmt: skip
+    return json.dumps({"models": [MODEL]}), json.dumps(answer)
+
+
+def shoot(page: Page) -> np.ndarray:
+    """Return what the browser shows, (H, W, 3) uint8 BGR."""
     time.sleep(SECONDS)
     content = base64.b64decode(page.call("Page.captureScreenshot", format="png")["data"])
-    pixels = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
-    cv2.imwrite(str(DOCS / name), pixels, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
+    return cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR)
 
 
-def spoil(folder: Path) -> None:
-    """Make some labels wrong, as hands do: gone, doubled, of another class, shifted."""
-    paths = sorted(folder.glob("labels/val/*.txt"))
-    for number, path in enumerate(paths):
-        lines = path.read_text().splitlines()
-        name, *box = lines[0].split()
-        changed = ([], [*lines, lines[0]], [" ".join([str((int(name) + 1) % 5), *box])],
-                   [f"9 {' '.join(box)}"])[number % 4]  # fmt: skip
-        path.write_text("\n".join([*changed, *lines[1:]]))
+def screens() -> dict[str, np.ndarray]:
+    """Return the pictures by their names in docs/."""
+    with tempfile.TemporaryDirectory() as temporary, chromium() as page:
+        folder, made = Path(temporary) / "mydata", {}
+        draw_data(folder)
+        for name, make in (("check", check_page), ("audit", audit_page)):
+            page.open(make(folder), *SIZE_WH)
+            made[f"screen-{name}.webp"] = shoot(page)
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=STUB % answers())
+        page.open(serve_page(folder), *SIZE_WH)
+        page.choose_file("#file", PHOTOGRAPHS / "cup.jpg")
+        made["screen-serve.webp"] = shoot(page)
+    return made
 
 
 def main() -> None:
-    parser = new_parser("python -m tests.browser.screens", "Photograph Duet's own pages.")
-    parser.add_argument("public", type=Path, help="the public YOLOv5n")
-    parser.add_argument("own", type=Path, help="weights of the built-in dataset")
-    weights = parser.parse_args()
-    command = [sys.executable, "-m", "duet"]
-    os.environ["PYTHONPATH"] = str(PROJECT)  # for the commands, which run elsewhere
-    with tempfile.TemporaryDirectory() as temporary, chromium() as page:
-        folder = Path(temporary)
-        draw_dataset(folder / "mydata", ShapesConfig(num_train=60, num_val=24, image_side=240))
-        spoil(folder / "mydata")
-        data = ["--data", "mydata/shapes.yaml"]
-        subprocess.run([*command, "check", *data, "--out", "check"], cwd=folder, check=False)
-        page.open(folder / "check" / "check.html", *SIZE_WH)
-        shoot(page, "screen-check.webp")
-        own = ["--weights", str(weights.own.resolve())]
-        subprocess.run([*command, "audit", *data, *own], cwd=folder, check=True)
-        page.open(folder / "runs" / "audit" / "exp" / "audit.html", *SIZE_WH)
-        shoot(page, "screen-audit.webp")
-        serve = [*command, "serve", "--port", "0", "--weights", str(weights.public.resolve())]
-        server = subprocess.Popen(serve, cwd=folder, stdout=subprocess.PIPE, text=True)
-        assert server.stdout is not None
-        try:
-            url = next(x for x in server.stdout if x.startswith("ready:")).split()[-1]
-            page.open(url.removesuffix("v1/detect"), *SIZE_WH)
-            time.sleep(SECONDS)
-            page.choose_file("#file", PHOTOGRAPHS / "cup.jpg")
-            shoot(page, "screen-serve.webp")
-        finally:
-            server.terminate()
-            server.communicate()
+    for name, pixels in screens().items():
+        cv2.imwrite(str(DOCS / name), pixels, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
 
 
 if __name__ == "__main__":

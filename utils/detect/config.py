@@ -87,14 +87,14 @@ def _visualized(name: str, value: bool | int) -> int | None:
     return whole(name, value)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     try:
         return float(value if isinstance(value, Real) else "")
     except (ValueError, OverflowError):
         raise UserError(f"{name} {brief(value)}; accepted: a number") from None
 
 
-def _switch(name: str, value: Any) -> bool:
+def _switch(name: str, value: object) -> bool:
     return bool(value)
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from duet.utils.errors import UserError, brief
-from duet.utils.files.json_files import parse_json
+from duet.utils.files.json_files import Document, parse_json
 from duet.utils.files.regular import ZIP_ERRORS, read_text_bytes
 from duet.utils.text import count
 
@@ -62,9 +62,9 @@ class Metadata:
     precision: str = "float32"  # or "float16", "int8"
     head: str = "Detect"  # name in model YAMLs
     # Of NMS in the graph, by names of `SuppressionSettings`.
-    suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    suppression: Document = dataclasses.field(default_factory=dict)
     trained_size: int | None = None  # long side of the training images, pixels; None if unknown
-    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # form, strides, anchors
+    raw: Document = dataclasses.field(default_factory=dict)  # form, strides, anchors
 
     @property
     def smallest_batch(self) -> int:
@@ -89,7 +89,7 @@ class Metadata:
         }
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     """Return JSON in which lone surrogates are escaped."""
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
@@ -142,7 +142,7 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
     return metadata_of_json(text)
 
 
-def checked(values: Mapping[str, Any]) -> Metadata:
+def checked(values: Document) -> Metadata:
     """Return metadata of plain values; UserError names a missing or wrong field."""
     values = {**ABSENT_FROM_OLDER_FILES, **values}
     for name, is_accepted in _ACCEPTED.items():
@@ -162,11 +162,11 @@ def checked(values: Mapping[str, Any]) -> Metadata:
     return metadata
 
 
-def _is_whole(value: Any, most: int) -> bool:
+def _is_whole(value: object, most: int) -> bool:
     return type(value) is int and 1 <= value <= most
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
 
 

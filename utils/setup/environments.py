@@ -39,8 +39,8 @@ from duet.utils.system.files import lock as lock_file
 CUDA = (13, 0)  # version of torch's CUDA build
 LEVELS = ("", "extras", "dev")  # values of WITH; each includes the ones before it
 # The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10.
-NEW_PYTHONS = ("3.13", "3.14", "3.12", "3.11")
-ENVIRONMENTS = {"torch": NEW_PYTHONS, "oneflow": ("3.10",), "docs": NEW_PYTHONS}
+PYTHONS = ("3.13", "3.14", "3.12", "3.11", "3.10")
+ENVIRONMENTS = {"torch": PYTHONS, "oneflow": ("3.10",), "docs": PYTHONS}
 CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, psutil, safetensors.numpy, tqdm, yaml"
 MODULES = {"torch": f"torch, {CORE}", "oneflow": f"oneflow, {CORE}", "docs": "mkdocs"}
 ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for

@@ -14,14 +14,16 @@ from duet import backend
 backend.use()
 
 # The figures are drawn by code that is written with tensors.
-from docs.figures.demo_plots import DOCS, draw_results  # noqa: E402
+from docs.figures.demo_plots import DOCS, PICTURES, draw_plots  # noqa: E402
 from docs.figures.draw import FOLDER, LANGUAGES, draw, names  # noqa: E402
+from tests.browser.screens import screens  # noqa: E402
 
 FILES = {f"{name}.{language}.svg": (name, language) for name in names() for language in LANGUAGES}
 # A unit of a figure is at most a pixel: coordinates are written to a tenth, and frameworks round
 # differently.
 UNITS = 0.2
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+MOST_BYTES = 300_000
 PICTURE = re.compile(r"data:image/webp;base64,[\w+/=]+")  # compressed with loss
 
 
@@ -41,16 +43,33 @@ def test_a_stored_figure_is_what_its_script_draws(file):
     np.testing.assert_allclose(new, old, rtol=0, atol=UNITS)
 
 
-@pytest.mark.skipif(backend.use() != "torch", reason="OneFlow's Matplotlib places panels otherwise")
-def test_the_picture_of_results_is_what_a_training_draws(tmp_path):
-    draw_results(tmp_path / "results.png")
-    stored, drawn = (
-        cv2.GaussianBlur(cv2.imread(str(path)), (9, 9), 0).astype(float)
-        for path in (DOCS / "plots-results.webp", tmp_path / "results.png")
-    )
+def assert_alike(stored, drawn):
+    """Equal but for what compression with loss changes."""
     assert stored.shape == drawn.shape
-    # Compression with loss changes pixels a little.
-    assert abs(stored - drawn).mean() < 1.0
+    blurred = (cv2.GaussianBlur(pixels, (9, 9), 0).astype(float) for pixels in (stored, drawn))
+    assert abs(np.subtract(*blurred)).mean() < 1.0
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="OneFlow's Matplotlib places panels otherwise")
+def test_the_plots_of_the_pages_are_what_a_training_draws(tmp_path):
+    draw_plots(tmp_path)
+    for drawn, stored in PICTURES.items():
+        assert_alike(cv2.imread(str(DOCS / stored)), cv2.imread(str(tmp_path / drawn)))
+
+
+def test_the_screens_of_the_pages_are_what_a_browser_shows():
+    made = screens()
+    for name, pixels in made.items():
+        assert_alike(cv2.imread(str(DOCS / name)), pixels)
+    files = {path.name for path in DOCS.rglob("*.webp")}
+    assert files == {*made, *PICTURES.values()}
+
+
+def test_the_photographs_of_a_language_take_300_kilobytes():
+    files = [FOLDER / f"{name}.en.svg" for name in names()]
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    found = [one for text in texts for one in PICTURE.findall(text)]
+    assert sum(len(one) * 3 / 4 for one in found) < MOST_BYTES
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 
 import pytest
@@ -13,7 +11,6 @@ from duet.utils.project import PROJECT
 
 DOCS = PROJECT / "docs"
 TUTORIALS = sorted(DOCS.glob("*/tutorials/[0-9]*.md"))
-RUN = ("en/tutorials/13-nms.md", "zh/tutorials/17-masks.md")
 
 
 def cells_of(page):
@@ -21,10 +18,6 @@ def cells_of(page):
     assert (document["nbformat"], document["nbformat_minor"]) == (4, 5)
     assert document["metadata"]["kernelspec"]["name"] == "python3"
     return document["cells"]
-
-
-def printed_by(cell):
-    return "".join(output["text"] for output in cell["outputs"])
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: str(page.relative_to(DOCS)))
@@ -41,19 +34,6 @@ def test_each_cell_is_text_or_code_that_python_reads(page):
     assert cells[0]["source"].startswith("# ")
     assert any(cell["cell_type"] == "code" for cell in cells) or "15-" in page.name
     assert any("**" in cell["source"] for cell in cells[-2:])  # the answers are not lost
-
-
-@pytest.mark.parametrize("page", RUN)
-def test_the_cells_of_a_notebook_print_what_it_shows(page):
-    space = {"__name__": "__main__"}
-    ran = 0
-    for cell in cells_of(DOCS / page):
-        if cell["cell_type"] == "code":
-            with contextlib.redirect_stdout(io.StringIO()) as printed:
-                exec(compile(cell["source"], page, "exec"), space)
-            assert printed.getvalue().splitlines() == printed_by(cell).splitlines()
-            ran += bool(cell["outputs"])
-    assert ran > 3
 
 
 def test_text_of_a_page_becomes_text_of_a_notebook(tmp_path):

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import cv2
 import numpy as np
 
+from duet.utils.data.image.decoding import orientation_of_matrix, turned_upright
 from duet.utils.data.image.header import check_size
-from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
 from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.files.atomic import atomic_file, naming
@@ -220,7 +220,7 @@ class VideoWriter:
         with naming(self._path):
             self._mux(frame)
 
-    def _mux(self, frame: Any) -> None:
+    def _mux(self, frame: object) -> None:
         for packet in self._stream.encode(frame):
             packet.duration = max(round(_TICKS / self._rate), 1)
             self._container.mux(packet)
