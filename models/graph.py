@@ -176,7 +176,7 @@ def _check_multiple(document: Document, key: str) -> float:
     return float(value)
 
 
-def _check_lines(document: Document, key: str) -> list[Any]:
+def _check_lines(document: Document, key: str) -> list[object]:
     lines = document[key]
     if not isinstance(lines, list) or not lines:
         raise UserError(f"{key} must be a list of [from, number, module, args]")

@@ -6,8 +6,6 @@ published architecture table of YOLOv8.
 
 from __future__ import annotations
 
-from typing import Any
-
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.conv import Conv, GhostConv
@@ -60,7 +58,7 @@ class Bottlenecks:
         rows = [(request.in_channels[0], *following[1:])] + [following] * (request.repeats - 1)
         cost = Bottleneck.cost(*rows[0]) + Bottleneck.cost(*following) * (len(rows) - 1)
 
-        def make() -> Any:
+        def make() -> nn.Module:
             made = [Bottleneck(*row, shortcut) for row in rows]
             return made[0] if len(made) == 1 else nn.Sequential(*made)
 
@@ -109,7 +107,7 @@ class C3(nn.Module):
         return self.cv3(ops.cat([self.m(self.cv1(x)), self.cv2(x)], dim=1))
 
     @staticmethod
-    def inner(channels: int, repeats: int, shortcut: bool) -> Any:
+    def inner(channels: int, repeats: int, shortcut: bool) -> nn.Module:
         """Return the module for one half, (B, C, H, W) to (B, C, H, W)."""
         rows = (Bottleneck(channels, channels, channels, shortcut) for _ in range(repeats))
         return nn.Sequential(*rows)
@@ -139,7 +137,7 @@ class C3Ghost(C3):
     """`C3` with Ghost bottlenecks, which always have a shortcut."""
 
     @staticmethod
-    def inner(channels: int, repeats: int, shortcut: bool) -> Any:
+    def inner(channels: int, repeats: int, shortcut: bool) -> nn.Module:
         return nn.Sequential(*(GhostBottleneck(channels) for _ in range(repeats)))
 
     @staticmethod

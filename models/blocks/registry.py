@@ -31,7 +31,7 @@ class LayerRequest:
     scale_width: Callable[[int], int]  # applies the width multiple to channels
 
     def counts(
-        self, args: Sequence[Any] | None = None, /, **defaults: int | None
+        self, args: Sequence[object] | None = None, /, **defaults: int | None
     ) -> dict[str, Any]:
         """Return the args by name as integers, with the width multiple applied to channels.
 

@@ -7,7 +7,6 @@ matches the public model's stored outputs. Attention: Vaswani et al. 2017, arXiv
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -103,7 +102,7 @@ class C3TR(C3):
     """`C3` with a transformer block instead of bottlenecks."""
 
     @staticmethod
-    def inner(channels: int, repeats: int, shortcut: bool) -> Any:
+    def inner(channels: int, repeats: int, shortcut: bool) -> nn.Module:
         return TransformerBlock(channels, repeats)
 
     @staticmethod

@@ -76,7 +76,7 @@ def choose_anchors(
     hyp: Hyperparameters,
     seed: int,
     keeps_head: bool = False,
-) -> Any:
+) -> object:
     """Return the anchors to train with, in model YAML format, and log the reason.
 
     Args:

@@ -70,7 +70,7 @@ class Task:
     name: str
     head: str
     model: str = ""
-    head_args: tuple[Any, ...] = ("nc",)
+    head_args: tuple[object, ...] = ("nc",)
     takes_levels: bool = True
     fitness: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})

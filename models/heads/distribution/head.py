@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -159,7 +158,7 @@ def hidden_channels(first_channels: int, num_classes: int) -> tuple[int, int]:
     return box, max(first_channels, min(num_classes, MOST_CLASS_CHANNELS))
 
 
-def branch(in_channels: int, hidden: int, outputs: int) -> Any:
+def branch(in_channels: int, hidden: int, outputs: int) -> nn.Sequential:
     """Return a branch, mapping (B, in, H, W) to (B, outputs, H, W)."""
     return nn.Sequential(
         Conv(in_channels, hidden, 3), Conv(hidden, hidden, 3), nn.Conv2d(hidden, outputs, 1)
