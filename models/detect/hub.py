@@ -21,8 +21,7 @@ from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import input_size, warn_of_other_size
-from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View, fit_letterbox, letterbox, resize_linear
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame

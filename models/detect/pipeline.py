@@ -23,7 +23,7 @@ from duet import backend
 from duet.models.detect.settings import make_detector
 from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source

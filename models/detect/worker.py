@@ -22,8 +22,7 @@ from duet.models.detect.settings import configured, make_detector
 from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.image_file import encode_image, suffix_that_holds
-from duet.utils.data.image.letterbox import FILL
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import FILL, View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import Frame

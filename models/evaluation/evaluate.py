@@ -19,7 +19,7 @@ from duet.models.detector import Detector
 from duet.models.heads.base import Candidates, Evaluator, Loss, Result, Sink
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictors import HalfPrecision, Predictor, network_input
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.items import BoxItems
 from duet.utils.data.loading.loader import ValLoader

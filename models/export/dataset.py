@@ -15,7 +15,7 @@ from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.export.verify import INT8, evenly
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
-from duet.utils.data.image.view import View, whole_view
+from duet.utils.data.image.letterbox import View, whole_view
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from duet.backend import dist, nn, ops
+from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import LayerPlan, LayerRequest
@@ -107,6 +108,11 @@ def batch_parts(
     return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
+def loss_dtype(raw: Tensor) -> str:
+    """Return the loss dtype for raw maps: their own, or float32 for half precision."""
+    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
+
+
 # What `finish` needs of one image: rows (K, ...), `MaskRows`, or the scores of all classes.
 Candidates = Any
 # Shapes of a compiled loss. Heads with boxes have one per batch size and `padded_size`, such as
@@ -124,6 +130,12 @@ class Loss(Protocol):
     def implementations(self) -> Mapping[str, str]:
         """Implementations in use, "plain" or "fast", by name; for work.json."""
         return {}
+
+    def pads(self, raw: Sequence[Tensor]) -> bool:
+        """Return whether sizes that follow targets are padded, because GPUs and compilers keep
+        memory and graphs for each shape. Without images there are no cells for padding rows.
+        """
+        return bool(raw[0].shape[0]) and bool(self._compiled or ops.device_of(raw[0]) != CPU)
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None

@@ -16,7 +16,7 @@ from duet.backend import autograd
 from duet.models.heads.base import Candidates, Head
 from duet.models.inference.heatmap import heatmap_of
 from duet.models.inference.predictors import Predictor, network_input
-from duet.utils.data.image.view import View, place
+from duet.utils.data.image.letterbox import View, place
 from duet.utils.evaluation.joining import join_views
 from duet.utils.geometry.detections import Found, SuppressionSettings
 from duet.utils.geometry.tiling import Tiling

@@ -21,10 +21,9 @@ LONGEST_ON_WINDOWS = 260 - len(".0123456789abcdef.tmp")  # unless it is set up f
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that replaces `path` when the block ends; it is removed if the block fails.
+    """Yield a file that replaces `path` when the block ends, and is removed if it fails.
 
-    Raises:
-        OSError: it cannot be written; the error names `path`.
+    OSError: it cannot be written; the error names `path`.
     """
     with _opened(path, "wb") as file:
         yield file
@@ -110,11 +109,9 @@ def refuse_existing(path: Path, flag: str = "--out") -> None:
 def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
     """Yield a folder to fill; it becomes `path` when the block ends, and is removed on failure.
 
-    Args:
-        flag: the flag that named it, for messages.
+    flag: the flag that named it, for messages.
 
-    Raises:
-        DatasetError: `path` exists, or something cannot be written.
+    DatasetError: `path` exists, or something cannot be written.
     """
     refuse_existing(path, flag)
     path = path.absolute()

@@ -29,9 +29,8 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
 def parse_json(content: str | bytes) -> Any:
     """Parse JSON; NaN and infinity are accepted, because a state may contain them.
 
-    Raises:
-        ValueError: not JSON in UTF-8, a duplicate key, a whole number beyond 64 bits, or nested
-            deeper than `MAX_DEPTH`.
+    ValueError: not JSON in UTF-8, a duplicate key, a whole number beyond 64 bits, or nested deeper
+    than `MAX_DEPTH`.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:

@@ -81,7 +81,7 @@ class Task:
     accumulates: bool = True
     most_served: int = 0
     items: Part = Part("duet.utils.data.loading.items:BOXES")
-    view: Part = Part("duet.utils.data.image.view:whole_view")
+    view: Part = Part("duet.utils.data.image.letterbox:whole_view")
     report: Part = Part("duet.utils.report.task_reports:BOXES")
     result: Part = Part("duet.utils.detect.results.result:Result")
     exported: Part = Part("")
@@ -204,7 +204,7 @@ CLASSIFICATION = Task(
     ),
     accumulates=False,
     items=Part("duet.utils.data.loading.items:CLASSES"),
-    view=Part("duet.utils.data.image.view:centre_view"),
+    view=Part("duet.utils.data.image.letterbox:centre_view"),
     report=Part("duet.utils.report.task_reports:CLASSES"),
     result=Part("duet.utils.detect.results.result:ClassResult"),
     exported=Part("duet.models.export.exported:CLASS_LOGITS"),

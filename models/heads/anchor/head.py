@@ -14,11 +14,7 @@ import numpy as np
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from duet.models.heads.anchor.boxes import (
-    BOX_CHANNELS,
-    complete_iou,
-    decode_logits,
-)
+from duet.models.heads.anchor.boxes import BOX_CHANNELS, complete_iou, decode_logits
 from duet.models.heads.anchor.loss import DetectionLoss
 from duet.models.heads.base import Candidates, Head, LossSettings
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images

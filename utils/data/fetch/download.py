@@ -72,11 +72,7 @@ class FetchList(NamedTuple):
 
 
 def find_list(argument: str) -> FetchList:
-    """Read a list by its path, or by its name in data/fetch.
-
-    Raises:
-        UserError: it is missing, or a value is invalid; the message names it.
-    """
+    """Read a list by its path, or by its name in data/fetch; UserError names an invalid value."""
     path, names = Path(argument), ", ".join(list_names())
     if not path.exists() and not path.suffix:
         path = FETCH_FOLDER / f"{path.name}.yaml"
@@ -114,8 +110,8 @@ def download(item: Item, part: Path) -> str:
     """Fetch a file into `part`, or the rest of it; return its SHA-256.
 
     Raises:
-        UserError: the server does not have it, or other bytes than listed, or the
-            connection failed. What came stays, unless it is wrong.
+        UserError: it is not there, its bytes differ from the list, or the connection failed.
+            The partial file stays, unless it is wrong.
         OSError: it cannot be written.
     """
     try:

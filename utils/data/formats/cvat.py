@@ -68,10 +68,7 @@ def find(path: Path) -> Splits:
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the images of a file, or of a subset of it.
 
-    Polylines, points, cuboids, skeletons and tags are left out.
-
-    Raises:
-        OSError, ValueError: it cannot be read, has no image, or is of a video.
+    OSError, ValueError: it cannot be read, has no image, or is of a video.
     """
     images = FileNames(folder.images)
     is_listed = listed_in(folder.image_list, folder.images)
@@ -114,10 +111,9 @@ def _class_names(meta: Element) -> list[str]:
 
 
 def _names_of(image: Element, is_whole: bool) -> Iterator[str]:
-    """Yield what an image may be called in the folder of images: below its subset's, or not.
+    """Yield possible names of an image in the folder of images: below its subset's, or not.
 
-    Args:
-        is_whole: the images of all subsets are read, so none can be one of another split.
+    is_whole: the images of all subsets are read, so none can be one of another split.
     """
     name = image.get("name", "").replace("\0", "")
     subset = image.get("subset", "")

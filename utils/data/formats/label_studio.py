@@ -59,14 +59,12 @@ def accepts(path: Path) -> bool:
 
 
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
-    """Read the tasks that somebody has labelled.
+    """Read the labelled tasks.
 
-    Of several annotations of a task the one marked as ground truth counts, else the newest that
-    was not cancelled. Predictions are no labels. Brush strokes, keypoints and regions without a
-    label are left out.
+    The annotation marked as ground truth counts, else the newest that was not cancelled.
+    Predictions, brush strokes, keypoints and regions without a label are left out.
 
-    Raises:
-        OSError, ValueError: it cannot be read, or is no list of tasks.
+    OSError, ValueError: it cannot be read, or is no list of tasks.
     """
     images = FileNames(folder.images, alias=as_uploaded)
     is_listed = listed_in(folder.image_list, folder.images)
@@ -144,11 +142,10 @@ def _file_of(source: str, images: FileNames) -> tuple[Path, str]:
 
 
 def names_of(source: str) -> Iterator[str]:
-    """Yield what the file of an image may be called; a name may have any character.
+    """Yield possible names of an image's file; a name may have any character.
 
-    Args:
-        source: "/data/upload/1/0123abcd-name.jpg", "/data/local-files/?d=folder/name.jpg",
-            "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
+    source: "/data/upload/1/0123abcd-name.jpg", "/data/local-files/?d=folder/name.jpg",
+    "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
     """
     text = (source.partition("?d=")[2] or source).replace("\\", "/").replace("\0", "")
     cut = text.partition("?")[0]

@@ -53,13 +53,10 @@ def is_labelme(path: Path) -> bool:
 
 
 def parse(path: Path) -> Parsed | None:
-    """Read the JSON file of an image.
+    """Read the JSON file of an image; OSError or ValueError says where it is broken.
 
-    Shapes of one label and one group are one object, as in labelme's own exports. Points and lines
-    are left out, and what is marked as difficult or to be ignored.
-
-    Raises:
-        OSError, ValueError: the file is broken; the message says where.
+    Shapes of one label and one group are one object, as in labelme's own exports. Points, lines and
+    what is difficult or to be ignored are left out.
     """
     document = read_json(path, MAX_BYTES)
     shapes = document.get("shapes") if isinstance(document, dict) else None
@@ -136,11 +133,7 @@ def _box(first_xy: np.ndarray, last_xy: np.ndarray) -> _Shape:
 
 
 def _mask(text: object, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
-    """Return the outline of a mask, a PNG as base64 text; its left and top pixel is at the origin.
-
-    Raises:
-        ValueError: no PNG, or too large.
-    """
+    """Return the outline of a PNG mask as base64 text with its top left pixel at the origin."""
     if not isinstance(text, str):
         raise ValueError(f"its mask is {brief(text)}; accepted: a PNG as base64 text")
     content = base64.b64decode(text, validate=True)

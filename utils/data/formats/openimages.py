@@ -48,11 +48,9 @@ def accepts(path: Path) -> bool:
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the rows of the images that are there; memory is bounded by what is kept.
 
-    Images without a row are left out, because they may show objects that were not labelled. Groups
-    (IsGroupOf) are left out as crowds.
+    Images without a row may show unlabelled objects and are left out, as are crowds (IsGroupOf).
 
-    Raises:
-        OSError, DatasetError: a file that cannot be read.
+    OSError, DatasetError: a file that cannot be read.
     """
     is_listed = listed_in(folder.image_list, folder.images)
     files: defaultdict[bytes, list[Path]] = defaultdict(list)

@@ -94,7 +94,7 @@ def pack(flags: argparse.Namespace) -> None:
 def unpack(flags: argparse.Namespace) -> None:
     """Write images and labels byte for byte into a new folder, with list files and a YAML.
 
-    A list names the images of each split in their order: training reads the same batches.
+    Lists keep the order of each split: training reads the same batches.
     """
     dataset, images = load_images(flags)
     name = f"{dataset.name}.yaml"

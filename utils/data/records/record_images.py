@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duet.utils.data.image.header import CheckedFile, check_size
-from duet.utils.data.records.layout import (
-    damaged_record,
-    forget_open_files,
-    read_record,
-    read_table,
-)
+from duet.utils.data.records.layout import damaged_record, read_record, read_table
 from duet.utils.data.sources.image_sources import ImageSource, Records
 from duet.utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
 from duet.utils.errors import DatasetError
@@ -61,8 +56,7 @@ def encode_entry(entry: ImageEntry) -> bytes:
 def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
     """Return the entries of an index that describes this many images.
 
-    Raises:
-        BrokenIndexError: an unknown version, another number of images, or a value out of range.
+    BrokenIndexError: an unknown version, another number of images, or a value out of range.
     """
     if len(content) < _START.size:
         raise BrokenIndexError(f"has {len(content)} bytes, at least {_START.size} are needed")
@@ -124,7 +118,7 @@ def check_entry(entry: ImageEntry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RecordImage(ImageSource):
-    """An image in a record file, its path that of the file and then its name in it."""
+    """An image in a record file; `path` is FILE/NAME."""
 
     entry: ImageEntry
 
@@ -139,10 +133,7 @@ class RecordImage(ImageSource):
         return text.encode("utf-8", "surrogatepass") + (self.entry.labels or b"")
 
     def check(self, max_pixels: int) -> CheckedFile:
-        """Return the size in pixels, or raise BrokenImageError.
-
-        `pack` has checked that the image is complete.
-        """
+        """Return the size in pixels; `pack` has checked that the image is complete."""
         size = self.entry.height, self.entry.width
         check_size(size, max_pixels)
         return CheckedFile(size)
@@ -152,12 +143,7 @@ class RecordImage(ImageSource):
 
 
 def read_record_images(path: Path) -> list[RecordImage]:
-    """Return the images of a record file, in their order.
-
-    Raises:
-        DatasetError: the file is damaged, or no file of ours.
-    """
-    forget_open_files()
+    """Return the images of a record file, in their order; DatasetError if damaged or not ours."""
     table = read_table(path)
     last = table.place(len(table) - 1)
     if last.length > MAX_INDEX_BYTES:

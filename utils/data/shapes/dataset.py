@@ -60,8 +60,7 @@ _CLASS_DEFAULTS = ShapesConfig(num_train=1000, num_val=200, image_side=96)
 def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
     """Draw the dataset unless it is there already, and return the path of its YAML.
 
-    Raises:
-        DatasetError: the folder cannot be written, or holds something else.
+    DatasetError: the folder cannot be written, or holds something else.
     """
     recipe: dict[str, object] = {"version": _VERSION, **dataclasses.asdict(config)}
     if not config.outlines:
@@ -82,9 +81,7 @@ def _draw_once(
     config: ShapesConfig,
     draw: Callable[[Path, int, str], None],
 ) -> Path:
-    """Return the YAML of a dataset; draw it into its folder unless it is there.
-
-    The folder never holds a part of it, and several processes may draw at once.
+    """Return the YAML of a dataset; draw it into its folder, as a whole, unless it is there.
 
     Args:
         document: content of the YAML; `drawn` defines what is drawn.
@@ -145,7 +142,7 @@ def _draw_one(config: ShapesConfig, folder: Path, index: int, split: str) -> Non
 
 
 def draw_class_dataset(folder: Path, config: ShapesConfig = _CLASS_DEFAULTS) -> Path:
-    """Draw the dataset unless it is there already, as `draw_dataset`; return its YAML's path."""
+    """As `draw_dataset`."""
     recipe = {"classes_version": _CLASSES_VERSION, **dataclasses.asdict(config)}
     del recipe["outlines"]
     document = {"train": "train", "val": "val", "drawn": recipe}

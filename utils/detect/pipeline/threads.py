@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from duet.backend.cores import cores_of_rank
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.errors import BrokenSourceError
 
