@@ -16,7 +16,7 @@ import torch
 from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
-from duet.backend.devices import MPS, own_device, present_device, tf32_is_overridden
+from duet.backend.devices import MPS, missing_device, own_device, tf32_is_overridden
 from duet.backend.system import peak_during
 
 FIRST_MAJOR_WITH_TF32 = 8
@@ -32,7 +32,9 @@ def resolve(name: str) -> str:
 
 def present(device: str) -> str:
     """Return a device that `resolve` returned; BackendError if it is not available."""
-    return present_device(device, _usable())
+    if device not in _usable():
+        raise missing_device(device, _usable())
+    return device
 
 
 def has_streams(device: str | torch.device) -> bool:

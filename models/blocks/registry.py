@@ -129,10 +129,9 @@ class Block:
 
 # Modules that register blocks or heads, imported at the first look-up.
 MODULES = (
-    "duet.models.blocks.bottleneck",
-    "duet.models.blocks.conv",
-    "duet.models.blocks.pooling",
     "duet.models.blocks.transformer",
+    "duet.models.blocks.variants",
+    "duet.models.blocks.yolov5",
     "duet.models.heads.anchor.head",
     "duet.models.heads.classify.head",
     "duet.models.heads.distribution.head",

@@ -12,8 +12,8 @@ import numpy as np
 
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
-from duet.models.blocks.bottleneck import C3
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.yolov5 import C3
 from duet.utils.errors import UserError
 
 HEADS = 4

@@ -123,7 +123,6 @@ def choose_anchors(
 
 
 def describe(fit: Fit) -> str:
-    """Return a description of the fit."""
     recall = fit.best_possible_recall
     return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
 

@@ -52,7 +52,6 @@ class Execution:
 
     @property
     def layout(self) -> str:
-        """Memory layout of feature maps, for the log."""
         return "channels-last" if self.channels_last else "contiguous"
 
     def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
@@ -73,7 +72,6 @@ class Execution:
         return in_half_precision
 
     def loss_of(self, loss: Loss) -> Callable[..., LossTerms]:
-        """Return the loss, compiled if enabled."""
         return loss.compiled(self._compile) if self.compiled else loss
 
     def _compile(self, function: Callable[P, R], most_shapes: int = 1) -> Callable[P, R]:
@@ -147,7 +145,6 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
 
 
 def preferred_by_all(device: str) -> str:
-    """Return the precision that all ranks' devices gain from."""
     weakest_first = ("float32", "float16", "bfloat16")
     mine = np.array([weakest_first.index(amp.preferred(device))])
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]

@@ -40,6 +40,7 @@ class TrainState:
     model: Detector
     ema: ModelEMA
     loss: Loss
+    parameters: Sequence[Tensor]  # all of the model's
     optimizer: Optimizer
     schedule: Schedule
     device: str
@@ -130,9 +131,8 @@ def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> N
     """
     settle(state)
     with stage("optimizer"):
-        parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
-        state.loss_scale.unscale(parameters)
-        norm = autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
+        state.loss_scale.unscale(state.parameters)
+        norm = autograd.clip_gradients(state.parameters, GRADIENT_NORM_LIMIT)
         lost = state.watch.close_update(norm)
         rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
         state.optimizer.step(rates, settings.momentum, lost)

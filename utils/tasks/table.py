@@ -215,5 +215,4 @@ TASKS: dict[str, Task] = {
 
 
 def task_of_head(block: object) -> Task | None:
-    """Return the task with this head in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)

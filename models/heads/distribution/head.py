@@ -15,8 +15,8 @@ import numpy as np
 
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
-from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.yolov5 import Conv
 from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import LossSettings
 from duet.models.heads.distribution.loss import DistributionLoss
