@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -63,7 +62,7 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
     DatasetError: the folder cannot be written, or holds something else.
     """
-    recipe: dict[str, Any] = {"version": _VERSION, **dataclasses.asdict(config)}
+    recipe: dict[str, object] = {"version": _VERSION, **dataclasses.asdict(config)}
     if not config.outlines:
         del recipe["outlines"]  # sets of boxes were drawn before there were any
     document = {
