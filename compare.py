@@ -47,8 +47,6 @@ def main() -> None:
 
 
 class Comparison:
-    """The runs so far, and their reports, written after each run."""
-
     def __init__(self, settings: Settings, folder: Path, before: Document | None) -> None:
         self.settings, self.folder = settings, folder
         self.machine = describe_machine()
@@ -99,7 +97,6 @@ class Comparison:
         return documents.build_document(self.settings, self.records, *about)
 
     def conclude(self, status: str) -> None:
-        """Write the final reports; print warnings, pairs and the reports' paths."""
         report = write_reports(self.document(status), self.folder)
         say(*report.warnings, *(x for part in report.sections for x in part.items))
         say(f"report: {self.folder / 'compare.html'}, and as text compare.md")

@@ -36,8 +36,6 @@ def custom(
 
 
 def _entry(name: str):
-    """Return the `torch.hub` entry point of a public model."""
-
     def make(
         path: str | None = None,
         pretrained: bool = True,

@@ -43,7 +43,6 @@ class Detected:
     """What all ways are given."""
 
     detector: Any  # an ImageDetector
-    class_names: tuple[str, ...]
     sources: Sequence[Source]
     config: DetectConfig
 
@@ -78,7 +77,7 @@ class Detected:
 
     def written(self) -> None:
         with TemporaryDirectory() as folder:
-            files = RunFiles(Path(folder), self.config, self.class_names)
+            files = RunFiles(Path(folder), self.config, self.detector.class_names)
             with files:
                 self._detect(files)
 
@@ -86,14 +85,12 @@ class Detected:
         from duet.models.detect.pipeline import Pipeline
 
         size = self.config.batch_size
-        pipeline = Pipeline(self.detector, self.class_names, files, lambda done: None, size)
-        pipeline.run(self.sources)
+        Pipeline(self.detector, files, lambda done: None, size).run(self.sources)
 
 
 def build(flags: argparse.Namespace, device: str) -> Detected:
     """Return what is measured, with the flags of detect.py."""
     from duet.models.detect.settings import make_detector
-    from duet.models.inference.predictor import class_names_of
 
     config = DetectConfig(
         weights=(flags.weights or flags.cfg,),
@@ -105,8 +102,7 @@ def build(flags: argparse.Namespace, device: str) -> Detected:
     weights = [load_weights(flags.weights) if flags.weights else untrained(flags.cfg)]
     sources = find_sources(place_of(flags.source), config.max_pixels)[: flags.images]
     detector = make_detector(config, weights)
-    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
-    return Detected(detector, class_names, sources, config)
+    return Detected(detector, sources, config)
 
 
 def untrained(cfg: str, names: tuple[str, ...] = ()) -> Checkpoint:

@@ -12,15 +12,15 @@ from collections.abc import Sequence
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import NUM_TILES, warp_objects
 from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
     choose_objects,
     paste,
 )
-from duet.utils.data.augment.geometry import Warp, warp_polygons
+from duet.utils.data.augment.geometry import Warp, warp_objects, warp_polygons
 from duet.utils.data.augment.sample import Augmentation, Scene, draw_augmentation, finish
+from duet.utils.data.augment.tiles import NUM_TILES
 from duet.utils.data.image.decoding import LabelledImage, join_objects
 from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
 from duet.utils.data.loading.items import BOXES

@@ -84,7 +84,7 @@ def optimizer_steps(name: str, cfg: Path, device: str) -> dict[str, Run]:
 
 def ema_updates(name: str, cfg: Path, device: str) -> dict[str, Run]:
     """Return the update of each, after a check that three give the same EMA."""
-    from duet.models.training.ema import ModelEMA
+    from duet.models.training.optimizer import ModelEMA
 
     runs: dict[str, Run] = {}
     averages = []

@@ -76,7 +76,6 @@ def answer(name: str, meant: str = "") -> None:
 
 
 def usage() -> list[str]:
-    """Return the lines of the help."""
     rows = [f"  {name:<13}{text}" for name, (_, text) in COMMANDS.items()]
     return ["usage: duet COMMAND ...", "", *rows, "", "`duet COMMAND --help` lists its flags."]
 

@@ -5,11 +5,6 @@ duet compare-runs runs/val/exp runs/val/exp2
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before imports that may be slow or missing
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

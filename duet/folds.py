@@ -5,11 +5,6 @@ duet folds --folds 5 --data mydata --weights yolov5n.pt --epochs 50
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before imports that may be slow or missing
-
 import statistics
 from collections.abc import Mapping, Sequence
 
@@ -49,7 +44,6 @@ def main() -> None:
 
 
 def trained(words: Sequence[str]) -> Mapping[str, float]:
-    """Train with these flags; return the metrics of the best epoch."""
     metrics: Mapping[str, float] = call("train", lambda _: train(words), {}).metrics
     return metrics
 

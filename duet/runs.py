@@ -11,25 +11,24 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from duet.backend import BackendError
 from duet.backend.processes import this_process
-from duet.utils.cli.flags import UnknownFlagError, words_of_flags
+from duet.utils.cli.flags import FlagValues, UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.start import called_as
+from duet.utils.processes.suspend import HANDLED
 from duet.utils.progress import begin_lines
-from duet.utils.system.children import INTERRUPTS, SUSPENDING
 
 WITH_UNDERSCORES = ("bbox_iou_optim", "multi_tensor_optimizer")  # flags without hyphens
 AUTOMATIC = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--device-augment")  # a third state
-HANDLED = (*INTERRUPTS, *SUSPENDING)
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 
-def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, Any]) -> Any:
+def call(name: str, work: Callable[[Sequence[str]], Any], flags: FlagValues) -> Any:
     """Run the command `duet NAME` with flags as keywords; return its result.
 
     Raises:
@@ -52,8 +51,7 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
             raise UserError(str(error)) from error
 
 
-def words_of(flags: Mapping[str, Any]) -> list[str]:
-    """Convert keywords to command-line arguments."""
+def words_of(flags: FlagValues) -> list[str]:
     hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
     named = {f"--{hyphens.get(name, name)}": x for name, x in flags.items()}
     return words_of_flags(named, AUTOMATIC)
@@ -61,7 +59,6 @@ def words_of(flags: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def _handling_signals_as_before() -> Iterator[None]:
-    """Restore the signal handlers after the block."""
     in_main_thread = threading.current_thread() is threading.main_thread()
     signals = {number: signal.getsignal(number) for number in HANDLED if in_main_thread}
     try:

@@ -39,7 +39,6 @@ ONCE = (
     "unit/scripts/test_onnx_backend.py",
     "export/examples/test_page_example.py",
     "export/test_graph_process.py",
-    "site/test_notebooks.py",
     "site/test_pages.py",
     "site/test_strict_build.py",
     "train/test_audit_command.py",
@@ -63,7 +62,6 @@ ONCE = (
     "unit/page",
     "unit/report",
     "unit/screen",
-    "unit/scripts/test_val_classes.py",
     "unit/scripts/test_val_masks.py",
     "unit/scripts/test_val_names.py",
     "unit/setup",
@@ -72,7 +70,6 @@ ONCE = (
     "unit/test_optional.py",
     "unit/test_wings.py",
     "unit/weights/test_checkpoint.py",
-    "unit/weights/test_limits.py",
     "unit/weights/test_pickle.py",
 )
 # But these run in both: their numbers must not depend on the version of NumPy, the Python of each

@@ -38,7 +38,6 @@ PRESENCE = Task(
     "presence",
     head="Presence",
     fitness={"accuracy": 1.0},
-    labels=Part(""),
     report=Part("tests.presence_head:REPORT"),
 )
 

@@ -44,8 +44,8 @@ def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> Non
 
     Args:
         needed: number of bytes.
-        what: what needs them; begins the message.
-        remedy: what to do; ends the message.
+        what: user of the memory; begins the message.
+        remedy: next step; ends the message.
     """
     free = free_memory()
     if needed > free:

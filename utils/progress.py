@@ -39,8 +39,6 @@ _Bar.set_lock(threading.RLock())
 
 
 class _Lines(io.TextIOBase):
-    """The output of a bar without a terminal: log lines."""
-
     def write(self, text: str) -> int:
         if line := text.strip():
             log.info("%s", line)

@@ -36,7 +36,6 @@ def from_here(path: Path) -> Path:
 
 
 def list_names() -> list[str]:
-    """Return the names of the lists to fetch."""
     return sorted(path.stem for path in FETCH_FOLDER.glob("*.yaml"))
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
-from duet.backend.contract.inference import Tensor
+from duet.backend.contract.inference import NN, M, Tensor
 
 
 class Stage(Protocol):
     """Times a named part of the step: `with stage("forward"): ...`."""
 
-    def __call__(self, name: str) -> AbstractContextManager[Any]: ...
+    def __call__(self, name: str) -> AbstractContextManager[object]: ...
 
 
 class Dist(Protocol):
@@ -52,7 +52,7 @@ class Dist(Protocol):
             ValueError: a 0-d array, or a dtype other than float32, float64, int64 and uint8.
         """
 
-    def data_parallel(self, module: Any) -> Any:
+    def data_parallel(self, module: M) -> M:
         """Return the module for training on several ranks: same call, same parameters.
 
         Gradients accumulate over backward passes; `averaging` marks the pass after which they are
@@ -60,8 +60,8 @@ class Dist(Protocol):
         """
 
     def averaging(
-        self, module: Any, last: bool, stage: Stage | None = None
-    ) -> AbstractContextManager[Any]:
+        self, module: NN.Module, last: bool, stage: Stage | None = None
+    ) -> AbstractContextManager[object]:
         """Return a context for one forward and backward pass of a `data_parallel` module.
 
         After the last accumulated pass the gradients are averaged over the ranks. PyTorch

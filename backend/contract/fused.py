@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
-from duet.backend.contract.inference import Tensor
+from duet.backend.contract.inference import NN, Tensor
 
 
 class Fused(Protocol):
@@ -47,7 +47,7 @@ class Fused(Protocol):
             ValueError: the shapes are different or not (N, 4).
         """
 
-    def batch_norm_silu(self, norm: Any, x: Tensor) -> Tensor:
+    def batch_norm_silu(self, norm: NN.Module, x: Tensor) -> Tensor:
         """Return `ops.silu(norm(x))` up to rounding, saving one map instead of two for the backward
         pass if the backend can (gradient).
 

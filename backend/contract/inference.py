@@ -7,9 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from types import EllipsisType
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+
+M = TypeVar("M", bound="NN.Module")
+Part = int | slice | EllipsisType
+Index = Part | tuple[Part, ...]
 
 
 class Tensor(Protocol):
@@ -48,7 +53,7 @@ class Tensor(Protocol):
     def __le__(self, other: Tensor | float) -> Tensor: ...
     def __gt__(self, other: Tensor | float) -> Tensor: ...
     def __ge__(self, other: Tensor | float) -> Tensor: ...
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: Index) -> Tensor:
         """Index with integers, slices and `...`; view or copy. For tensors: `ops.take_rows`."""
 
     def reshape(self, *shape: int) -> Tensor:
@@ -212,7 +217,7 @@ class NN(Protocol):
 
         training: bool
 
-        def __call__(self, *inputs: Any) -> Any: ...
+        def __call__(self, *inputs: object) -> Any: ...
         def __getattr__(self, name: str) -> Any: ...
         def train(self, mode: bool = True) -> Any: ...
         def eval(self) -> Any: ...
@@ -221,7 +226,7 @@ class NN(Protocol):
     class ModuleList(Module):
         """List of sub-modules: parameter names start with the position."""
 
-        def __init__(self, modules: Iterable[Any] = ()) -> None: ...
+        def __init__(self, modules: Iterable[NN.Module] = ()) -> None: ...
         def __iter__(self) -> Any: ...
         def __len__(self) -> Any: ...
         def __getitem__(self, index: int) -> Any: ...
@@ -229,7 +234,7 @@ class NN(Protocol):
     class Sequential(Module):
         """Sub-modules called in sequence; the identity if empty."""
 
-        def __init__(self, *modules: Any) -> None: ...
+        def __init__(self, *modules: NN.Module) -> None: ...
         def __iter__(self) -> Any: ...
         def __getitem__(self, index: int) -> Any: ...
 
@@ -254,7 +259,7 @@ class NN(Protocol):
         def __init__(self, kernel_size: int, stride: int, padding: int = 0) -> None: ...
 
     @staticmethod
-    def BatchNorm2d(num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> Any:
+    def BatchNorm2d(num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> NN.Module:
         """Normalize with batch statistics in training, running statistics in evaluation.
 
         The running variance is unbiased. eps and momentum are rounded to float32, even for float64
@@ -266,11 +271,11 @@ class NN(Protocol):
         """
 
     @staticmethod
-    def state_arrays(module: Any) -> dict[str, np.ndarray]:
+    def state_arrays(module: NN.Module) -> dict[str, np.ndarray]:
         """Return copies of parameters and buffers by dotted name, in the public order."""
 
     @staticmethod
-    def load_state_arrays(module: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    def load_state_arrays(module: NN.Module, arrays: Mapping[str, np.ndarray]) -> None:
         """Copy arrays into the module, cast to its dtypes; requires_grad is unchanged.
 
         Raises:
@@ -278,23 +283,23 @@ class NN(Protocol):
         """
 
     @staticmethod
-    def register_buffer(module: Any, name: str, array: np.ndarray) -> None:
+    def register_buffer(module: NN.Module, name: str, array: np.ndarray) -> None:
         """Register a NumPy array as a buffer: saved and moved with the module, not trained."""
 
     @staticmethod
-    def register_parameter(module: Any, name: str, array: np.ndarray) -> None:
+    def register_parameter(module: NN.Module, name: str, array: np.ndarray) -> None:
         """Register a float32 NumPy array as a parameter: saved, moved and trained."""
 
     @staticmethod
-    def place(module: Any, device: str, dtype: str) -> Any:
+    def place(module: M, device: str, dtype: str) -> M:
         """Move the module to a device and its float tensors to a dtype; return the module."""
 
     @staticmethod
-    def frozen_copy(module: Any) -> Any:
+    def frozen_copy(module: M) -> M:
         """Return an independent copy in evaluation mode that requires no gradients."""
 
     @staticmethod
-    def to_torchscript(module: Any, example: Tensor, text: str) -> bytes:
+    def to_torchscript(module: NN.Module, example: Tensor, text: str) -> bytes:
         """Return a TorchScript file of a module in evaluation mode that maps one tensor to a tensor
         or a tuple of tensors.
 
@@ -307,7 +312,7 @@ class NN(Protocol):
         """
 
     @staticmethod
-    def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
+    def from_torchscript(content: bytes) -> Callable[[Tensor], Tensor | tuple[Tensor, ...]]:
         """Load a TorchScript file on the CPU; return a function that runs it: it takes one tensor
         and returns the module's output.
 
@@ -321,7 +326,7 @@ class NN(Protocol):
 class Autograd(Protocol):
     """Gradients for a model in evaluation mode: none are recorded."""
 
-    def no_grad(self) -> AbstractContextManager[Any]:
+    def no_grad(self) -> AbstractContextManager[object]:
         """Return a context in which nothing is recorded for a backward pass."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import ParamSpec, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from duet.backend.contract.inference import Tensor
 from duet.backend.contract.optim import MultiTensor, Optim
 
 Shape = Sequence[int]
+P = ParamSpec("P")
+R = TypeVar("R")
+Raw = TypeVar("Raw")
+Labels = TypeVar("Labels")
 Loss = TypeVar("Loss")
 
 
@@ -176,15 +180,15 @@ class NN(inference.NN, Protocol):
     """Functions for modules in training."""
 
     @staticmethod
-    def named_parameters(module: Any) -> Iterator[tuple[str, Tensor]]:
+    def named_parameters(module: inference.NN.Module) -> Iterator[tuple[str, Tensor]]:
         """Yield each parameter once with its dotted name, in definition order."""
 
     @staticmethod
-    def state_tensors(module: Any) -> dict[str, Tensor]:
+    def state_tensors(module: inference.NN.Module) -> dict[str, Tensor]:
         """Return parameters and buffers by dotted name: detached, sharing the module's memory."""
 
     @staticmethod
-    def float_tensors(module: Any) -> Callable[[], Sequence[Tensor]]:
+    def float_tensors(module: inference.NN.Module) -> Callable[[], Sequence[Tensor]]:
         """Return a function that lists the float parameters and buffers in state order.
 
         The slow part, finding their owners, is done once. The function returns the tensors that
@@ -192,7 +196,7 @@ class NN(inference.NN, Protocol):
         """
 
     @staticmethod
-    def pack(module: Any) -> None:
+    def pack(module: inference.NN.Module) -> None:
         """Move the float parameters and buffers of the state into one contiguous buffer.
 
         `multi_tensor.ema_update_` then treats two modules packed alike as one tensor each. The
@@ -202,7 +206,7 @@ class NN(inference.NN, Protocol):
         """
 
     @staticmethod
-    def lay_channels_last(module: Any) -> None:
+    def lay_channels_last(module: inference.NN.Module) -> None:
         """Convert convolution weights to channels-last memory layout.
 
         Otherwise every pass over channels-last maps reorders the weights, and the gradients back.
@@ -217,7 +221,7 @@ class NN(inference.NN, Protocol):
         """Set whether parameters require a gradient; if not, drop the current one."""
 
     @staticmethod
-    def synchronize_batch_norm(module: Any) -> None:
+    def synchronize_batch_norm(module: inference.NN.Module) -> None:
         """Make the module's BatchNorm layers use statistics over all ranks from now on."""
 
 
@@ -249,13 +253,13 @@ class Device(inference.Device, Protocol):
     def free_memory(self, device: str) -> int | None:
         """Return a GPU's free bytes, excluding the framework's cache; None for a CPU."""
 
-    def mark(self, device: str) -> Any:
+    def mark(self, device: str) -> object:
         """Mark the point in time when all work now queued on the device is done.
 
         It blocks only if the framework has no device events.
         """
 
-    def seconds_between(self, start: Any, end: Any) -> float:
+    def seconds_between(self, start: object, end: object) -> float:
         """Return the time between two marks; wait until the later one is reached."""
 
     def rounds_to_tf32(self, device: str) -> bool:
@@ -287,10 +291,10 @@ class Autograd(inference.Autograd, Protocol):
 
     def value_and_backward(
         self,
-        model: Callable[[Tensor], Any],
-        loss: Callable[[Any, Any], Loss],
+        model: Callable[[Tensor], Raw],
+        loss: Callable[[Raw, Labels], Loss],
         images: Tensor,
-        targets: Any,
+        targets: Labels,
         stage: Stage,
     ) -> Loss:
         """Return terms = loss(model(images), targets) after a backward pass from `terms.total`.
@@ -306,8 +310,8 @@ class Autograd(inference.Autograd, Protocol):
         """
 
     def compiled(
-        self, function: Callable[..., Any], most_shapes: int = 1, graphs: bool = False
-    ) -> Callable[..., Any]:
+        self, function: Callable[P, R], most_shapes: int = 1, graphs: bool = False
+    ) -> Callable[P, R]:
         """Return the function, compiled with its gradient on its first call.
 
         Values differ only by rounding. Each set of tensor shapes is compiled separately, up to
@@ -345,7 +349,7 @@ class Amp(Protocol):
         A run thus computes the same numbers on all CPUs and with all backends.
         """
 
-    def autocast(self, device: str, dtype: str) -> AbstractContextManager[Any]:
+    def autocast(self, device: str, dtype: str) -> AbstractContextManager[object]:
         """Return a context in which convolutions and matrix products compute in half precision.
 
         Range-sensitive operations stay float32. Layers return either dtype; convert results with
@@ -356,7 +360,9 @@ class Amp(Protocol):
             ValueError: dtype is neither in `supported(device)` nor "float32".
         """
 
-    def cast_together(self, module: Any, dtype: str) -> AbstractContextManager[None]:
+    def cast_together(
+        self, module: inference.NN.Module, dtype: str
+    ) -> AbstractContextManager[None]:
         """Return a context in which a module's convolution weights are in half precision.
 
         Use it for one forward pass inside `autocast`, which would cast them layer by layer: the
@@ -365,7 +371,7 @@ class Amp(Protocol):
         during the backward pass.
         """
 
-    def cast_for_good(self, module: Any, dtype: str) -> None:
+    def cast_for_good(self, module: inference.NN.Module, dtype: str) -> None:
         """Cast a module's convolution weights to a half precision, for inference in `autocast`.
 
         The outputs are those that `autocast` gives with the float32 weights, which it would cast

@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from typing import Any
 
 from duet.backend.processes import this_process
 
@@ -45,7 +44,7 @@ if threading.current_thread() is threading.main_thread():
 _own_division = oneflow.Tensor.__truediv__
 
 
-def _divide(x: oneflow.Tensor, y: Any) -> oneflow.Tensor:
+def _divide(x: oneflow.Tensor, y: oneflow.Tensor | float) -> oneflow.Tensor:
     """Return x / y; OneFlow's backward pass aborts the process if the quotient is empty."""
     if isinstance(y, oneflow.Tensor) and y.requires_grad and 0 in (x.numel(), y.numel()):
         return x * y**-1.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import oneflow
 from oneflow import Tensor
+from oneflow.nn import Module
 
 from duet.backend import checks
 from duet.backend.oneflow.device import present
@@ -25,16 +25,16 @@ def preferred(device: str) -> str:
     return "float32"
 
 
-def autocast(device: str, dtype: str) -> AbstractContextManager[Any]:
+def autocast(device: str, dtype: str) -> AbstractContextManager[object]:
     checks.half_precision(dtype, supported(device), device)
     return nullcontext()
 
 
-def cast_together(module: Any, dtype: str) -> AbstractContextManager[None]:
+def cast_together(module: Module, dtype: str) -> AbstractContextManager[None]:
     return nullcontext()  # no half precision
 
 
-def cast_for_good(module: Any, dtype: str) -> None:
+def cast_for_good(module: Module, dtype: str) -> None:
     raise ValueError(f"{dtype}: OneFlow has no half precision here")
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from duet.backend import checks, modules
+from duet.backend import checks, modules, updates
 from duet.backend.oneflow import ops
 
 # Tested: a graph without an optimizer rejects backward ("job has no TrainConf") and autograd.grad,
@@ -19,11 +19,13 @@ from duet.backend.oneflow import ops
 NO_COMPILER = "OneFlow 0.9 compiles a training step only with its optimizer (nn.Graph)"
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
 variable = modules.variable
-value_and_backward = modules.value_and_backward
+value_and_backward = updates.value_and_backward
 
 
-def no_grad() -> AbstractContextManager[Any]:
+def no_grad() -> AbstractContextManager[object]:
     return oneflow.no_grad()
 
 
@@ -41,8 +43,8 @@ def compile_problem(device: str) -> str | None:
 
 
 def compiled(
-    function: Callable[..., Any], most_shapes: int = 1, graphs: bool = False
-) -> Callable[..., Any]:
+    function: Callable[P, R], most_shapes: int = 1, graphs: bool = False
+) -> Callable[P, R]:
     raise ValueError(NO_COMPILER)
 
 

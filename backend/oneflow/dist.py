@@ -73,7 +73,7 @@ def data_parallel(module: oneflow.nn.Module) -> oneflow.nn.Module:
 
 def averaging(
     module: oneflow.nn.Module, last: bool, stage: Stage | None = None
-) -> AbstractContextManager[Any]:
+) -> AbstractContextManager[object]:
     if not last or this_process().world_size == 1:
         return nullcontext()
     return _averaging_after(module, stage or (lambda name: nullcontext()))

@@ -7,16 +7,16 @@ kernels, which take less time than looking up the memory of each gradient.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import oneflow
 from oneflow import Tensor
 
 from duet.backend import checks
-from duet.backend.modules import OfMemory
 from duet.backend.oneflow import ops, optim
 from duet.backend.oneflow.device import synchronize
+from duet.backend.updates import OfMemory
 
 PIECE = 16384  # elements; three arrays of this size fit in the CPU cache
 
@@ -27,29 +27,22 @@ def _arrays(averages: Sequence[Tensor], values: Sequence[Tensor]) -> list[list[n
     return [[x.detach().numpy() for x in tensors] for tensors in (averages, values)]
 
 
-class Fused(optim.NamedState):
-    """OneFlow's fused kernel for each supported group, the plain one for the others."""
-
-    def _update(self) -> None:
-        for group in self._optimizer.param_groups:
-            trained = [x for x in group.parameters if x.grad is not None]
-            # No kernel accepts an empty list.
-            group["fused"] = bool(trained) and _fit_kernels(trained)
-        super()._update()
-
-
-class SGD(Fused, optim.SGD):
+class SGD(optim.SGD):
     """OneFlow's fused SGD if it has one, else the plain one."""
 
+    FUSED = True
 
-class Adam(Fused, optim.Adam):
+
+class Adam(optim.Adam):
     """OneFlow's fused Adam if it has one, else the plain one."""
 
+    FUSED = True
 
-class AdamW(Adam):
-    """Adam with decoupled weight decay."""
 
-    DECOUPLED = True
+class AdamW(optim.AdamW):
+    """The same with decoupled weight decay."""
+
+    FUSED = True
 
 
 def ema_update_(
@@ -66,7 +59,7 @@ def ema_update_(
         synchronize(checks.CPU)  # all queued work must be done
         for average, value in zip(*_arrays(averages, values), strict=True):
             _move_towards(average, value, 1.0 - decay)
-    elif _fit_kernels(tensors):
+    elif optim.fit_kernels(tensors):
         _ema_on_cuda(averages, values, decay)
     else:
         ops.ema_update_(averages, values, decay)
@@ -106,7 +99,3 @@ def _ema_on_cuda(averages: Sequence[Tensor], values: Sequence[Tensor], decay: fl
             weight_decay=1.0,
             learning_rate_val=1.0 - decay,
         )
-
-
-def _fit_kernels(tensors: Iterable[Tensor]) -> bool:
-    return all(x.is_cuda and x.dtype == oneflow.float32 for x in tensors)

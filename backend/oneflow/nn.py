@@ -11,7 +11,7 @@ import oneflow
 from oneflow import Tensor
 from oneflow.nn import Module
 
-from duet.backend import checks, modules
+from duet.backend import checks, modules, updates
 from duet.backend.oneflow import dist, ops
 from duet.backend.oneflow.device import present
 
@@ -25,7 +25,7 @@ load_state_arrays = modules.load_state_arrays
 register_buffer = modules.register_buffer
 to_torchscript = modules.to_torchscript
 from_torchscript = modules.from_torchscript
-float_tensors = modules.float_tensors
+float_tensors = updates.float_tensors
 set_trainable = modules.set_trainable
 
 
@@ -95,7 +95,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
-    modules.OfMemory.moved += 1
+    updates.OfMemory.moved += 1
     return module.to(present(device), ops.dtype_named(dtype))
 
 

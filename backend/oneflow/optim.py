@@ -1,125 +1,116 @@
-"""Optimizers for OneFlow; documented in `contract.Optim`."""
+"""Optimizers for OneFlow, by the kernels of `oneflow.optim`; documented in `contract.Optim`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable
+from functools import partial
 
-import numpy as np
 import oneflow
 from oneflow import Tensor
 
-from duet.backend import checks, modules
-from duet.backend.modules import MOMENTS, adam_constants
+from duet.backend import updates
 from duet.backend.oneflow import ops
+from duet.backend.updates import BETA2, Update
 
 
-class NamedState(modules.NamedState):
-    """OneFlow optimizer over named parameters."""
+def _kernel(name: str, run: Callable[..., None], *states: str) -> Callable[..., None]:
+    """Return the kernel that updates the tensors of one parameter."""
+    operation = oneflow.stateful_op(name)
+    for argument in ("model", "model_diff", *states):
+        operation = operation.Input(argument)
+    return partial(run, operation.Build())
 
-    their_kinds: Sequence[str]  # OneFlow's names of `kinds`
 
-    def __init__(
-        self,
-        groups: Sequence[tuple[Mapping[str, Tensor], float]],
-        optimizer: type[oneflow.optim.Optimizer],
-        **options: bool,
-    ) -> None:
-        self.parameters = {name: x for group, _ in groups for name, x in group.items()}
-        self._optimizer = optimizer(
-            [{"params": list(group.values()), "weight_decay": decay} for group, decay in groups],
-            **options,
-        )
+plain_sgd = _kernel("sgd_update", oneflow._C.dispatch_sgd_update)
+nesterov_sgd = _kernel("momentum_update", oneflow._C.dispatch_momentum_update, "momentum")
+adam = _kernel("adam_update", oneflow._C.dispatch_adam_update, "m", "v")
+
+
+class Kernels(updates.Optimizer):
+    FUSED = False  # whether to update all tensors by one kernel, where there is one
 
     def zero_grad(self) -> None:
-        # Not None, which leaves old sums in OneFlow's buckets under data parallelism.
-        self._optimizer.zero_grad(set_to_none=False)
+        # Not None, which leaves old sums in OneFlow's buffers under data parallelism.
+        for x in self.parameters.values():
+            x._zero_grad_(False)
 
-    def _update(self) -> None:
-        """Make one step with the settings in the optimizer's parameter groups."""
-        self._optimizer.step()
+    def skips(self, lost: Tensor | None) -> bool:
+        return ops.is_one(lost)
 
-    def kept_arrays(self) -> dict[str, np.ndarray]:
-        return {
-            f"{name}.{kind}": ops.to_numpy(state)
-            for their_kind, kind in zip(self.their_kinds, self.kinds, strict=True)
-            for name, parameter in self.parameters.items()
-            if (state := self._optimizer._state[parameter].get(their_kind)) is not None
+    def state_like(self, x: Tensor, state: Tensor | None = None) -> Tensor:
+        return oneflow.zeros_like(x) if state is None else state
+
+
+class SGD(Kernels, updates.SGD):
+    def update_(self, update: Update) -> None:
+        weights, gradients, states, constants, _ = update
+        rules = {"dampening": 0.0, "nesterov": True, "maximize": False} if states else {}
+        if not (self.FUSED and fit_kernels(weights)):
+            if states:
+                rules["beta"] = constants.momentum
+            run = nesterov_sgd if states else plain_sgd
+            for tensors in zip(weights, gradients, *states, strict=True):
+                run(tensors, learning_rate=constants.rate, l2=constants.decay, **rules)
+            return
+        run = oneflow._C.multi_tensor_sgd_update
+        if states:
+            run = partial(
+                oneflow._C.multi_tensor_momentum_update,
+                momentum_buf=states[0],
+                momentum=constants.momentum,
+            )
+        run(
+            model=weights,
+            model_diff=gradients,
+            scale=1.0,
+            weight_decay=constants.decay,
+            learning_rate_val=constants.rate,
+            **rules,
+        )
+
+
+class Adam(Kernels, updates.Adam):
+    def update_(self, update: Update) -> None:
+        weights, gradients, (first, second), constants, _ = update
+        if constants.shrink != 1.0:
+            for x in weights:
+                x.mul_(constants.shrink)
+        settings = {
+            "l2": constants.decay,
+            "beta1": constants.momentum,
+            "beta2": BETA2,
+            "epsilon": constants.epsilon,
+            "do_bias_correction": False,
         }
-
-    def keep_arrays(self, arrays: Mapping[str, np.ndarray]) -> None:
-        for name, parameter in self.parameters.items():
-            self._optimizer._state[parameter].clear()
-            for their_kind, kind in zip(self.their_kinds, self.kinds, strict=True):
-                if (array := arrays.get(f"{name}.{kind}")) is not None:
-                    state = ops.tensor(array, ops.device_of(parameter)).to(parameter.dtype)
-                    self._optimizer._state[parameter][their_kind] = state
-
-
-class SGD(NamedState):
-    """`oneflow.optim.SGD` with Nesterov momentum and named state."""
-
-    kinds, their_kinds = ("momentum",), ("momentum_buf",)
-
-    def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        super().__init__(groups, oneflow.optim.SGD)
-
-    def step(
-        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
-    ) -> None:
-        param_groups = self._optimizer.param_groups
-        checks.equal_counts(len(learning_rates), len(param_groups), "learning rates")
-        if ops.is_one(lost):
+        if not (self.FUSED and fit_kernels(weights)):
+            for tensors in zip(weights, gradients, first, second, strict=True):
+                adam(
+                    tensors,
+                    learning_rate=constants.rate,
+                    amsgrad=False,
+                    bias_correction1=1.0,
+                    bias_correction2=1.0,
+                    **settings,
+                )
             return
-        for group, learning_rate in zip(param_groups, learning_rates, strict=True):
-            # ParamGroup is not a dictionary and has no `update`.
-            group["lr"] = learning_rate
-            group["momentum"] = momentum
-            group["nesterov"] = momentum != 0
-        self._update()
+        oneflow._C.multi_tensor_adam_update(
+            model=weights,
+            model_diff=gradients,
+            m=first,
+            v=second,
+            learning_rate_val=constants.rate,
+            bias_correction1_val=1.0,
+            bias_correction2_val=1.0,
+            scale=1.0,
+            weight_decay=0.0,
+            **settings,
+        )
 
 
-class Adam(NamedState):
-    """`oneflow.optim.Adam` with named state; beta1 is the step's momentum."""
-
-    kinds, their_kinds = MOMENTS, ("exp_avg", "exp_avg_sq")
-    updates: int = 0
-    DECOUPLED = False  # apply decay to the weights instead of the gradient
-
-    def __init__(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> None:
-        # `oneflow.optim.AdamW` would multiply the decay by lr, which here includes the bias
-        # correction, to avoid another rounding in the kernel.
-        kept = [(group, 0.0 if self.DECOUPLED else decay) for group, decay in groups]
-        super().__init__(kept, oneflow.optim.Adam, do_bias_correction=False)
-        self._groups = [(list(group.values()), decay) for group, decay in groups]
-
-    def step(
-        self, learning_rates: Sequence[float], momentum: float, lost: Tensor | None = None
-    ) -> None:
-        checks.equal_counts(len(learning_rates), len(self._groups), "learning rates")
-        constants = [adam_constants(rate, momentum, self.updates + 1) for rate in learning_rates]
-        self.updates += 1
-        if ops.is_one(lost):
-            return
-        if self.DECOUPLED:
-            self._shrink(learning_rates)
-        for group, found in zip(self._optimizer.param_groups, constants, strict=True):
-            group["lr"] = found.rate
-            group["eps"] = found.epsilon
-            group["betas"] = (found.beta1, found.beta2)
-        self._update()
-
-    def _shrink(self, learning_rates: Sequence[float]) -> None:
-        with oneflow.no_grad():
-            for (parameters, decay), learning_rate in zip(
-                self._groups, learning_rates, strict=True
-            ):
-                factor = 1 - checks.as_float32(learning_rate) * checks.as_float32(decay)
-                for x in parameters:
-                    if x.grad is not None:
-                        x.mul_(factor)
+class AdamW(Adam, updates.AdamW):
+    pass
 
 
-class AdamW(Adam):
-    """Adam with decoupled weight decay."""
-
-    DECOUPLED = True
+def fit_kernels(tensors: Iterable[Tensor]) -> bool:
+    """Return whether the kernels of many tensors accept these."""
+    return all(x.is_cuda and x.dtype == oneflow.float32 for x in tensors)

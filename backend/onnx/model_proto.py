@@ -73,7 +73,6 @@ def fold_constants(outputs: Sequence[Tensor]) -> None:
 def build_model(
     outputs: Sequence[Tensor], inputs: Sequence[Tensor], opset: int = OPSET
 ) -> onnx.ModelProto:
-    """Return the ONNX model that computes outputs from graph inputs."""
     graph = _Graph(inputs, opset)
     for tensor in _in_order(outputs):
         graph.add(tensor)

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from duet.backend import checks, modules
+from duet.backend import checks, modules, updates
 from duet.backend.devices import MPS
 from duet.backend.torch import ops
 
@@ -25,7 +25,7 @@ _left_out = 0  # compiled functions without a CUDA graph that were already repor
 
 
 variable = modules.variable
-value_and_backward = modules.value_and_backward
+value_and_backward = updates.value_and_backward
 
 
 def no_grad() -> AbstractContextManager[Any]:

@@ -23,6 +23,7 @@ FIRST_MAJOR_WITH_TF32 = 8
 is_out_of_memory = devices.is_out_of_memory
 
 _page_locked: dict[int, int] = {}  # first address -> end
+_APPLE = [MPS] if torch.backends.mps.is_available() else []  # a compiled function cannot ask
 
 
 def resolve(name: str) -> str:
@@ -185,10 +186,4 @@ def supports(capability: str) -> bool:
 def _usable() -> list[str]:
     """Return the usable devices, preferred first."""
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    apple = [MPS] if _has_apple_gpu() else []
-    return [*(f"cuda:{index}" for index in range(count)), *apple, CPU]
-
-
-@torch.compiler.assume_constant_result  # a compiled function cannot ask
-def _has_apple_gpu() -> bool:
-    return torch.backends.mps.is_available()
+    return [*(f"cuda:{index}" for index in range(count)), *_APPLE, CPU]

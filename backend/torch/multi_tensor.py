@@ -6,43 +6,33 @@ memory on a CPU. EMA and values packed alike by `nn.pack` are updated as one ten
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from duet.backend import checks
-from duet.backend.modules import OfMemory
 from duet.backend.torch import ops, optim
 from duet.backend.torch.optim import memory_order
+from duet.backend.updates import OfMemory
 
 
 class SGD(optim.SGD):
-    """PyTorch's fused SGD with Nesterov momentum and named state."""
+    """PyTorch's fused SGD."""
 
     FUSED = True
 
 
 class Adam(optim.Adam):
-    """PyTorch's fused Adam with named state; beta1 is the step's momentum."""
+    """PyTorch's fused Adam."""
 
     FUSED = True
 
-    def _shrink(self, trained: Mapping[str, Tensor], factor: float, lost: Tensor | None) -> None:
-        if trained:
-            shrunk = list(trained.values())
-            torch._foreach_mul_(shrunk, ops.unless_lost(factor, 1.0, lost, shrunk))
 
-    def _infinity(self, trained: Mapping[str, Tensor]) -> Tensor:
-        device = next((x.device for x in trained.values()), None)
-        return torch.full((), math.inf, device=device)
+class AdamW(optim.AdamW):
+    """PyTorch's fused Adam with decoupled weight decay."""
 
-
-class AdamW(Adam):
-    """Fused Adam with decoupled weight decay."""
-
-    DECOUPLED = True
+    FUSED = True
 
 
 def ema_update_(

@@ -15,7 +15,7 @@ from torch import Tensor, distributed
 from torch.nn import Module, functional
 from torch.nn.modules import _functions
 
-from duet.backend import checks, modules
+from duet.backend import checks, modules, updates
 from duet.backend.processes import this_process
 from duet.backend.torch import dist, ops
 from duet.backend.torch.device import present
@@ -33,7 +33,7 @@ state_tensors = modules.state_tensors
 state_arrays = modules.state_arrays
 load_state_arrays = modules.load_state_arrays
 register_buffer = modules.register_buffer
-float_tensors = modules.float_tensors
+float_tensors = updates.float_tensors
 set_trainable = modules.set_trainable
 synchronize_batch_norm = modules.synchronize_batch_norm
 
@@ -142,7 +142,7 @@ def register_parameter(module: Module, name: str, array: np.ndarray) -> None:
 
 def place(module: Module, device: str, dtype: str) -> Module:
     checks.known_dtype(dtype, checks.FLOAT_DTYPES)
-    modules.OfMemory.moved += 1
+    updates.OfMemory.moved += 1
     return module.to(present(device), ops.dtype_named(dtype))
 
 
@@ -158,11 +158,11 @@ def pack(module: Module) -> None:
         strides = torch.empty_like(x, device="meta").stride()  # without gaps
         x.data = packed.as_strided(x.shape, strides, start).copy_(x.detach())
         start += x.numel()
-    modules.OfMemory.moved += 1
+    updates.OfMemory.moved += 1
 
 
 def lay_channels_last(module: Module) -> None:
-    modules.OfMemory.moved += 1
+    updates.OfMemory.moved += 1
     module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 

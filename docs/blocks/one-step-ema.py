@@ -2,7 +2,7 @@
 from duet import backend
 
 backend.use()
-from duet.models.training.ema import decay_after
+from duet.models.training.optimizer import decay_after
 
 
 def updates_until_halfway(start):
@@ -21,7 +21,7 @@ import numpy as np
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.models.training.ema import ModelEMA
+from duet.models.training.optimizer import ModelEMA
 
 model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes=2))
 model.initialize(seed=0)

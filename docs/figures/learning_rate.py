@@ -1,6 +1,6 @@
 """Learning rate, warm-up and EMA over a run.
 
-They are those of `models/training/optimizer.py` and `models/training/ema.py`.
+They are those of `models/training/optimizer.py`.
 """
 
 from __future__ import annotations
@@ -8,8 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure
-from duet.models.training.ema import decay_after
-from duet.models.training.optimizer import Schedule
+from duet.models.training.optimizer import Schedule, decay_after
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 WORDS = {

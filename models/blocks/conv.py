@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
 
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
@@ -49,7 +48,7 @@ PLAIN: dict[str, Activation] = {
 }
 
 
-def find_activation(written: Any) -> Activation:
+def find_activation(written: object) -> Activation:
     """Return the function for a name such as nn.LeakyReLU(0.1); None gives the default.
 
     Raises:

@@ -146,7 +146,7 @@ def register(
 ) -> Callable[[type], type]:
     """Register a class whose `plan(request)` plans the YAML layers called `name`."""
 
-    def add(block: Any) -> Any:
+    def add(block: object) -> Any:
         assert name not in _BLOCKS, f"block {name} registered twice"
         _BLOCKS[name] = Block(block, repeats, joins, trims)
         return block

@@ -6,11 +6,13 @@ import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from duet.models.detect.pipeline import finished
 from duet.models.detect.settings import NotCopied, configured, detector_of
-from duet.models.inference.predictor import class_names_of, input_size
+from duet.models.inference.predictor import input_size
 from duet.utils.cli.flags import whole_from
 from duet.utils.cli.run_config import whole
 from duet.utils.detect.config import DetectConfig, call_config
@@ -64,7 +66,7 @@ class TrainedDetector(NotCopied):
     ) -> None:
         self._weights, self._detector = weights, detector_of(weights, device, half)
         self.device, self.stride = self._detector.device, self._detector.predictor.stride
-        self.class_names = class_names_of(weights[0], self._detector.head.num_classes)
+        self.class_names = self._detector.class_names
         self._max_pixels = max_pixels or DetectConfig.max_pixels
 
     @property
@@ -76,7 +78,7 @@ class TrainedDetector(NotCopied):
         task = self._detector.head.task.name
         return f"TrainedDetector({task}, {classes}, on {self.device}, stride {self.stride})"
 
-    def __call__(self, images: Any, **options: Any) -> list[ImageResult]:
+    def __call__(self, images: object, **options: Any) -> list[ImageResult]:
         """Return a list with the result for each image, even for a single one.
 
         Args:
@@ -94,14 +96,10 @@ class TrainedDetector(NotCopied):
         detector = configured(self._detector, config)
         results: list[ImageResult] = []
         for start in range(0, len(frames), config.batch_size):
-            batch_frames = frames[start : start + config.batch_size]
-            found = detector.detect([frame.image for frame in batch_frames])
-            results += [
-                detector.head.task.result.load()(
-                    frame, one, self.class_names, heatmap=detector.heatmap(frame.image)
-                )
-                for frame, one in zip(batch_frames, found, strict=True)
-            ]
+            batch = frames[start : start + config.batch_size]
+            views = [detector.views(frame.image) for frame in batch]
+            rows = detector.predict_images(views)
+            results += map(partial(finished, detector), batch, views, rows)
         return results
 
     def stream(
@@ -146,25 +144,22 @@ class TrainedDetector(NotCopied):
         ahead: int | None = None,
     ) -> Iterator[ImageResult]:
         detector = configured(self._detector, config)
-        trackers = SourceTrackers(config.confidence_threshold, config.class_agnostic)
+        track = None
+        if config.track:
+            track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
         size = config.batch_size
         with (
             Reader(detector.views, size, num_threads(), ahead) as reader,
             closing(reader.batches(sources)) as batches,
         ):
             for batch in batches:
-                rows = iter(detector.predict([v for read in batch for v in read.prepared]))
-                for read in batch:
+                rows = detector.predict_images([read.prepared for read in batch])
+                for read, own in zip(batch, rows, strict=True):
                     if read.frame is None:
                         _warn(read)
                         continue
-                    found = detector.finish(read.prepared, [next(rows) for _ in read.prepared])
-                    ids = None
-                    if config.track:
-                        found, ids = trackers.update(found, read.frame, read.source.rate)
-                    heatmap = detector.heatmap(read.frame.image)
-                    kind = detector.head.task.result.load()
-                    yield kind(read.frame, found, self.class_names, ids, heatmap)
+                    given = read.frame, read.prepared, own, track, read.source.rate
+                    yield finished(detector, *given)
 
     def _config(self, **options: Any) -> DetectConfig:
         config = call_config(self.class_names, **options)

@@ -15,13 +15,13 @@ from PIL import Image, ImageShow
 
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
+from duet.models.detect.pipeline import finished
 from duet.models.detect.settings import NotCopied, configured, detector_of
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import class_names_of, input_size, warn_of_other_size
-from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_linear
-from duet.utils.data.image.view import View
+from duet.models.inference.predictor import input_size, warn_of_other_size
+from duet.utils.data.image.letterbox import View, fit_letterbox, letterbox, resize_linear
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import as_list, read_image
 from duet.utils.detect.media.source import Frame
@@ -175,7 +175,6 @@ def _boxes(result: Result, kind: str) -> np.ndarray:
 
 
 def _table(result: Result, kind: str) -> Any:
-    """Return a table of detections with boxes in the format named by a field."""
     table = result.to_pandas()
     table[list(CORNERS)] = _boxes(result, kind).astype(np.float64)
     if kind.startswith("xywh"):
@@ -184,7 +183,6 @@ def _table(result: Result, kind: str) -> Any:
 
 
 def _tensor(result: Result, kind: str) -> Tensor:
-    """Return boxes with scores and class numbers, (K, 6) float32."""
     columns = (_boxes(result, kind), result.scores[:, None], result.class_index[:, None])
     return ops.tensor(np.concatenate(columns, axis=1).astype(np.float32))
 
@@ -215,12 +213,11 @@ class HubModel(NotCopied):
         if "hub" in head.task.refused:
             raise UserError(head.task.refused["hub"])
         self.device, self.stride = self._detector.device, self._detector.predictor.stride
-        self._class_names = class_names_of(self._weights[0], head.num_classes)
-        self.names = dict(enumerate(self._class_names))
+        self.names = dict(enumerate(self._detector.class_names))
 
     def __call__(
         self,
-        ims: Any,
+        ims: object,
         size: int | Sequence[int] | None = None,
         augment: bool = False,
         profile: bool = False,
@@ -246,9 +243,7 @@ class HubModel(NotCopied):
         rows = detector.predict(views)
         predicted = time.perf_counter()
         results: list[Any] = [  # boxes only: see `Task.refused`
-            detector.head.task.result.load()(
-                frame, detector.finish([view], [found]), self._class_names
-            )
+            finished(detector, frame, [view], [found])
             for frame, view, found in zip(frames, views, rows, strict=True)
         ]
         end = time.perf_counter()
@@ -259,7 +254,7 @@ class HubModel(NotCopied):
         shape = (len(views), 3, *(views[0].placement.input_size if views else (0, 0)))
         return HubResults(results, milliseconds, shape)
 
-    def to(self, device: Any) -> HubModel:
+    def to(self, device: object) -> HubModel:
         """Move to "cpu", "cuda", "cuda:1", 1, or an object that prints so; return the model."""
         name = str(device)
         self._place("0" if name == "cuda" else name, self._half)
@@ -272,7 +267,6 @@ class HubModel(NotCopied):
         return self.to(device)
 
     def eval(self) -> HubModel:
-        """Return the model, which never trains."""
         return self
 
     def half(self) -> HubModel:
@@ -286,7 +280,7 @@ class HubModel(NotCopied):
 
     def _configured(self, long_side: int, num_images: int, augment: bool) -> ImageDetector:
         config = call_config(
-            self._class_names,
+            self._detector.class_names,
             size=long_side,
             conf=self.conf,
             iou=self.iou,
@@ -328,13 +322,13 @@ def hub_views(
     ]
 
 
-def _long_side(size: Any) -> int:
+def _long_side(size: object) -> int:
     """Return the long side from a number or (height, width)."""
     sides = size if isinstance(size, (list, tuple)) and size else [size]
     return max(call_config((), size=side).image_size or 0 for side in sides)
 
 
-def _frame(image: Any, index: int) -> Frame:
+def _frame(image: object, index: int) -> Frame:
     """Return an image as a frame whose source is its name in `HubResults.files`."""
     if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
         image = image.transpose(1, 2, 0)

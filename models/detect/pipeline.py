@@ -22,17 +22,13 @@ import numpy as np
 from duet import backend
 from duet.models.detect.settings import make_detector
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import class_names_of
+from duet.utils.data.image.letterbox import View
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.detect.pipeline.report import Done, RunReport, show_in_window
-from duet.utils.detect.pipeline.threads import (
-    Read,
-    Reader,
-    Writer,
-    num_threads,
-)
+from duet.utils.detect.pipeline.threads import Read, Reader, Writer, num_threads
+from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.detect.results.run_files import Place, RunFiles
 from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.errors import UserError
@@ -66,7 +62,6 @@ class Pipeline:
     def __init__(
         self,
         detector: ImageDetector,
-        class_names: tuple[str, ...],
         files: RunFiles | None,
         report: Callable[[Done], None],
         batch_size: int = 1,
@@ -81,7 +76,7 @@ class Pipeline:
             track: maps detections, frame and frame rate to the kept detections and their IDs.
             threads: number of reader threads, and of writer threads; None: by the cores.
         """
-        self.detector, self.class_names, self.batch_size = detector, class_names, batch_size
+        self.detector, self.batch_size = detector, batch_size
         self._files, self._report, self._track = files, report, track
         self._threads = threads or num_threads()
 
@@ -102,11 +97,9 @@ class Pipeline:
 
     def _predict(self, batch: Sequence[Read]) -> tuple[list[list[Any]], float]:
         """Return the candidates of each view of each frame, and the ms per frame."""
-        views = [view for read in batch for view in read.prepared]
         start = time.perf_counter()
-        rows = iter(self.detector.predict(views))
-        spent = 1000 * (time.perf_counter() - start) / len(batch)
-        return [[next(rows) for _ in read.prepared] for read in batch], spent
+        rows = self.detector.predict_images([read.prepared for read in batch])
+        return rows, 1000 * (time.perf_counter() - start) / len(batch)
 
     def _work(self, read: Read, predicted: Predicted, index: int) -> Callable[[], Finished]:
         if read.frame is None:
@@ -119,13 +112,9 @@ class Pipeline:
     def _finish(
         self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
     ) -> Finished:
-        all_rows, milliseconds = predicted.result()
-        rows = all_rows[index]
-        found, ids = self.detector.finish(read.prepared, rows), None
-        if self._track is not None:
-            found, ids = self._track(found, frame, read.source.rate)
-        kind, heatmap = self.detector.head.task.result.load(), self.detector.heatmap(frame.image)
-        result = kind(frame, found, self.class_names, ids, heatmap)
+        rows, milliseconds = predicted.result()
+        track, rate = self._track, read.source.rate
+        result = finished(self.detector, frame, read.prepared, rows[index], track, rate)
         if self._files is not None and place is not None:
             self._files.write(result, place)
         size = read.prepared[0].placement.input_size
@@ -138,12 +127,28 @@ class Pipeline:
         self._report(done)
 
 
+def finished(
+    detector: ImageDetector,
+    frame: Frame,
+    views: Sequence[View],
+    rows: Sequence[Any],
+    track: Track | None = None,
+    rate: Fraction | None = None,
+) -> ImageResult:
+    found, ids = detector.finish(views, rows), None
+    if track is not None:
+        found, ids = track(found, frame, rate)
+    kind = detector.head.task.result.load()
+    result: ImageResult = kind(
+        frame, found, detector.class_names, ids, detector.heatmap(frame.image)
+    )
+    return result
+
+
 def run_detection(
     config: DetectConfig, sources: Sequence[Source], weights: Sequence[Weights]
 ) -> int:
-    """Detect in the sources, write the results, and return the number of broken sources."""
     detector = make_detector(config, weights, are_several(sources, config.tiling))
-    class_names = class_names_of(weights[0], detector.predictor.head.num_classes)
     folder = create_run_folder(config.project, config.name, config.exist_ok)
     report = RunReport(sources, config.source)
     track = None
@@ -155,11 +160,10 @@ def run_detection(
     try:
         with (
             report.progress,
-            RunFiles(folder, config, class_names) as files,
+            RunFiles(folder, config, detector.class_names) as files,
             backend.device.shapes_repeat(detector.device, alike),
         ):
-            pipeline = Pipeline(detector, class_names, files, add, config.batch_size, track)
-            pipeline.run(sources)
+            Pipeline(detector, files, add, config.batch_size, track).run(sources)
     except (KeyboardInterrupt, SystemExit):
         say(f"stopped after {report.done}; results so far saved to {folder}")
         raise

@@ -18,7 +18,6 @@ from duet.models.inference.predictor import (
     class_names_of,
     input_size,
     make_predictor,
-    suppression_settings,
 )
 from duet.utils.cli.run_config import known_classes
 from duet.utils.detect.config import DetectConfig
@@ -36,7 +35,7 @@ log = logging.getLogger("detect")
 class NotCopied:
     """Has a network on a device and locks; copying or pickling it names the way."""
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} is neither copied nor pickled: threads may share it, and "
             "each process loads its own"
@@ -48,7 +47,10 @@ def detector_of(weights: Sequence[Weights], device: str, half: bool = False) -> 
     device = backend.device.resolve(device)
     predictor = make_predictor(weights, device, half=half)
     image_size = input_size(None, predictor, weights)
-    return ImageDetector(predictor, device, image_size, SuppressionSettings())
+    class_names = class_names_of(weights[0], predictor.head.num_classes)
+    return ImageDetector(
+        predictor, device, image_size, SuppressionSettings(), class_names=class_names
+    )
 
 
 def make_detector(
@@ -65,7 +67,9 @@ def make_detector(
     config = dataclasses.replace(config, classes=classes)
     lanes = num_lanes(device, weights) if several else 1
     settings = _suppression(config)
-    detector = ImageDetector(predictor, device, image_size, settings, config.tiling, lanes)
+    detector = ImageDetector(
+        predictor, device, image_size, settings, config.tiling, lanes, class_names
+    )
     return visualizing(detector, config)
 
 
@@ -103,7 +107,7 @@ def visualizing(detector: ImageDetector, config: DetectConfig) -> ImageDetector:
 
 
 def _suppression(config: DetectConfig) -> SuppressionSettings:
-    settings = suppression_settings(config, multi_label=False)
+    settings = config.suppression(multi_label=False)
     if not config.track:
         return settings
     lowest = min(config.confidence_threshold, LOWEST_SCORE)

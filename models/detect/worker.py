@@ -7,7 +7,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -17,19 +17,19 @@ import numpy as np
 
 from duet import backend
 from duet.backend.checks import CPU
-from duet.models.detect.pipeline import Lanes
+from duet.models.detect.pipeline import Lanes, finished
 from duet.models.detect.settings import configured, make_detector
+from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import class_names_of
 from duet.utils.data.image.image_file import encode_image, suffix_that_holds
-from duet.utils.data.image.letterbox import FILL
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import FILL, View
 from duet.utils.detect.config import DetectConfig, call_config
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.files.json_files import Document
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
@@ -45,18 +45,15 @@ log = logging.getLogger("serve")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A served model."""
-
     detector: ImageDetector
-    class_names: tuple[str, ...]
     about: Header  # description for /v1/model
 
-    def configured(self, query: Mapping[str, Any]) -> ImageDetector:
+    def configured(self, query: Document) -> ImageDetector:
         """Return the detector with a request's settings, sharing the network; else UserError."""
         most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
             raise UserError(f"max_det {query['max_det']} is too large; accepted: up to {most:,}")
-        config = call_config(self.class_names, **{**self.about["defaults"], **query})
+        config = call_config(self.detector.class_names, **{**self.about["defaults"], **query})
         config.refuse(self.detector.head.task.refused)
         return configured(self.detector, config)
 
@@ -71,12 +68,11 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
     side = detector.image_size
     detector.predictor.require_memory((most, 3, side, side), trains=False)
     detector.detect([np.full((side, side, 3), FILL, np.uint8)])
-    class_names = class_names_of(weights, detector.head.num_classes)
     runtime = weights.runtime.name if isinstance(weights, ExportedWeights) else None
     about = {
         "name": source.name,
         "task": detector.head.task.name,
-        "class_names": class_names,
+        "class_names": detector.class_names,
         "image_size": side,
         "runs_in": runtime or backend.device.describe(detector.device),
         "max_batch": most,
@@ -87,7 +83,7 @@ def load_model(source: ModelSource, config: ServeConfig) -> ServedModel:
             "max_det": config.max_detections,
         },
     }
-    return ServedModel(detector, class_names, about)
+    return ServedModel(detector, about)
 
 
 def batch_size_of(weights: Weights, device: str, most: int) -> int:
@@ -106,8 +102,6 @@ def batch_size_of(weights: Weights, device: str, most: int) -> int:
 
 @dataclass
 class Job:
-    """A request in progress."""
-
     asked: Header  # model, query, answer (format), id and deadline, as sent by the server
     content: bytes  # image file
     # Arrival time, then the end of each stage.
@@ -127,8 +121,6 @@ class Job:
 
 
 class Worker:
-    """Answers requests with models."""
-
     def __init__(
         self, models: Sequence[ServedModel], config: ServeConfig, answers: BinaryIO
     ) -> None:
@@ -201,10 +193,9 @@ class Worker:
             with self._answering_errors([job]):
                 self._finish(model, job, rows, len(jobs))
 
-    def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
+    def _finish(self, model: ServedModel, job: Job, rows: Candidates, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
-        found = job.detector.finish([job.view], [rows])
-        result = job.detector.head.task.result.load()(frame, found, model.class_names)
+        result = finished(job.detector, frame, [job.view], [rows])
         body, media_type = b"", "application/json"
         if kind != "json":
             suffix = suffix_that_holds(SUFFIXES[kind], result.image)  # a large JPEG becomes PNG

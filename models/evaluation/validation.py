@@ -15,7 +15,7 @@ import numpy as np
 from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import Evaluation, Validation
-from duet.models.heads.base import Head, Sink
+from duet.models.heads.base import Head, Result, Sink
 from duet.models.inference.classes import ScoredClasses, scored_classes
 from duet.models.inference.predictor import (
     Weights,
@@ -23,7 +23,6 @@ from duet.models.inference.predictor import (
     input_size,
     log_once,
     make_predictor,
-    suppression_settings,
 )
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.cli.run_config import known_classes
@@ -60,7 +59,7 @@ class Validated:
 
     folder: Path
     metrics: Mapping[str, float]
-    result: Any
+    result: Result
 
 
 def run_validation(
@@ -92,7 +91,7 @@ def run_validation(
     objects_of = None
     if annotations is not None:
         objects_of = partial(annotated_objects, annotations, classes.in_model, kept)
-    suppression = suppression_settings(config, multi_label=True)
+    suppression = config.suppression(multi_label=True)
     evaluation = Evaluation(
         model, table, classes.names, device, suppression, sinks=files.sinks, objects_of=objects_of
     )

@@ -15,7 +15,7 @@ from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.export.verify import INT8, evenly
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
-from duet.utils.data.image.view import View, whole_view
+from duet.utils.data.image.letterbox import View, whole_view
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.reading import read_ahead
 from duet.utils.data.sources.samples import Sample
@@ -36,8 +36,6 @@ BATCH, TIMED = 8, 7
 
 
 class Dataset(NamedTuple):
-    """The images of --data."""
-
     name: str
     class_names: tuple[str, ...]
     samples: Sequence[Sample]
@@ -137,7 +135,6 @@ def fault_of_score(found: Score, model: Score, metadata: Metadata) -> str:
 
 
 def table(scores: Sequence[Score], head: Head) -> list[str]:
-    """Return the lines of the table; the first score is the model's."""
     rows = [("", "MB", "ms/image", *head.metric_names.values(), "largest difference")]
     for one in scores:
         values = (f"{value:.4f}" for value in one.metrics.values())

@@ -12,7 +12,7 @@ from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import find_block
 from duet.models.heads.anchor.boxes import BOX_CHANNELS
-from duet.models.heads.base import Head
+from duet.models.heads.base import Candidates, Head
 from duet.models.heads.mask.head import MaskRows
 from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
@@ -112,8 +112,9 @@ class ExportedPredictor:
         outputs = [output.astype(np.float32, copy=False) for output in found]
         return list(zip(*outputs, strict=True))
 
-    def decode_above(self, raw: Sequence[Outputs], settings: SuppressionSettings) -> list[Any]:
-        """Return the candidates in each image, like the head's `decode_above`."""
+    def decode_above(
+        self, raw: Sequence[Outputs], settings: SuppressionSettings
+    ) -> list[Candidates]:
         kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
             lowest = settings.confidence_threshold
@@ -141,8 +142,6 @@ def head_of(metadata: Metadata, path: str = "") -> Head:
 
 
 class ExportedForm(NamedTuple):
-    """The export of a task."""
-
     # Kinds of output (`utils/export/metadata.py`): without NMS, and with --nms unless refused.
     kinds: tuple[str, ...]
     # Maps a head and raw outputs to the outputs of a file without NMS, (B, ...) each.
@@ -195,7 +194,6 @@ def _scores(head: Head, kind: str, outputs: Outputs, confidence_threshold: float
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Return the softmax of logits (C,)."""
     powers = np.exp(logits - logits.max())
     return np.asarray(powers / powers.sum())
 

@@ -96,7 +96,6 @@ class Exports(NamedTuple):
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    """Write and verify a file of each format in --include."""
     size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
     if size > MOST_BYTES:
         raise UserError(
@@ -287,7 +286,7 @@ def write_trace(model: Detector, metadata: Metadata, path: Path) -> None:
 def move(made: Path, path: Path, row: Format) -> None:
     """Move a file or folder to its path, replacing an older export; UserError for anything else."""
     require_free_place(path, row)
-    if row.folder and path.exists():  # what rename does not replace
+    if row.folder and path.exists():  # rename replaces no folder
         path.replace(made.with_name(f"{made.name}.old"))  # removed with the temporary folder
     made.replace(path)
 

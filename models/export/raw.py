@@ -1,4 +1,4 @@
-"""Raw maps for the converters of boards: what the head's convolutions return, without decoding.
+"""Raw maps for the converters of boards: outputs of the head's convolutions, before decoding.
 
 Converters for NPUs take static tensors of four dimensions and few operations; the board's CPU
 decodes, as docs/examples/npu shows. The same function runs the model and records its graph.

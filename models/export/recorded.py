@@ -58,7 +58,6 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
 
 
 def named_outputs(model: Any, images: Tensor, config: ExportConfig) -> dict[str, Any]:
-    """Return the outputs of the graph by name."""
     if config.raw:
         name_tensors(model)
         return maps_by_name(model, images, config.raw)
@@ -75,7 +74,6 @@ def finished(
     input_size: Sequence[int],
     num_classes: int,
 ) -> tuple[Any, ...]:
-    """Return the outputs of a graph of this kind, from the head's predictions."""
     first, *others = predicted
     settings, top = config.suppression, config.top_per_class
     if kind == DETECTIONS:
@@ -103,7 +101,6 @@ def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
 
 
 def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:
-    """Return the raw maps, in float32."""
     name_tensors(model)
     if not half:
         return tuple(model(images))
@@ -179,7 +176,6 @@ def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
 
 
 def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class: int) -> Tensor:
-    """Return the scores (B, N) of the candidates kept by NMS; 0 for all others."""
     batch, number = found.scores.shape
     if settings.class_agnostic:
         scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
@@ -216,7 +212,6 @@ def threshold_of_iou(iou_threshold: float) -> float:
 
 
 def of_each_class(found: Candidates) -> Tensor:
-    """Return the scores (B, C, N), 0 for all but the best class."""
     (batch, number), classes = found.scores.shape, found.num_classes
     depth, values = constant(np.array(classes)), constant(np.array([0, 1], np.float32))
     shape = batch, classes, number

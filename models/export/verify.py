@@ -44,8 +44,6 @@ TINY = np.finfo(np.float32).tiny
 
 
 class Tolerance(NamedTuple):
-    """Accepted differences between a file and the model."""
-
     row_scores: float  # scores of any row
     row_pixels: float  # centre and size of any box
     scores: float  # scores of detections
@@ -162,7 +160,7 @@ class Comparison:
         # The largest differences by quantity, in `UNITS`: of rows, else of matching detections.
         self.largest: dict[str, float] = {}
         self.num_found = self.num_matched = 0  # detections of either side, or images
-        self.fault = ""  # what exceeds the tolerance
+        self.fault = ""  # the difference beyond the tolerance
 
     @property
     def differences(self) -> str:
@@ -200,7 +198,6 @@ class Comparison:
         return f"{name} differ by up to {difference:.6g}; accepted: at most {most:g}"
 
     def _compare_rows(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
-        """Compare all rows (and prototypes, for masks), then the detections after NMS."""
         rows, *maps = (np.stack(each) for each in zip(*outputs, strict=True))
         ours, *our_maps = trial.outputs
         if rows.shape != ours.shape:
@@ -223,7 +220,6 @@ class Comparison:
         return ""
 
     def _compare_detections(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
-        """Compare the detections of a file with NMS, including masks."""
         both = either = 0  # cells of masks
         size_wh = trial.images.shape[:1:-1]
         for index, (output, *masks) in enumerate(outputs):
@@ -260,7 +256,6 @@ class Comparison:
         return ""
 
     def _compare_logits(self, trial: Trial, outputs: Sequence[Outputs]) -> str:
-        """Compare probabilities and the best class of each image."""
         most = self._tolerance.scores
         for (logits,), expected in zip(outputs, trial.outputs[0], strict=True):
             theirs, ours = probabilities(logits), probabilities(expected)

@@ -74,7 +74,7 @@ def scored_classes(
     among the model's.
 
     Args:
-        data, weights: what names them, for messages.
+        data, weights: their names in messages.
         known: as for `classes_in_model`.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 from duet.backend import ops
 from duet.models.detector import Detector
 from duet.models.inference.predictors import Augmented, Predictor, network_input
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View
 from duet.utils.errors import UserError
 
 BEFORE_HEAD = -1  # the last layer before the head

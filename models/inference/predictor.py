@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import logging
 import math
@@ -19,9 +18,7 @@ from duet.models.inference.predictors import (
     why_not_half,
 )
 from duet.models.stored import load_detector
-from duet.utils.cli.run_config import DetectionConfig
 from duet.utils.errors import UserError, brief
-from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.optional import require_wing
 from duet.utils.text import printable
 from duet.utils.weights.checkpoint import Checkpoint
@@ -68,7 +65,6 @@ def make_predictor(
 
 
 def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
-    """Return the predictor for one file."""
     if isinstance(weights, Checkpoint):
         model = load_detector(weights, device, fold)
         return HalfPrecision(model, device) if half and not why_not_half(device) else model
@@ -78,7 +74,6 @@ def _member(weights: Weights, device: str, half: bool, fold: bool) -> Predictor:
 
 
 def log_once(text: str, *given: str, level: int = logging.WARNING) -> None:
-    """Log a line on rank 0 only."""
     if this_process().is_main:
         log.log(level, text, *map(printable, given))
 
@@ -110,17 +105,6 @@ def class_names_of(weights: Weights, num_classes: int) -> tuple[str, ...]:
     """Return the names of all classes of the weights; class5, for example, if unnamed."""
     names = weights.class_names
     return (*names, *(f"class{number}" for number in range(len(names), num_classes)))
-
-
-def suppression_settings(config: DetectionConfig, multi_label: bool) -> SuppressionSettings:
-    """Return the suppression settings from flags.
-
-    Args:
-        multi_label: allow several classes per box, as for metrics.
-    """
-    names = {field.name for field in dataclasses.fields(SuppressionSettings)} - {"multi_label"}
-    values = {name: getattr(config, name) for name in names}
-    return SuppressionSettings(multi_label=multi_label, **values)
 
 
 def input_size(given: int | None, predictor: Predictor, weights: Sequence[Weights]) -> int:

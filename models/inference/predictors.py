@@ -15,8 +15,8 @@ from duet import backend
 from duet.backend import amp, nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
-from duet.models.detector import gains_from_channels_last, images_to_tensor
-from duet.models.heads.base import Head, Pass
+from duet.models.detector import Detector, gains_from_channels_last, images_to_tensor
+from duet.models.heads.base import Candidates, Head, Pass
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.text import count
@@ -67,8 +67,6 @@ def network_input(
 
 
 class PredictorAround:
-    """Base class of predictors that wrap another one."""
-
     def __init__(self, model: Predictor) -> None:
         self.model, self.head, self.stride = model, model.head, model.stride
         self.fixed_size, self.takes_arrays = model.fixed_size, model.takes_arrays
@@ -76,12 +74,10 @@ class PredictorAround:
     def __call__(self, images: Any) -> Any:
         return self.model(images)
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Any]:
-        """Return each image's candidates."""
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
         return self.model.decode_above(raw, settings)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if images (B, 3, H, W) need too much memory."""
         self.model.require_memory(shape, trains)
 
 
@@ -92,19 +88,20 @@ class HalfPrecision(PredictorAround):
     """
 
     def __init__(
-        self, model: Predictor, device: str, dtype: str = HALF, channels_last: bool | None = None
+        self, model: Detector, device: str, dtype: str = HALF, channels_last: bool | None = None
     ) -> None:
         """Copy a model with float32 weights; dtype is one of `amp.supported`.
 
         channels_last: layout of the maps; None for the faster one on the device.
         """
-        super().__init__(nn.frozen_copy(model))
+        copied = nn.frozen_copy(model)
+        super().__init__(copied)
         self.device, self.dtype = device, dtype
         gains = gains_from_channels_last(device, dtype)
         self.channels_last = gains if channels_last is None else channels_last
-        amp.cast_for_good(self.model, dtype)
+        amp.cast_for_good(copied, dtype)
         if self.channels_last:
-            nn.lay_channels_last(self.model)
+            nn.lay_channels_last(copied)
 
     def __call__(self, images: Tensor) -> tuple[Tensor, ...]:
         if self.channels_last:
@@ -129,8 +126,7 @@ class OneClass(PredictorAround):
     The head can finish rows with any number of classes.
     """
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Any]:
-        """Return rows with only the best class's score."""
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
         images = super().decode_above(raw, settings)
         return [self.head.of_best_class(rows) for rows in images]
 
@@ -160,8 +156,7 @@ class Augmented(PredictorAround):
         maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
         return maps, images.shape[3]
 
-    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Any]:
-        """Return each image's candidates, combined over all passes by the head."""
+    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Candidates]:
         return self.head.join_passes(*raw, settings)
 
 
@@ -228,11 +223,10 @@ class Ensemble:
             )
         self.fixed_size = size
 
-    def __call__(self, images: Any) -> list[Any]:
+    def __call__(self, images: Any) -> list[Candidates]:
         return [member(images) for member in self.members]
 
     def decode_above(self, raw: Sequence[Any], settings: SuppressionSettings) -> list[np.ndarray]:
-        """Return each image's rows from all members, in order."""
         rows = [
             member.decode_above(predicted, settings)
             for member, predicted in zip(self.members, raw, strict=True)
@@ -240,6 +234,5 @@ class Ensemble:
         return [np.concatenate(image) for image in zip(*rows, strict=True)]
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
-        """Raise UserError if images (B, 3, H, W) need too much memory."""
         for member in self.members:
             member.require_memory(shape, trains)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from duet import backend
+from duet.models.heads.base import Result
 from duet.models.training.step import TrainState
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.files.atomic import atomic_text_file
@@ -19,7 +19,7 @@ CARD = "card.md"
 SHOWN = 12  # characters of a hash
 
 
-def write_card(folder: Path, job: Job, state: TrainState, epoch: int, result: Any) -> None:
+def write_card(folder: Path, job: Job, state: TrainState, epoch: int, result: Result) -> None:
     """Write card.md into a run's folder.
 
     Args:
@@ -61,7 +61,7 @@ def licence_of(config: TrainConfig) -> str:
     return f"{config.weights}: as {CARD} of its run says"
 
 
-def metric_rows(state: TrainState, epoch: int, result: Any) -> Iterator[tuple[str, str]]:
+def metric_rows(state: TrainState, epoch: int, result: Result) -> Iterator[tuple[str, str]]:
     """Yield the metrics of the best epoch; mAP50-95 with its interval over images."""
     head = state.model.head
     yield "best epoch", str(epoch)

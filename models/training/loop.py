@@ -7,7 +7,6 @@ import math
 from contextlib import closing
 from dataclasses import asdict
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from duet.models.evaluation.evaluate import (
     Validation,
     in_precision,
 )
+from duet.models.heads.base import Result
 from duet.models.training.checkpointing import capture, rebuild_model, restore
 from duet.models.training.execution import restoring_threads
 from duet.models.training.finishing import choose_finishing
@@ -312,7 +312,7 @@ def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "
             run.states.save(checkpoint, is_best, also)
 
 
-def found_best(state: TrainState, result: Any) -> bool:
+def found_best(state: TrainState, result: Result) -> bool:
     """Return whether the last counted epoch is the best so far; if so, record its fitness."""
     fitness = state.model.head.fitness(result)
     if not fitness >= state.best_fitness:  # NaN is not

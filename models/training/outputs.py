@@ -6,14 +6,14 @@ import logging
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duet import backend
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import count_gflops
 from duet.models.detector import count_parameters
 from duet.models.graph import plan_layers
-from duet.models.heads.base import Head
+from duet.models.heads.base import Head, Result
 from duet.models.training.advice import advice_at_end, advice_at_start
 from duet.models.training.card import write_card
 from duet.models.training.step import GRADIENT_NORM_LIMIT, TrainState
@@ -22,6 +22,7 @@ from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import finished
 from duet.utils.data.sources.samples import table_of
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
@@ -46,7 +47,7 @@ class BestEpoch(NamedTuple):
     """The epoch with the best weights."""
 
     epoch: int  # from 1
-    result: Any  # validation result, read by `Head.metrics`
+    result: Result  # validation result, read by `Head.metrics`
 
 
 class Trained(NamedTuple):
@@ -208,9 +209,7 @@ def next_commands(run: Run, weights: Path) -> list[str]:
 
 
 @on_main
-def write_work(
-    run: Run, state: TrainState, loader_work: Mapping[str, Any], suppression: Mapping[str, Any]
-) -> None:
+def write_work(run: Run, state: TrainState, loader_work: Document, suppression: Document) -> None:
     """Write work.json: the work that compare.py requires to be equal before comparing times.
 
     loader_work, suppression: work of the loaders, and NMS settings.

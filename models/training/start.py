@@ -27,7 +27,6 @@ from duet.models.heads.base import LossSettings
 from duet.models.stored import spec_of_weights
 from duet.models.training.autoanchor import fit_to_labels
 from duet.models.training.class_weights import with_class_weights
-from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import (
     bfloat16_ratio,
     choose_execution,
@@ -35,6 +34,7 @@ from duet.models.training.execution import (
 )
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import (
+    ModelEMA,
     Schedule,
     build_optimizer,
     freeze_layers,

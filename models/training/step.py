@@ -19,11 +19,10 @@ from duet.backend.contract import Optimizer, Stage, Tensor
 from duet.backend.processes import this_process
 from duet.models.detector import Detector, images_to_tensor
 from duet.models.heads.base import Loss, LossTerms, PassImages, WholeBatch
-from duet.models.training.ema import ModelEMA
 from duet.models.training.execution import Execution
 from duet.models.training.finishing import finish_images
 from duet.models.training.multi_scale import MultiScale
-from duet.models.training.optimizer import Schedule, StepSettings
+from duet.models.training.optimizer import ModelEMA, Schedule, StepSettings
 from duet.models.training.step_watch import BatchName, LossScale, StepWatch
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.loader import TrainLoader
@@ -162,7 +161,9 @@ def accumulate_again(state: TrainState, loader: TrainLoader) -> None:
     nn.load_state_arrays(state.model, arrays)
 
 
-def _loss_of_piece(state: TrainState, whole: WholeBatch, raw: Any, targets: Targets) -> LossTerms:
+def _loss_of_piece(
+    state: TrainState, whole: WholeBatch, raw: Sequence[Tensor], targets: Targets
+) -> LossTerms:
     if state.loss_scale.adapts:  # the scale depends on the last update
         settle(state)
     return state.step_loss(raw, targets, whole)

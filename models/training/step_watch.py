@@ -18,6 +18,7 @@ from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 from duet.models.heads.base import LossTerms
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.processes.ranks import on_main
 from duet.utils.text import count
 
@@ -225,7 +226,7 @@ class StepWatch:
             "lost": self._lost,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Document) -> None:
         """Restore a `state()`; batches added since then stay in the next update, uncounted."""
         self._read()
         self.skipped, self._in_a_row = state["skipped"], state["in_a_row"]

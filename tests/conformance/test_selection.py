@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from duet import backend
+from duet.backend import updates
 from duet.backend.contract import training
 from duet.utils.project import PROJECT
 from tests.conformance import completeness
@@ -296,19 +297,20 @@ def test_a_function_is_looked_up_once() -> None:
 
 def test_what_is_missing_or_differs_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     name = backend.use()
-    ops, nn, optim = (
-        importlib.import_module(f"duet.backend.{name}.{m}") for m in ("ops", "nn", "optim")
-    )
+    ops, nn = (importlib.import_module(f"duet.backend.{name}.{m}") for m in ("ops", "nn"))
     monkeypatch.delattr(ops, "where")
     monkeypatch.setattr(ops, "sum", lambda x, axis=None, keepdim=False: x)
     monkeypatch.setattr(nn, "pack", lambda model: None)
-    monkeypatch.delattr(optim.SGD, "step")
+    monkeypatch.delattr(updates.Optimizer, "step")
     assert completeness.missing(name) == [
         "ops.where is missing",
         "ops.sum takes (x, axis=None, keepdim=False), not (x, dim=None, keepdim=False)",
         "nn.pack takes (model), not (module)",
-        "optim.SGD.step is missing",
-        "multi_tensor.SGD.step is missing",  # which is derived from it
+        *(
+            f"{module}.{kind}.step is missing"
+            for module in ("optim", "multi_tensor")
+            for kind in ("SGD", "Adam", "AdamW")
+        ),
     ]
 
 

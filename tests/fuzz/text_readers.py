@@ -24,8 +24,7 @@ from duet.utils.data.sources.coco_annotations import read_coco_annotations
 from duet.utils.data.sources.dataset_yaml import read_dataset_yaml
 from duet.utils.data.sources.formats.coco import COCO as COCO_FORMAT
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.image_source import ImageFile
+from duet.utils.data.sources.image_sources import ImageFile, list_images
 from duet.utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,

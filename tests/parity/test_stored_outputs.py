@@ -14,8 +14,7 @@ from duet.backend import autograd, nn, ops, optim
 from duet.models.detector import Detector, count_parameters
 from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import assign_targets
-from duet.models.training.ema import ModelEMA
-from duet.models.training.optimizer import parameter_groups
+from duet.models.training.optimizer import ModelEMA, parameter_groups
 from duet.models.training.step import GRADIENT_NORM_LIMIT
 from duet.utils.data.loading.batch import Targets
 from duet.utils.report.stage_timer import StageTimer

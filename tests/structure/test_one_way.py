@@ -85,7 +85,7 @@ OPENED_ELSEWHERE = {
     ("utils/system/machine.py", "read_text"): "/proc",
     ("utils/system/machine.py", "read_bytes"): "/proc",
     ("utils/memory.py", "read_text"): "/sys",
-    ("utils/processes/numa.py", "read_text"): "/sys",
+    ("utils/processes/cores.py", "read_text"): "/sys",
     ("backend/cores.py", "read_text"): "/sys",
     ("backend/system.py", "read_text"): "/proc",
     ("utils/comparison/runs.py", "read_text"): "a log that it has written",

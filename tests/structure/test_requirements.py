@@ -7,6 +7,7 @@ import importlib.metadata
 import re
 import sys
 import sysconfig
+from collections.abc import Iterable, Mapping
 
 import pytest
 import yaml
@@ -16,7 +17,7 @@ from packaging.requirements import Requirement
 import duet
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
-from duet.utils.setup.environments import CUDA, read_lock
+from duet.utils.setup.environments import CUDA, ENVIRONMENTS, read_lock
 
 # Run on the user's own Python before anything is installed.
 SETUP_PACKAGES = [
@@ -47,12 +48,20 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def pins(*locks: str) -> dict[str, str]:
-    """Version by package name where this Python runs, without the local part of "2.13.0+cpu"."""
+def pinned(locks: Iterable[str], python: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Names and versions for a Python, by default this one, without the "+cpu" of "2.13.0+cpu"."""
     lines = [line for lock in locks for line in read_lock(REQUIREMENTS / f"{lock}.txt")]
     found = [match.groups() for match in map(PIN.fullmatch, lines) if match]
-    taken = [pin for pin in found if pin[2] is None or Marker(pin[2]).evaluate()]
-    return {canonical(name): version.partition("+")[0] for name, version, _ in taken}
+    return [
+        (canonical(name), version.partition("+")[0])
+        for name, version, marker in found
+        if marker is None or Marker(marker).evaluate(python)
+    ]
+
+
+def pins(*locks: str) -> dict[str, str]:
+    """Version by package name where this Python runs."""
+    return dict(pinned(locks))
 
 
 def all_pins(backend: str) -> dict[str, str]:
@@ -82,14 +91,14 @@ def imported_modules(tree: ast.Module) -> set[str]:
 
 @pytest.mark.parametrize("lock", LOCKS)
 def test_every_requirement_is_pinned_exactly_and_has_hashes(lock):
-    pinned = None
+    state = None
     for line in read_lock(REQUIREMENTS / f"{lock}.txt"):
         kind = "pin" if PIN.fullmatch(line) else "hash" if HASH.fullmatch(line) else line
         assert kind in ("pin", "hash")
-        assert not (kind == "pin" and pinned == "open"), f"no hash above {line}"
-        assert not (kind == "hash" and pinned is None), f"a hash without a pin: {line}"
-        pinned = "open" if line.endswith("\\") else None
-    assert pinned is None
+        assert not (kind == "pin" and state == "open"), f"no hash above {line}"
+        assert not (kind == "hash" and state is None), f"a hash without a pin: {line}"
+        state = "open" if line.endswith("\\") else None
+    assert state is None
 
 
 @pytest.mark.parametrize("backend", ["torch", "oneflow"])
@@ -103,6 +112,14 @@ def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
     users = pins(backend)
     assert users.keys() >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "starlette")}
     assert not users.keys() & {"mypy", "openvino", "pytest", "ruff", "triton"}
+
+
+@pytest.mark.parametrize("python", ENVIRONMENTS["torch"])
+def test_the_lock_of_pytorch_has_one_version_of_each_package_for_each_python(python):
+    version = {"python_version": python, "python_full_version": f"{python}.0"}
+    names = [name for name, _ in pinned(("torch", "torch-cuda"), version)]
+    assert len(names) == len(set(names))
+    assert set(names) >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "torch", "onnx")}
 
 
 def test_users_of_pytorch_can_export_to_onnx():
@@ -140,11 +157,11 @@ def test_both_backends_read_files_with_the_same_packages():
 def test_this_environment_holds_what_the_locks_say():
     present = installed()
     (backend,) = {"torch", "oneflow"} & present.keys()
-    pinned = all_pins(backend)
+    locked = all_pins(backend)
     assert {
-        name: (version, "pinned", pinned.get(name))
+        name: (version, "pinned", locked.get(name))
         for name, version in present.items()
-        if name not in UNPINNED and pinned.get(name) != version
+        if name not in UNPINNED and locked.get(name) != version
     } == {}
 
 

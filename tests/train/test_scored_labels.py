@@ -14,7 +14,8 @@ import detect
 import val
 from duet.models.evaluation import validation
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictor import make_predictor, suppression_settings
+from duet.models.inference.predictor import make_predictor
+from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.reading import ground_truth
 from duet.utils.data.sources.splits import load_split
@@ -175,9 +176,8 @@ def test_text_scores_as_val_py_where_both_see_the_same_pixels_and_one_class_a_bo
         return printed[-1]
 
     monkeypatch.setattr(validation, "evaluate", noted)
-    monkeypatch.setattr(
-        validation, "suppression_settings", lambda config, **_: suppression_settings(config, False)
-    )
+    settings = ValConfig.suppression
+    monkeypatch.setattr(ValConfig, "suppression", lambda config, **_: settings(config, False))
     in_process(["val.py", *given, "--data", str(data), "--project", str(tmp_path / "val"),
                 "--workers", "0", "--square"])  # fmt: skip
     wanted = metrics(printed[0].result)

@@ -8,7 +8,7 @@ ACCEPTED = {
     "--retina-masks": 0, "--save-img": 0, "--simplify": 0, "--verbose": 0,
 }  # fmt: skip
 
-VALUE = "VALUE"  # in a replacement: what was typed takes its place
+VALUE = "VALUE"  # in a replacement: stands for the given value
 
 _NO_TRACKER = "--loggers wandb, with its own variables such as WANDB_MODE and WANDB_ENTITY"
 _CLASS_BY_CLASS = "changes nothing: metrics are always shown per class"

@@ -92,7 +92,6 @@ class Hyperparameters:
         return AugmentConfig(**{name: getattr(self, name) for name in STRENGTHS})
 
     def loss_gains(self) -> LossGains:
-        """Return the loss gains, not yet scaled to a model."""
         return LossGains(
             box=self.box,
             objectness=self.obj,
@@ -107,8 +106,7 @@ class Hyperparameters:
         )
 
 
-def class_weights(value: Any) -> tuple[float, ...] | str:
-    """Return cls_weights as AUTO_WEIGHTS or a tuple; UserError for anything else."""
+def class_weights(value: object) -> tuple[float, ...] | str:
     if value == AUTO_WEIGHTS:
         return AUTO_WEIGHTS
     weights = tuple(value) if isinstance(value, (list, tuple)) else (value,)
@@ -120,8 +118,7 @@ def class_weights(value: Any) -> tuple[float, ...] | str:
     return tuple(map(float, weights))
 
 
-def override_word(name: str, value: Any) -> str:
-    """Return the word that sets a hyper-parameter with --override."""
+def override_word(name: str, value: object) -> str:
     text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
     return f"{name}={text}"
 

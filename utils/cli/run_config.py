@@ -13,8 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from duet.backend.select import FRAMEWORKS
-from duet.utils.cli.flags import check_flags, flag, flags_of, require_fraction, whole_from, within
+from duet.utils.cli.flags import (
+    FlagValues,
+    Settings,
+    check_flags,
+    flag,
+    flags_of,
+    require_fraction,
+    whole_from,
+    within,
+)
 from duet.utils.errors import UserError, brief
+from duet.utils.files.json_files import Document
+from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
 from duet.utils.project import WEIGHTS_FILES
@@ -40,7 +51,6 @@ def part_of(text: str) -> float | str:
 
 
 def require_part(name: str, value: float | str | None) -> None:
-    """Raise UserError unless a value of `part_of` is in range."""
     if not isinstance(value, str):
         return require_fraction_of_images(name, value)
     fold, number = map(int, value.split("/"))
@@ -51,7 +61,6 @@ def require_part(name: str, value: float | str | None) -> None:
 
 
 def require_folder_name(name: str, value: str) -> None:
-    """Raise UserError unless value is a plain folder name."""
     refused = '/\\:*?"<>|\0' if sys.platform == "win32" else "/\0"
     if value in ("", ".", "..") or set(refused) & set(value):
         raise UserError(f"{name} {value!r}; accepted: a folder name, without path, for --project")
@@ -78,8 +87,7 @@ class CommandConfig:
     exist_ok: bool = flag("output", "--exist-ok", default=False,
         help="reuse the folder of the run if it exists")  # fmt: skip
 
-    def usual(self) -> dict[str, Any]:
-        """Return the defaults by name."""
+    def usual(self) -> FlagValues:
         return {found.name: found.default for found in fields(self)}
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
@@ -131,11 +139,10 @@ def require_tile(name: str, value: int) -> None:
 
 
 def class_of(text: str) -> int | str:
-    """Return the number or name of a class."""
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def known_classes(name: str, classes: Any, class_names: Sequence[str]) -> tuple[int, ...] | None:
+def known_classes(name: str, classes: object, class_names: Sequence[str]) -> tuple[int, ...] | None:
     """Return the numbers of classes given by number or name; None for None.
 
     Raises:
@@ -164,7 +171,7 @@ def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
     raise UserError(f"{name} {printable(class_name)!r}: the model has {some} ...{hint}")
 
 
-def whole(name: str, value: Any) -> int:
+def whole(name: str, value: object) -> int:
     """Return a whole number; UserError names the argument if it is not one."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{name} {brief(value)}; accepted: a whole number")
@@ -210,6 +217,12 @@ class DetectionConfig(CommandConfig):
     save_conf: bool = flag("output", "--save-conf", default=False,
         help="with --save-txt: add the score to each line")  # fmt: skip
 
+    def suppression(self, multi_label: bool) -> SuppressionSettings:
+        """Return the settings of NMS; multi_label: several classes per box, as for metrics."""
+        names = {field.name for field in fields(SuppressionSettings)} - {"multi_label"}
+        values = {name: getattr(self, name) for name in names}
+        return SuppressionSettings(multi_label=multi_label, **values)
+
     @property
     def tiling(self) -> Tiling | None:
         """How images are tiled; None if they are not."""
@@ -230,12 +243,11 @@ class DetectionConfig(CommandConfig):
             raise UserError(f"--weights is required: {WEIGHTS_FILES}")
 
 
-def as_document(config: Any) -> dict[str, Any]:
-    """Convert settings to plain YAML and JSON values."""
+def as_document(config: Settings) -> Document:
     return {name: plain(value) for name, value in asdict(config).items()}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a setting in the form stored in states."""
     if isinstance(value, Path):
         return str(value)

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from duet.utils.cli.absent_flags import TRAINING, VALUE
 from duet.utils.cli.flags import (
+    FlagValues,
     add_flags,
     automatic_switch,
     flag,
@@ -23,6 +23,7 @@ from duet.utils.cli.flags import (
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.strengths import AugmentConfig
 from duet.utils.tasks.table import TASKS
 from duet.utils.text import count
@@ -50,18 +51,21 @@ APART_IN_SEVERAL_PROCESSES = (
 )
 # Settings of a process rather than of the run.
 PROCESS_SETTINGS = {"resume", "suspend_file", "time_limit", "nproc", "timeout", "bind_numa"}
+# Settings that may change during a run. `data` may move: its content is compared.
+FREE = PROCESS_SETTINGS | {
+    "backend", "device", "workers", "cache", "data", "project", "name", "exist_ok", "keep",
+    "save_steps", "micro_batch", "patience", "hours", "save_period", "no_save", "no_plots",
+    "loggers", "allow_missing",
+}  # fmt: skip
 
 
 def require_batch_size(name: str, value: int) -> None:
-    """Raise UserError unless value is a number of images or AUTO_BATCH."""
     if value != AUTO_BATCH and value < 1:
         raise UserError(f"{name} {value}; accepted: a whole number of at least 1, or -1 to measure")
 
 
 @dataclass(frozen=True)
 class TrainConfig(RunConfig):
-    """Settings of a training run."""
-
     image_size: int = image_size_flag(default=640, help="long side of the images; the short side "
         "follows from the image. Default for classifiers: 224")  # fmt: skip
     hyp: Path = flag("recipe", "--hyp", default=DEFAULT_HYPERPARAMETERS,
@@ -243,7 +247,7 @@ def read_train_flags(
     arguments: Sequence[str] | None = None,
     program: str = "train.py",
     about: str = "Train a YOLOv5 detector on OneFlow or PyTorch.",
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[FlagValues, FlagValues]:
     """Parse a command line; return all settings by name, and those given explicitly."""
     names = [field.name for field in dataclasses.fields(Hyperparameters)]
     overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
@@ -252,6 +256,5 @@ def read_train_flags(
     return read_flags(parser, arguments)
 
 
-def run_settings(config: TrainConfig) -> dict[str, Any]:
-    """Return a run's settings as plain values, without those of the process."""
+def run_settings(config: TrainConfig) -> Document:
     return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from duet.utils.cli.absent_flags import VALIDATION
-from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, require_apart
+from duet.utils.cli.flags import FlagValues, add_flags, flag, new_parser, read_flags, require_apart
 from duet.utils.cli.run_config import DetectionConfig, RunConfig
 from duet.utils.errors import UserError
 
@@ -31,8 +30,6 @@ def _require_task(name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class ValConfig(DetectionConfig, RunConfig):
-    """Settings of a validation."""
-
     batch_size: int = 32
     project: Path = Path("runs/val")
     task: str = flag("data", "--task", default="val", check=_require_task, metavar="T",
@@ -52,10 +49,9 @@ class ValConfig(DetectionConfig, RunConfig):
 
     @property
     def split(self) -> str:
-        """The dataset split to use."""
         return self.task if self.task in SPLITS else "val"
 
-    def usual(self) -> dict[str, Any]:
+    def usual(self) -> FlagValues:
         return {**super().usual(), **THRESHOLDS.get(self.task, {})}
 
     def __post_init__(self) -> None:

@@ -64,7 +64,6 @@ def good(runs: Sequence[Document]) -> list[Document]:
 
 
 def describe_cell(cell: Cell, runs: Sequence[Document], cores: int) -> Document:
-    """Return a cell's results over all its runs, and the runs themselves."""
     done = good(runs)
     epochs = [epoch for run in done for epoch in counted_epochs(run)]
     last = epochs[-1] if epochs else {}
@@ -92,7 +91,6 @@ def describe_cell(cell: Cell, runs: Sequence[Document], cores: int) -> Document:
 
 
 def _images_per_second(runs: Sequence[Document], epochs: Sequence[Document]) -> float | None:
-    """Return the median of training images per second, without validation."""
     if not epochs:
         return None
     images = int(runs[0]["work"]["train_images"])

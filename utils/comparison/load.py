@@ -11,7 +11,6 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import psutil
 from duet.backend.cores import THREADS, WAITING
 from duet.backend.system import cores_of
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.system.machine import descendants, processor
 
 NOT_WORK = {"idle", "iowait", "guest", "guest_nice"}  # guests' time is a part of user's
@@ -70,7 +70,7 @@ def children_seconds() -> float:
     seconds = sum(os.times()[2:4])  # finished child processes
     for process in descendants(os.getpid()):
         with suppress(psutil.Error):  # it may have ended meanwhile
-            seconds += sum(process.cpu_times()[:4])  # with those of its own that have ended
+            seconds += sum(process.cpu_times()[:4])  # including its finished children
     return seconds
 
 
@@ -86,7 +86,7 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+def require_same_machine(before: Document, now: Document, folder: Path) -> None:
     """Raise UserError if the results in a folder were measured on another machine."""
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:

@@ -34,15 +34,12 @@ class Section(NamedTuple):
 
 
 class Report(NamedTuple):
-    """The whole report."""
-
     warnings: Sequence[str]  # shown before the results
     head: Sequence[str]  # the machine and the work
     sections: Sequence[Section]
 
 
 def build_report(document: Document) -> Report:
-    """Return the report of a compare.json."""
     cells = {cell["name"]: cell for cell in document["cells"]}
     found: dict[str, list[str]] = {BACKENDS: [], OPTIONS: []}
     for pair in document["pairs"]:
@@ -58,7 +55,6 @@ def build_report(document: Document) -> Report:
 
 
 def head(document: Document) -> list[str]:
-    """Return one line about the machine and one about the work."""
     machine, settings = document["machine"], document["settings"]
     facts = [
         machine["processor"], count(machine["cores"], "core"), f"{machine['memory_gib']} GiB",
@@ -108,7 +104,6 @@ def figure(pair: Document) -> str:
 
 
 def loss_words(gap: Document) -> str:
-    """Return the largest difference between the losses of a pair."""
     if gap["worst"] is None:
         return f"a loss of batch {gap['worst_batch']} is not finite"
     return (
@@ -187,7 +182,6 @@ def outcomes(document: Document, cell: Document) -> dict[str, str]:
 
 
 def run_lines(run: Document, kept: bool) -> list[str]:
-    """Return the results of a run for the terminal, or why it failed."""
     name = f"{run['cell']}-round{run['round']}"
     if run["failure"]:
         lines = [line for line in run["log_tail"] if not run["failure"].endswith(f": {line}")]
@@ -231,7 +225,6 @@ def page_of(report: Report, document: Document) -> str:
 
 
 def stage_chart(document: Document) -> bytes:
-    """Return an SVG image with one bar per cell: the seconds of an epoch, stage by stage."""
     cells = [cell for cell in document["cells"] if cell["stages"]]
     rows = range(len(cells))
     figure, axes = new_figure(1, 1, CHART_WIDTH, 1.2 + BAR_HEIGHT * len(cells))

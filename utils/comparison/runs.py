@@ -139,7 +139,6 @@ def _sha1(paths: Sequence[Path]) -> str:
 
 
 def describe_run(turn: Turn, command: Sequence[str], outcome: Outcome, log: Path) -> Document:
-    """Return the record of any trainer's run; `epochs` and `work` are added later."""
     tail = log_tail(log)
     failure = failure_of(outcome, tail)
     return {
@@ -177,7 +176,6 @@ def refusal_of(run: Document) -> str:
 
 
 def add_what_train_wrote(run: Document, folder: Path, settings: Settings) -> None:
-    """Complete the record of a run of train.py from its folder."""
     try:
         run["epochs"] = read_epochs(folder / "results.csv", settings.warm_up_epochs)
         written = read_json(folder / "work.json")
@@ -193,7 +191,6 @@ def add_what_train_wrote(run: Document, folder: Path, settings: Settings) -> Non
 
 
 def read_epochs(path: Path, warm_up: int) -> list[Document]:
-    """Read the rows of results.csv: seconds, their split, losses and metrics."""
     _, rows = read_results(path)
     epochs = []
     for number, row in enumerate(rows):
@@ -221,8 +218,6 @@ def log_tail(log: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended."""
-
     exit_code: int  # negative for the number of the signal that ended it
     timed_out: bool  # stopped because it took too long
     seconds: float  # from its start to its end
@@ -283,7 +278,6 @@ def run_process(
 def _wait(
     process: subprocess.Popen[bytes], deadline: float, watchers: Sequence[Callable[[], None]]
 ) -> bool:
-    """Return whether the process ended before the deadline."""
     while process.poll() is None:
         if time.monotonic() > deadline:
             return False
@@ -294,7 +288,6 @@ def _wait(
 
 
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """Send a signal to the process group, and give it time to end."""
     signal_group(process, number)
     _wait(process, time.monotonic() + SECONDS_TO_END, ())
     process.kill()  # no effect if it has ended

@@ -243,8 +243,6 @@ def _split(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Cell:
-    """A backend with a variant and a batch size; it has one run per round."""
-
     side: str  # a backend, or another trainer of `benchmarks.beside`
     variant: str
     batch: int
@@ -256,8 +254,6 @@ class Cell:
 
 
 class Turn(NamedTuple):
-    """One run of a cell."""
-
     cell: Cell
     round: int  # from 1
 

@@ -25,11 +25,7 @@ DIGITS = 2  # decimals kept of anchor sizes, pixels
 
 
 class Fit(NamedTuple):
-    """How well anchors fit boxes.
-
-    An anchor can predict a box whose width and height are both within a factor, the threshold, of
-    its own.
-    """
+    """How well anchors fit boxes: both sides within a factor, the threshold, of each other."""
 
     best_possible_recall: float  # share of the boxes that some anchor can predict
     anchors_per_target: float  # anchors that can predict a box, on average
@@ -37,10 +33,7 @@ class Fit(NamedTuple):
 
 
 def label_sizes(samples: Sequence[Sample], image_size: int) -> np.ndarray:
-    """Return the (width, height) of all boxes, (N, 2) float64, as training sees them.
-
-    That is in pixels of images whose long side is `image_size`, before any augmentation.
-    """
+    """Return the (width, height) of all boxes, (N, 2) float64, in images of this long side."""
     table = table_of(samples)
     scale = image_size / table.sizes.max(axis=1, keepdims=True)
     pixels_wh = table.sizes[:, ::-1] * scale
@@ -50,15 +43,9 @@ def label_sizes(samples: Sequence[Sample], image_size: int) -> np.ndarray:
 
 
 def measure_fit(sizes_wh: np.ndarray, anchors_wh: np.ndarray, threshold: float) -> Fit:
-    """Measure how well anchors fit boxes.
+    """Measure how well anchors (A, 2) fit boxes (N, 2) of the same unit; all 0 when N is 0.
 
-    Args:
-        sizes_wh: (N, 2) of boxes, pixels.
-        anchors_wh: (A, 2), the same unit.
-        threshold: the hyper-parameter anchor_t, above 1.
-
-    Returns:
-        All 0 when N is 0.
+    threshold: the hyper-parameter anchor_t, above 1.
     """
     likeness = likeness_of(sizes_wh, anchors_wh)
     best, number = likeness.max(axis=1), max(len(sizes_wh), 1)
@@ -70,10 +57,7 @@ def measure_fit(sizes_wh: np.ndarray, anchors_wh: np.ndarray, threshold: float) 
 
 
 def likeness_of(sizes_wh: np.ndarray, anchors_wh: np.ndarray) -> np.ndarray:
-    """Return the likeness of boxes to anchors, (N, A) from 0 to 1.
-
-    It is the smaller of the ratios of widths and of heights, each taken so that it is at most 1.
-    """
+    """Return the smaller ratio of widths or heights, at most 1, of boxes to anchors, (N, A)."""
     ratios = []
     for axis in (0, 1):
         boxes, anchors = sizes_wh[:, axis, None], anchors_wh[:, axis]
@@ -83,18 +67,16 @@ def likeness_of(sizes_wh: np.ndarray, anchors_wh: np.ndarray) -> np.ndarray:
 
 
 def fitness_of(best: np.ndarray, threshold: float) -> float:
-    """Return the sum of the fitness of boxes, of the likeness to their best anchors (N,)."""
     return float(best[best > 1 / threshold].sum())
 
 
 def fit_anchors(sizes_wh: np.ndarray, number: int, threshold: float, seed: int) -> np.ndarray:
     """Return anchors that fit boxes, (number, 2) float64 pixels, from the smallest area up.
 
-    The time is linear in the number of boxes, and bounded beyond the first 10,000.
+    The time is bounded beyond the first 10,000 boxes.
 
     Args:
         sizes_wh: (N, 2) of boxes, pixels; N from 1 up.
-        number: number of anchors, at least 1.
         threshold: the hyper-parameter anchor_t, above 1.
     """
     generator = generator_of(Stream.ANCHORS, seed)
@@ -135,7 +117,6 @@ def _k_means(
 
 
 def _cluster(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
-    """Move centres to the means of their points until none moves; return them."""
     for _ in range(ROUNDS):
         squares = sum((points[:, axis, None] - centres[:, axis]) ** 2 for axis in (0, 1))
         nearest = squares.argmin(axis=1)

@@ -60,7 +60,6 @@ def _figure(crop: Crop) -> str:
 
 
 def _encoded(image: np.ndarray, crop: Crop) -> bytes:
-    """Return a crop as WebP, its boxes drawn on it."""
     size = image.shape[0], image.shape[1]
     left, top, right, bottom = (0, 0, size[1], size[0]) if crop.focus is None else around(
         crop.focus, size
@@ -81,7 +80,7 @@ def around(box_xyxy: Sequence[float], size: tuple[int, int]) -> tuple[int, int, 
     """Return left, top, right and bottom of a square around an object, moved into the image.
 
     Args:
-        box_xyxy: pixels; what lies outside the image counts as at its edge.
+        box_xyxy: pixels, clipped to the image.
         size: (height, width) of the image; the square is no larger.
     """
     left, top, right, bottom = clip_boxes(np.nan_to_num(np.array([box_xyxy], np.float64)), size)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
@@ -64,47 +64,51 @@ def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
 
 
 def call_config(
-    class_names: Sequence[str],
-    size: int | None = None,
-    conf: float = DetectConfig.confidence_threshold,
-    iou: float = DetectConfig.iou_threshold,
-    max_det: int = DetectConfig.max_detections,
-    classes: Iterable[int | str] | None = None,
-    agnostic: bool = False,
-    augment: bool = False,
-    tile: int = DetectConfig.tile,
-    overlap: float | None = DetectConfig.overlap,
-    batch: int = DetectConfig.batch_size,
-    track: bool = False,
-    visualize: bool | int = False,
+    class_names: Sequence[str], classes: Iterable[int | str] | None = None, **options: Any
 ) -> DetectConfig:
-    """Return settings; UserError names an invalid argument, or its flag; size None: default."""
-    return DetectConfig(
-        weights=("given",),
-        image_size=None if size is None else whole("size", size),
-        confidence_threshold=_number("conf", conf),
-        iou_threshold=_number("iou", iou),
-        max_detections=whole("max_det", max_det),
-        classes=known_classes("classes", classes, class_names),
-        class_agnostic=bool(agnostic),
-        augment=bool(augment),
-        tile=whole("tile", tile),
-        overlap=None if overlap is None else _number("overlap", overlap),
-        batch_size=whole("batch", batch),
-        track=track,
-        visualize=visualized(visualize),
-    )
+    """Return settings for the options of a call; None for the default.
+
+    Raises:
+        UserError: names an invalid argument, or its flag.
+        TypeError: an unknown option.
+    """
+    if unknown := options.keys() - OPTIONS.keys():
+        raise TypeError(f"unexpected keyword argument {min(unknown)!r}")
+    given = {name: value for name, value in options.items() if value is not None}
+    fields = {OPTIONS[name][0]: OPTIONS[name][1](name, value) for name, value in given.items()}
+    numbers = known_classes("classes", classes, class_names)
+    return DetectConfig(weights=("given",), classes=numbers, **fields)
 
 
-def visualized(value: bool | int) -> int | None:
-    """Return --visualize for the argument `visualize`: True for the layer before the head."""
+def _visualized(name: str, value: bool | int) -> int | None:
+    """Return --visualize for the argument: True for the layer before the head."""
     if isinstance(value, bool):
         return -1 if value else None
-    return whole("visualize", value)
+    return whole(name, value)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     try:
         return float(value if isinstance(value, Real) else "")
     except (ValueError, OverflowError):
         raise UserError(f"{name} {brief(value)}; accepted: a number") from None
+
+
+def _switch(name: str, value: object) -> bool:
+    return bool(value)
+
+
+# Options of a call: the field, and what converts a value.
+OPTIONS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "size": ("image_size", whole),
+    "conf": ("confidence_threshold", _number),
+    "iou": ("iou_threshold", _number),
+    "max_det": ("max_detections", whole),
+    "agnostic": ("class_agnostic", _switch),
+    "augment": ("augment", _switch),
+    "tile": ("tile", whole),
+    "overlap": ("overlap", _number),
+    "batch": ("batch_size", whole),
+    "track": ("track", _switch),
+    "visualize": ("visualize", _visualized),
+}

@@ -28,7 +28,6 @@ class ClassificationResult:
 
     @property
     def means(self) -> tuple[float, float]:
-        """Metrics over all classes."""
         return self.top1, self.top5
 
 
@@ -49,7 +48,6 @@ class ClassificationEvaluator:
             self._seen.append((true, int(np.argmax(scores)), rank_of(scores, true)))
 
     def result(self) -> ClassificationResult:
-        """Return the metrics of all images so far."""
         true, predicted, ranks = np.array(self._seen, np.int64).reshape(-1, 3).T
         number = len(self.class_names)
         counts = np.bincount(true, minlength=number)
@@ -80,7 +78,6 @@ def _part(right: np.ndarray, number: np.ndarray) -> np.ndarray:
 
 
 def accuracy_table(result: ClassificationResult) -> str:
-    """Return a table of top-1 and top-5 accuracy over all images and per class with images."""
     lines = [f"{'class':>20}{'images':>8}{'top1':>9}{'top5':>9}"]
     rows = [("all", result.num_images.sum(), result.top1, result.top5)]
     of_classes = (result.num_images, result.class_top1, result.class_top5)

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from duet.utils.geometry.detections import Found
 from duet.utils.geometry.ragged import Ragged
 from duet.utils.processes.world import AllGather, World
 
 
 class FoundImage(NamedTuple):
-    """Detections of one image."""
-
     batch_index: int
     image_index: int  # sample index
-    found: Any  # from `Head.finish`: a NamedTuple of arrays and `Ragged` with equal numbers of rows
+    found: Found
 
 
 class Collector:
@@ -30,14 +29,13 @@ class Collector:
             the order of a single process.
     """
 
-    def __init__(self, nothing: Any, world: World, receive: Callable[[FoundImage], None]) -> None:
+    def __init__(self, nothing: Found, world: World, receive: Callable[[FoundImage], None]) -> None:
         self._nothing, self._all_gather, self._receive = nothing, world.all_gather, receive
         self._alone = world.process.world_size == 1
         self._found: list[FoundImage] = []
         self._losses: list[np.ndarray] = []
 
     def add_image(self, image: FoundImage) -> None:
-        """Add an image of this rank's shard."""
         if self._alone:
             self._receive(image)
         else:
@@ -59,7 +57,7 @@ class Collector:
 
 
 def gather_images(
-    images: Sequence[FoundImage], nothing: Any, all_gather: AllGather
+    images: Sequence[FoundImage], nothing: Found, all_gather: AllGather
 ) -> list[FoundImage]:
     """Return the images of all ranks, rank by rank.
 

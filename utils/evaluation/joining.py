@@ -17,8 +17,6 @@ OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # signs for left, top, right, bo
 
 
 class _Pieces(NamedTuple):
-    """The detections of all views, ordered by view."""
-
     boxes_xyxy: np.ndarray  # (K, 4) float32, pixels of the image
     group: np.ndarray  # (K,) int64: pieces in different groups are different objects
     view: np.ndarray  # (K,) int64, ascending
@@ -45,7 +43,7 @@ def join_views(
         regions_xyxy: (V, 4) positions of the views, which cover the image.
 
     Merging by overlap instead of dropping cut boxes follows Akyon et al. 2022, arXiv:2202.06934,
-    who compare whole boxes; those of one object in two tiles may overlap little.
+    who compare whole boxes; two parts of one object in neighbouring tiles may overlap little.
     """
     regions = regions_xyxy.astype(np.float32)
     view = np.repeat(np.arange(len(found)), [len(detections.scores) for detections in found])

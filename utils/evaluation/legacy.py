@@ -51,7 +51,6 @@ class LegacyEvaluator:
         self._images[image_id] = found.scores, found.class_index, correct, ground_truth.class_index
 
     def result(self) -> LegacyResult:
-        """Return the metrics of all images added so far."""
         nothing = np.zeros(0), np.zeros(0, np.int64), np.zeros((0, len(IOU_THRESHOLDS)), bool)
         images = [(*nothing, nothing[1]), *(x for _, x in sorted(self._images.items()))]
         scores, class_index, correct, labels = map(np.concatenate, zip(*images, strict=True))
@@ -62,7 +61,6 @@ class LegacyEvaluator:
 
 
 def legacy_masks(class_names: Sequence[str]) -> MaskEvaluator:
-    """Return a new evaluator of YOLOv5's metrics by box and by mask."""
     return MaskEvaluator(LegacyEvaluator(class_names), LegacyEvaluator(class_names, MASKS))
 
 

@@ -237,7 +237,6 @@ def _ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _purged(rows: _Boxes, kept: _Boxes, iou_threshold: float) -> _Boxes:
-    """Return the rows that overlap no kept row."""
     start = np.searchsorted(kept.place, rows.first)
     counts = np.searchsorted(kept.place, rows.last, side="right") - start
     stays = np.ones(len(counts), bool)
@@ -250,7 +249,6 @@ def _purged(rows: _Boxes, kept: _Boxes, iou_threshold: float) -> _Boxes:
 
 
 def _without_worse(rows: _Boxes, iou_threshold: float) -> _Boxes:
-    """Return the rows that survive among themselves."""
     after = np.searchsorted(rows.place, rows.last, side="right")
     counts = after - np.arange(1, len(after) + 1)
     row = np.arange(len(counts))

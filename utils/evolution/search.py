@@ -20,7 +20,7 @@ from typing import Any
 from duet.backend import select
 from duet.backend.processes import this_process
 from duet.utils.cli.hyperparameters import Hyperparameters, override_word
-from duet.utils.cli.train_config import TrainConfig, run_settings
+from duet.utils.cli.train_config import FREE, TrainConfig, run_settings
 from duet.utils.errors import UserError
 from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
 from duet.utils.files.atomic import atomic_text_file
@@ -34,7 +34,6 @@ from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from duet.utils.project import from_here
 from duet.utils.report.plots.results import plot_evolution
 from duet.utils.report.results import read_results
-from duet.utils.state.resume import FREE
 from duet.utils.system.children import (
     ask_for_signal_when_parent_ends,
     child_options,
@@ -75,8 +74,6 @@ def evolve(task: Task, config: TrainConfig, hyp: Hyperparameters, stop: StopRequ
 
 @dataclasses.dataclass
 class Training:
-    """The training of a trial."""
-
     trial: Any  # Optuna's, to which the fitness of each epoch is reported
     folder: Path
     device: str
@@ -185,7 +182,6 @@ class Search:
         return code is not None
 
     def _end(self, run: Training) -> None:
-        """Record the result of a trial, and keep only the weights of the best one."""
         number = run.trial.number
         has_epochs = any(one.reported for one in (run, *self._running))
         if not has_epochs and not self._study.trials("COMPLETE", "PRUNED"):

@@ -169,7 +169,6 @@ class ExportConfig:
         )  # fmt: skip
 
     def words(self) -> list[str]:
-        """Return the command line of these settings, for the process that writes the graph."""
         return as_words(replace(self, backend=None))
 
     @property

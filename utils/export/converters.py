@@ -113,8 +113,6 @@ def write_ncnn(
 
 
 class NcnnRuntime:
-    """A network that ncnn has loaded; see `metadata.py::Runtime`."""
-
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._ncnn = import_optional("ncnn", f"--weights {path}")
         self.metadata = metadata_of_folder(path, NCNN_FILES)
@@ -184,8 +182,6 @@ def write_coreml(
 
 
 class CoreMlRuntime:
-    """A model that macOS runs; see `metadata.py::Runtime`."""
-
     def __init__(self, path: Path, threads: int | None = None) -> None:
         if platform.system() != "Darwin":
             raise UserError("CoreML runs only on macOS")
@@ -217,8 +213,6 @@ def write_litert(
 
 
 class LiteRtRuntime:
-    """An interpreter of LiteRT; see `metadata.py::Runtime`."""
-
     name = "LiteRT, CPU"
 
     def __init__(self, path: Path, threads: int | None = None) -> None:

@@ -37,8 +37,6 @@ GRAPH, TRACE = "ONNX graph", "TorchScript trace"  # sources of the other formats
 
 @dataclass(frozen=True)
 class Format:
-    """A kind of exported file."""
-
     name: str  # value of --include
     title: str  # for messages
     ending: str  # suffix of the file or folder, which replaces the weights' suffix

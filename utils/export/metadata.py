@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from duet.utils.errors import UserError, brief
-from duet.utils.files.json_files import parse_json
+from duet.utils.files.json_files import Document, parse_json
 from duet.utils.files.regular import ZIP_ERRORS, read_text_bytes
 from duet.utils.text import count
 
@@ -26,7 +26,7 @@ ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, obj
 DETECTIONS = "detections"  # (B, K, 6) float32: x1, y1, x2, y2, score, class; unused rows are 0
 MASK_ROWS = "mask_rows"  # ROWS with M coefficients behind them; prototypes (B, M, h, w) float32
 MASKS = "masks"  # DETECTIONS; their masks (B, K, h, w) float32 in [0, 1] over the input
-LOGITS = "logits"  # (B, C) float32, of which softmax makes probabilities
+LOGITS = "logits"  # (B, C) float32, before softmax
 RAW = "raw"  # maps (B, K, H, W) float32 per level, before decoding
 OUTPUTS = (ROWS, DETECTIONS, MASK_ROWS, MASKS, LOGITS, RAW)
 RAW_FORMS = ("maps", "sigmoid", "split", "split-sigmoid")
@@ -52,8 +52,6 @@ ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
 
 @dataclass(frozen=True)
 class Metadata:
-    """Everything needed to run a file."""
-
     class_names: tuple[str, ...]
     stride: int
     image_size: tuple[int, int]  # (height, width) of the input; with `dynamic` an example
@@ -64,13 +62,12 @@ class Metadata:
     precision: str = "float32"  # or "float16", "int8"
     head: str = "Detect"  # name in model YAMLs
     # Of NMS in the graph, by names of `SuppressionSettings`.
-    suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    suppression: Document = dataclasses.field(default_factory=dict)
     trained_size: int | None = None  # long side of the training images, pixels; None if unknown
-    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # form, strides, anchors
+    raw: Document = dataclasses.field(default_factory=dict)  # form, strides, anchors
 
     @property
     def smallest_batch(self) -> int:
-        """The smallest batch size that the file takes."""
         return 1 if self.dynamic else self.batch_size
 
     def texts(self) -> dict[str, str]:
@@ -92,7 +89,7 @@ class Metadata:
         }
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     """Return JSON in which lone surrogates are escaped."""
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
@@ -145,7 +142,7 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
     return metadata_of_json(text)
 
 
-def checked(values: Mapping[str, Any]) -> Metadata:
+def checked(values: Document) -> Metadata:
     """Return metadata of plain values; UserError names a missing or wrong field."""
     values = {**ABSENT_FROM_OLDER_FILES, **values}
     for name, is_accepted in _ACCEPTED.items():
@@ -165,11 +162,11 @@ def checked(values: Mapping[str, Any]) -> Metadata:
     return metadata
 
 
-def _is_whole(value: Any, most: int) -> bool:
+def _is_whole(value: object, most: int) -> bool:
     return type(value) is int and 1 <= value <= most
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
 
 

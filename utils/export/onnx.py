@@ -153,8 +153,6 @@ EXAMPLE, EXAMPLE_OF_CLASSES = 640, 224  # pixels, where the size is free
 
 
 class Form(NamedTuple):
-    """The form of a task's files."""
-
     head: str
     output: str
     image: str = FLOATS

@@ -97,7 +97,6 @@ def format_to_run(path: Path, name: str = "") -> Format:
 
 
 def try_in_child(path: Path, row: Format, threads: int) -> None:
-    """Load and run a file in a child process; UserError if that fails."""
     command = [sys.executable, "-m", MODULE, str(path.absolute()), row.name, str(threads)]
     try:
         done = subprocess.run(
@@ -177,7 +176,6 @@ def fault_of_trial(path: Path, row: Format, threads: int) -> str:
 
 
 def words_of(error: Exception) -> str:
-    """Return a failure as a message for the user."""
     text = str(error)
     if isinstance(error, MemoryError) or "bad_alloc" in text or "buffer of size" in text:
         return f"it asks for more memory than files of its size need; {REMEDY}"

@@ -56,8 +56,6 @@ def write_openvino(
 
 
 class OpenVinoRuntime:
-    """A model that OpenVINO has compiled; see `metadata.py::Runtime`."""
-
     def __init__(self, path: Path, threads: int | None = None) -> None:
         openvino = import_optional("openvino", f"--weights {path}")
         core = openvino.Core()

@@ -49,10 +49,7 @@ def cache_folder() -> Path | None:
 
 @lru_cache
 def version_of(*patterns: str) -> bytes:
-    """Return a hash of the project files that match the patterns: the code that fills the cache.
-
-    It keeps one version of the code from reading what another wrote.
-    """
+    """Return a hash of the project files that match the patterns: the code that fills the cache."""
     digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
     for path in sorted(path for pattern in patterns for path in PROJECT.glob(pattern)):
         digest.update(str(path.relative_to(PROJECT)).encode() + b"\0" + read_bytes(path))
@@ -115,11 +112,9 @@ def _remove_oldest(folder: Path) -> None:
 def state_of_files(paths: Sequence[str], now_ns: int) -> bytes | None:
     """Return a fingerprint of these files by size, times and inode; any may be absent.
 
-    Args:
-        now_ns: the time before this call.
+    None if a later change could go unnoticed: a file changed just now, or is not accessible.
 
-    Returns:
-        None if a later change could go unnoticed: a file changed just now, or is not accessible.
+    now_ns: the time before this call.
     """
     states = [_state(path, now_ns) for path in paths]
     if None in states:

@@ -21,10 +21,9 @@ LONGEST_ON_WINDOWS = 260 - len(".0123456789abcdef.tmp")  # unless it is set up f
 
 @contextmanager
 def atomic_file(path: Path) -> Iterator[BinaryIO]:
-    """Yield a file that replaces `path` when the block ends; it is removed if the block fails.
+    """Yield a file that replaces `path` when the block ends, and is removed if it fails.
 
-    Raises:
-        OSError: it cannot be written; the error names `path`.
+    OSError: it cannot be written; the error names `path`.
     """
     with _opened(path, "wb") as file:
         yield file
@@ -80,7 +79,6 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _temporary_name(path: Path) -> Path:
-    """Return an unguessable random name in the folder of `path`."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
 
 
@@ -103,7 +101,6 @@ def _reason(error: OSError, path: Path) -> str | None:
 
 
 def refuse_existing(path: Path, flag: str = "--out") -> None:
-    """Raise DatasetError if the path exists."""
     if os.path.lexists(path):
         raise DatasetError(f"{flag} {path} already exists; choose a new folder")
 
@@ -112,11 +109,9 @@ def refuse_existing(path: Path, flag: str = "--out") -> None:
 def new_folder(path: Path, flag: str = "--out") -> Iterator[Path]:
     """Yield a folder to fill; it becomes `path` when the block ends, and is removed on failure.
 
-    Args:
-        flag: the flag that named it, for messages.
+    flag: the flag that named it, for messages.
 
-    Raises:
-        DatasetError: `path` exists, or something cannot be written.
+    DatasetError: `path` exists, or something cannot be written.
     """
     refuse_existing(path, flag)
     path = path.absolute()

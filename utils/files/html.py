@@ -30,28 +30,23 @@ PAGE = """<!doctype html>
 
 
 def html_page(title: str, blocks: Iterable[Html]) -> str:
-    """Return a page; the title is also the window's."""
     style, body = read_text(STYLE), "\n".join(blocks)
     return PAGE.format(policy=POLICY, title=text(title), style=style, body=body)
 
 
 def text(words: str) -> Html:
-    """Escape untrusted text."""
     return Html(escape(printable(words)))
 
 
 def paragraph(words: str) -> Html:
-    """Return a paragraph; "" if empty."""
     return Html(f"<p>{text(words)}</p>" if words else "")
 
 
 def warning(words: str) -> Html:
-    """Return a highlighted paragraph."""
     return Html(f'<p class="warning" role="alert">{text(words)}</p>')
 
 
 def bullets(lines: Iterable[str]) -> Html:
-    """Return a list; "" if empty."""
     items = "".join(f"<li>{text(line)}</li>" for line in lines)
     return Html(f'<ul class="lines">{items}</ul>' if items else "")
 

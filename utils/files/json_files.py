@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from duet.utils.errors import brief
 from duet.utils.files.regular import read_text_bytes
+
+Document = Mapping[str, Any]  # of a YAML or JSON file, or a part of it: plain values
 
 MAX_DEPTH = 64
 TOO_DEEP = f"nested deeper than {MAX_DEPTH}"
@@ -26,9 +29,8 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> Any:
 def parse_json(content: str | bytes) -> Any:
     """Parse JSON; NaN and infinity are accepted, because a state may contain them.
 
-    Raises:
-        ValueError: not JSON in UTF-8, a duplicate key, a whole number beyond 64 bits, or nested
-            deeper than `MAX_DEPTH`.
+    ValueError: not JSON in UTF-8, a duplicate key, a whole number beyond 64 bits, or nested deeper
+    than `MAX_DEPTH`.
     """
     text = content if isinstance(content, str) else content.decode("utf-8-sig")
     try:
@@ -57,7 +59,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: object) -> None:
     """Raise ValueError beyond the limit, because users of a value may recurse into it."""
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
@@ -79,7 +81,7 @@ class Default(NamedTuple):
     value: Any
 
 
-def complete(value: Any, kind: Any, name: str = "") -> Any:
+def complete(value: object, kind: object, name: str = "") -> Any:
     """Check that a JSON value is of a kind, and fill in defaults.
 
     Args:

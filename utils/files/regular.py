@@ -36,8 +36,7 @@ ZIP_ERRORS = (
 def open_regular(path: str | Path, max_bytes: int = UNLIMITED) -> BinaryIO:
     """Open a regular file, or a link to one, in binary mode.
 
-    Raises:
-        OSError: it cannot be opened, is not a regular file, or is too large (see `strerror`).
+    OSError: it cannot be opened, is not a regular file, or is too large (see `strerror`).
     """
     descriptor = open_descriptor(path, max_bytes)
     return open(path, "rb", opener=lambda name, flags: descriptor)
@@ -73,9 +72,7 @@ def open_descriptor(path: str | Path, max_bytes: int = UNLIMITED) -> int:
 def read_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file.
 
-    Raises:
-        OSError: as `open_regular`; or its content differs from its reported size, as for a file
-            being written or one in /proc.
+    OSError: as `open_regular`; or its size is another, as of a file being written or in /proc.
     """
     with open_regular(path, max_bytes) as file:
         size = os.fstat(file.fileno()).st_size
@@ -105,8 +102,7 @@ def encoding_fault(error: UnicodeDecodeError) -> str:
 def read_text_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the content of a text file in any encoding, as `as_utf8` does.
 
-    Raises:
-        OSError: as `read_bytes`; or it contains a null byte, as a sparse file does.
+    OSError: as `read_bytes`; or it contains a null byte, as a sparse file does.
     """
     content = as_utf8(read_bytes(path, max_bytes))
     if b"\0" in content:
@@ -115,21 +111,12 @@ def read_text_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
 
 
 def read_text(path: str | Path, max_bytes: int = MAX_BYTES) -> str:
-    """Return the content of a UTF-8 text file.
-
-    Raises:
-        OSError: as `read_text_bytes`.
-        UnicodeDecodeError: it is not UTF-8.
-    """
+    """Return the content of a UTF-8 text file; OSError, UnicodeDecodeError."""
     return read_text_bytes(path, max_bytes).decode("utf-8")
 
 
 @contextmanager
 def pinned(path: str | Path, max_bytes: int) -> Iterator[Path]:
-    """Yield a path to the open file, for libraries that only accept paths.
-
-    Raises:
-        OSError: as `open_regular`.
-    """
+    """Yield a path to the open file, for libraries that only accept paths; OSError."""
     with open_regular(path, max_bytes) as file:
         yield files.path_of_open(file.fileno()) or Path(path)

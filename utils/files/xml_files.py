@@ -24,10 +24,8 @@ __all__ = ["Element", "read_xml", "stream_xml"]
 def read_xml(path: Path, max_bytes: int = MAX_BYTES) -> Element:
     """Return the root of an XML file, in UTF-8 or its declared encoding.
 
-    Raises:
-        OSError: as `read_bytes`.
-        ValueError: "line 3: ..."; not XML, a DTD, an encoding unknown to expat, or nested deeper
-            than `MAX_DEPTH`.
+    OSError: as `read_bytes`. ValueError: "line 3: ..."; no XML, a DTD, an unknown encoding, or
+    nested deeper than `MAX_DEPTH`.
     """
     reader = _Reader(None)
     reader.feed(read_bytes(path, max_bytes), is_last=True)
@@ -36,12 +34,9 @@ def read_xml(path: Path, max_bytes: int = MAX_BYTES) -> Element:
 
 
 def stream_xml(file: BinaryIO, names: Container[str]) -> Iterator[Element]:
-    """Yield complete elements with these names; of nested ones, only the outer.
+    """Yield complete elements with these names, of nested ones the outer; forget everything else.
 
-    Everything else is discarded: memory holds the elements in one MiB of the file.
-
-    Raises:
-        ValueError: as `read_xml`, after yielding the elements before that line.
+    ValueError: as `read_xml`, after the elements before that line.
     """
     reader, block = _Reader(names), b"-"
     while block:
@@ -52,11 +47,7 @@ def stream_xml(file: BinaryIO, names: Container[str]) -> Iterator[Element]:
 
 
 class _Reader:
-    """Builds elements from expat events; unwanted ones only count towards the depth.
-
-    Attributes:
-        done: the complete elements.
-    """
+    """Builds elements from expat events; `done` has the complete ones."""
 
     def __init__(self, names: Container[str] | None) -> None:
         self.done: list[Element] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import yaml
 
 from duet.utils.errors import UserError, brief
 from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.json_files import Document
 from duet.utils.files.regular import as_utf8, encoding_fault, read_bytes
 from duet.utils.project import PROJECT
 
@@ -37,9 +38,7 @@ _DIRECTIVE = re.compile(r"^%(?!YAML )", re.MULTILINE)
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
-def read_yaml(
-    flag: str, path: str | Path, known: str, texts_in: Place | None = None
-) -> Mapping[Any, Any]:
+def read_yaml(flag: str, path: str | Path, known: str, texts_in: Place | None = None) -> Document:
     """Read a YAML file whose top level is a mapping; UserError with line and key otherwise.
 
     Args:
@@ -75,14 +74,14 @@ def near_yamls(argument: str, *folders: str) -> str:
     return f"did you mean {' or '.join(near)}?; " if near else ""
 
 
-def yaml_text(document: Mapping[str, Any]) -> str:
+def yaml_text(document: Document) -> str:
     """Return plain values as readable YAML, in the given order."""
     text = yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True)
     # PyYAML 6.0.3 does not round-trip this line end.
     return yaml.safe_dump(dict(document), sort_keys=False) if "\x85" in text else text
 
 
-def write_yaml(path: Path, document: Mapping[str, Any]) -> None:
+def write_yaml(path: Path, document: Document) -> None:
     with atomic_text_file(path) as file:
         file.write(yaml_text(document))
 
@@ -186,7 +185,7 @@ class _Reader:
             self._place.pop()
         return values
 
-    def _key(self, event: Any) -> str | int:
+    def _key(self, event: object) -> str | int:
         is_simple = isinstance(event, yaml.ScalarEvent | yaml.AliasEvent)
         key: Any = self._value(event) if is_simple else []
         if not isinstance(key, (str, int)) or isinstance(key, bool):

@@ -26,12 +26,7 @@ def corners_of(box_xyxy: np.ndarray) -> np.ndarray:
 
 
 def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
-    """Clip boxes to the image: x to [0, width], y to [0, height].
-
-    Args:
-        boxes_xyxy: (K, 4), pixels; not modified.
-        image_size: (height, width), pixels.
-    """
+    """Return boxes (K, 4) clipped to an image of (height, width), pixels."""
     height, width = image_size
     limits = np.array((width, height, width, height), dtype=boxes_xyxy.dtype)
     return np.clip(boxes_xyxy, 0, limits)

@@ -31,7 +31,6 @@ class Segmentations(NamedTuple):
     masks: Ragged  # K rows of uint32: COCO run lengths over the image, column by column
 
     def take(self, rows: np.ndarray) -> Segmentations:
-        """Return the detections at these rows, in this order."""
         return Segmentations(
             self.boxes_xyxy[rows], self.scores[rows], self.class_index[rows], self.masks.take(rows)
         )
@@ -42,17 +41,14 @@ AnyDetections = TypeVar("AnyDetections", Detections, Segmentations)
 
 
 class Classification(NamedTuple):
-    """The class probabilities of a whole image."""
-
     scores: np.ndarray  # (1, C) float32, sum 1
 
 
-class GroundTruth(NamedTuple):
-    """The objects labelled in one image.
+Found = Detections | Segmentations | Classification  # by a task, in one image
 
-    YOLO labels have no crowds or outlines, so the area is that of the box. COCO annotations give
-    the area of the outline.
-    """
+
+class GroundTruth(NamedTuple):
+    """The objects labelled in one image."""
 
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float, pixels, in the same frame as the detections

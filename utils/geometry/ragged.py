@@ -42,7 +42,6 @@ class Ragged(NamedTuple):
         return len(self.lengths)
 
     def rows(self) -> list[np.ndarray]:
-        """Return all rows, as views."""
         return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
     def split(self, counts: Sequence[int]) -> list[Ragged]:
@@ -93,7 +92,6 @@ class Texts:
         return (self[index] for index in range(len(self)))
 
     def select(self, indices: np.ndarray) -> Texts:
-        """Return the texts at these indices, in any order."""
         starts = starts_of(self.lengths[indices])
         return Texts(self.content[rows_of(self.starts, indices)], starts)
 
@@ -102,15 +100,13 @@ class Texts:
 class Polygons:
     """The outlines of M objects, concatenated; an object without an outline has no points.
 
-    Outlines are closed: the last point connects to the first. None in place of Polygons means that
-    no object has an outline.
+    Outlines are closed. None in place of Polygons: no object has an outline.
     """
 
     points_xy: np.ndarray  # (P, 2) floats
     starts: np.ndarray  # (M + 1,) int64: those of object i are points_xy[starts[i] : starts[i + 1]]
 
     def __len__(self) -> int:
-        """Return the number of objects, M."""
         return len(self.starts) - 1
 
     @property
@@ -119,7 +115,6 @@ class Polygons:
         return np.diff(self.starts)
 
     def outline(self, index: int) -> np.ndarray:
-        """Return a view of an object's points, (K, 2)."""
         return self.points_xy[self.starts[index] : self.starts[index + 1]]
 
     def range(self, first: int, end: int) -> Polygons | None:
@@ -130,7 +125,6 @@ class Polygons:
         return Polygons(self.points_xy[starts[0] : starts[-1]], starts - starts[0])
 
     def select(self, objects: np.ndarray) -> Polygons:
-        """Return the selected objects, by indices in any order or an (M,) bool mask."""
         chosen = np.arange(len(self))[objects]
         points = self.points_xy[rows_of(self.starts, chosen)]
         return Polygons(points, starts_of(self.num_points[chosen]))
@@ -152,14 +146,7 @@ def without_outlines(num_objects: int) -> Polygons:
 
 
 def join_polygons(parts: Sequence[tuple[Polygons | None, int]]) -> Polygons | None:
-    """Concatenate sets of objects.
-
-    Args:
-        parts: each with its number of objects; None if none has an outline.
-
-    Returns:
-        None if all parts are None.
-    """
+    """Concatenate sets of objects, each with its number; None if none has an outline."""
     known = [polygons for polygons, _ in parts if polygons is not None]
     if not known:
         return None
@@ -174,8 +161,7 @@ def join_polygons(parts: Sequence[tuple[Polygons | None, int]]) -> Polygons | No
 def join_parts(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Join several outlines (N, 2), including holes, into one that encloses the same, (K, 2).
 
-    Each part is connected to the next by a line traversed in both directions, which encloses
-    nothing. Takes linear time.
+    Lines traversed in both directions connect the parts. Takes linear time.
     """
     if len(parts) == 1:
         return parts[0]

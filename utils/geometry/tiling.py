@@ -34,7 +34,6 @@ class Tiling:
         return [(top, left) for top in tops for left in lefts]
 
     def _starts(self, length: int) -> list[int]:
-        """Return the tile positions along one axis."""
         free = max(length - self.side, 0)
         step = self.side - math.ceil(self.side * self.overlap)
         intervals = -(-free // step)

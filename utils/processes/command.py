@@ -67,7 +67,7 @@ def _run(main: Callable[[], None]) -> int:
     """Return the exit code; unexpected exceptions of a single process propagate.
 
     Output that is no longer read, as in `| head`, ends the command silently. If main has ended by
-    itself, its code is kept: that of a suspended run makes a cluster start it again.
+    itself, its code is kept: a suspended run's makes a cluster start it again.
     """
     code = _answered(main)
     _flush()
@@ -90,7 +90,6 @@ def _perhaps_unread() -> Iterator[None]:
 
 
 def _answered(main: Callable[[], None]) -> int:
-    """Return the exit code, and print the reason."""
     try:
         raise_at_interrupt()
         # `launch.py` starts ranks with SIGINT blocked.

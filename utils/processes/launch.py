@@ -202,7 +202,6 @@ def _local_variables(backend: str) -> dict[str, str]:
 
 
 def _loopback_interface() -> str:
-    """Return the name of the network interface that only reaches this machine."""
     found = psutil.net_if_addrs().items()
     names = [name for name, all_ in found if any(one.address == "127.0.0.1" for one in all_)]
     return names[0] if names else "lo"

@@ -16,6 +16,7 @@ from duet.utils.processes.start import set_handlers
 from duet.utils.system.children import INTERRUPTS, SUSPENDING, unblock
 
 FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `launch.py`
+HANDLED = (*SUSPENDING, *INTERRUPTS)
 
 
 class Suspended(Exception):
@@ -69,7 +70,6 @@ class StopRequests:
         return self._own_cause() or "requested by another rank"
 
     def is_asked(self) -> bool:
-        """Return whether this rank has a request."""
         return self._own_cause() is not None
 
     @contextmanager
@@ -135,7 +135,7 @@ def listening(suspend_file: str, minutes: float | None) -> Iterator[StopRequests
     names = (suspend_file, os.environ.get(FILE_VARIABLE, ""))
     file, message = (Path(name) if name else None for name in names)
     requests = StopRequests(file, message, minutes)
-    before = {number: signal.getsignal(number) for number in (*SUSPENDING, *INTERRUPTS)}
+    before = {number: signal.getsignal(number) for number in HANDLED}
     requests.take_signals()
     yield requests
     set_handlers(before)

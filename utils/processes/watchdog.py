@@ -67,7 +67,6 @@ class Watchdog:
         self._advance()
 
     def describe(self) -> str:
-        """Describe the current phase and step."""
         name, step = self._failed or self._phases[-1]
         return f"in {name}" + (f", step {step}" if step else "")
 

@@ -14,7 +14,6 @@ AllGather = Callable[[np.ndarray], list[np.ndarray]]
 
 
 def gather_alone(array: np.ndarray) -> list[np.ndarray]:
-    """`AllGather` for a single process."""
     return [array]
 
 

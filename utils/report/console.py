@@ -68,8 +68,6 @@ def coco_summary(result: MetricResult, of: str = "") -> str:
 
 
 class Costs(NamedTuple):
-    """What an epoch took."""
-
     seconds: float  # with validation
     images_per_second: float  # of training
     wait: float  # fraction of the seconds spent waiting for data

@@ -94,7 +94,7 @@ def place_labels(
         boxes: (K, 4) xyxy whole pixels of an image (height, width).
         sizes: (height, width) of each label; (0, 0) for none.
     """
-    heads = boxes.astype(np.float64)  # what is looked at: faces, and most of what identifies
+    heads = boxes.astype(np.float64)  # the upper part: faces and most identifying features
     heads[:, 3] = heads[:, 1] + HEAD * (heads[:, 3] - heads[:, 1])
     taken, found = np.zeros((len(boxes), 4)), []
     for index, ((left, top, right, bottom), (height, width)) in enumerate(

@@ -62,7 +62,6 @@ class StageTimer:
 
     @contextlib.contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the host's time in the block as "data_wait"."""
         start = time.perf_counter()
         yield
         self._seconds["data_wait"] += time.perf_counter() - start

@@ -22,8 +22,6 @@ CARD_DRAWS = 100  # a fraction of a second for a few hundred images
 
 
 class TaskReport(NamedTuple):
-    """Functions that report the result of a task's evaluator."""
-
     table: Callable[[Any], str]  # metrics over all classes and per class
     plot: Callable[[Any, Sequence[Sample], Path], None]  # writes plots to a folder
     per_image: Callable[[Any], PerImage] | None = None  # outcomes per image

@@ -66,8 +66,6 @@ def make_app(config: ServeConfig, worker: Worker, tokens: Sequence[str]) -> Star
 
 
 class Paths:
-    """The request handlers."""
-
     def __init__(self, config: ServeConfig, worker: Worker) -> None:
         self._config, self._worker = config, worker
         self._room = Room(config.max_queue * config.max_bytes)
@@ -150,7 +148,6 @@ class Gate:
         self._app, self._config, self._tokens, self._paths = app, config, tokens, paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request and log it."""
         started, status = time.monotonic(), 0  # 0: the client disconnected before the answer
         path = scope["path"] if scope["path"] in self._paths else "other"  # it may hold anything
         record: dict[str, Any] = {"id": secrets.token_hex(8), "method": scope["method"]}

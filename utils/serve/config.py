@@ -26,8 +26,6 @@ PROGRAM = "duet serve"
 
 
 class ModelSource(NamedTuple):
-    """A model to serve."""
-
     name: str  # in requests
     weights: str  # a file
 

@@ -91,8 +91,6 @@ def answer_kind(accept: str) -> str:
 
 
 class Room:
-    """Memory for the bodies of all requests."""
-
     def __init__(self, num_bytes: int) -> None:
         self._free = num_bytes
 

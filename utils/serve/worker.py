@@ -37,8 +37,6 @@ log = logging.getLogger("serve")
 
 
 class Worker:
-    """The process with the models."""
-
     _process: Process
 
     def __init__(self, arguments: Sequence[str]) -> None:
@@ -66,7 +64,6 @@ class Worker:
             RESTARTS.inc()
 
     async def _run_once(self) -> int:
-        """Run a process, deliver its answers, and return its exit code."""
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", MODULE, *self._arguments, stdin=PIPE, stdout=PIPE,
             **child_options(),  # Ctrl-C goes to the server only

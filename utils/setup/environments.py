@@ -37,14 +37,14 @@ from duet.utils.project import PROJECT, STAMP
 from duet.utils.system.files import lock as lock_file
 
 CUDA = (13, 0)  # version of torch's CUDA build
-LEVELS = ("", "extras", "dev")  # what WITH may be; each has what those before it have
+LEVELS = ("", "extras", "dev")  # values of WITH; each includes the ones before it
 # The Pythons of each environment, the preferred one first. OneFlow 0.9.0 has wheels up to 3.10.
-NEW_PYTHONS = ("3.13", "3.14", "3.12", "3.11")
-ENVIRONMENTS = {"torch": NEW_PYTHONS, "oneflow": ("3.10",), "docs": NEW_PYTHONS}
+PYTHONS = ("3.13", "3.14", "3.12", "3.11", "3.10")
+ENVIRONMENTS = {"torch": PYTHONS, "oneflow": ("3.10",), "docs": PYTHONS}
 CORE = "cv2, matplotlib.pyplot, numpy, PIL.Image, psutil, safetensors.numpy, tqdm, yaml"
 MODULES = {"torch": f"torch, {CORE}", "oneflow": f"oneflow, {CORE}", "docs": "mkdocs"}
 ONEFLOW_PLATFORM = "linux-x86_64"  # the only one it has packages for
-# Only what has a hash in the locks comes in, and no package is built, which would run its code.
+# Only packages with a hash in the locks are installed, and none is built: a build runs its code.
 # Bytecode of everything takes 0.2 GB: users get only the bytecode of imported modules.
 OPTIONS = ("--require-hashes", "--no-deps", "--only-binary", ":all:", "--no-compile")
 # pip reports success even if a shared library is missing.
@@ -115,7 +115,6 @@ def accepted(environ: Mapping[str, str], variable: str, values: Sequence[str]) -
 
 
 def find_python(versions: Sequence[str], environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return path and version of a Python: the running one, or of PATH, pyenv or uv."""
     refused = ""
     for path in dict.fromkeys(candidates(versions, environ)):
         found = subprocess.run(

@@ -25,7 +25,7 @@ from duet.utils.setup.environments import end_with_message
 
 REQUIREMENTS = PROJECT / "requirements"
 # What uv resolves for: any platform on this Python and newer, or the one that OneFlow has.
-NEW_PYTHONS = ("--universal", "--python-version", "3.11")
+ANY_PYTHON = ("--universal", "--python-version", "3.10")
 ONEFLOW = ("--python-version", "3.10", "--python-platform", "x86_64-manylinux_2_28")
 CUDA_BUILD = re.compile(r"(torch|triton|(nvidia|cuda)-\S+)==")
 ENTRY = re.compile(r"^\S.*(?:\n +.*)*", re.MULTILINE)  # a pin, and its hashes in lines below
@@ -33,8 +33,8 @@ ENTRY = re.compile(r"^\S.*(?:\n +.*)*", re.MULTILINE)  # a pin, and its hashes i
 
 def main() -> None:
     """Write all locks, or none if uv fails."""
-    locks = resolve_levels("torch", NEW_PYTHONS) | resolve_levels("oneflow", ONEFLOW)
-    locks["docs"] = resolve("--group", "pyproject.toml:docs", *NEW_PYTHONS)
+    locks = resolve_levels("torch", ANY_PYTHON) | resolve_levels("oneflow", ONEFLOW)
+    locks["docs"] = resolve("--group", "pyproject.toml:docs", *ANY_PYTHON)
     cuda = {entry for entry in locks["torch"] if CUDA_BUILD.match(entry)}
     locks["torch"] -= cuda
     # "==" would take the version with "+cpu", where pip finds it.

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from duet.utils.data.sources.remarks import require_most
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
+from duet.utils.files.json_files import Document
 from duet.utils.files.model_yamls import read_model
 from duet.utils.files.run_folder import RunLock
 from duet.utils.processes.cores import loader_workers
@@ -47,7 +47,7 @@ class TrainData:
     items: BoxItems = BOXES  # depends on the task
 
     @cached_property
-    def digests(self) -> Mapping[str, Any]:
+    def digests(self) -> Document:
         """Number and hash of the samples per split."""
         return {"train": describe_samples(self.train), "val": describe_samples(self.val)}
 
@@ -151,7 +151,7 @@ def val_loader(job: Job, stride: int) -> ValLoader:
     )  # fmt: skip
 
 
-def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
+def describe_samples(samples: Sequence[Sample]) -> Document:
     """Count and hash samples: names, sizes and labels in order, without folders.
 
     Polygons have a separate hash, "" without any, which keeps that of the boxes compatible.

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
 from duet.utils.files.atomic import atomic_text_file, remove_unfinished
+from duet.utils.files.json_files import Document
 from duet.utils.files.run_folder import create_run_folder
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE
@@ -57,11 +57,11 @@ class WorkRecord:
             digest.update(array.tobytes())
         self._hash = digest.hexdigest()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Document:
         """Return the state as JSON values, for `restore`."""
         return {"batches": self._batches, "sha1": self._hash}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Document) -> None:
         """Restore a `state()`."""
         self._batches, self._hash = state["batches"], state["sha1"]
 
@@ -70,7 +70,7 @@ class WorkRecord:
         path: Path,
         framework: str,
         device: str,
-        work: Mapping[str, Any],
+        work: Document,
         implementations: Mapping[str, str | bool],
         losses: Sequence[np.ndarray],
     ) -> None:

@@ -100,7 +100,9 @@ def path_of_open(descriptor: int) -> Path | None:
 
 
 def open_of_process(process: int, descriptor: int) -> int:
-    """Open a file that another process has open, on Linux; OSError if this user may not."""
+    """Open a file that another process has open; OSError if this user or system may not."""
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "only Linux shares open files; use one process on this system")
     return os.open(f"/proc/{process}/fd/{descriptor}", os.O_RDWR)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duet.utils.errors import DatasetError
+from duet.utils.files.json_files import Document
 from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
@@ -57,7 +58,6 @@ class Task:
         unused: hyper-parameters without effect on its trainings, excluded from searches.
         accumulates: whether small batches accumulate gradients up to 64 images per update.
         most_served: detections per image that the server allows; 0: the same as detect.py.
-        labels: raises DatasetError for labels of another task; "": any labels will do.
         items: a `BoxItems`: sample -> image and targets of a batch, and labels to score.
         view: a `Viewing`: how the network sees an image of no dataset.
         report: a `TaskReport`: tables and plots of a validation.
@@ -76,20 +76,19 @@ class Task:
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Document = field(default_factory=dict)
     unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
     most_served: int = 0
-    labels: Part = Part("duet.utils.data.sources.needed_labels:require_objects")
     items: Part = Part("duet.utils.data.loading.items:BOXES")
-    view: Part = Part("duet.utils.data.image.view:whole_view")
+    view: Part = Part("duet.utils.data.image.letterbox:whole_view")
     report: Part = Part("duet.utils.report.task_reports:BOXES")
     result: Part = Part("duet.utils.detect.results.result:Result")
     exported: Part = Part("")
     annotations: Part = Part("")
     legacy: Part = Part("")
 
-    def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    def completed(self, values: Document, given: Collection[str]) -> Document:
         """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
@@ -106,8 +105,7 @@ class Task:
             weights: the weights to validate, for the message; "" for a training.
         """
         try:
-            if self.labels:
-                self.labels.load()(samples, name, is_of_folders)
+            self.items.load().require_labels(samples, name, is_of_folders)
         except DatasetError as error:
             if not weights:
                 raise
@@ -158,7 +156,6 @@ SEGMENTATION = Task(
     refused_by_val={},
     own_flags=("mask_ratio", "no_overlap"),
     most_served=1_000,  # each mask is drawn, packed and outlined
-    labels=Part("duet.utils.data.sources.needed_labels:require_outlines"),
     items=Part("duet.utils.data.loading.items:MASKS"),
     report=Part("duet.utils.report.task_reports:MASKS"),
     result=Part("duet.utils.detect.results.result:MaskResult"),
@@ -206,9 +203,8 @@ CLASSIFICATION = Task(
         "copy_paste",
     ),
     accumulates=False,
-    labels=Part("duet.utils.data.sources.needed_labels:require_classes"),
     items=Part("duet.utils.data.loading.items:CLASSES"),
-    view=Part("duet.utils.data.image.view:centre_view"),
+    view=Part("duet.utils.data.image.letterbox:centre_view"),
     report=Part("duet.utils.report.task_reports:CLASSES"),
     result=Part("duet.utils.detect.results.result:ClassResult"),
     exported=Part("duet.models.export.exported:CLASS_LOGITS"),
@@ -218,6 +214,6 @@ TASKS: dict[str, Task] = {
 }
 
 
-def task_of_head(block: Any) -> Task | None:
+def task_of_head(block: object) -> Task | None:
     """Return the task with this head in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from duet import backend
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.processes.command import run_command
 from duet.utils.tasks.table import task_of_head
 from duet.utils.text import count, printable, say
@@ -43,7 +44,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """Describe a checkpoint, one line per subject."""
     header, arrays, settings = checkpoint.header, checkpoint.ema, checkpoint.header.settings
     dtypes = sorted({array.dtype.name for array in arrays.values()})
     blocks = _blocks(header.model)
@@ -71,13 +71,13 @@ def describe(checkpoint: Checkpoint) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _blocks(document: Mapping[str, Any]) -> list[Any]:
+def _blocks(document: Document) -> list[Any]:
     """Return the block of each layer of a model description, which nothing has checked yet."""
     parts = [part for key in ("backbone", "head") if isinstance(part := document.get(key), list)]
     return [line[2] for part in parts for line in part if isinstance(line, list) and line[2:]]
 
 
-def _joined(values: Any, between: str) -> str:
+def _joined(values: object, between: str) -> str:
     return between.join(map(str, values)) if isinstance(values, list) else str(values)
 
 

@@ -50,8 +50,6 @@ MAX_MEMBERS = 100_000
 
 @dataclass(frozen=True)
 class Members:
-    """The files in an archive or a folder."""
-
     sizes: Mapping[str, int]  # uncompressed, by name, in archive order
     size: int  # total bytes, which limit the size of all tensors
     load: Callable[[str], bytes]
@@ -68,7 +66,6 @@ class Members:
 
 
 def members_of_folder(folder: Path) -> Members:
-    """Return the files of a folder and its subfolders."""
     entries = (path for depth in ("*/*", "*") for path in folder.glob(depth))
     found = list(islice(entries, MAX_MEMBERS + 1))
     if len(found) > MAX_MEMBERS:
@@ -269,7 +266,7 @@ def read_oneflow(members: Members) -> Contents:
     return Contents("OneFlow directory", document.get("data"), read_tensor)
 
 
-def _tensor_name(state: Any) -> str:
+def _tensor_name(state: object) -> str:
     name = state.get("path") if isinstance(state, dict) else None
     if not isinstance(name, str) or not TENSOR_NAME.fullmatch(name) or set(name) == {"."}:
         raise UserError(f"a tensor kept at {brief(name)}; accepted: a plain name")

@@ -70,7 +70,6 @@ def _contents(module: Record) -> Iterator[dict | list]:
 
 
 def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
-    """Return all parameters and persistent buffers of a module by dotted name."""
     arrays = {}
     for prefix, part in walk_modules(module):
         hidden = part.state.get(HIDDEN_BUFFERS)
@@ -83,7 +82,7 @@ def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
     return arrays
 
 
-def check_modules(module: Record, activation: Any) -> None:
+def check_modules(module: Record, activation: object) -> None:
     """Raise UserError for a module that would compute other outputs here.
 
     activation: the model YAML's, such as nn.LeakyReLU(0.1); None if it names none.

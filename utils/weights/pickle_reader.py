@@ -54,7 +54,7 @@ PersistentLoad = Callable[[Any], Any]
 def read_pickle(data: bytes, persistent_load: PersistentLoad | None = None) -> Any:
     """Read a pickle of protocol 2 to 5.
 
-    Dicts, lists, tuples, strings, bytes and numbers stay what they are, an OrderedDict becomes a
+    Dicts, lists, tuples, strings, bytes and numbers are kept, an OrderedDict becomes a
     dict, a set a list, and everything else a `Name` or `Record`.
 
     Args:

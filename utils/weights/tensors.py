@@ -24,22 +24,18 @@ TENSOR_KINDS = frozenset((TORCH_PARAMETER, TORCH_UNTYPED_TENSOR, *TORCH_TENSORS,
 
 
 class StoredArray(NamedTuple):
-    """A tensor of a file."""
-
     array: np.ndarray  # bfloat16 widened to float32
-    dtype: str  # in which the file holds it
+    dtype: str  # dtype in the file
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A file as records."""
-
     file_format: str  # in words
     root: Any
     read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     return isinstance(value, Record) and value.kind in TENSOR_KINDS
 
 
@@ -97,7 +93,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _are_counts(values: Any) -> bool:
+def _are_counts(values: object) -> bool:
     return (
         isinstance(values, tuple)
         and len(values) <= MAX_DIMENSIONS

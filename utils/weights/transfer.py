@@ -14,8 +14,6 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Transfer:
-    """The state to load, and its origin."""
-
     state: dict[str, np.ndarray]
     taken: int  # tensors that came from the weights, wholly or by class
     left: tuple[str, ...]  # one line for each tensor that did not, with the reason

@@ -148,7 +148,7 @@ class DistributionHead(BoxHead):
         above = [scores > lowest for scores in best]
         return rows_of_images(above, scores_of, decode_at, settings)
 
-    def of_best_class(self, decoded: Any) -> Any:
+    def of_best_class(self, decoded: np.ndarray) -> np.ndarray:
         best = decoded[:, 5:].max(axis=1, keepdims=True)
         return np.concatenate((decoded[:, :5], best), axis=1)
 

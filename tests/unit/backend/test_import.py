@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from duet import backend
 from duet.backend.select import FRAMEWORKS
 from duet.utils.project import PROJECT
 
@@ -24,4 +25,11 @@ PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 )
 def test_importing_backend_imports_no_framework(statement: str) -> None:
     code = f"{statement}\nimport sys\nassert not {PACKAGES} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="PyTorch's compiler")
+def test_a_training_without_compile_imports_no_compiler() -> None:
+    code = "from duet import backend; backend.use(); import duet.models.training.loop, sys\n"
+    code += "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)

@@ -5,7 +5,7 @@ import weakref
 
 import pytest
 
-from duet.backend.modules import OfMemory, float_tensors
+from duet.backend.updates import OfMemory, float_tensors
 
 
 def test_the_tensors_of_a_model_that_is_gone_are_not_kept():

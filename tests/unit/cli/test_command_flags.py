@@ -230,7 +230,7 @@ def test_a_model_is_called_as_its_file_unless_it_has_a_name():
     ]
 
 
-def test_what_detect_has_too_has_its_default():
+def test_shared_flags_have_the_defaults_of_detect():
     config = parse("serve")
     for name in ("confidence_threshold", "iou_threshold", "max_detections", "image_size",
                  "max_pixels", "device", "backend", "runtime", "half"):  # fmt: skip

@@ -112,7 +112,7 @@ def found_in(*views):
 PAIR = np.array([[0, 0, 200, 100], [0, 0, 114, 100], [86, 0, 200, 100]])
 
 
-def test_what_the_whole_image_shows_replaces_its_parts():
+def test_a_box_of_the_whole_image_replaces_its_parts():
     parts = [20, 5, 113.5, 95, 0.9, 0], [0, 6, 90, 95, 0.8, 0]
     found = join_views(found_in([20, 5, 180, 95, 0.4, 0], *parts), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [[20, 5, 180, 95]]

@@ -8,7 +8,7 @@ import pytest
 from duet import train
 from duet.backend.system import can_bind
 from duet.utils.errors import UserError
-from duet.utils.processes.numa import cores_in, cores_to_use, node_of_gpu
+from duet.utils.processes.cores import cores_in, cores_to_use, node_of_gpu
 
 ALL = set(range(8))
 
@@ -61,9 +61,9 @@ PROGRAM = """
 import logging, subprocess, sys
 from pathlib import Path
 logging.basicConfig(level=logging.INFO, format="%(message)s")
-from duet.utils.processes import numa
-numa.cores_to_use.__defaults__ = (Path(sys.argv[1]),)
-numa.bind_to_node("cpu")
+from duet.utils.processes import cores
+cores.cores_to_use.__defaults__ = (Path(sys.argv[1]),)
+cores.bind_to_node("cpu")
 print(subprocess.run([sys.executable, "-c", "import os; print(sorted(os.sched_getaffinity(0)))"],
                      capture_output=True, text=True).stdout)
 """

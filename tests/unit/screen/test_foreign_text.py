@@ -20,7 +20,7 @@ from duet.models.graph import read_model_yaml
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import read_train_flags
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import WorkerError
 from duet.utils.files.yaml_files import write_yaml

@@ -1,19 +1,19 @@
-"""val.py from flags to files: COCO's annotations and square batches reach the figures."""
+"""val.py from flags to files: what reaches the figures, and what it refuses."""
 
 import contextlib
 import io
 import json
 import logging
 import math
-from pathlib import Path
+from functools import partial
 
+import cv2
 import numpy as np
 import pytest
 import yaml
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-import val
 from duet.backend import nn
 from duet.models.evaluation import validation
 from duet.models.inference.image_detector import ImageDetector
@@ -25,7 +25,15 @@ from duet.utils.evaluation.coco.per_image import FILE, read_per_image
 from duet.utils.processes import watchdog
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
-from tests.tiny_weights import initial_model, untrained, write_checkpoint
+from tests.tiny_tasks import write_tiny_classifier
+from tests.tiny_weights import (
+    CLASS_NAMES,
+    initial_model,
+    noise,
+    untrained,
+    write_checkpoint,
+    write_tiny_weights,
+)
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +67,11 @@ def as_coco(samples, class_names):
     return {"images": images, "annotations": annotations, "categories": categories}
 
 
-def validate(monkeypatch, inputs, project, *flags):
-    folder, data, _ = inputs
-    command = ("val.py", "--weights", folder / "weights.safetensors", "--data", data, "--img", 64)
-    command += ("--workers", 0, "--device", "cpu", "--project", project, "--conf", 0, *flags)
-    monkeypatch.setattr("sys.argv", list(map(str, command)))
-    val.main()
+@pytest.fixture
+def run(inputs, validate):
+    """Run val.py on the inputs, and with more flags."""
+    given = ("--weights", inputs[0] / "weights.safetensors", "--data", inputs[1])
+    return partial(validate, *given, "--img", 64, "--conf", 0)
 
 
 def labels_of_all(printed):
@@ -72,26 +79,29 @@ def labels_of_all(printed):
     return int(row[2])
 
 
-def test_annotations_bring_crowds_areas_and_ids(monkeypatch, capsys, inputs, tmp_path):
+def rows_of(validated):
+    return json.loads((validated.folder / "predictions.json").read_text())
+
+
+def test_annotations_bring_crowds_areas_and_ids(run, capsys, inputs):
     folder, _, num_objects = inputs
-    flags = ("--annotations", folder / "instances.json", "--square", "--save-json")
-    validate(monkeypatch, inputs, tmp_path, *flags)
+    done = run("--annotations", folder / "instances.json", "--square", "--save-json")
     printed = capsys.readouterr().out
     assert labels_of_all(printed) == num_objects - -(-num_objects // 3)  # crowds are no labels
     assert "APsmall  -" in printed and "APmedium -" not in printed  # 2,000 square pixels
-    rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
+    rows = rows_of(done)
     assert {row["image_id"] for row in rows} == set(range(500, 506))
-    per_image, names, classes = read_per_image(tmp_path / "exp" / FILE)
+    per_image, names, classes = read_per_image(done.folder / FILE)
     assert (len(names), len(classes)) == per_image.objects.shape == (6, 5)
     assert per_image.objects.sum() == labels_of_all(printed)
     assert min(row["category_id"] for row in rows) >= 70
 
 
-def as_dataset(folder, samples_json, name="coco.yaml", **more):
+def as_dataset(folder, samples_json):
     """Return a YAML of the images of `inputs` that takes its labels from an instances JSON."""
     entry = {"images": str(folder / "shapes/images/val"), "annotations": str(samples_json)}
-    path = samples_json.parent / name
-    path.write_text(yaml.safe_dump({"train": entry, "val": entry, **more}))
+    path = samples_json.parent / "coco.yaml"
+    path.write_text(yaml.safe_dump({"train": entry, "val": entry}))
     return path
 
 
@@ -99,82 +109,56 @@ def summary_of(validated):
     return list(validated.result.summary().values())
 
 
-def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(
-    monkeypatch, caplog, inputs, tmp_path
-):
+def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(run, caplog, inputs):
     caplog.set_level(logging.INFO)
     file = inputs[0] / "instances.json"
-    results = []
-
-    def noted(*arguments, **options):
-        results.append(evaluate(*arguments, **options))
-        return results[-1]
-
-    evaluate = validation.evaluate
-    monkeypatch.setattr(validation, "evaluate", noted)
-    data = as_dataset(inputs[0], file)
-    validate(monkeypatch, (inputs[0], data, 0), tmp_path, "--save-json")
+    done = run("--data", as_dataset(inputs[0], file), "--save-json")
     assert "crowds" in caplog.text and f"are taken from {file}" in caplog.text
     with contextlib.redirect_stdout(io.StringIO()):
         truth = COCO(str(file))
-        found = truth.loadRes(str(tmp_path / "exp" / "predictions.json"))
+        found = truth.loadRes(str(done.folder / "predictions.json"))
         expected = reference_of(COCOeval(truth, found, "bbox")).summary
-    summary = summary_of(results[0])
+    summary = summary_of(done)
     np.testing.assert_allclose(summary, unknown_as_nan(expected), **EXACT)
     assert expected[1] > 1e-4 and expected[8] > 0.01  # AP50 and recall: some objects are found
-
-    validate(monkeypatch, inputs, tmp_path, "--annotations", file)
-    np.testing.assert_array_equal(summary_of(results[1]), summary)
-    validate(monkeypatch, inputs, tmp_path)  # the labels, of which none is a crowd
-    assert not np.array_equal(summary_of(results[2]), summary, equal_nan=True)
+    np.testing.assert_array_equal(summary_of(run("--annotations", file)), summary)
+    labels = summary_of(run())  # of which none is a crowd
+    assert not np.array_equal(labels, summary, equal_nan=True)
 
 
-def test_a_file_that_serves_for_labels_alone_is_reported(
-    monkeypatch, capsys, caplog, inputs, tmp_path
-):
+def test_a_file_that_serves_for_labels_alone_is_reported(run, capsys, caplog, inputs, tmp_path):
     content = json.loads((inputs[0] / "instances.json").read_text())
     content["annotations"][1]["area"] = "large"
     (tmp_path / "a.json").write_text(json.dumps(content))
-    data = as_dataset(inputs[0], tmp_path / "a.json")
-    validate(monkeypatch, (inputs[0], data, 0), tmp_path)
+    run("--data", as_dataset(inputs[0], tmp_path / "a.json"))
     assert "crowds and areas of outlines are ignored" in caplog.text
     assert "area 'large'" in caplog.text
     crowds = -(-inputs[2] // 3)
     assert labels_of_all(capsys.readouterr().out) == inputs[2] - crowds
 
 
-def test_all_classes_can_be_taken_for_one(monkeypatch, capsys, inputs, tmp_path):
-    validate(monkeypatch, inputs, tmp_path, "--single-cls", "--save-json")
+def test_all_classes_can_be_taken_for_one(run, capsys, inputs):
+    rows = rows_of(run("--single-cls", "--save-json"))
     printed = capsys.readouterr().out
     assert labels_of_all(printed) == inputs[2]
-    assert [line.split()[0] for line in printed.splitlines() if line.split()[1:2] == ["6"]] == [
-        "all", "item",
-    ]  # fmt: skip
-    rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
+    lines = [line.split() for line in printed.splitlines()]
+    assert [line[0] for line in lines if line[1:2] == ["6"]] == ["all", "item"]
     assert rows and len({row["category_id"] for row in rows}) == 1
 
 
-def test_annotations_of_another_dataset_are_refused(monkeypatch, inputs, tmp_path):
-    other = tmp_path / "other.json"
-    other.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
-    with pytest.raises(UserError, match="no image is named .*use the file of this split"):
-        validate(monkeypatch, inputs, tmp_path / "runs", "--annotations", other)
-    assert not (tmp_path / "runs").exists()
-
-
-def test_a_rank_that_fails_while_it_validates_is_said_to_validate(monkeypatch, inputs, tmp_path):
+def test_the_watchdog_names_the_validation(run, monkeypatch):
     evaluate, phases = validation.evaluate, []
 
-    def noted(*arguments, **options):
+    def noted(*arguments):
         phases.append(watchdog.describe())
-        return evaluate(*arguments, **options)
+        return evaluate(*arguments)
 
     monkeypatch.setattr(validation, "evaluate", noted)
-    validate(monkeypatch, inputs, tmp_path)
+    run()
     assert phases == ["in validation"]
 
 
-def test_tiles_bring_each_image_at_its_own_size(monkeypatch, capsys, inputs, tmp_path):
+def test_tiles_bring_each_image_at_its_own_size(run, monkeypatch, capsys, inputs):
     shapes, predict = [], ImageDetector.predict
 
     def noted(self, views):
@@ -183,7 +167,7 @@ def test_tiles_bring_each_image_at_its_own_size(monkeypatch, capsys, inputs, tmp
 
     monkeypatch.setattr(ImageDetector, "predict", noted)
     flags = ("--annotations", inputs[0] / "instances.json", "--save-json", "--legacy-metric")
-    validate(monkeypatch, inputs, tmp_path, "--tile", 64, *flags, "--classes", 0, "square")
+    rows = rows_of(run("--tile", 64, *flags, "--classes", 0, "square"))
     printed = capsys.readouterr().out
     sizes = [(x.height, x.width) for x in load_split(load_dataset(inputs[1]), "val")]
     expected = []
@@ -194,12 +178,11 @@ def test_tiles_bring_each_image_at_its_own_size(monkeypatch, capsys, inputs, tmp
         expected.append((height, width))
     assert shapes == expected and len(shapes) > len(sizes)
     assert "results in" in printed and labels_of_all(printed) < inputs[2]
-    rows = json.loads((Path(tmp_path) / "exp" / "predictions.json").read_text())
     assert {row["image_id"] for row in rows} <= set(range(500, 506))
     assert {row["category_id"] for row in rows} <= {70, 71}
 
 
-def test_several_weights_and_augmentation_reach_the_figures(monkeypatch, capsys, inputs, tmp_path):
+def test_several_weights_and_augmentation_reach_the_figures(run, monkeypatch, capsys, inputs):
     weights, found = str(inputs[0] / "weights.safetensors"), []
     evaluate = validation.evaluate
 
@@ -209,16 +192,49 @@ def test_several_weights_and_augmentation_reach_the_figures(monkeypatch, capsys,
 
     monkeypatch.setattr(validation, "evaluate", noted)
     for flags in ((), ("--weights", weights, weights, "--augment", "--half")):
-        validate(monkeypatch, inputs, tmp_path, *flags)
+        run(*flags)
         assert labels_of_all(capsys.readouterr().out) == inputs[2]
     plain, joined = found
     assert "model.0.bn.running_var" in nn.state_arrays(plain)  # figures stay as in training
     assert [type(member).__name__ for member in joined.members] == ["Augmented", "Augmented"]
 
 
-def test_classes_of_the_data_must_be_those_of_all_weights(monkeypatch, inputs, tmp_path):
+def test_data_that_does_not_fit_is_refused_before_the_work(run, inputs, tmp_path):
+    weights, other = inputs[0] / "weights.safetensors", tmp_path / "other.json"
+    other.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
+    with pytest.raises(UserError, match="no image is named .*use the file of this split"):
+        run("--annotations", other)
     path = inputs[1].parent / "one.yaml"
     path.write_text(inputs[1].read_text().replace("names:", "names: [a]\nformerly:"))
-    weights = str(inputs[0] / "weights.safetensors")
     with pytest.raises(UserError, match="one.yaml has classes that --weights .* does not know: "):
-        validate(monkeypatch, inputs, tmp_path, "--data", path, "--weights", weights, weights)
+        run("--data", path, "--weights", weights, weights)
+    with pytest.raises(UserError, match="folders named for their classes.*--task classify"):
+        run(
+            "--data", class_folders(tmp_path / "classes"), "--weights", write_tiny_weights(tmp_path)
+        )
+    assert not (tmp_path / "runs").exists()
+
+
+def class_folders(folder):
+    for number, name in enumerate(CLASS_NAMES):
+        (folder / "val" / name).mkdir(parents=True)
+        cv2.imwrite(str(folder / "val" / name / "0.png"), noise(40, 48, seed=number))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("--iou 0.5", "--iou: classifiers predict no boxes; leave it out"),
+        ("--iou 0.5 --task speed", "--iou: classifiers predict no boxes; leave it out"),
+        ("--square", "--square: classification images are always square"),
+        ("--single-cls", "--single-cls: a classifier with one class has nothing to distinguish"),
+    ],
+)
+def test_flags_that_mean_nothing_to_a_classifier_are_refused(
+    validate, inputs, tmp_path, flags, reason
+):
+    data = inputs[1] if flags == "--single-cls" else class_folders(tmp_path / "classes")
+    command = ("--data", data, "--weights", write_tiny_classifier(tmp_path))
+    with pytest.raises(UserError, match=reason):
+        validate(*command, *flags.split())

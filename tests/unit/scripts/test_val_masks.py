@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,12 +11,9 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-import val
-from duet.models.evaluation import validation
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
-from duet.utils.report import task_reports
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset
 from tests.tiny_tasks import with_polygons, write_tiny_segmenter
@@ -27,48 +25,27 @@ pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
-    """The flags of a validation: weights, and a dataset with polygons and boxes."""
+    """Weights, and a dataset with polygons and boxes."""
     folder = tmp_path_factory.mktemp("inputs")
     data = write_small_dataset(folder, CLASS_NAMES)
     with_polygons(data)
-    return [
-        "--data", str(data), "--weights", str(write_tiny_segmenter(folder)), "--img", "64",
-        "--batch-size", "6", "--max-det", "100", "--device", "cpu", "--workers", "0",
-        "--name", "exp",
-    ]  # fmt: skip
+    return write_tiny_segmenter(folder), data
 
 
 @pytest.fixture
-def validate(inputs, tmp_path, monkeypatch, capsys):
-    """Run val.py; return its result, what it printed and its folder."""
-    results = []
-
-    def noted(*arguments, **options):
-        results.append(evaluate(*arguments, **options))
-        return results[-1]
-
-    evaluate = validation.evaluate
-    monkeypatch.setattr(validation, "evaluate", noted)
-
-    def run(*flags, plots=False):
-        if not plots:  # they take most of the time
-            report = task_reports.MASKS._replace(plot=lambda *arguments: None)
-            monkeypatch.setattr(task_reports, "MASKS", report)
-        project = ["--project", str(tmp_path), "--exist-ok"]
-        monkeypatch.setattr("sys.argv", ["val.py", *inputs, *project, *map(str, flags)])
-        val.main()
-        return results[-1].result, capsys.readouterr().out, tmp_path / "exp"
-
-    return run
+def run(inputs, validate):
+    """Run val.py on the inputs, and with more flags."""
+    given = ("--weights", inputs[0], "--data", inputs[1], "--img", 64, "--batch-size", 6)
+    return partial(validate, *given, "--max-det", 100)
 
 
 def summaries(result):
     return [list(of.summary().values()) for of in (result.boxes, result.masks)]
 
 
-def as_coco(inputs):
-    """The labels as COCO has them: outlines, areas of masks, every third object a crowd."""
-    dataset = load_dataset(inputs[1])
+def as_coco(data):
+    """The labels as COCO has them: outlines, and areas of masks."""
+    dataset = load_dataset(data)
     images, objects = [], []
     for image_id, sample in enumerate(load_split(dataset, "val"), start=500):
         size = {"height": sample.height, "width": sample.width}
@@ -100,24 +77,25 @@ def by_pycocotools(annotations, predictions, kind):
         return unknown_as_nan(reference_of(COCOeval(truth, found, kind)).summary)
 
 
-def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(validate):
-    result, printed, folder = validate(plots=True)
+def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(run, capsys):
+    done = run(plots=True)
+    printed = capsys.readouterr().out
     assert "mAP50-95(B)" in printed and "mAP50-95(M)" in printed
     assert "COCO summary of masks" in printed
-    names = {path.name for path in folder.iterdir()}
+    names = {path.name for path in done.folder.iterdir()}
     assert {"BoxPR_curve.png", "MaskF1_curve.png", "confusion_matrix.png"} <= names
     assert {"val_batch0_labels.jpg", "val_batch0_pred.jpg"} <= names
-    assert result.masks.num_ground_truth.sum() > 10
+    assert done.result.masks.num_ground_truth.sum() > 10
 
 
-def test_pycocotools_finds_in_the_files_what_was_measured(validate, inputs, tmp_path):
-    labels = as_coco(inputs)
-    file, found = tmp_path / "instances.json", tmp_path / "exp" / "predictions.json"
-    file.write_text(json.dumps(labels))
-    by_labels, _, _ = validate("--max-det", 300)
-    result, _, _ = validate("--max-det", 300, "--annotations", file, "--save-json")
-    np.testing.assert_allclose(summaries(result), summaries(by_labels), **EXACT)
-    boxes, masks = summaries(result)
+def test_pycocotools_computes_the_same_metrics_from_the_files(run, inputs, tmp_path):
+    file = tmp_path / "instances.json"
+    file.write_text(json.dumps(as_coco(inputs[1])))
+    by_labels = run("--max-det", 300).result
+    done = run("--max-det", 300, "--annotations", file, "--save-json")
+    np.testing.assert_allclose(summaries(done.result), summaries(by_labels), **EXACT)
+    boxes, masks = summaries(done.result)
+    found = done.folder / "predictions.json"
     np.testing.assert_allclose(boxes, by_pycocotools(file, found, "bbox"), **EXACT)
     assert boxes[8] > 0 and masks[8] > 0  # recall: some objects are found
     # A row with a box has the area of the box in pycocotools; without, that of its mask.
@@ -129,8 +107,8 @@ def test_pycocotools_finds_in_the_files_what_was_measured(validate, inputs, tmp_
     np.testing.assert_allclose(masks, by_pycocotools(file, found, "segm"), **EXACT)
 
 
-def test_label_files_hold_outlines_that_count_as_labels_do(validate):
-    _, _, folder = validate("--save-txt", "--save-conf", "--conf", "0.1")
+def test_label_files_hold_outlines_that_count_as_labels_do(run):
+    folder = run("--save-txt", "--save-conf", "--conf", 0.1).folder
     lines = [line.split() for path in (folder / "labels").glob("*.txt")
              for line in path.read_text().splitlines()]  # fmt: skip
     assert lines and all(len(line) >= 8 and len(line) % 2 == 0 for line in lines)
@@ -138,45 +116,37 @@ def test_label_files_hold_outlines_that_count_as_labels_do(validate):
     assert values.min() >= -0.05 and values.max() <= 1.05
 
 
-def test_old_figures_are_printed_of_boxes_and_masks(validate):
-    _, printed, _ = validate("--legacy-metric")
-    _, _, legacy = printed.partition("as YOLOv5 prints")
+def test_old_figures_are_printed_of_boxes_and_masks(run, capsys):
+    run("--legacy-metric")
+    _, _, legacy = capsys.readouterr().out.partition("as YOLOv5 prints")
     assert legacy.index("mAP50-95(B)") < legacy.index("mAP50-95(M)")
 
 
-def test_one_class_some_classes_and_half_precision_are_measured(validate):
-    single, printed, _ = validate("--single-cls")
-    assert single.masks.class_names == ("item",) and single.masks.num_ground_truth[0] > 10
-    some, _, _ = validate("--classes", 1)
-    assert (np.flatnonzero(some.masks.num_ground_truth) == 1).all()
-    validate("--half")
+def test_one_class_some_classes_and_half_precision_are_measured(run):
+    single = run("--single-cls").result.masks
+    assert single.class_names == ("item",) and single.num_ground_truth[0] > 10
+    some = run("--classes", 1).result.masks
+    assert (np.flatnonzero(some.num_ground_truth) == 1).all()
+    run("--half")
 
 
-@pytest.mark.parametrize(("flag", "text"), [
-    (("--tile", "64"), "--tile: masks"), (("--augment",), "--augment"),
-])  # fmt: skip
-def test_what_masks_cannot_be_joined_of_is_refused_before_the_work(validate, flag, text, tmp_path):
-    with pytest.raises(UserError, match=text):
-        validate(*flag)
-    assert not (tmp_path / "exp").exists()
-
-
-def test_labels_of_boxes_alone_are_refused_unless_annotations_have_the_masks(
-    validate, inputs, tmp_path
-):
-    data = write_small_dataset(tmp_path / "boxes", CLASS_NAMES)
-    with pytest.raises(
-        DatasetError,
-        match="its task is segment; --data .*masks need polygons",
+def test_flags_that_masks_do_not_support_are_refused_before_the_work(run, inputs, tmp_path):
+    for flags, text in (
+        (("--tile", 64), "--tile: masks"),
+        (("--augment",), "--augment"),
+        (("--weights", inputs[0], inputs[0]), "cannot be combined"),
     ):
-        validate("--data", data)
-    content = as_coco(inputs)  # of the same images
+        with pytest.raises(UserError, match=text):
+            run(*flags)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_boxes_alone_are_refused_unless_annotations_have_the_masks(run, inputs, tmp_path):
+    data = write_small_dataset(tmp_path / "boxes", CLASS_NAMES)
+    with pytest.raises(DatasetError, match="its task is segment; --data .*masks need polygons"):
+        run("--data", data)
+    content = as_coco(inputs[1])  # of the same images
     file = tmp_path / "instances.json"
     file.write_text(json.dumps(content))
-    result, _, _ = validate("--data", data, "--annotations", file)
-    assert result.masks.num_ground_truth.sum() == len(content["annotations"])
-
-
-def test_several_weights_are_refused(validate, inputs):
-    with pytest.raises(UserError, match="cannot be combined"):
-        validate("--weights", inputs[3], inputs[3])
+    masks = run("--data", data, "--annotations", file).result.masks
+    assert masks.num_ground_truth.sum() == len(content["annotations"])

@@ -12,10 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-import val
-from duet.models.evaluation import validation
 from duet.utils.errors import UserError
-from duet.utils.report import task_reports
 from tests.onnx_files import CLASSES, write_detector
 from tests.small import write_small_dataset
 from tests.tiny_tasks import tiny_classifier, tiny_segmenter, with_polygons
@@ -23,34 +20,6 @@ from tests.tiny_weights import noise, tiny_checkpoint, write_checkpoint
 
 NAMES = ("circle", "square", "triangle", "star", "cross")
 ORDER = np.array([3, 0, 4, 1, 2])  # the other dataset's number of each class
-
-
-@pytest.fixture
-def results(monkeypatch):
-    """The results of all validations; nothing is drawn."""
-    found, evaluate = [], validation.evaluate
-
-    def noted(*arguments, **options):
-        validated = evaluate(*arguments, **options)
-        found.append(validated.result)
-        return validated
-
-    for name in ("BOXES", "CLASSES"):
-        report = getattr(task_reports, name)._replace(plot=lambda *arguments: None)
-        monkeypatch.setattr(task_reports, name, report)
-    monkeypatch.setattr(validation, "evaluate", noted)
-    return found
-
-
-@pytest.fixture
-def validate(tmp_path, monkeypatch):
-    def run(weights, data, *flags):
-        words = ("--weights", weights, "--data", data, "--workers", 0, "--device", "cpu",
-                 "--project", tmp_path / "runs", "--exist-ok", *flags)  # fmt: skip
-        val.main(list(map(str, words)))
-        return tmp_path / "runs" / "exp"
-
-    return run
 
 
 def named(checkpoint, names=NAMES):
@@ -70,6 +39,24 @@ def renumbered(data: Path, numbers: np.ndarray, names: list[str]) -> Path:
     return copy / data.name
 
 
+@pytest.fixture
+def run(validate):
+    """Run val.py on weights and data; return its result, and note its folder."""
+
+    def result_of(weights, data, *flags):
+        done = validate("--weights", weights, "--data", data, *flags)
+        result_of.folder = done.folder
+        return done.result
+
+    return result_of
+
+
+@pytest.fixture
+def boxes(tmp_path):
+    checkpoint = named(tiny_checkpoint(tmp_path))
+    return write_checkpoint(tmp_path / "a.safetensors", checkpoint), write_small_dataset(tmp_path)
+
+
 @pytest.fixture(params=[tiny_checkpoint, tiny_segmenter], ids=["boxes", "masks"])
 def inputs(request, tmp_path):
     data = write_small_dataset(tmp_path)
@@ -83,39 +70,34 @@ def figures(result):
     return [[*part.summary().values(), *part.num_ground_truth] for part in parts]
 
 
-def test_classes_in_another_order_are_matched_by_name(inputs, validate, results, caplog):
+def test_classes_in_another_order_are_matched_by_name(inputs, run, caplog):
     weights, data = inputs
     flags = ("--img", 64, "--conf", 0.01, "--save-json", "--save-txt")
-    first = validate(weights, data, *flags)
-    files = {
-        path.name: path.read_bytes() for path in [*first.rglob("*.txt"), *first.glob("*.json")]
-    }
+    first = figures(run(weights, data, *flags))
+    written = [path for kind in ("*.txt", "*.json") for path in run.folder.rglob(kind)]
+    files = {path: path.read_bytes() for path in written}
     assert len(files) > 1 and "matched by name" not in caplog.text
     caplog.set_level("INFO")
     other = renumbered(data, ORDER, [NAMES[i] for i in np.argsort(ORDER)])
-    second = validate(weights, other, *flags)
+    second = figures(run(weights, other, *flags))
     assert "matched by name and have the numbers of the weights, which know 5" in caplog.text
-    np.testing.assert_array_equal(figures(results[1]), figures(results[0]))
-    assert np.nanmax(figures(results[0])[0][:12]) > 0
-    assert {name: next(second.rglob(name)).read_bytes() for name in files} == files
+    np.testing.assert_array_equal(second, first)
+    assert np.nanmax(first[0][:12]) > 0
+    assert {path: path.read_bytes() for path in files} == files
 
 
-def test_a_dataset_of_some_classes_is_scored_as_if_the_others_had_no_objects(
-    inputs, validate, results
-):
+def test_a_dataset_of_some_classes_is_scored_as_if_the_others_had_no_objects(inputs, run):
     weights, data = inputs
     some = np.array([1, -1, -1, 0, -1])
     fewer = renumbered(data, some, ["star", "circle"])
     without = renumbered(data, np.where(some >= 0, np.arange(5), -1), list(NAMES))
-    for one in (fewer, without):
-        validate(weights, one, "--img", 64)
-    np.testing.assert_array_equal(figures(results[0]), figures(results[1]))
-    assert (results[0].boxes if hasattr(results[0], "boxes") else results[0]).class_names == NAMES
+    one, other = (run(weights, each, "--img", 64) for each in (fewer, without))
+    np.testing.assert_array_equal(figures(one), figures(other))
+    assert (one.boxes if hasattr(one, "boxes") else one).class_names == NAMES
 
 
-def test_annotations_keep_their_categories(tmp_path, validate, results):
-    data = write_small_dataset(tmp_path)
-    weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_checkpoint(tmp_path)))
+def test_annotations_keep_their_categories(tmp_path, boxes, run):
+    weights, data = boxes
     images = sorted((data.parent / "images" / "val").iterdir())
     content = {
         "images": [{"id": n, "file_name": path.name} for n, path in enumerate(images)],
@@ -125,75 +107,70 @@ def test_annotations_keep_their_categories(tmp_path, validate, results):
     (tmp_path / "a.json").write_text(json.dumps(content))
     entry = {"images": str(data.parent / "images/val"), "annotations": "a.json"}
     (tmp_path / "a.yaml").write_text(yaml.safe_dump({"train": entry, "val": entry}))
-    folder = validate(weights, tmp_path / "a.yaml", "--img", 64, "--save-json", "--conf", 0.001)
-    assert results[0].num_ground_truth.tolist() == [1, 0, 0, 0, 0]
-    rows = json.loads((folder / "predictions.json").read_text())
+    result = run(weights, tmp_path / "a.yaml", "--img", 64, "--save-json", "--conf", 0.001)
+    assert result.num_ground_truth.tolist() == [1, 0, 0, 0, 0]
+    rows = json.loads((run.folder / "predictions.json").read_text())
     assert {row["category_id"] for row in rows} == {7, 9}
 
 
-def test_classes_that_the_weights_do_not_know_are_named(tmp_path, validate):
-    data = write_small_dataset(tmp_path)
-    weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_checkpoint(tmp_path)))
+def test_classes_that_the_weights_do_not_know_are_named(tmp_path, boxes, run):
+    weights, data = boxes
     other = renumbered(data, np.arange(5), ["circle", "square", "heart", "star", "moon"])
     with pytest.raises(UserError, match=r"a.safetensors does not know: \['heart', 'moon'\]"):
-        validate(weights, other, "--img", 64)
+        run(weights, other, "--img", 64)
     assert not (tmp_path / "runs").exists()
 
 
 @pytest.mark.parametrize("names", [(), [f"class{n}" for n in range(5)], "01234"])
-def test_weights_without_names_are_scored_by_number(tmp_path, validate, results, names):
-    data = write_small_dataset(tmp_path)
-    for name, given in (("a", NAMES), ("b", names)):
-        checkpoint = named(tiny_checkpoint(tmp_path), given)
-        validate(write_checkpoint(tmp_path / f"{name}.safetensors", checkpoint), data, "--img", 64)
-    assert results[1].class_names == NAMES
-    np.testing.assert_array_equal(figures(results[0]), figures(results[1]))
+def test_weights_without_names_are_scored_by_number(tmp_path, boxes, run, names):
+    weights, data = boxes
+    unnamed = named(tiny_checkpoint(tmp_path), names)
+    unnamed = write_checkpoint(tmp_path / "b.safetensors", unnamed)
+    one, other = (run(each, data, "--img", 64) for each in (weights, unnamed))
+    assert other.class_names == NAMES
+    np.testing.assert_array_equal(figures(one), figures(other))
     fewer = renumbered(data, np.array([0, 1, -1, -1, -1]), ["circle", "square"])
     with pytest.raises(UserError, match="has 2 classes, .* has 5 without names; the numbers must"):
-        validate(tmp_path / "b.safetensors", fewer, "--img", 64)
+        run(unnamed, fewer, "--img", 64)
 
 
-def test_an_exported_file_is_scored_by_name(tmp_path, validate, results):
+def test_an_exported_file_is_scored_by_name(tmp_path, run):
     data = write_small_dataset(tmp_path)
     names = ["dog", "cat"]
     assert tuple(names) == CLASSES[::-1]
     data = renumbered(data, np.array([0, 0, 1, -1, -1]), names)
-    validate(write_detector(tmp_path / "a.onnx"), data)
-    assert results[0].class_names == CLASSES
+    result = run(write_detector(tmp_path / "a.onnx"), data)
+    assert result.class_names == CLASSES
     cats = sum(
         line.startswith("1 ")
         for path in (data.parent / "labels" / "val").iterdir()
         for line in path.read_text().splitlines()
     )
-    assert cats and results[0].num_ground_truth[0] == cats
+    assert cats and result.num_ground_truth[0] == cats
 
 
-def test_folders_of_some_classes_are_scored_by_name(tmp_path, validate, results):
-    weights = write_checkpoint(tmp_path / "a.safetensors", tiny_classifier(tmp_path))
-    names = named(tiny_classifier(tmp_path)).class_names
-    write_checkpoint(weights, named(tiny_classifier(tmp_path), sorted(names)))
-    for number, name in enumerate(sorted(names)):
+def test_folders_of_some_classes_are_scored_by_name(tmp_path, run):
+    names = sorted(NAMES)
+    weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_classifier(tmp_path), names))
+    for number, name in enumerate(names):
         for image in range(2):
             path = tmp_path / "all" / "val" / name / f"{number}{image}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             cv2.imwrite(str(path), noise(40, 48, seed=2 * number + image))
-    validate(weights, tmp_path / "all")
-    for name in sorted(names)[::2]:
+    whole = run(weights, tmp_path / "all")
+    for name in names[::2]:
         shutil.rmtree(tmp_path / "all" / "val" / name)
-    validate(weights, tmp_path / "all")
-    whole, part = results
-    assert part.class_names == whole.class_names == tuple(sorted(names))
+    part = run(weights, tmp_path / "all")
+    assert part.class_names == whole.class_names == tuple(names)
     np.testing.assert_array_equal(part.class_top1[1::2], whole.class_top1[1::2])
-    (tmp_path / "all" / "val" / sorted(names)[1]).rename(tmp_path / "all" / "val" / "heart")
+    (tmp_path / "all" / "val" / names[1]).rename(tmp_path / "all" / "val" / "heart")
     with pytest.raises(UserError, match=r"does not know: \['heart'\]"):
-        validate(weights, tmp_path / "all")
+        run(weights, tmp_path / "all")
 
 
-def test_a_class_of_another_name_is_renamed_in_the_yaml(tmp_path, validate, results):
-    data = write_small_dataset(tmp_path)
-    weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_checkpoint(tmp_path)))
-    validate(weights, data, "--img", 64)
+def test_a_class_of_another_name_is_renamed_in_the_yaml(boxes, run):
+    weights, data = boxes
     other = renumbered(data, np.arange(5), ["circle", "square", "heart", "star", "cross"])
     other.write_text(other.read_text() + "merge: {heart: triangle}\n")
-    validate(weights, other, "--img", 64)
-    np.testing.assert_array_equal(figures(results[0]), figures(results[1]))
+    one, renamed = (run(weights, each, "--img", 64) for each in (data, other))
+    np.testing.assert_array_equal(figures(one), figures(renamed))

@@ -33,7 +33,7 @@ from tests.shared_files import shared_path
 from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise
 
-PARTS = ("labels", "items", "view", "report", "result", "exported", "annotations", "legacy")
+PARTS = ("items", "view", "report", "result", "exported", "annotations", "legacy")
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)

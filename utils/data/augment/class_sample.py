@@ -23,7 +23,6 @@ class ClassAugmentation(Finish):
     """Everything that is random about one training image of a class.
 
     Attributes:
-        index: its sample.
         scale: largest fraction of the area cut off; 0 for a centre crop.
         tries: draws for the crop, (`TRIES`, `DRAWS_A_TRY`) from 0 to below 1.
     """
@@ -34,7 +33,6 @@ class ClassAugmentation(Finish):
 
     @property
     def samples(self) -> tuple[int, ...]:
-        """Its only sample."""
         return (self.index,)
 
 
@@ -43,7 +41,7 @@ def draw_class_augmentation(
 ) -> ClassAugmentation:
     """Draw everything random about sample `index`, in the same order for any `config`.
 
-    A new kind of draw takes a stream of its own, as in `draw_augmentation`.
+    New kinds of draws take their own stream, as in `draw_augmentation`.
     """
     tries = generator.random((TRIES, DRAWS_A_TRY)).tolist()
     gains = 1 + (2 * generator.random(3) - 1) * [config.hsv_h, config.hsv_s, config.hsv_v]
@@ -88,9 +86,8 @@ def random_region(
 ) -> Region:
     """Return the region of a random crop of an image (height, width).
 
-    Its area is uniform from 1 - `scale`, at least `MIN_AREA`, to 1, and the logarithm of its
-    aspect ratio uniform up to `MAX_ASPECT` either way. If no try fits, or without `scale`,
-    it is the centre.
+    Its area is uniform from 1 - `scale`, at least `MIN_AREA`, to 1; the logarithm of its aspect
+    ratio is uniform up to `MAX_ASPECT` either way. The centre if no try fits or `scale` is 0.
 
     Source: Szegedy et al. 2014, arXiv:1409.4842, section 6.
     """

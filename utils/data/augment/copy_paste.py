@@ -19,7 +19,7 @@ _SUBPIXEL_BITS = 4  # for the corners given to OpenCV
 
 
 class CopyPaste(NamedTuple):
-    """The random draws for a sample's copies; the rest follows from its labels."""
+    """The random draws for a sample's copies."""
 
     share: float = 0.0  # fraction of the objects with a polygon
     key: int = 0  # seed of the order in which they are tried, at least 0
@@ -39,7 +39,7 @@ def why_nothing_is_pasted(share: float, has_mosaics: bool, has_polygons: bool) -
 def choose_objects(drawn: CopyPaste, objects: Objects) -> np.ndarray:
     """Return the indices of the objects to copy, in the order in which they are tried.
 
-    An object without a polygon, or outside the canvas, cannot be cut out.
+    Objects without a polygon, or outside the canvas, are no candidates.
     """
     if objects.polygons is None:
         return np.zeros(0, np.int64)
@@ -50,12 +50,11 @@ def choose_objects(drawn: CopyPaste, objects: Objects) -> np.ndarray:
 
 
 def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.ndarray:
-    """Return the candidates whose mirrored boxes cover no other object, nor a copy, by much.
+    """Return the candidates whose mirrored boxes hardly cover another object or copy.
 
     Args:
         candidates: indices of objects, in the order in which they are tried.
-        objects: pixels of a canvas.
-        width: width of this canvas, pixels.
+        objects: pixels of a canvas of this width.
     """
     taken, accepted = objects.boxes_xyxy, []
     copies = objects._replace(polygons=None).select(candidates).mirrored(0, width)
@@ -67,13 +66,7 @@ def choose_copies(candidates: np.ndarray, objects: Objects, width: float) -> np.
 
 
 def paste(image: np.ndarray, other: np.ndarray, polygons: Polygons) -> None:
-    """Overwrite an image with the pixels of another one within polygons.
-
-    Args:
-        image: (H, W, 3) uint8, changed.
-        other: a mask of the same shape.
-        polygons: pixels of both.
-    """
+    """Overwrite an image (H, W, 3) uint8 with another one within polygons in its pixels."""
     mask = np.zeros(image.shape[:2], np.uint8)
     for index in range(len(polygons)):
         # The centre of a pixel is at a whole number in OpenCV, and half a pixel on in a polygon.

@@ -12,6 +12,7 @@ from functools import reduce
 
 import numpy as np
 
+from duet.utils.data.image.decoding import Objects
 from duet.utils.geometry.ragged import Polygons, starts_of
 
 # The public recipe: an object that is smaller than this, or mostly cut off, teaches nothing.
@@ -66,7 +67,6 @@ def determinant(matrix: np.ndarray) -> float:
 
 
 def invert(matrix: np.ndarray) -> np.ndarray:
-    """Return the inverse of a (3, 3) matrix that has one."""
     (a, b, c), (d, e, f), (g, h, i) = matrix.tolist()
     adjugate = [
         [e * i - f * h, c * h - b * i, b * f - c * e],
@@ -104,7 +104,7 @@ def worth_keeping(before_xyxy: np.ndarray, after_xyxy: np.ndarray) -> np.ndarray
     """Return which boxes still show enough of their object after a transform and clipping.
 
     Args:
-        before_xyxy: (M, 4) pixels, already zoomed by the transform, so that areas compare.
+        before_xyxy: (M, 4) pixels, scaled by the zoom of the transform, so that areas compare.
         after_xyxy: (M, 4) pixels, clipped to the output.
 
     Returns:
@@ -121,17 +121,13 @@ def worth_keeping(before_xyxy: np.ndarray, after_xyxy: np.ndarray) -> np.ndarray
 def warp_polygons(
     polygons: Polygons, matrix: np.ndarray, output_size: tuple[int, int], margin: int = 0
 ) -> Polygons:
-    """Warp polygons and cut them at the edges of an output.
+    """Warp polygons by a (3, 3) matrix and cut them at the edges of an output (height, width).
 
-    Args:
-        polygons: pixels.
-        matrix: (3, 3), to pixels of the output.
-        output_size: (height, width).
-        margin: how many pixels outside these edges the cuts are.
+    margin: distance of the cuts outside these edges, pixels.
 
     Returns:
-        Float64. A concave polygon that is cut into pieces stays one: its pieces are joined along
-        the cuts. An object that is not seen has no points left.
+        Float64. The pieces of a concave polygon are joined along the cuts. An invisible object
+        has no points.
 
     Source: Sutherland and Hodgman 1974, "Reentrant polygon clipping".
     """
@@ -178,7 +174,6 @@ def _cut(
 
 
 def _following(owner: np.ndarray) -> np.ndarray:
-    """Return the index of the point after each: after the last of a polygon comes its first."""
     following = np.arange(1, len(owner) + 1)
     last = np.flatnonzero(np.diff(owner, append=-1))
     following[last] = np.concatenate(([0], last[:-1] + 1))[: len(last)]
@@ -186,11 +181,11 @@ def _following(owner: np.ndarray) -> np.ndarray:
 
 
 def boxes_within(polygons: Polygons, output_size: tuple[int, int]) -> np.ndarray:
-    """Return the (M, 4) xyxy boxes around what an output of (height, width) shows of polygons.
+    """Return the bounding box of each polygon's visible part in (height, width), (M, 4) xyxy.
 
-    They end where an edge does, where it leaves the output, or at a corner of the output that lies
-    in the polygon; all are 0 for an object that is not seen. Source: Liang and Barsky 1984, "A new
-    concept and method for line clipping".
+    A box ends where an edge ends or leaves the output, or at a corner of the output in the
+    polygon; it is 0 for an invisible object. Source: Liang and Barsky 1984, "A new concept and
+    method for line clipping".
     """
     height, width = output_size
     limits = np.array((width, height), np.float64)
@@ -219,3 +214,27 @@ def boxes_within(polygons: Polygons, output_size: tuple[int, int]) -> np.ndarray
             add(covers, np.tile((x, y), (len(covers), 1, 1)))
     boxes = np.concatenate((low, -high), axis=1)
     return np.where(np.isfinite(boxes), boxes, 0)
+
+
+def warp_objects(
+    objects: Objects, warp: Warp, matrix: np.ndarray, output_size: tuple[int, int]
+) -> Objects:
+    """Return the visible objects of an output (height, width); small remains are dropped.
+
+    Boxes are clipped, and polygons cut 2 px outside of the output. The box of a polygon is the one
+    around its visible part, not around its warped box.
+
+    Args:
+        objects: canvas pixels.
+        warp: its zoom makes areas before and after it comparable.
+        matrix: (3, 3) of the warp.
+    """
+    height, width = output_size
+    boxes = warp_boxes(objects.boxes_xyxy, matrix).clip(0, [width, height, width, height])
+    polygons = objects.polygons
+    if polygons is not None:
+        has_polygon = polygons.num_points > 0
+        polygons = warp_polygons(polygons, matrix, output_size, OUTLINE_MARGIN)
+        boxes[has_polygon] = boxes_within(polygons, output_size)[has_polygon]
+    keep = worth_keeping(objects.boxes_xyxy * warp.zoom, boxes)
+    return Objects(objects.class_index, boxes, polygons).select(keep)

@@ -10,17 +10,16 @@ from typing import Any
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import (
+from duet.utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, paste
+from duet.utils.data.augment.geometry import Warp, multiply, warp_objects, warp_polygons
+from duet.utils.data.augment.tiles import (
     NUM_TILES,
     Canvas,
+    draw_tiles,
     mosaic_canvas,
     objects_on_canvas,
     single_canvas,
-    warp_objects,
 )
-from duet.utils.data.augment.copy_paste import CopyPaste, choose_copies, choose_objects, paste
-from duet.utils.data.augment.geometry import Warp, multiply, warp_polygons
-from duet.utils.data.augment.tiles import draw_tiles
 from duet.utils.data.augment.transforms import transform
 from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage, join_objects
 from duet.utils.strengths import AugmentConfig
@@ -30,15 +29,13 @@ RATIO_DRAWS, RATIO_RANK = 63, 31
 
 
 def draw_ratio(generator: np.random.Generator) -> float:
-    """Draw from Beta(32, 32), from uniform draws only."""
     return float(np.sort(generator.random(RATIO_DRAWS))[RATIO_RANK])
 
 
 def mix(first: LabelledImage, second: LabelledImage, ratio: float) -> LabelledImage:
     """Blend two images of one size and keep the objects of both.
 
-    Args:
-        ratio: fraction of the first, from 0 to 1. Sums are truncated, as in the reference arrays.
+    ratio: fraction of the first. Sums are truncated, as in the reference arrays.
 
     Source: Zhang et al. 2018, arXiv:1710.09412.
     """
@@ -58,7 +55,6 @@ class Finish:
 
 
 def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Change the image of a draw as a whole: filters, colours, then flips."""
     if draw.transforms:
         item = transform(item, draw.transforms, draw.transforms_seed)
     image = change_hsv(item.image, draw.hsv_gains)
@@ -67,7 +63,6 @@ def finish(draw: Finish, item: LabelledImage) -> LabelledImage:
 
 
 def flip_objects(draw: Finish, item: LabelledImage) -> LabelledImage:
-    """Flip the objects of an image, and not its pixels."""
     (height, width), objects = item.size, item.objects
     if draw.flip_up_down:
         objects = objects.mirrored(1, height)
@@ -222,11 +217,10 @@ def augment(
     """Return the training image of a draw.
 
     Args:
-        draw: from `draw_augmentation`.
         sources: those of `draw.samples`; hidden ones are not decoded.
         image_size: the long side of each source, pixels.
-        output_size: (height, width) of the result, about the middle of the canvas; by default a
-            square of side `image_size`.
+        output_size: (height, width), about the middle of the canvas; None for a square of
+            side `image_size`.
     """
     output_size = output_size or (image_size, image_size)
     item = draw_scene(draw, sources[: len(draw.tiles)], image_size, output_size)
@@ -267,10 +261,9 @@ def _draw_with_copies(
     matrix: np.ndarray,
     output_size: tuple[int, int],
 ) -> tuple[np.ndarray, Objects]:
-    """Draw a canvas through a warp with copies of some of its objects, as `draw_tiles` does.
+    """Draw a canvas through a warp with copies of some objects; return the copies too.
 
-    A copy is what the mirrored canvas shows through the warp, within the warped polygon. The
-    objects, in canvas pixels, are returned with the copies behind them.
+    A copy is the part of the mirrored and warped canvas within the warped polygon.
     """
     chosen = choose_copies(choose_objects(drawn, objects), objects, canvas.side)
     if not len(chosen):

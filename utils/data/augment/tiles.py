@@ -1,4 +1,5 @@
-"""Draw the images of a canvas straight into a training image, through the composed transform.
+"""The images of a training sample on their canvas, which is never drawn: each image goes straight
+into the training image, through the composed transform.
 
 Only the part of an image that the training image shows is read; a hidden image is not decoded.
 """
@@ -7,20 +8,74 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import cv2
 import numpy as np
 
-from duet.utils.data.augment.canvas import Canvas
-from duet.utils.data.augment.geometry import determinant, invert, multiply, warp_corners
-from duet.utils.data.image.decoding import SourceImage
-from duet.utils.data.image.letterbox import FILL, Letterbox
+from duet.utils.data.augment.geometry import (
+    determinant,
+    invert,
+    multiply,
+    warp_corners,
+    warp_polygons,
+)
+from duet.utils.data.image.decoding import Objects, SourceImage, join_objects
+from duet.utils.data.image.letterbox import FILL, Letterbox, fit_long_side
 
+NUM_TILES = 4
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
 _SMALLEST_SCALE = 1 / 64  # below it, far more pixels precede the view than the image has
 _ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
+
+
+class Canvas(NamedTuple):
+    """A square of this side with the places of its images; what lies outside it is not seen."""
+
+    side: int
+    tiles: tuple[Letterbox, ...]
+
+
+def single_canvas(size: tuple[int, int], image_size: int) -> Canvas:
+    """Place one image of (height, width) in the middle of a canvas, as large as fits."""
+    return Canvas(image_size, (fit_long_side(size, image_size, (image_size, image_size)),))
+
+
+def mosaic_canvas(
+    sizes: Sequence[tuple[int, int]], centre_xy: tuple[int, int], image_size: int
+) -> Canvas:
+    """Place four images, each with its long side at `image_size`, around a common corner.
+
+    Args:
+        sizes: (height, width) of top left, top right, bottom left, bottom right.
+        centre_xy: this point on the canvas, pixels.
+        image_size: half the side of the canvas.
+    """
+    side, tiles = 2 * image_size, []
+    for position, size in enumerate(sizes):
+        tile = fit_long_side(size, image_size, (side, side))
+        height, width = tile.resized_size
+        left = centre_xy[0] - (width if position in (0, 2) else 0)
+        top = centre_xy[1] - (height if position < 2 else 0)
+        tiles.append(replace(tile, padding=(top, left)))
+    return Canvas(side, tuple(tiles))
+
+
+def objects_on_canvas(canvas: Canvas, sources: Sequence[SourceImage]) -> Objects:
+    """Return the objects of all images of a canvas, cut at its edges."""
+    placed = zip(canvas.tiles, sources, strict=True)
+    objects = join_objects(*(source.objects.placed(tile) for tile, source in placed))
+    if len(canvas.tiles) == 1:  # it lies on its canvas as a whole
+        return objects
+    boxes, polygons = objects.boxes_xyxy.clip(0, canvas.side), objects.polygons
+    if polygons is not None:
+        had_points = polygons.num_points > 0
+        polygons = warp_polygons(polygons, np.eye(3), (canvas.side, canvas.side))
+        # A corner of the box may lie on the canvas, but not the object.
+        boxes[had_points & (polygons.num_points == 0)] = 0
+    return Objects(objects.class_index, boxes, polygons)
 
 
 class _Window(NamedTuple):
@@ -36,17 +91,15 @@ class _Window(NamedTuple):
         return self.top >= self.bottom or self.left >= self.right
 
     def of(self, image: np.ndarray) -> np.ndarray:
-        """Return the view of an image (H, W, 3)."""
         return image[self.top : self.bottom, self.left : self.right]
 
 
 def draw_tiles(
     canvas: Canvas, sources: Sequence[SourceImage], warp: np.ndarray, output_size: tuple[int, int]
 ) -> np.ndarray:
-    """Draw what a canvas of these images looks like through a warp (3, 3), without drawing it.
+    """Return a canvas as seen through a warp (3, 3), (height, width) uint8; grey outside of images.
 
-    Hidden sources are not decoded. The result has `output_size` (height, width), uint8, and is grey
-    where no image lies.
+    Hidden sources are not decoded.
     """
     output = np.full((*output_size, 3), FILL, np.uint8)
     for tile, source in zip(canvas.tiles, sources, strict=True):
@@ -68,7 +121,7 @@ def _seen_in(
 ) -> _Window:
     """Return the output pixels with centres in a part of the canvas, or a box around them.
 
-    It is exact without rotation and shear: adjacent parts then neither overlap nor leave a gap.
+    It is exact without rotation and shear: adjacent parts neither overlap nor leave a gap.
     """
     height, width = output_size
     # The centre of pixel 0 has the coordinate 0, its left edge -0.5.
@@ -118,10 +171,9 @@ def _draw(
 def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool:
     """Scale a part of an image into all of a view of the output, in half the time of a warp.
 
-    `cv2.resize` aligns the edges of its first source pixel and its first output pixel. So it
-    starts some pixels before the view, where edges align within a 32nd of a pixel, the step of
-    `cv2.warpAffine`. Return False if they align nowhere, the scale is near 0, or the matrix does
-    more than scale and shift.
+    `cv2.resize` aligns the edges of its first source and output pixels. So it starts some pixels
+    before the view, where edges align within a 32nd of a pixel, the step of `cv2.warpAffine`.
+    Return False if they align nowhere, or the matrix does more than scale and shift.
     """
     (scale_x, shear_x, shift_x), (shear_y, scale_y, shift_y), _ = matrix.tolist()
     if shear_x or shear_y or not _is_affine(matrix) or min(scale_x, scale_y) < _SMALLEST_SCALE:
@@ -143,7 +195,7 @@ def _resize_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> bool
 
 
 def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | None:
-    """Return how many pixels before a view to start, and first and end of the source pixels."""
+    """Return how many pixels before a view to start, and the source pixels [first, end)."""
     skipped = np.arange(_PHASES)
     first = (-skipped - shift - 0.5) / scale + 0.5
     error = np.abs(first - np.rint(first)) * scale
@@ -204,10 +256,7 @@ def _needed_part(part: _Window, window: _Window, matrix: np.ndarray, margin: int
 
 
 def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
-    """Return the largest of 1, 2, 4, ... that leaves the image no smaller than it is drawn.
-
-    Bilinear reads four pixels and so aliases below half size.
-    """
+    """Return the largest of 1, 2, 4, ... that leaves the image no smaller than it is drawn."""
     divisor = abs(matrix[2, 0] * size[1] / 2 + matrix[2, 1] * size[0] / 2 + matrix[2, 2])
     area = abs(determinant(matrix)) / max(divisor, _ROUNDING) ** 3  # area of a pixel at the centre
     factor = 1

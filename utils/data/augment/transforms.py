@@ -16,13 +16,9 @@ TILES = 8, 8
 
 
 def transform(item: LabelledImage, probability: float, seed: int) -> LabelledImage:
-    """Apply each filter with this probability; all draws are a function of the seed.
+    """Apply each filter with this probability; all draws are a function of the seed below 2**32.
 
     Each filter has two draws, used or not: one filter does not change the draws of another.
-
-    Args:
-        item: BGR.
-        seed: from 0 to below 2**32.
     """
     image = item.image
     draws = generator_of(Stream.TRANSFORMS, seed).random((len(FILTERS), 2)).tolist()

@@ -15,7 +15,7 @@ from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count
 from duet.utils.data.image.fingerprint import duplicates, near_duplicates
 from duet.utils.data.sources.class_folders import ClassImage, similar_names
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
-from duet.utils.data.sources.image_source import ImageFile, ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageFile, ImageSource, image_of
 from duet.utils.data.sources.label_file import has_rows, label_file_of
 from duet.utils.data.sources.remarks import TITLES, Remarks
 from duet.utils.data.sources.splits import group_copies, images_of
@@ -29,8 +29,6 @@ MOST_THREADS = 8  # each has an image of up to 150 MB
 
 @dataclass(frozen=True)
 class Check:
-    """A dataset, its images and what was found."""
-
     dataset: DatasetSpec
     splits: Sequence[str]  # splits with images
     images: Sequence[CheckedImage]  # all splits, concatenated
@@ -47,13 +45,9 @@ class Check:
 
 
 def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
-    """Look at every image and label of a dataset's splits; time is linear in their number.
+    """Look at every image and label of a dataset's splits, in linear time.
 
-    Args:
-        max_pixels: limit per image; training skips larger ones.
-
-    Raises:
-        DatasetError: a split that cannot be listed at all.
+    DatasetError: a split cannot be listed at all.
     """
     is_drawn = dataset.train_part is not None
     splits = [x for x in SPLITS if getattr(dataset, x) or (is_drawn and x == "val")]
@@ -93,10 +87,10 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
 
 
 def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
-    """Yield a finding for each image that is a copy of one before it, as the worst that it is.
+    """Yield a finding for each image that is a copy of an earlier one, as the worst that it is.
 
-    If the other image is in an earlier split, the copy is a leak. Copies that Roboflow has
-    augmented, which --split keeps together, are a leak in two splits, and correct in one.
+    A copy of an image in an earlier split is a leak. Roboflow's augmented copies, which --split
+    keeps together, are a leak in two splits, and correct in one.
     """
     prints = [image.fingerprint for image in images]
     if not prints:
@@ -156,8 +150,8 @@ def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> It
 def _find_unpaired(sources: Sequence[ImageSource]) -> Iterator[Finding]:
     """Yield the label files without an image, and the images that nothing names.
 
-    Only folders are looked into that hold an image of the dataset, or its label file. Text files
-    of other content, as a list of classes, are no labels.
+    Only folders with an image of the dataset or its label file are searched; text files of other
+    content, such as a list of classes, are no labels.
     """
     named = {source.path for source in sources if source.place is None}
     unused = [

@@ -13,18 +13,17 @@ with an undecidable label is left out.
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from duet.utils.data.check.checking import Check
-from duet.utils.data.check.inspection import Row, is_unlabelled, read_rows
+from duet.utils.data.check.inspection import is_unlabelled, read_rows
 from duet.utils.data.image.header import with_end
 from duet.utils.data.sources.class_folders import ClassFolders
 from duet.utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.label_file import label_path
+from duet.utils.data.sources.label_file import LabelRow, label_path
 from duet.utils.errors import DatasetError
 from duet.utils.files.atomic import new_folder, refuse_existing
 from duet.utils.files.regular import read_bytes
@@ -37,7 +36,7 @@ LEFT_OUT = "left_out.txt"
 
 
 def refuse_place(dataset: DatasetSpec, folder: Path, page: Path) -> None:
-    """Raise DatasetError for a folder that exists, or is inside the page's or the dataset's.
+    """Raise DatasetError for a folder that exists or lies inside the page's or the dataset's.
 
     Also if images are labelled by their folders: there are no labels to correct.
     """
@@ -61,9 +60,7 @@ def refuse_place(dataset: DatasetSpec, folder: Path, page: Path) -> None:
 def write_corrected(check: Check, folder: Path) -> list[str]:
     """Write the corrected copy into a new folder; return what was done, in lines.
 
-    Raises:
-        DatasetError: images in record files, no image that can be used, or a folder that exists or
-            cannot be written.
+    DatasetError: packed images, no usable image, or a folder that cannot be written.
     """
     if any(image.source.place is not None for image in check.images):
         raise DatasetError("--fix: the images are packed; unpack them first: duet records unpack")
@@ -83,11 +80,7 @@ def write_corrected(check: Check, folder: Path) -> list[str]:
 
 
 class _Copy:
-    """A corrected copy while it is written.
-
-    Attributes:
-        left_out: lines that name an image and why it is left out.
-    """
+    """A corrected copy while it is written; `left_out`: lines that name an image and the reason."""
 
     def __init__(self, folder: Path, check: Check) -> None:
         self._folder, self._check = folder, check
@@ -98,7 +91,6 @@ class _Copy:
         self._broken = {found.image: found for found in check.of_kind("unusable_image")}
 
     def write(self, split: str) -> int:
-        """Write the usable images of a split; return how many."""
         before = self.num_images
         images = {  # by path: an image listed twice is written once
             os.path.abspath(image.source.path): (number, image)
@@ -114,10 +106,10 @@ class _Copy:
                 self._write_image(link, path, number, image.size)
         return self.num_images - before
 
-    def _with_class(self, row: Row) -> Row:
+    def _with_class(self, row: LabelRow) -> LabelRow:
         """Return a row with its class in the dataset, where some are merged."""
         index = self._check.dataset.class_of(np.array(row.class_index))
-        return replace(row, class_index=int(index))
+        return row._replace(class_index=int(index))
 
     def _leave_out(self, where: str, why: str) -> None:
         self.left_out.append(f"{printable(where)}: {printable(why)}\n")
@@ -149,7 +141,7 @@ class _Copy:
             self.num_images += 1
 
 
-def _line(row: Row) -> str:
+def _line(row: LabelRow) -> str:
     """Return a line of a label file; "" if nothing of the object lies in the image."""
     outline = np.clip(row.outline_norm, 0, 1)
     left, top, right, bottom = np.clip(row.box_xyxy_norm, 0, 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -16,17 +15,16 @@ import numpy as np
 
 from duet.utils.data.image.decoding import OtherSizeError, choose_reduction, decode_bytes, read_as
 from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerprint, fingerprint_of
-from duet.utils.data.image.header import BrokenImageError, read_header
-from duet.utils.data.image.orientation import UPRIGHT
+from duet.utils.data.image.header import UPRIGHT, BrokenImageError, read_header
 from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
 from duet.utils.data.sources.class_folders import ClassImage
 from duet.utils.data.sources.formats.format import NORMALISED
 from duet.utils.data.sources.formats.format import UNKNOWN as NO_SIZE
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import (
     COORDINATE_TOLERANCE,
-    NO_CLASS,
     BrokenLabelError,
+    LabelRow,
     label_rows,
     repeats,
 )
@@ -38,16 +36,12 @@ from duet.utils.image_limits import MAX_PIXELS
 
 
 class Kind(NamedTuple):
-    """A kind of finding."""
-
     is_problem: bool  # a fault to correct; otherwise a note
     title: str
     advice: str  # effect on training, the next step, and what --fix does about it
 
 
 class Finding(NamedTuple):
-    """One thing found."""
-
     kind: str  # a key of KINDS
     split: str  # "" where it is of no split
     where: str  # the file, and the line or object
@@ -141,8 +135,7 @@ def inspect(
 ) -> tuple[CheckedImage, list[Finding]]:
     """Return an image with what is used of it, and all that is wrong with it and its labels.
 
-    Args:
-        max_pixels: limit per image; training skips larger ones.
+    max_pixels: limit per image; training skips larger ones.
     """
     path = str(source.path)
     try:
@@ -151,11 +144,10 @@ def inspect(
         finding = Finding("unusable_image", split, path, str(error))
         return CheckedImage(split, source, None), [finding]
     found = [Finding("no_end_mark", split, path, "it has all its pixels")] if lacks_end else []
-    for row in (rows := read_rows(source, num_classes, size)):
-        if row.kind:
-            where = ": ".join(filter(None, [source.labels_at, row.place]))
-            box = row.box_xyxy_norm
-            found.append(Finding(row.kind, split, where, row.fault, box_xyxy_norm=box))
+    rows = read_rows(source, num_classes, size)
+    for row in filter(lambda row: row.kind, rows):
+        where = ": ".join(filter(None, [source.labels_at, row.place]))
+        found.append(Finding(row.kind, split, where, row.fault, box_xyxy_norm=row.box_xyxy_norm))
     remarks = source.remarks(sum(row.is_decided for row in rows))
     found += [Finding(x.kind, split, *x.text.rpartition(": ")[::2]) for x in remarks]
     if is_unlabelled(source) and not remarks:
@@ -194,34 +186,9 @@ def count_objects(images: Sequence[CheckedImage], split: str, num_classes: int) 
     return np.bincount(np.concatenate([NO_OBJECTS[0], *found]), minlength=num_classes)
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An object as it is labelled."""
-
-    place: str  # "line 3", "object 3"; "" of the whole file
-    kind: str = ""  # a key of KINDS; "" for no fault
-    fault: str = ""  # description
-    class_index: int = NO_CLASS
-    box_cxcywh_norm: Sequence[float] = ()  # (4,); empty where it cannot be read
-    outline_norm: Sequence[float] = ()  # x1, y1, x2, y2, ...; empty of a box
-    is_decided: bool = False  # --fix writes it, clipped, whatever its fault
-
-    @property
-    def box_xyxy_norm(self) -> Sequence[float]:
-        """Its edges, (4,); empty if it cannot be read."""
-        if not self.box_cxcywh_norm:
-            return ()
-        x, y, width, height = self.box_cxcywh_norm
-        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
-
-
-def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> list[Row]:
-    """Return all objects of an image, those with faults too.
-
-    Args:
-        size: (height, width) of the image, pixels.
-    """
-    found: list[Row] = []
+def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> list[LabelRow]:
+    """Return all objects of an image of (height, width), those with faults too."""
+    found: list[LabelRow] = []
     num_faults = 0
     try:
         for row in _rows(image, num_classes, size):
@@ -229,14 +196,13 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
             num_faults += row.kind != ""
             if num_faults == MOST_FAULTS:
                 text = f"{MOST_FAULTS:,} faults; the rest is not checked"
-                return [*_without_repeats(found), Row("", "broken_label", text)]
+                return [*_without_repeats(found), LabelRow("", "broken_label", text)]
     except BrokenLabelError as error:
-        return [Row("", error.kind, str(error))]
+        return [LabelRow("", error.kind, str(error))]
     return list(_without_repeats(found))
 
 
-def _without_repeats(rows: Sequence[Row]) -> Iterator[Row]:
-    """Yield the rows; those that repeat another one have that fault."""
+def _without_repeats(rows: Sequence[LabelRow]) -> Iterator[LabelRow]:
     usable = [row for row in rows if row.is_decided]
     places = [(row.class_index, *row.box_cxcywh_norm) for row in usable]
     originals = repeats(places, lambda number: tuple(usable[number].outline_norm))
@@ -248,19 +214,18 @@ def _without_repeats(rows: Sequence[Row]) -> Iterator[Row]:
     for row in rows:
         if row.place in same_as:
             text = f"the same as {same_as[row.place]}"
-            row = replace(row, kind="repeated_object", fault=text, is_decided=False)
+            row = row._replace(kind="repeated_object", fault=text, is_decided=False)
         yield row
 
 
 def is_unlabelled(image: ImageSource) -> bool:
-    """Return whether an image has neither a label file nor other annotations."""
     try:
         return image.label_bytes() is None
     except BrokenLabelError:
         return False
 
 
-def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[Row]:
+def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterator[LabelRow]:
     if not isinstance(image, AnnotatedImage):
         yield from rows_of_text(image.label_bytes() or b"", num_classes)
         return
@@ -268,16 +233,13 @@ def _rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> Iterat
     boxes_cxcywh = xyxy_to_cxcywh(boxes).tolist()
     for number, (index, box) in enumerate(zip(class_index.tolist(), boxes_cxcywh, strict=True)):
         outline = [] if polygons is None else polygons.outline(number).ravel().tolist()
-        row = Row(f"object {number + 1}", "", "", index, box, outline)
+        row = LabelRow(f"object {number + 1}", "", "", index, box, outline)
         row = _judged(row, [*row.box_xyxy_norm, *outline], OVERSHOOT)
-        yield replace(row, fault=_fault_in_pixels(row, image, size) or row.fault)
+        yield row._replace(fault=_fault_in_pixels(row, image, size) or row.fault)
 
 
-def _fault_in_pixels(row: Row, image: AnnotatedImage, size: tuple[int, int]) -> str:
-    """Return the fault of a box in the words of its annotations; "" for another fault.
-
-    Annotations in fractions, or whose box is in the image but not its outline, keep theirs.
-    """
+def _fault_in_pixels(row: LabelRow, image: AnnotatedImage, size: tuple[int, int]) -> str:
+    """Return the fault of a box in pixels, as its annotations are; "" for any other fault."""
     annotated = tuple(image.annotations.sizes[image.index].tolist())
     height, width = size if annotated == NO_SIZE else annotated
     if annotated == NORMALISED or row.kind not in _IN_PIXELS or not _beyond(row.box_xyxy_norm, 0):
@@ -287,22 +249,18 @@ def _fault_in_pixels(row: Row, image: AnnotatedImage, size: tuple[int, int]) -> 
     return f"{_EDGES[furthest]} {row.box_xyxy_norm[furthest] * side:g} of {side} px"
 
 
-def rows_of_text(content: bytes, num_classes: int) -> Iterator[Row]:
-    """Yield the lines of a label file in YOLO's format; raise BrokenLabelError for no text.
-
-    Unlike training, this tells what is far outside from what is a little outside.
-    """
-    for line in label_rows(content, num_classes):
-        row = Row(f"line {line.number}", *line[1:])
+def rows_of_text(content: bytes, num_classes: int) -> Iterator[LabelRow]:
+    """Yield the lines of a label file, and tell far outside from a little outside."""
+    for row in label_rows(content, num_classes):
         if row.kind in ("broken_label", "unknown_class"):
             yield row
         else:
             # Training refuses a coordinate as it is written, not an edge of the box.
             written = row.outline_norm or row.box_cxcywh_norm
-            yield _judged(replace(row, kind="", fault=""), written, COORDINATE_TOLERANCE)
+            yield _judged(row._replace(kind="", fault=""), written, COORDINATE_TOLERANCE)
 
 
-def _judged(row: Row, written: Sequence[float], tolerance: float) -> Row:
+def _judged(row: LabelRow, written: Sequence[float], tolerance: float) -> LabelRow:
     """Return an object with its fault, if it has one.
 
     Args:
@@ -314,13 +272,13 @@ def _judged(row: Row, written: Sequence[float], tolerance: float) -> Row:
     edges = [*row.box_xyxy_norm, *row.outline_norm]
     refused = _beyond(written, tolerance)
     if refused and _beyond([*edges, *written], OVERSHOOT):
-        return replace(row, kind="out_of_range", fault=f"coordinate {refused}")
+        return row._replace(kind="out_of_range", fault=f"coordinate {refused}")
     if not (width > 0 and height > 0 and left < 1 and top < 1 and right > 0 and bottom > 0):
-        return replace(row, kind="zero_area", fault=f"a box of {width:g} x {height:g}")
+        return row._replace(kind="zero_area", fault=f"a box of {width:g} x {height:g}")
     if value := refused or _beyond(edges, COORDINATE_TOLERANCE):
         kind = "out_of_range" if _beyond(edges, OVERSHOOT) else "overshoot"
-        return replace(row, kind=kind, fault=f"an edge at {value} of the side", is_decided=True)
-    return replace(row, is_decided=True)
+        return row._replace(kind=kind, fault=f"an edge at {value} of the side", is_decided=True)
+    return row._replace(is_decided=True)
 
 
 def _beyond(coordinates_norm: Sequence[float], tolerance: float) -> str:

@@ -114,7 +114,6 @@ def summary_lines(check: Check, image_size: int) -> Iterator[str]:
 
 
 def found_kinds(check: Check, is_problem: bool) -> dict[str, list[Finding]]:
-    """Return the findings of each kind that has any, in the order of KINDS."""
     kinds = (name for name, kind in KINDS.items() if kind.is_problem == is_problem)
     return {name: found for name in kinds if (found := check.of_kind(name))}
 
@@ -131,7 +130,6 @@ def line(check: Check, finding: Finding) -> str:
 
 
 def _lines_of(shown: Table) -> Iterator[str]:
-    """Yield a table in columns, the first one to the left."""
     heading, cells = shown
     rows = [heading, *([printable(cell) for cell in row] for row in cells)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -141,7 +139,6 @@ def _lines_of(shown: Table) -> Iterator[str]:
 
 
 def write_findings(path: Path, findings: Sequence[Finding]) -> None:
-    """Write all findings as CSV, UTF-8."""
     with atomic_text_file(path) as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -152,7 +149,6 @@ def write_findings(path: Path, findings: Sequence[Finding]) -> None:
 
 
 def check_page(check: Check, image_size: int) -> str:
-    """Return check.html."""
     blocks = [table(*split_table(check)), paragraph(small_text(check, image_size))]
     for title, is_problem in (("Problems", True), ("Worth knowing", False)):
         kinds = [_kind(check, *item) for item in found_kinds(check, is_problem).items()]
@@ -184,7 +180,6 @@ def _kind(check: Check, kind: str, found: Sequence[Finding]) -> Html:
 
 
 def _crop(check: Check, image: CheckedImage, detail: str, faulty: Sequence[float]) -> Crop:
-    """Return a crop of an image with the boxes that training uses, and perhaps a faulty one."""
     title = str(image.source.path).removeprefix(f"{check.dataset.root}{os.sep}")
     detail = detail.removeprefix(f"{title}: ")
     if image.size is None:

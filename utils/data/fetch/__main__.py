@@ -57,11 +57,9 @@ def main() -> None:
 def fetch(item: Item, folder: Path) -> str:
     """Fetch a file into a folder, and unpack it if listed so; return what was done.
 
-    What is there already, with the right hash, is not fetched. An archive that was fetched is
-    removed once it is unpacked; one that somebody has put at its path stays.
+    A file with the right hash is not fetched again. A fetched archive is removed once unpacked.
 
-    Raises:
-        UserError: another file is in its place, or as `download` and `unpack`.
+    UserError: another file is in its place, or as `download` and `unpack`.
     """
     target = folder / item.path
     part, note = (target.with_name(target.name + suffix) for suffix in (PART, UNPACKED))

@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from duet.utils.errors import UserError, brief
 from duet.utils.files.regular import open_regular
@@ -54,8 +54,6 @@ _CUTS = (http.client.HTTPException, urllib.error.URLError, ConnectionError, Time
 
 
 class Item(NamedTuple):
-    """A file of a list."""
-
     url: str  # https, or http where there is a hash
     sha256: str | None  # None: not known yet
     size: int | None  # bytes; None: as reported by the server
@@ -68,19 +66,13 @@ class Item(NamedTuple):
 
 
 class FetchList(NamedTuple):
-    """A list of files."""
-
     about: str  # description and licence
     then: str  # the next step; may be empty
     items: tuple[Item, ...]
 
 
 def find_list(argument: str) -> FetchList:
-    """Read a list by its path, or by its name in data/fetch.
-
-    Raises:
-        UserError: it is missing, or a value is invalid; the message names it.
-    """
+    """Read a list by its path, or by its name in data/fetch; UserError names an invalid value."""
     path, names = Path(argument), ", ".join(list_names())
     if not path.exists() and not path.suffix:
         path = FETCH_FOLDER / f"{path.name}.yaml"
@@ -96,7 +88,7 @@ def find_list(argument: str) -> FetchList:
         raise UserError(f"{path}: {error}") from error
 
 
-def _read_item(file: Any) -> Item:
+def _read_item(file: object) -> Item:
     if not isinstance(file, dict) or {*file, "unpack"} != set(Item._fields):
         raise UserError(f"a file is {brief(file)}; required keys: {', '.join(Item._fields)}")
     for key, (pattern, needed) in _TEXTS.items():
@@ -118,8 +110,8 @@ def download(item: Item, part: Path) -> str:
     """Fetch a file into `part`, or the rest of it; return its SHA-256.
 
     Raises:
-        UserError: the server does not have it, or other bytes than listed, or the
-            connection failed. What came stays, unless it is wrong.
+        UserError: it is not there, its bytes differ from the list, or the connection failed.
+            The partial file stays, unless it is wrong.
         OSError: it cannot be written.
     """
     try:
@@ -152,7 +144,6 @@ def download(item: Item, part: Path) -> str:
 
 
 def hash_of(path: Path) -> str:
-    """Return the SHA-256 of a file in hexadecimal digits."""
     digest = hashlib.sha256()
     with open_regular(path) as file:
         while block := file.read(_BLOCK_BYTES):

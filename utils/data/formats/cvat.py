@@ -44,7 +44,6 @@ _LEFT_OUT = {
 
 
 def accepts(path: Path) -> bool:
-    """Return whether an XML file begins as CVAT's do, for images or for video."""
     return _ROOT.search(read_head(path, _HEAD_BYTES)) is not None
 
 
@@ -69,10 +68,7 @@ def find(path: Path) -> Splits:
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the images of a file, or of a subset of it.
 
-    Polylines, points, cuboids, skeletons and tags are left out.
-
-    Raises:
-        OSError, ValueError: it cannot be read, has no image, or is of a video.
+    OSError, ValueError: it cannot be read, has no image, or is of a video.
     """
     images = FileNames(folder.images)
     is_listed = listed_in(folder.image_list, folder.images)
@@ -115,10 +111,9 @@ def _class_names(meta: Element) -> list[str]:
 
 
 def _names_of(image: Element, is_whole: bool) -> Iterator[str]:
-    """Yield what an image may be called in the folder of images: below its subset's, or not.
+    """Yield possible names of an image in the folder of images: below its subset's, or not.
 
-    Args:
-        is_whole: the images of all subsets are read, so none can be one of another split.
+    is_whole: the images of all subsets are read, so none can be one of another split.
     """
     name = image.get("name", "").replace("\0", "")
     subset = image.get("subset", "")
@@ -160,7 +155,6 @@ def _add_shape(labels: ImageLabels, shape: Element) -> None:
 
 
 def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
-    """Return the outline of a polygon, a mask, an ellipse or a turned box, (K, 2) in pixels."""
     if shape.tag == "polygon":
         text = shape.get("points", "")
         return read_points([pair.split(",") for pair in text.split(";")], text)
@@ -178,7 +172,6 @@ def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
 
 
 def _outline_of_mask(mask: Element) -> np.ndarray:
-    """Return the outline of a mask, of runs of background and object by turns, row by row."""
     left, top, width, height = _integers(mask, "left", "top", "width", "height")
     try:
         counts = [int(run) for run in mask.get("rle", "").split(",")]

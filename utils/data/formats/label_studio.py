@@ -53,21 +53,18 @@ _NOT_KEPT = re.compile(r"[^-\w.]")  # characters that are removed then
 
 
 def accepts(path: Path) -> bool:
-    """Return whether a JSON file begins as a list of tasks does."""
     head = read_head(path, _HEAD_BYTES)
     is_list = b"".join(head[:200].split()).startswith(b"[{")
     return is_list and any(mark in head for mark in _MARKS)
 
 
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
-    """Read the tasks that somebody has labelled.
+    """Read the labelled tasks.
 
-    Of several annotations of a task the one marked as ground truth counts, else the newest that
-    was not cancelled. Predictions are no labels. Brush strokes, keypoints and regions without a
-    label are left out.
+    The annotation marked as ground truth counts, else the newest that was not cancelled.
+    Predictions, brush strokes, keypoints and regions without a label are left out.
 
-    Raises:
-        OSError, ValueError: it cannot be read, or is no list of tasks.
+    OSError, ValueError: it cannot be read, or is no list of tasks.
     """
     images = FileNames(folder.images, alias=as_uploaded)
     is_listed = listed_in(folder.image_list, folder.images)
@@ -145,11 +142,10 @@ def _file_of(source: str, images: FileNames) -> tuple[Path, str]:
 
 
 def names_of(source: str) -> Iterator[str]:
-    """Yield what the file of an image may be called; a name may have any character.
+    """Yield possible names of an image's file; a name may have any character.
 
-    Args:
-        source: "/data/upload/1/0123abcd-name.jpg", "/data/local-files/?d=folder/name.jpg",
-            "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
+    source: "/data/upload/1/0123abcd-name.jpg", "/data/local-files/?d=folder/name.jpg",
+    "s3://bucket/name.jpg", "https://host/name.jpg?X-Amz=..." and the like.
     """
     text = (source.partition("?d=")[2] or source).replace("\\", "/").replace("\0", "")
     cut = text.partition("?")[0]
@@ -201,7 +197,6 @@ def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
 
 
 def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
-    """Return the kind of a region, "rectanglelabels", and its labels; none if it has no kind."""
     for kind, labels in value.items():
         if isinstance(labels, list) and kind.endswith("labels"):
             return kind, [label for label in labels if isinstance(label, str)]
@@ -209,7 +204,7 @@ def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _add_region(
-    image: ImageLabels, kind: str, labels: list[str], value: dict[str, Any], turn: Any
+    image: ImageLabels, kind: str, labels: list[str], value: dict[str, Any], turn: object
 ) -> None:
     """Add a region; `turn` are the degrees by which its image was turned, if it was."""
     if kind in _LEFT_OUT or "rle" in value or "sequence" in value:

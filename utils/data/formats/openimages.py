@@ -42,18 +42,15 @@ log = logging.getLogger("data")
 
 
 def accepts(path: Path) -> bool:
-    """Return whether a CSV file begins with the columns of OpenImages's boxes."""
     return set(COLUMNS) <= set(_columns(read_head(path, MAX_LINE_BYTES).partition(b"\n")[0]))
 
 
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the rows of the images that are there; memory is bounded by what is kept.
 
-    Images without a row are left out, because they may show objects that were not labelled. Groups
-    (IsGroupOf) are left out as crowds.
+    Images without a row may show unlabelled objects and are left out, as are crowds (IsGroupOf).
 
-    Raises:
-        OSError, DatasetError: a file that cannot be read.
+    OSError, DatasetError: a file that cannot be read.
     """
     is_listed = listed_in(folder.image_list, folder.images)
     files: defaultdict[bytes, list[Path]] = defaultdict(list)
@@ -120,7 +117,6 @@ class _Rows:
 
 
 def _columns(line: bytes) -> list[str]:
-    """Return the names in the first line of a CSV file."""
     text = line.decode("utf-8-sig", "replace").strip()
     return [name.strip().strip('"') for name in text.split(",")]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -13,7 +13,9 @@ import numpy as np
 from PIL import Image
 
 from duet.utils.data.image.header import (
+    EXCHANGES_SIDES,
     JPEG_END,
+    UPRIGHT,
     BrokenImageError,
     ImageHeader,
     open_image,
@@ -21,7 +23,6 @@ from duet.utils.data.image.header import (
     with_end,
 )
 from duet.utils.data.image.letterbox import Letterbox, reduced_size
-from duet.utils.data.image.orientation import UPRIGHT, turned_upright
 from duet.utils.errors import BrokenSourceError
 from duet.utils.geometry.ragged import Polygons, join_polygons
 
@@ -33,6 +34,17 @@ REDUCTIONS = {
     2: cv2.IMREAD_REDUCED_COLOR_2 | _AS_STORED,
     4: cv2.IMREAD_REDUCED_COLOR_4 | _AS_STORED,
     8: cv2.IMREAD_REDUCED_COLOR_8 | _AS_STORED,
+}
+_MIRRORS_X, _MIRRORS_Y = (2, 3, 6, 7), (3, 4, 7, 8)
+# A matrix (a, b, c, d) takes the point (x, y), y downward, to (a x + c y, b x + d y).
+_OF_MATRIX = {
+    (-1, 0, 0, 1): 2,
+    (-1, 0, 0, -1): 3,
+    (1, 0, 0, -1): 4,
+    (0, 1, 1, 0): 5,
+    (0, 1, -1, 0): 6,
+    (0, -1, -1, 0): 7,
+    (0, -1, 1, 0): 8,
 }
 _WHITE = 255
 _ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
@@ -61,8 +73,7 @@ def decode_bytes(content: np.ndarray, size: tuple[int, int], reduction: int = 1)
     Args:
         content: (N,) uint8, of the whole file.
         size: (height, width) that the file must have; no other is decoded.
-        reduction: 1, 2, 4 or 8 times smaller; each pixel is an average. JPEGs are decoded
-            at that size, which takes less time.
+        reduction: 1, 2, 4 or 8 times smaller by averaging; fast for JPEGs.
 
     Raises:
         OtherSizeError: the header states another size.
@@ -120,11 +131,7 @@ def average_squares(image: np.ndarray, reduction: int) -> np.ndarray:
 
 
 def as_bgr(image: Image.Image) -> np.ndarray:
-    """Return a Pillow image as (H, W, 3) uint8 BGR, over white.
-
-    Raises:
-        Exception: its file is damaged; Pillow promises no list of what it raises.
-    """
+    """Return a Pillow image as (H, W, 3) uint8 BGR, over white; any exception if it is damaged."""
     if image.mode.startswith(_DEEP_MODE):
         return cv2.cvtColor(_to_eight_bits(np.asarray(image)), cv2.COLOR_GRAY2BGR)
     # A key for transparency is kept as text in a palette or beside the pixels.
@@ -135,13 +142,10 @@ def as_bgr(image: Image.Image) -> np.ndarray:
 
 
 def _to_eight_bits(image: np.ndarray) -> np.ndarray:
-    """Return the 8 highest bits of those that an image uses, uint8.
+    """Return the 8 highest used bits of a uint16 image, uint8.
 
-    An image of 10, 12 or 14 bits is often stored as one of 16, in which it would be black. So the
-    least even number of bits counts, 8 or more, that holds the largest value.
-
-    Args:
-        image: uint16.
+    An image of 10, 12 or 14 bits is often stored in 16 and would be black: the least even number
+    of bits from 8 up that holds the largest value counts.
     """
     used = max(8, int(image.max()).bit_length())
     eight = np.empty(image.shape, np.uint8)
@@ -165,11 +169,30 @@ def over_white(colours: np.ndarray, alpha: np.ndarray) -> np.ndarray:
     return mixed
 
 
-def read_as(path: Path, read: Callable[[], Any]) -> Any:
-    """Return `read()`; if the process crashes meanwhile, its stack names the image.
+def turned_upright(image: np.ndarray, orientation: int) -> np.ndarray:
+    """Return an image (H, W, 3) turned upright from an EXIF orientation; 1 leaves it as it is."""
+    if orientation in EXCHANGES_SIDES:
+        image = cv2.transpose(image)
+    mirrors_x, mirrors_y = orientation in _MIRRORS_X, orientation in _MIRRORS_Y
+    if mirrors_x or mirrors_y:
+        image = cv2.flip(image, 0 if not mirrors_x else -1 if mirrors_y else 1)
+    return image
 
-    It runs in a frame that bears the image's name: faulthandler prints the frames of a process
-    that crashes, and of a frame nothing but its name.
+
+def orientation_of_matrix(matrix: Sequence[int]) -> int:
+    """Return the EXIF orientation of a video's display matrix, nine numbers row by row.
+
+    Other matrices than the eight, such as turns by 45 degrees, count as upright.
+    Source: ISO/IEC 14496-12, "Track header box".
+    """
+    a, b, _, c, d, *_ = np.sign(matrix).tolist()
+    return _OF_MATRIX.get((a, b, c, d), UPRIGHT)
+
+
+def read_as(path: Path, read: Callable[[], Any]) -> Any:
+    """Return `read()`, in a frame that bears the image's name.
+
+    If the process crashes meanwhile, the stack that faulthandler prints names the image.
     """
     # Angle brackets keep tracebacks from reading the image as source code.
     code = _call.__code__.replace(co_filename=f"<image {path}>")
@@ -181,8 +204,6 @@ def _call(read: Callable[[], Any]) -> Any:
 
 
 class Objects(NamedTuple):
-    """Objects in pixels of an image or of a canvas."""
-
     class_index: np.ndarray  # (M,) int64
     boxes_xyxy: np.ndarray  # (M, 4) float64
     polygons: Polygons | None  # float64, of the M objects; None when all are boxes
@@ -208,7 +229,6 @@ class Objects(NamedTuple):
 
 
 def join_objects(*parts: Objects) -> Objects:
-    """Return the objects of all parts in their order."""
     return Objects(
         np.concatenate([part.class_index for part in parts]),
         np.concatenate([part.boxes_xyxy for part in parts]),
@@ -231,12 +251,11 @@ class LabelledImage(NamedTuple):
 
     @property
     def objects(self) -> Objects:
-        """All objects on it."""
         return Objects(self.class_index, self.boxes_xyxy, self.polygons)
 
 
 class SourceImage(NamedTuple):
-    """An image that is decoded when it is asked for, with its boxes in its own pixels."""
+    """An image that is decoded on request, with its boxes in its own pixels."""
 
     size: tuple[int, int]  # (height, width) of the file
     objects: Objects  # in pixels of the file
@@ -248,7 +267,7 @@ class SourceImage(NamedTuple):
     def pixel_size(self) -> tuple[float, float]:
         """(height, width) of a decoded pixel in pixels of the file.
 
-        The last row and column may begin in the file and end beyond it: `reduced_size` rounds up.
+        The last row and column may end beyond the file: `reduced_size` rounds up.
         """
         reduced = reduced_size(self.size, self.reduction)
         pairs = zip(reduced, self.decoded_size, strict=True)

@@ -54,8 +54,8 @@ def fingerprint_of(content: np.ndarray, max_pixels: int = MAX_PIXELS) -> Fingerp
 def look_of(image: np.ndarray) -> int:
     """Return the perceptual hash of an image, (H, W, 3) uint8 BGR; `UNKNOWN` for a flat one.
 
-    The image is averaged to 32x32 cells of grey. A bit for each of the 63 slowest waves of their
-    cosine transform is set if it is above the median of them. All sums are whole numbers.
+    Its bits tell which of the 63 lowest frequencies of the cosine transform of 32x32 grey averages
+    exceed their median. All sums are whole numbers.
 
     Source: Zauner 2010, "Implementation and benchmarking of perceptual image hash functions".
     """
@@ -88,11 +88,10 @@ _MOST_COMPARED = 64
 
 
 def near_duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
-    """Return a number for each image, (N,) int64; images of one number look alike, or are equal.
+    """Return the index of the first image of its group for each image, (N,) int64.
 
-    The number is the index of the first of the group. If A is like B and B is like C, all three
-    are one group. An image without a look is only in the group of its equals. Time is
-    linear in the images, except for the sorting.
+    Images of a group look alike or are equal, directly or through others. An image without a look
+    is only in the group of its equals. Time is linear, except for the sorting.
     """
     looks = np.array([x.look for x in fingerprints], np.uint64)
     groups = join_equal(duplicates(fingerprints), looks)
@@ -140,7 +139,7 @@ def _join(groups: np.ndarray, one: np.ndarray, other: np.ndarray) -> None:
 def _close_pairs(looks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield pairs of different looks, two arrays of indices, that differ in at most `MAX_BITS`.
 
-    Six bits lie in at most six of the eight bytes, so that two bytes at least are equal.
+    Six bits lie in at most six of the eight bytes: two bytes at least are equal.
 
     Source: Norouzi, Punjani, Fleet 2012, "Fast search in Hamming space with multi-index hashing".
     """
@@ -159,5 +158,4 @@ def _close_pairs(looks: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 
 def _num_bits(numbers: np.ndarray) -> np.ndarray:
-    """Return how many bits are set in each number, (N,) uint64."""
     return np.unpackbits(numbers.view(np.uint8).reshape(-1, 8), axis=1).sum(axis=1, dtype=np.uint8)

@@ -19,11 +19,6 @@ from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import ImageFileDirectory_v2, TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from duet.utils.data.image.orientation import (
-    EXCHANGES_SIDES,
-    UPRIGHT,
-    known_orientation,
-)
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.files.regular import open_regular
 from duet.utils.image_limits import MAX_IMAGE_BYTES, MAX_PIXELS, MAX_SIDE, MIN_SIDE, MOST_PIXELS
@@ -53,6 +48,10 @@ _START_BYTES = 256  # enough to recognise a file
 _BRANDS = {b"avif": "AVIF", b"avis": "AVIF"} | dict.fromkeys(
     (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"mif1", b"msf1"), HEIC
 )
+UPRIGHT = 1
+# What makes an image of an EXIF orientation upright: first exchange rows and columns, then mirror.
+# 6 is a quarter clockwise, 8 counter-clockwise. Source: CIPA DC-008, "Orientation".
+EXCHANGES_SIDES = (5, 6, 7, 8)
 _ORIENTATION = 0x0112  # the tag, of EXIF and of a TIFF
 # Decoders turn TIFF and HEIC. Chromium 149 shows a WebP as stored, and turns JPEG, PNG and AVIF.
 _NOT_TURNED_BY_US = ("WEBP", "TIFF", HEIC)
@@ -69,8 +68,6 @@ class BrokenImageError(BrokenSourceError):
 
 
 class ImageHeader(NamedTuple):
-    """The header of an image file, read before decoding its pixels."""
-
     kind: str  # Pillow's name, such as "JPEG"
     size: tuple[int, int]  # (height, width) in pixels, upright
     orientation: int  # EXIF orientation that the decoded image still has
@@ -78,16 +75,12 @@ class ImageHeader(NamedTuple):
 
 
 class CheckedFile(NamedTuple):
-    """An image file that can be used."""
-
     size: tuple[int, int]  # (height, width) in pixels as it is decoded
     lacks_end: bool = False  # a JPEG that lacks only its end mark, which its decoding adds
 
 
 def check_file(path: Path, max_pixels: int = MAX_PIXELS) -> CheckedFile:
-    """Check an image file, and return its size.
-
-    A JPEG, a PNG and a WebP are not decoded for it.
+    """Return the size of an image file; JPEG, PNG and WebP are not decoded.
 
     Raises:
         BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
@@ -118,12 +111,9 @@ def check_size(size: tuple[int, int], max_pixels: int) -> None:
 
 
 def check_complete(file: BinaryIO, kind: str) -> bool:
-    """Raise BrokenImageError for a file that is cut off, and for a PNG with a damaged chunk.
+    """Return whether it is a JPEG that lacks only its end mark.
 
-    Rare kinds are decoded for it. The header of a WebP is read only if the file is whole.
-
-    Returns:
-        Whether it is a JPEG that lacks only its end mark.
+    Rare kinds are decoded. BrokenImageError: it is cut off, or a PNG with a damaged chunk.
     """
     if kind == "JPEG":
         return _check_jpeg(file)
@@ -154,7 +144,7 @@ def _check_jpeg(file: BinaryIO) -> bool:
 
 
 def has_end(content: bytes) -> bool:
-    """Return whether a JPEG reaches its end mark, perhaps followed by what a camera appends.
+    """Return whether a JPEG reaches its end mark, perhaps followed by camera data.
 
     A preview in the header ends before the last scan starts.
     """
@@ -162,14 +152,13 @@ def has_end(content: bytes) -> bool:
 
 
 def with_end(content: bytes) -> bytes:
-    """Return a JPEG with an end mark, without which OpenCV decodes nothing."""
     return content if has_end(content) else content.removesuffix(b"\xff") + JPEG_END
 
 
 def _has_all_pixels(content: bytes) -> bool:
-    """Return whether a JPEG without an end mark has all its pixels: none depends on what follows.
+    """Return whether no pixel of a JPEG without an end mark depends on what follows.
 
-    Of one in several scans it cannot be known.
+    Unknown, thus False, for one in several scans.
     """
     content = content.removesuffix(b"\xff")  # half of the mark
     try:
@@ -190,8 +179,7 @@ def read_header(file: BinaryIO) -> ImageHeader:
     """Return the header of an image of a kind that is decoded.
 
     Raises:
-        BrokenImageError: no image, of another kind, or with a broken header; or the package that
-            decodes its kind is absent.
+        BrokenImageError: no such image, a broken header, or its decoder is not installed.
         OSError: the file cannot be read.
     """
     file.seek(0)
@@ -238,7 +226,7 @@ def recognise(start: bytes) -> str:
 def _by_brand(start: bytes) -> str:
     """Return AVIF or HEIC by the brands that a file lists.
 
-    Source: ISO/IEC 14496-12, "File Type Box": its size, "ftyp", the brand, a version, more brands.
+    Source: ISO/IEC 14496-12, "File Type Box".
     """
     end = int.from_bytes(start[:4], "big")
     brands = [start[8:12], *(start[place : place + 4] for place in range(16, end, 4)[:60])]
@@ -248,16 +236,19 @@ def _by_brand(start: bytes) -> str:
 
 
 def open_image(kind: str, file: BinaryIO) -> ImageFile:
-    """Read the header of a file of this kind.
+    """Read the header of a file of this kind; any exception for a broken one.
 
-    Raises:
-        UserError: the package that reads HEIC is absent.
-        Exception: of any type, for a broken header; Pillow documents no list.
+    UserError: the package that reads HEIC is absent.
     """
     if kind == HEIC:
         image: ImageFile = import_optional("pi_heif", "a HEIC image").HeifImageFile(file)
         return image
     return _CLASSES[kind](file)  # type: ignore[arg-type]  # reads and seeks
+
+
+def known_orientation(value: object) -> int:
+    """Return an EXIF orientation from 1 to 8; upright for anything else that a file may hold."""
+    return value if isinstance(value, int) and 1 <= value <= 8 else UPRIGHT
 
 
 def _stored_orientation(image: ImageFile) -> object:
@@ -275,7 +266,7 @@ def _stored_orientation(image: ImageFile) -> object:
 
 
 class BoundedReads:
-    """A file for Pillow, which ends the reading of a header that is longer than any image's.
+    """A file for Pillow that ends the reading of an endless header.
 
     Pillow reads rubbish in a JPEG byte by byte, and may read the whole file again for each of a
     TIFF's 65,535 tags.

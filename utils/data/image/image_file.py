@@ -31,7 +31,7 @@ def save_image(path: Path, image: np.ndarray) -> None:
     """Write an image (H, W, 3) uint8 RGB in the format of the path's suffix.
 
     Raises:
-        UserError: no image of this size can be written in that kind.
+        UserError: the format holds no image of this size.
         OSError: the file cannot be written; the error names it.
     """
     if not _holds(path.suffix, image):

@@ -1,4 +1,4 @@
-"""Put an image into the network's input: where it lies there, its boxes, and its pixels."""
+"""Put an image, or a part of it, into the network's input: its place, its boxes and its pixels."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def fit_long_side(
 ) -> Letterbox:
     """Centre an image of a dataset in an input that holds it.
 
-    Its long side becomes `long_side` and the other the ceiling of what it scales to, as the public
-    YOLOv5 loads images for training and validation: 349 x 640 becomes 175 x 320.
+    Its long side becomes `long_side`, the other side is rounded up, as in the public YOLOv5's
+    training and validation: 349 x 640 becomes 175 x 320.
     """
     longest = max(original_size)
     height, width = (-(-side * long_side // longest) for side in original_size)
@@ -67,14 +67,9 @@ def fitting_long_side(original_size: tuple[int, int], input_size: tuple[int, int
 def fit_letterbox(
     original_size: tuple[int, int], input_size: tuple[int, int], max_scale: float = math.inf
 ) -> Letterbox:
-    """Centre an image of no dataset in an input, as large as fits.
+    """Letterbox an image for inference: centred and scaled to fit, at most by `max_scale`.
 
-    Its sides are rounded to the nearest pixel, as the public YOLOv5 does before it detects.
-
-    Args:
-        original_size: (height, width), pixels.
-        input_size: (height, width), pixels.
-        max_scale: the image becomes at most this many times larger.
+    Sides are rounded to the nearest pixel, as in the public YOLOv5's detection.
     """
     scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1], max_scale)
     height, width = (max(1, round(side * scale)) for side in original_size)
@@ -107,10 +102,7 @@ def resize(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 
 
 def resize_linear(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Resize an image to (height, width), bilinearly, as the public YOLOv5 does before it detects.
-
-    Below half its size this skips pixels.
-    """
+    """Resize an image to (height, width), bilinearly: the public YOLOv5 does so for detection."""
     return _resize(image, size, cv2.INTER_LINEAR)
 
 
@@ -141,15 +133,12 @@ class Region(NamedTuple):
     width: int
 
     def placement(self, output_size: tuple[int, int]) -> Letterbox:
-        """Return how this part, as if it were the whole image, fills an input."""
+        """Return how this part alone fills an input."""
         return Letterbox((self.height, self.width), output_size, (0, 0), output_size)
 
 
 def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region:
-    """Return the largest part of a shape in the middle of an image of (height, width).
-
-    For a square it is that of the shorter side.
-    """
+    """Return the largest region of the output's aspect ratio in the middle of an image."""
     scale = min(side / wanted for side, wanted in zip(size, output_size, strict=True))
     height, width = (
         min(max(round(wanted * scale), 1), side)
@@ -161,8 +150,81 @@ def centre_region(size: tuple[int, ...], output_size: tuple[int, int]) -> Region
 def crop(image: np.ndarray, region: Region, output_size: tuple[int, int]) -> np.ndarray:
     """Return a part of an image (H, W, 3) uint8 resized to (height, width).
 
-    Bilinear, also where it shrinks: trained weights of the public YOLOv5 expect it.
+    Bilinear, even when it shrinks: trained weights of the public YOLOv5 expect it.
     """
     top, left, height, width = region
     part = image[top : top + height, left : left + width]
     return np.ascontiguousarray(resize_linear(part, output_size))
+
+
+class View(NamedTuple):
+    """A part of an image, or all of it."""
+
+    part: np.ndarray  # (h, w, 3) uint8 RGB, as in the image, or already as the network takes it
+    placement: Letterbox  # of the part in the network's input
+    offset: tuple[int, int] = (0, 0)  # (top, left) of the part in the image
+
+    @property
+    def pixels(self) -> np.ndarray:
+        """(h, w, 3) uint8 RGB of `placement.input_size`.
+
+        Tiles are resized on request: the many tiles of an image need no memory.
+        """
+        if self.part.shape[:2] == self.placement.input_size:
+            return self.part
+        return letterbox(self.part, self.placement, resize_linear)
+
+    @property
+    def region_xyxy(self) -> tuple[int, int, int, int]:
+        """The part's left, top, right and bottom in the image, pixels."""
+        (top, left), (height, width) = self.offset, self.placement.original_size
+        return left, top, left + width, top + height
+
+
+def whole_view(
+    image: np.ndarray,
+    long_side: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> View:
+    """Return an image (H, W, 3) with its long side resized to long_side, and the least padding."""
+    placement = place(image.shape[:2], long_side, stride, fixed_size)
+    return View(letterbox(image, placement, resize_linear), placement)
+
+
+def centre_view(
+    image: np.ndarray,
+    image_size: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> View:
+    """Return the middle of an image: a square of image_size, or fixed_size."""
+    output_size = fixed_size or (image_size, image_size)
+    region = centre_region(image.shape[:2], output_size)
+    pixels = crop(image, region, output_size)
+    return View(pixels, region.placement(output_size), (region.top, region.left))
+
+
+# As `whole_view` and `centre_view`: an image (H, W, 3) uint8 RGB of no dataset, the size of --img,
+# the stride whose multiples the network takes, and the only size that it takes, if it takes one.
+Viewing = Callable[[np.ndarray, int, int, tuple[int, int] | None], View]
+
+
+def place(
+    size: tuple[int, ...],
+    long_side: int,
+    stride: int,
+    fixed_size: tuple[int, int] | None = None,
+) -> Letterbox:
+    """Return where a part (height, width) of an image lies in the input.
+
+    Its long side becomes long_side; each side is padded to the next multiple of stride. In a fixed
+    size it is as large as fits.
+    """
+    height, width = size
+    if fixed_size is not None:
+        return fit_letterbox((height, width), fixed_size)
+    fitted = fit_letterbox((height, width), (long_side, long_side)).resized_size
+    bottom, right = (-(-side // stride) * stride for side in fitted)
+    max_scale = long_side / max(height, width)
+    return fit_letterbox((height, width), (bottom, right), max_scale)

@@ -23,8 +23,6 @@ class TargetMasks(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """The objects of a batch, image by image."""
-
     image_index: np.ndarray  # (T,) int64, position in the batch, ascending
     class_index: np.ndarray  # (T,) int64
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32, fractions of the batch's images
@@ -39,7 +37,7 @@ class Targets(NamedTuple):
         return Targets(*fields, masks)
 
     def between(self, start: int, end: int) -> Targets:
-        """Return those of the images from start to before end, which then are counted from 0."""
+        """Return the targets of images [start, end), renumbered from 0."""
         first, last = np.searchsorted(self.image_index, [start, end]).tolist()
         kept = self.take(slice(first, last))
         masks = kept.masks
@@ -49,7 +47,6 @@ class Targets(NamedTuple):
         return kept._replace(image_index=kept.image_index - start, masks=masks)
 
     def arrays(self) -> list[np.ndarray]:
-        """Return all arrays, those of the masks last."""
         own = [self.image_index, self.class_index, self.boxes_cxcywh_norm]
         return own if self.masks is None else [*own, *self.masks]
 
@@ -57,10 +54,7 @@ class Targets(NamedTuple):
 def join_targets(parts: Sequence[Targets], num_images: Iterable[int] | None = None) -> Targets:
     """Return the objects of parts of a batch as those of the batch.
 
-    Without images there are no masks either.
-
-    Args:
-        num_images: of each part; None for parts of one image.
+    num_images: of each part; None for parts of one image.
     """
     empty = np.zeros(0, np.int64)
     firsts = itertools.accumulate(num_images or itertools.repeat(1), initial=0)
@@ -83,7 +77,7 @@ def join_targets(parts: Sequence[Targets], num_images: Iterable[int] | None = No
 
 
 class Finishing(NamedTuple):
-    """The changes that the pixels of B images still need, and their targets do not."""
+    """Changes that B images still need and their targets do not."""
 
     hsv_gains: np.ndarray  # (B, 3) float64; those of an image all 1: its colours stay
     flips: np.ndarray  # (B, 2) bool: up and down, left and right
@@ -100,10 +94,7 @@ class Batch(NamedTuple):
     finishing: Finishing | None = None  # None: the images are finished
 
     def pieces(self, size: int) -> Iterator[Batch]:
-        """Split the batch into the fewest pieces of at most `size` images, as equal as possible.
-
-        size: 0 to leave the batch whole.
-        """
+        """Split the batch into the fewest equal pieces of at most `size` images; 0: one piece."""
         images = len(self.images)
         number = -(-images // size) if size else 1
         if number <= 1:

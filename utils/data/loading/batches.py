@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,8 +32,7 @@ from duet.utils.strengths import AugmentConfig
 Shard = Callable[[Any], Any]
 
 
-def all_of(items: Any) -> Any:
-    """Return the shard of the only rank."""
+def all_of(items: object) -> Any:
     return items
 
 
@@ -44,11 +44,7 @@ RECTANGLE_MARGIN = 0.5
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """How samples become training batches, the same on all ranks.
-
-    Attributes:
-        rectangular, image_weights: as train.py's flags of these names; else shuffled squares.
-    """
+    """How samples become training batches, the same on all ranks."""
 
     image_size: int  # side of square images, pixels
     batch_size: int  # samples over all ranks; the last batch of an epoch may be smaller
@@ -68,8 +64,8 @@ KEPT_ORDERS = 4
 def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Return a distinct number for each sample of an epoch in its order, (S,) int64, read-only.
 
-    A number modulo `len(samples)` is the sample index. The k-th repetition of a sample in an epoch
-    is k * `len(samples)` higher, so it is augmented differently.
+    Modulo `len(samples)` it is the sample index. The k-th repetition of a sample in an epoch is
+    k * `len(samples)` higher, so it is augmented differently.
     """
     if recipe.rectangular:
         order = aspect_order(samples)
@@ -86,9 +82,64 @@ def draws_of(recipe: TrainRecipe, samples: SampleTable, epoch: Epoch) -> np.ndar
     return draws
 
 
+class Batches(ABC):
+    """A rank's shard of batches, the last of which may be smaller."""
+
+    samples: SampleTable
+    shard: Shard
+    stride: int
+    cache: ImageCache | None  # made for `image_sizes`
+
+    @property
+    @abstractmethod
+    def _batch_size(self) -> int: ...
+
+    @abstractmethod
+    def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
+        """Return the sample indices of a whole batch, over all ranks, int64."""
+
+    @abstractmethod
+    def build(
+        self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
+    ) -> Batch:
+        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
+
+    @abstractmethod
+    def _size(self, batch_index: int) -> tuple[int, int]:
+        """Return (height, width) of the images of a batch, the same on all ranks."""
+
+    @abstractmethod
+    def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        """Return the size at which an image of (height, width) is cached."""
+
+    def __len__(self) -> int:
+        return math.ceil(len(self.samples) / self._batch_size)
+
+    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
+        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
+        height, width = self._size(batch_index)
+        return len(self.shard(self._positions(batch_index))), 3, height, width
+
+    def image_sizes(self) -> list[tuple[int, int]]:
+        """Return (height, width) of each sample as it is resized and cached."""
+        return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
+
+    def _positions(self, batch_index: int) -> range:
+        start = batch_index * self._batch_size
+        return range(start, min(start + self._batch_size, len(self.samples)))
+
+    def _rectangle(self, batch_index: int, image_size: int, margin: float = 0.0) -> tuple[int, int]:
+        sizes = self.samples.sizes[self.indices(Epoch(0), batch_index)]  # the same in all epochs
+        pairs = [(height, width) for height, width in sizes.tolist()]
+        return rectangle(pairs, image_size, self.stride, margin)
+
+    def _cached(self, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
+        return make() if self.cache is None else self.cache.get(index, make)
+
+
 @dataclass(frozen=True)
-class TrainBatches:
-    """A rank's shard of augmented batches; the last batch may be smaller.
+class TrainBatches(Batches):
+    """Augmented batches.
 
     They are square, or with a rectangular order of the smallest shape, in multiples of `stride`,
     that holds the images of all ranks.
@@ -98,40 +149,28 @@ class TrainBatches:
     recipe: TrainRecipe
     shard: Shard = all_of
     stride: int = 32
-    cache: ImageCache | None = None  # made for `image_sizes`
+    cache: ImageCache | None = None
 
-    def __len__(self) -> int:
-        """Return the number of batches in an epoch."""
-        return math.ceil(len(self.samples) / self.recipe.batch_size)
-
-    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        num_images = len(self.shard(self._positions(batch_index)))
-        height = width = self.recipe.image_size
-        if self.recipe.rectangular:
-            indices = self.indices(Epoch(0), batch_index)  # the same in all epochs
-            sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
-            height, width = rectangle(sizes, self.recipe.image_size, self.stride)
-        return num_images, 3, height, width
+    @property
+    def _batch_size(self) -> int:
+        return self.recipe.batch_size
 
     def build(
         self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
     ) -> Batch:
-        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         draws = self._draws(epoch)[self._positions(batch_index)]
         mine = self.shard(draws)[part]
-        num_samples, items = len(self.samples), self.recipe.items
+        num_samples = len(self.samples)
         indices = mine % num_samples
         drawn = [self._draw(epoch, number) for number in mine.tolist()]
         size = images.shape[2], images.shape[3]
         make_item = partial(self._item, epoch.leaves_pixels, size)
         pairs = list(zip(indices.tolist(), drawn, strict=True))
-        targets = fill_images(images, pairs, make_item, items)
+        targets = fill_images(images, pairs, make_item, self.recipe.items)
         finishing = finishing_of(drawn) if epoch.leaves_pixels else None
         return Batch(images, targets, indices, (), draws % num_samples, finishing)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the sample indices of a whole batch, over all ranks, int64."""
         return self._draws(epoch)[self._positions(batch_index)] % len(self.samples)
 
     def _draws(self, epoch: Epoch) -> np.ndarray:
@@ -143,13 +182,7 @@ class TrainBatches:
             known[key] = draws_of(self.recipe, self.samples, epoch)
         return known[key]
 
-    def _positions(self, batch_index: int) -> range:
-        """Return the places of a whole batch in the epoch's order, over all ranks."""
-        start = batch_index * self.recipe.batch_size
-        return range(start, min(start + self.recipe.batch_size, len(self.samples)))
-
     def _draw(self, epoch: Epoch, draw_number: int) -> Any:
-        """Return the draws of the task's items for a number of `draws_of`."""
         num_samples, recipe = len(self.samples), self.recipe
         generator = sample_generator(recipe.seed, epoch.number, draw_number)
         strengths, index = recipe.augment.in_epoch(epoch.number), draw_number % num_samples
@@ -158,7 +191,6 @@ class TrainBatches:
     def _item(
         self, leaves_pixels: bool, size: tuple[int, int], pair: tuple[int, Any]
     ) -> LabelledImage:
-        """Make the image of a sample and its draws, (height, width) in size."""
         index, drawn = pair
         with _naming_image(self.samples[index].image_path):
             sources = [self._source(tile) for tile in drawn.samples]
@@ -166,9 +198,9 @@ class TrainBatches:
             item = self.recipe.items.make(shown, sources, self.recipe.image_size, size)
             return flip_objects(drawn, item) if leaves_pixels else item
 
-    def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is resized and cached."""
-        return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
+    def _size(self, batch_index: int) -> tuple[int, int]:
+        side = self.recipe.image_size
+        return self._rectangle(batch_index, side) if self.recipe.rectangular else (side, side)
 
     def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
         return self.recipe.items.kept_size(size, self.recipe.image_size)
@@ -182,86 +214,70 @@ class TrainBatches:
         def make() -> np.ndarray:  # more than half the decoded size, so no pixel is skipped
             return resize_linear(decode(sample, reduction), kept_size)
 
-        read = partial(_cached, self.cache, index, make)
+        read = partial(self._cached, index, make)
         return SourceImage(size, objects_of(sample), kept_size, read, reduction)
 
 
 @dataclass(frozen=True)
-class ValBatches:
-    """A rank's shard of letterboxed batches in a fixed order, long sides at `image_size`.
+class ValBatches(Batches):
+    """Letterboxed batches in a fixed order, long sides at `image_size`.
 
-    Rectangular batches hold images of similar aspect ratio. Their sides are the smallest multiples
+    Rectangular batches hold images of similar aspect ratio; their sides are the smallest multiples
     of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
-    the smallest multiple of `stride` from `image_size` up. In batches of a fixed size, and in the
-    order of square ones, each image is as large as fits.
+    the smallest multiple of `stride` from `image_size` up. In batches of a fixed size each image is
+    as large as fits.
     """
 
     samples: SampleTable
     image_size: int
-    batch_size: int  # over all ranks
+    batch_size: int
     stride: int
     rectangular: bool
     shard: Shard = all_of
-    cache: ImageCache | None = None  # made for `image_sizes`
+    cache: ImageCache | None = None
     fixed_size: tuple[int, int] | None = None  # (height, width)
     items: BoxItems = BOXES
 
-    def __len__(self) -> int:
-        """Return the number of batches."""
-        return math.ceil(len(self.samples) / self.batch_size)
-
-    def shape(self, batch_index: int) -> tuple[int, int, int, int]:
-        """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
-        indices = self.indices(Epoch(0), batch_index)  # all ranks: their images have one size
-        height = width = math.ceil(self.image_size / self.stride) * self.stride
-        if self.rectangular:
-            sizes = [(height, width) for height, width in self.samples.sizes[indices].tolist()]
-            height, width = rectangle(sizes, self.image_size, self.stride, RECTANGLE_MARGIN)
-        height, width = self.fixed_size or (height, width)
-        return len(self.shard(indices)), 3, height, width
+    @property
+    def _batch_size(self) -> int:
+        return self.batch_size
 
     def build(
         self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
     ) -> Batch:
-        """Fill `images`, a part of uint8 of `shape`, and return that part of the shard."""
         global_indices = self.indices(epoch, batch_index)
         indices = self.shard(global_indices)[part]
         input_size = images.shape[2], images.shape[3]
-        letterboxes = tuple(self._letterbox(index, input_size) for index in indices)
+        sizes = self.samples.sizes[indices].tolist()
+        letterboxes = tuple(self._letterbox((h, w), input_size) for h, w in sizes)
         targets = fill_images(images, indices.tolist(), partial(self._item, input_size), self.items)
         return Batch(images, targets, indices, letterboxes, global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
-        """Return the sample indices of a whole batch, over all ranks, int64; in any epoch."""
-        return self._order[batch_index * self.batch_size :][: self.batch_size]
+        return self._order[self._positions(batch_index)]
 
     @cached_property
     def _order(self) -> np.ndarray:
         return aspect_order(self.samples) if self.rectangular else np.arange(len(self.samples))
 
-    def _letterbox(self, index: int, input_size: tuple[int, int]) -> Letterbox:
-        height, width = self.samples.sizes[index].tolist()
-        is_fixed = self.fixed_size is not None
-        return self.items.place((height, width), self.image_size, input_size, is_fixed)
+    def _size(self, batch_index: int) -> tuple[int, int]:
+        side = math.ceil(self.image_size / self.stride) * self.stride
+        if self.fixed_size or not self.rectangular:
+            return self.fixed_size or (side, side)
+        return self._rectangle(batch_index, self.image_size, RECTANGLE_MARGIN)
 
-    def image_sizes(self) -> list[tuple[int, int]]:
-        """Return (height, width) of each sample as it is resized and cached."""
-        inside = self.image_size, self.image_size
-        return [self._letterbox(index, inside).resized_size for index in range(len(self.samples))]
+    def _letterbox(self, size: tuple[int, int], input_size: tuple[int, int]) -> Letterbox:
+        return self.items.place(size, self.image_size, input_size, self.fixed_size is not None)
+
+    def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
+        return self._letterbox(size, (self.image_size, self.image_size)).resized_size
 
     def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
-        sample, placement = self.samples[index], self._letterbox(index, input_size)
+        sample = self.samples[index]
+        placement = self._letterbox((sample.height, sample.width), input_size)
         with _naming_image(sample.image_path):
-            image = _cached(self.cache, index, lambda: self.items.resize(decode(sample), placement))
+            image = self._cached(index, lambda: self.items.resize(decode(sample), placement))
             return self.items.fit(LabelledImage(image, *objects_of(sample)), placement)
-
-
-Batches = TrainBatches | ValBatches
-
-
-def _cached(cache: ImageCache | None, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
-    """Return the image of a sample from a cache, if there is one, else make it."""
-    return make() if cache is None else cache.get(index, make)
 
 
 def fill_images(
@@ -270,16 +286,12 @@ def fill_images(
     make_item: Callable[[Any], LabelledImage],
     items: BoxItems = BOXES,
 ) -> Targets:
-    """Make the item of every name and write its image into `images`.
+    """Make the item of each name, write its image into `images`, and return all targets.
 
     Args:
         images: (B, 3, H, W) uint8, contiguous, overwritten.
         names: B of them, such as sample indices; B may be 0.
         make_item: returns the (H, W) image of a name.
-        items: makes its targets.
-
-    Returns:
-        The targets of all items together.
     """
     targets = []
     for position, name in enumerate(names):
@@ -291,7 +303,6 @@ def fill_images(
 
 
 def finishing_of(drawn: Sequence[Any]) -> Finishing:
-    """Return what draws change in the pixels of finished images."""
     flips = [(draw.flip_up_down, draw.flip_left_right) for draw in drawn]
     gains = np.array([draw.hsv_gains for draw in drawn], np.float64).reshape(-1, 3)
     return Finishing(gains, np.array(flips, bool).reshape(-1, 2))

@@ -27,10 +27,10 @@ log = logging.getLogger("data")
 
 
 class NamelessFile:
-    """An open file without a name, in memory unless another descriptor is given.
+    """An open file without a name; `start_process` hands it to the new process.
 
-    As an argument of `start_process`, it is the same file there. The limit of /dev/shm, 64 MB in a
-    default container, does not apply.
+    In memory unless a descriptor is given, without the limit of /dev/shm, 64 MB in a default
+    container.
     """
 
     def __init__(self, num_bytes: int = 0, descriptor: int | None = None):
@@ -75,10 +75,7 @@ class ImageCache:
     def get(self, index: int, decode: Callable[[], np.ndarray]) -> np.ndarray:
         """Return the image of a sample, (H, W, 3) uint8; decode it if absent, and keep it.
 
-        It is read-only where it was kept before. Beyond the limit it is decoded each time.
-
-        Raises:
-            DatasetError: there is no space left to keep it.
+        An image kept before is read-only. DatasetError: no space is left to keep it.
         """
         start = int(self._starts[index])
         if start < 0:
@@ -115,7 +112,7 @@ def create_cache(
     split: str,
     world: World = ALONE,
 ) -> ImageCache:
-    """Return an empty cache for images of these (height, width), and log what it will hold.
+    """Return an empty cache for images of these (height, width), and log its size.
 
     The processes of a machine share one, created by the first.
 
@@ -124,7 +121,6 @@ def create_cache(
         sizes: image size of every sample as loaded, the same in all processes.
         fraction: maximum fraction of free memory or disk space to use.
         split: the name of the images in the log line.
-        world: the processes that call this together.
     """
     assert kind in ("ram", "disk")
     shapes = np.array(sizes, np.int32).reshape(-1, 2)
@@ -185,11 +181,7 @@ def _open_on_disk(folder: str, size: int) -> NamelessFile:
 def _share(
     file: NamelessFile | None, limit: int, kind: str, world: World
 ) -> tuple[int, NamelessFile]:
-    """Return the limit and the file of a machine's first process, for all processes there.
-
-    Args:
-        file: the main process's file; None in the others, whose limit is ignored.
-    """
+    """Return the limit and the file of a machine's first process; `file` is None in the others."""
     place = [0] * 4 if file is None else [os.getpid(), file.descriptor, *_identity(file)]
     mine = [file is not None, limit, *place]
     all_of_them = np.concatenate(world.all_gather(np.array([mine], np.int64)))
@@ -212,6 +204,5 @@ def _share(
 
 
 def _identity(file: NamelessFile) -> list[int]:
-    """Return the identity of an open file on this machine; int64."""
     status = os.fstat(file.descriptor)
     return [status.st_dev % 2**63, status.st_ino % 2**63]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,12 +31,17 @@ from duet.utils.data.image.letterbox import (
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, runs_of_polygons
+from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.reading import ground_truth, objects_of
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, SampleTable
+from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.geometry.detections import GroundTruth
 from duet.utils.geometry.ragged import Polygons, Ragged, starts_of, without_outlines
 from duet.utils.strengths import AugmentConfig
+from duet.utils.text import count
+
+log = logging.getLogger("data")
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ class BoxItems:
     Loaders send it to their workers. Other tasks derive from it.
 
     Attributes:
-        has_rectangles: images keep their shape: a batch of a validation may be a rectangle.
+        has_rectangles: batches of a validation may be rectangles.
     """
 
     has_rectangles = True
@@ -54,17 +60,26 @@ class BoxItems:
         """Return items with masks as --mask-ratio and --no-overlap ask for, if they have any."""
         return self
 
-    def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:
-        """Return (height, width) to which an image is resized once it is decoded for training.
+    def require_labels(self, samples: SampleTable, name: str, is_of_folders: bool) -> None:
+        """Raise DatasetError if the labels of the dataset `name` are those of another task.
 
-        Caches keep that: it is as large as the image in a training image, and never enlarged.
+        is_of_folders: folder names are the labels.
         """
+        if is_of_folders:  # labels of objects that fill their image are accepted
+            raise DatasetError(
+                f"{name}: its images are in folders named for their classes, and where an object "
+                "lies is not labelled; take a classifier, which train.py makes with --task "
+                "classify, or --cfg yolov5s-cls.yaml"
+            )
+
+    def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:
+        """Return the (height, width) at which a training image is cached: never enlarged."""
         return fit_long_side(size, min(image_size, max(size)), size).resized_size
 
     def draw(
         self, strengths: AugmentConfig, generator: np.random.Generator, index: int, num_samples: int
     ) -> Any:
-        """Return the draws of sample `index`, by the same number of draws for any strengths.
+        """Draw the augmentation of sample `index`, with as many draws for any strengths.
 
         `samples` of the result are those that the item shows.
         """
@@ -91,7 +106,7 @@ class BoxItems:
 
         Args:
             size: (height, width) of the image.
-            image_size: that of --img.
+            image_size: the value of --img.
             input_size: (height, width) of the batch.
             is_fixed: the network takes no other size than input_size.
         """
@@ -107,7 +122,6 @@ class BoxItems:
         return LabelledImage(letterbox(item.image, placement), *item.objects.placed(placement))
 
     def targets(self, item: LabelledImage) -> Targets:
-        """Return the targets of an image as those of a batch of one."""
         height, width = item.size
         boxes = xyxy_to_cxcywh(item.boxes_xyxy) / [width, height, width, height]
         image_index = np.zeros(len(item.class_index), np.int64)
@@ -127,6 +141,19 @@ class MaskItems(BoxItems):
 
     def with_masks(self, ratio: int, overlap: bool) -> MaskItems:
         return MaskItems(ratio, overlap)
+
+    def require_labels(self, samples: SampleTable, name: str, is_of_folders: bool) -> None:
+        super().require_labels(samples, name, is_of_folders)
+        if samples.polygons_norm is None:
+            raise DatasetError(
+                f"{name}: its labels are boxes, but masks need polygons: a line 'class x1 y1 x2 y2 "
+                "x3 y3 ...' per object; add polygons, or train a detector with --task detect or "
+                "--cfg yolov5s.yaml"
+            )
+        num_objects = len(samples.class_index)
+        if missing := num_objects - int(np.count_nonzero(samples.polygons_norm.num_points)):
+            text = "%s: %s of %s have no outline: their boxes count as their masks"
+            log.info(text, name, f"{missing:,}", count(num_objects, "object"))
 
     def targets(self, item: LabelledImage) -> Targets:
         targets = super().targets(item)
@@ -153,12 +180,7 @@ class MaskItems(BoxItems):
 
 
 def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Polygons:
-    """Return an outline of each object: its own, or that of its box where it has none.
-
-    Args:
-        polygons: outlines of M objects.
-        boxes_xyxy: (M, 4), in the unit of the polygons.
-    """
+    """Return an outline of each object: its own, or that of its box (M, 4) of the same unit."""
     num_objects = len(boxes_xyxy)
     polygons = polygons or without_outlines(num_objects)
     missing = polygons.num_points == 0
@@ -178,6 +200,14 @@ class ClassItems(BoxItems):
     """
 
     has_rectangles = False
+
+    def require_labels(self, samples: SampleTable, name: str, is_of_folders: bool) -> None:
+        if not fill_images(samples):
+            raise DatasetError(
+                f"{name}: its labels are objects in parts of images, but a classifier needs one "
+                "class per image: folders named for classes, such as train/cat and val/cat; or "
+                "train a detector with --task detect or --cfg yolov5s.yaml"
+            )
 
     def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:
         scale = min(1, image_size / shortest_side(size))  # then no crop is enlarged

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import Batches, TrainBatches, TrainRecipe, ValBatches
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
@@ -27,13 +27,12 @@ class _Loader:
     Attributes:
         cached: how many of its images a cache takes: "all", "part" or "none".
         largest_shape: (B, 3, H, W) of this rank's shard of the largest batch.
-        world: the ranks, each of which gets a shard of every batch.
     """
 
     split: str  # for the log
     cache_fraction: float  # of what is free; both caches, the model and the workers must fit
 
-    def __init__(self, source: Batches, workers: int, cache: str, world: World):
+    def __init__(self, source: TrainBatches | ValBatches, workers: int, cache: str, world: World):
         assert workers >= 0
         if cache:
             kept = create_cache(cache, source.image_sizes(), self.cache_fraction, self.split, world)
@@ -42,8 +41,7 @@ class _Loader:
         self._workers = workers
         self._use(source)
 
-    def _use(self, source: Batches) -> None:
-        """Take the batches from this source from now on."""
+    def _use(self, source: TrainBatches | ValBatches) -> None:
         shapes = (source.shape(batch_index) for batch_index in range(len(source)))
         self.largest_shape = max(shapes, key=math.prod)
         images, _, height, width = self.largest_shape
@@ -57,10 +55,7 @@ class _Loader:
         self._source = source
 
     def lend_to(self, device: str) -> None:
-        """Save a copy of each batch: its images change once the next one is asked for.
-
-        device: copies them in between, a GPU by itself from page-locked memory.
-        """
+        """Let images change once the next batch is asked for; `device` copies them until then."""
         if self._pool is not None:
             self._pool.lend_to(device)
 
@@ -69,7 +64,7 @@ class _Loader:
         return len(self._source)
 
     def start(self) -> None:
-        """Start the workers now rather than at the first epoch, to overlap with other work."""
+        """Start the workers before the first epoch, beside other work."""
         if self._pool is not None:
             self._pool.start()
 
@@ -103,8 +98,8 @@ class TrainLoader(_Loader):
         samples: from `labels.scan_samples`; at least one.
         recipe: how they become batches; rectangular ones have no mosaics.
         workers: processes; 0 builds in this process.
-        cache: where decoded images are kept from epoch to epoch: "" nowhere, "ram" or "disk".
-        world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
+        cache: where decoded images are kept: "" nowhere, "ram" or "disk".
+        world: each rank builds a shard of every batch; those of a machine share a cache.
     """
 
     split, cache_fraction = "training", 0.5
@@ -126,7 +121,7 @@ class TrainLoader(_Loader):
         super().__init__(source, workers, cache, world)
 
     def leave_pixels(self) -> None:
-        """Leave colours and flips to the device from the next epoch on; see `batch.Finishing`."""
+        """Leave colours and flips to the device from the next epoch on (`batch.Finishing`)."""
         self._leaves_pixels = True
 
     def align(self, stride: int) -> None:
@@ -142,21 +137,19 @@ class TrainLoader(_Loader):
         class_scores: Sequence[float] = (),
         is_last: bool = False,
     ) -> Iterator[Batch]:
-        """Return the batches of an epoch from `first_batch` on; those before are not built.
-
-        Workers start with this call. Only one epoch runs at a time.
+        """Return the batches of an epoch from `first_batch` on; only one epoch runs at a time.
 
         Args:
-            class_scores: what --image-weights goes by, as `order.Epoch` has it.
-            is_last: False to have the first batches of the next epoch built, if its order is known,
-                while the last ones of this one are used.
+            class_scores: for --image-weights, as in `order.Epoch`.
+            is_last: False to build the first batches of the next epoch, if its order is known,
+                while
+                the last ones of this epoch are used.
         """
         is_known = not (is_last or self._source.recipe.image_weights)
         following = self._epoch(epoch + 1, ()) if is_known else None
         return self._run(self._epoch(epoch, class_scores), first_batch, following)
 
     def batch(self, epoch: int, batch_index: int, class_scores: Sequence[float] = ()) -> Batch:
-        """Build one batch of an epoch in this process."""
         return self._build(self._epoch(epoch, class_scores), batch_index)
 
     def _epoch(self, number: int, class_scores: Sequence[float]) -> Epoch:
@@ -167,16 +160,12 @@ class ValLoader(_Loader):
     """Letterboxed batches in a fixed order: by aspect ratio when rectangular, else as given.
 
     Args:
-        samples: from `labels.scan_samples`; at least one.
+        samples, workers, cache, world: as for `TrainLoader`.
         image_size: the long side of every image, pixels.
         batch_size: over all ranks; the last batch may be smaller.
-        workers: processes; 0 builds in this process.
         stride: sides of a batch's images are a multiple of it.
         rectangular: give each batch the smallest shape that holds its images.
-        cache: where resized images are kept for the next validation: "" nowhere, "ram" or "disk".
-        world: the ranks. Each builds a shard of every batch; those of a machine share a cache.
         fixed_size: (height, width) of all batches, in place of the sides above.
-        items: how to build the task's items.
     """
 
     split, cache_fraction = "validation", 0.2
@@ -216,5 +205,4 @@ class ValLoader(_Loader):
         return self.batches()
 
     def batches(self, first_batch: int = 0) -> Iterator[Batch]:
-        """Return the batches from `first_batch` on; those before are not built."""
         return self._run(Epoch(0), first_batch)

@@ -18,7 +18,7 @@ from duet.utils.data.sources.samples import SampleTable
 
 
 class Epoch(NamedTuple):
-    """An epoch, the class scores that its order may depend on, and what its batches lack."""
+    """An epoch, and what its order and its batches depend on."""
 
     number: int  # from 0
     class_scores: tuple[float, ...] = ()  # (C,) of the last validation, 0 to 1; () before the first
@@ -43,8 +43,7 @@ def rectangle(
 def weighted(seed: int, samples: SampleTable, epoch: Epoch) -> np.ndarray:
     """Draw as many samples as there are, with replacement: rare, badly found classes more often.
 
-    If all weights are 0, because every class is found perfectly or nothing is labelled, all
-    samples are equally likely.
+    All samples are equally likely if all classes are found perfectly or nothing is labelled.
     """
     classes = samples.class_index
     scores = np.array(epoch.class_scores or np.zeros(classes.max(initial=0) + 1))
@@ -67,11 +66,7 @@ def aspect_order(samples: SampleTable) -> np.ndarray:
 
 
 def class_weights(class_index: np.ndarray, num_classes: int) -> np.ndarray:
-    """Return the inverse of how often each class occurs, at least once, in sum 1: (C,) float64.
-
-    Args:
-        class_index: (T,) of all objects.
-        num_classes: above every class index.
+    """Return the inverse frequency of each class, normalised to sum 1: (C,) float64.
 
     Source: the public YOLOv5 recipe, --image-weights.
     """

@@ -18,7 +18,6 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import Any
 
 from duet.utils.system.children import INTERRUPTS, inheriting
 from duet.utils.system.files import number_for_child
@@ -35,8 +34,7 @@ _starting = threading.local()  # .numbers: of open files that the process being 
 def inherited(descriptor: int) -> int:
     """Let the process being started inherit an open file, while an argument of it is pickled.
 
-    Returns:
-        Its number there, for `open_inherited`.
+    Returns its number there, for `open_inherited`.
     """
     number = number_for_child(descriptor)
     _starting.numbers.append(number)
@@ -44,11 +42,11 @@ def inherited(descriptor: int) -> int:
 
 
 def start_process(
-    function: Callable[..., None], *arguments: Any
+    function: Callable[..., None], *arguments: object
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """Call `function(connection, *arguments)` in a new process; return it and its connection.
 
-    Its Python imports from where this one does. If it dies early, the connection ends.
+    It imports from the same folders. If it dies early, the connection ends.
     """
     _starting.numbers = []
     content = ForkingPickler.dumps((function, arguments))

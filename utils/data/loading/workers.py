@@ -46,10 +46,9 @@ PARENTS_SIGNALS = {*INTERRUPTS, *SUSPENDING}
 
 
 class SharedSource:
-    """A batch source for workers; what they get is equal to it, its arrays read-only.
+    """A batch source for workers, its arrays in shared memory and read-only there.
 
-    The arrays lie in shared memory: a copy of a million samples would take 200 MB or more per
-    worker.
+    A copy of a million samples would take 200 MB or more per worker.
     """
 
     def __init__(self, source: Batches):
@@ -86,8 +85,6 @@ class _Worker(NamedTuple):
 
 
 class _Request(NamedTuple):
-    """A batch that the workers build, a part each."""
-
     epoch: Epoch
     batch_index: int
     shape: tuple[int, ...]  # (B, 3, H, W)
@@ -121,10 +118,7 @@ class WorkerPool:
         self._copies_end: list[Callable[[], None]] = []  # of each slot
 
     def lend_to(self, device: str) -> None:
-        """Give images in their slots from now on, to be copied to a device.
-
-        They change once the next batch is asked for.
-        """
+        """Give images in their slots, for a device to copy before the next batch is asked for."""
         self._device = device
 
     def start(self) -> None:
@@ -157,12 +151,11 @@ class WorkerPool:
     def run(
         self, epoch: Epoch, first_batch: int = 0, following: Epoch | None = None
     ) -> Iterator[Batch]:
-        """Request the first few batches of an epoch at once; return an iterator over all.
+        """Request the first batches of an epoch, and return an iterator over all.
 
-        This ends an earlier run: its iterator raises WorkerError from then on.
+        Iterators of earlier runs raise WorkerError from then on.
 
-        Args:
-            following: epoch whose first batches are built while the last ones here are used.
+        following: epoch whose first batches are built while the last ones here are used.
         """
         self.request(epoch, first_batch)
         return self._collect(epoch, first_batch, following, self._run)
@@ -192,13 +185,12 @@ class WorkerPool:
             self._copies_end[request.start // self._slot_bytes] = self._copies_so_far()
 
     def _copies_so_far(self) -> Callable[[], None]:
-        """Return a function that waits until lent images have been copied, if they are lent."""
+        """Return a function that waits for the copies of lent images."""
         if self._device is None:
             return lambda: None
         return backend.device.copies_end(self._device)
 
     def _fill(self, epoch: Epoch, first_batch: int, following: Epoch | None = None) -> None:
-        """Request batches until enough are ahead, those of the following epoch last."""
         indices = range(len(self._source))
         here = zip(itertools.repeat(epoch), indices[first_batch:])
         then = zip(itertools.repeat(following), indices) if following is not None else ()
@@ -270,7 +262,6 @@ class WorkerPool:
 
 
 def _joined(parts: Sequence[Finishing | None]) -> Finishing | None:
-    """Return the parts of a batch's finishing as one."""
     present = [part for part in parts if part is not None]
     return Finishing(*map(np.concatenate, zip(*present, strict=True))) if present else None
 

@@ -25,7 +25,6 @@ def native_runs(
         prototypes: (M, h, w) float32, over the network's input.
         coefficients: (K, M) float32.
         boxes_xyxy: (K, 4), pixels of the image; no mask goes beyond its box.
-        letterbox: where the image lies in the input.
     """
     size = letterbox.original_size
     enlarged = _Enlarged(_of_image(prototypes, letterbox), size)
@@ -39,13 +38,7 @@ def native_runs(
 def prototype_masks(
     prototypes: np.ndarray, coefficients: np.ndarray, boxes_xyxy: np.ndarray
 ) -> np.ndarray:
-    """Return the masks at the size of the prototypes, (K, h, w) bool.
-
-    Args:
-        prototypes: (M, h, w) float32.
-        coefficients: (K, M) float32.
-        boxes_xyxy: (K, 4), pixels of the prototypes.
-    """
+    """Return the masks at the size of the prototypes, (K, h, w) bool; arguments as above."""
     masks = np.zeros((len(boxes_xyxy), *prototypes.shape[1:]), bool)
     windows = _inside(boxes_xyxy, prototypes.shape[1:])
     for mask, row, (rows, columns) in zip(masks, coefficients, windows, strict=True):
@@ -56,8 +49,7 @@ def prototype_masks(
 def _of_image(maps: np.ndarray, letterbox: Letterbox) -> np.ndarray:
     """Return the part of maps (N, h, w) over an input that lies over the image.
 
-    Where the image begins or ends within a pixel it is cut down to a whole one, as the public
-    YOLOv5 does.
+    Edges are rounded down to whole pixels, as in the public YOLOv5.
     """
     top, left = letterbox.padding
     bottom, right = (x + y for x, y in zip(letterbox.padding, letterbox.resized_size, strict=True))
@@ -124,10 +116,7 @@ class _Enlarged:
 
 
 def _neighbours(side: int, enlarged: int) -> tuple[np.ndarray, ...]:
-    """Return between which two pixels each one of an enlarged side lies, and their parts of it.
-
-    In float32, as OpenCV's interpolation.
-    """
+    """Return the two neighbours of each pixel of an enlarged side, and their float32 weights."""
     at = (np.arange(enlarged) + 0.5) * (side / enlarged) - 0.5
     at = at.clip(0, side - 1).astype(np.float32)
     before = np.floor(at).astype(np.int64)

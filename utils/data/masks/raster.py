@@ -22,14 +22,12 @@ def index_map(
     """Draw all objects of an image into one map, the smaller ones over the larger ones.
 
     Args:
-        polygons: M outlines, pixels of an image; one without points has no pixel.
-        size: (height, width) of the image.
+        polygons: M outlines, pixels of an image (height, width); without points, no pixel.
         ratio: image side / map side.
 
     Returns:
-        The map (h, w), uint8 or, of more than 255 objects, int32: 0 is background; and value (M,)
-        int64: the number of each object in it, from 1 up by decreasing area in the map, in the
-        order of the objects where areas are equal.
+        The map (h, w), uint8 or int32 for more than 255 objects, 0 for background; and (M,) int64,
+        the value of each object in it, from 1 up by decreasing area in the map.
     """
     num_objects = len(polygons)
     areas = np.zeros(num_objects, np.int64)
@@ -49,10 +47,7 @@ def index_map(
 
 
 def separate(polygons: Polygons, size: tuple[int, int], ratio: int) -> np.ndarray:
-    """Draw each object of an image into its own map, (M, h, w) uint8: 1 in the object.
-
-    The arguments are those of `index_map`.
-    """
+    """Draw each object into its own map, (M, h, w) uint8: 1 in the object; arguments as above."""
     masks = np.zeros((len(polygons), *_reduced(size, ratio)), np.uint8)
     for index, mask in enumerate(masks):
         part = _draw(polygons.outline(index), size, ratio)
@@ -68,7 +63,6 @@ class _Part(NamedTuple):
     pixels: np.ndarray  # (h, w) uint8, 1 in the object
 
     def of(self, array: np.ndarray) -> np.ndarray:
-        """Return the view of this part of a map (H, W)."""
         height, width = self.pixels.shape
         return array[self.top : self.top + height, self.left : self.left + width]
 
@@ -78,7 +72,7 @@ def _reduced(size: tuple[int, int], ratio: int) -> tuple[int, int]:
 
 
 def _draw(outline: np.ndarray, size: tuple[int, int], ratio: int) -> _Part:
-    """Draw an object and reduce it, only as far as it goes where its pixels stay the same so."""
+    """Draw an object and reduce it, only in the part of the map that it can reach."""
     # float32 like stored labels, so that a corner on the edge of a pixel stays there.
     corners = outline.astype(np.float32).astype(np.int32)
     side_wh = np.array(size[::-1])

@@ -36,12 +36,11 @@ class Window(NamedTuple):
 
 
 def runs_of_mask(mask: np.ndarray) -> np.ndarray:
-    """Return the runs (N,) uint32 of a mask (H, W) bool."""
     return runs_of_window(Window(0, 0, mask), mask.shape)
 
 
 def runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
-    """Return the runs (N,) uint32 of a mask of (height, width) that is given as a window."""
+    """Return the runs (N,) uint32 of a mask of (height, width) from its window."""
     top, left, pixels = window
     if not pixels.size:
         return _runs_between(np.zeros(0, np.int64), size[0] * size[1])
@@ -57,17 +56,12 @@ def runs_of_window(window: Window, size: tuple[int, ...]) -> np.ndarray:
 
 
 def _runs_between(changes: np.ndarray, num_pixels: int) -> np.ndarray:
-    """Return the runs between ascending positions of change."""
     within = changes[changes < num_pixels]
     return np.diff(within, prepend=0, append=num_pixels).astype(np.uint32)
 
 
 def mask_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Return the mask (H, W) bool of runs (N,).
-
-    Raises:
-        ValueError: the runs do not fill a mask of this size.
-    """
+    """Return the mask (H, W) bool of runs (N,); ValueError unless they fill it."""
     height, width = size
     total = int(runs.sum(dtype=np.int64))
     if total != height * width:
@@ -85,16 +79,10 @@ def areas(masks: Ragged) -> np.ndarray:
 
 
 def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.ndarray:
-    """Return the intersection over union of each mask found with each labelled one.
+    """Return the intersection over union of K found with M labelled masks, (K, M) float64.
 
-    Args:
-        found: K rows of runs.
-        truth: M rows of runs over images of the same size.
-        is_crowd: (M,) bool, masks of many objects: with these it is the fraction of the found
-            mask that is covered, COCO's rule.
-
-    Returns:
-        (K, M) float64 in [0, 1]; 0 if they do not overlap.
+    is_crowd: (M,) bool, masks of many objects: the covered fraction of the found mask instead,
+    COCO's rule.
     """
     if not (found.num_rows and truth.num_rows):
         return np.zeros((found.num_rows, truth.num_rows))
@@ -107,18 +95,12 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
 
 
 def _coded(runs: np.ndarray, size: tuple[int, int]) -> dict[str, Any]:
-    """Return runs (N,) in pycocotools' form."""
     coded: dict[str, Any] = coco_mask.frPyObjects({"size": list(size), "counts": runs}, *size)
     return coded
 
 
 def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
-    """Return the smallest window around an object; without pixels for an empty mask.
-
-    Args:
-        runs: (N,) of a mask of this size.
-        size: (height, width).
-    """
+    """Return the smallest window around an object, no pixels for an empty mask (height, width)."""
     left, top, width, height = coco_mask.toBbox(_coded(runs, size)).astype(int).tolist()
     first, end = left * size[0], (left + width) * size[0]
     ends = np.cumsum(runs, dtype=np.int64).clip(first, end) - first
@@ -130,12 +112,8 @@ def window_of_runs(runs: np.ndarray, size: tuple[int, int]) -> Window:
 def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return the outer border of the piece with the most points, (N, 2) float32 x and y.
 
-    Corners are pixels of the piece; straight parts between them are left out, and holes
-    ignored. N is 0 for an empty mask.
-
-    Args:
-        runs: (N,) of a mask of this size.
-        size: (height, width).
+    Corners are pixels of the piece; straight parts and holes are left out. N is 0 for an empty
+    mask.
     """
     top, left, pixels = window_of_runs(runs, size)
     whole = np.ascontiguousarray(pixels, np.uint8)
@@ -148,8 +126,8 @@ def outline_of_runs(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def whole_outline(runs: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     """Return the outline (K, 2) float64 of a mask, exactly along the edges of its pixels.
 
-    Pieces and holes are joined into one; pixels that touch at a corner are one piece. K is 0 for
-    an empty mask.
+    Pieces and holes are joined; pixels that touch at a corner are one piece. K is 0 for an empty
+    mask.
     """
     top, left, pixels = window_of_runs(runs, size)
     # A border runs through centres: doubled pixels put all corners of the edges on it.
@@ -167,13 +145,12 @@ def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> n
     """Return the runs (N,) uint32 of all pixels inside any outline.
 
     Args:
-        outlines: each (K, 2) x and y in pixels; where one crosses or covers
-            itself, that is outside again. Fewer than three points enclose nothing.
+        outlines: each (K, 2) x and y in pixels, by the even-odd rule; K below 3 encloses nothing.
         size: (height, width) of the mask.
 
     Raises:
-        ValueError: a coordinate is no number, or an outline is longer than `LONGEST_OUTLINE`:
-            pycocotools would write outside of its memory, or fill all of it.
+        ValueError: a coordinate is no number, or an outline is longer than `LONGEST_OUTLINE`,
+            with which pycocotools would write outside of its memory.
     """
     # Clipping moves only what lies far outside of the image, where it has no pixels.
     points = [np.asarray(o, np.float64).clip(-_FAR, _FAR) for o in outlines if len(o) > 2]
@@ -198,11 +175,7 @@ def to_text(runs: np.ndarray) -> str:
 
 
 def from_text(text: str) -> np.ndarray:
-    """Return the runs (N,) uint32 in a text form.
-
-    Raises:
-        ValueError: it is not valid; the message gives the reason.
-    """
+    """Return the runs (N,) uint32 of a text form; ValueError with the reason if it is invalid."""
     content = np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8)
     characters = content.astype(np.int64) - _OFFSET
     is_known = (characters >= 0) & (characters < 2 * _MORE)
@@ -225,13 +198,11 @@ def from_text(text: str) -> np.ndarray:
 
 
 def read_runs(segmentation: Mapping[str, Any]) -> tuple[np.ndarray, tuple[int, int]]:
-    """Read a mask of an annotation file; return its runs (N,) uint32 and (height, width).
+    """Return the runs (N,) uint32 and (height, width) of a mask in an annotation file.
 
-    Args:
-        segmentation: {"size": [height, width], "counts": runs}, as numbers or as text.
+    segmentation: {"size": [height, width], "counts": runs}, as numbers or as text.
 
-    Raises:
-        ValueError: the runs are damaged, or do not fill the size.
+    ValueError: the runs are damaged, or do not fill the size.
     """
     size = segmentation.get("size")
     sides = size if isinstance(size, list) and len(size) == 2 else [0]

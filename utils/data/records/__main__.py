@@ -12,7 +12,7 @@ from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.records.record_images import RecordImage
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.splits import images_of
@@ -94,7 +94,7 @@ def pack(flags: argparse.Namespace) -> None:
 def unpack(flags: argparse.Namespace) -> None:
     """Write images and labels byte for byte into a new folder, with list files and a YAML.
 
-    A list names the images of each split in their order: training reads the same batches.
+    Lists keep the order of each split: training reads the same batches.
     """
     dataset, images = load_images(flags)
     name = f"{dataset.name}.yaml"

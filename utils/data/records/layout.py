@@ -1,7 +1,7 @@
 """The FFRecord layout: a header of checksums and offsets, then the records back to back.
 
-A process opens a file at its first read. Reads are positioned, not mapped: if a mapped file is cut
-off or its disk fails, a signal ends the process instead of an error.
+Reads are positioned, not mapped: if a mapped file is cut off or its disk fails, a signal ends the
+process instead of an error.
 
 Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no padding.
 """
@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import os
 import struct
-import weakref
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -22,7 +20,7 @@ import numpy as np
 
 from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.errors import DatasetError
-from duet.utils.files.regular import open_descriptor, open_regular
+from duet.utils.files.regular import open_regular
 from duet.utils.system.files import read_at
 from duet.utils.text import count
 
@@ -32,7 +30,6 @@ CHECKSUM_TYPE, OFFSET_TYPE = np.dtype("<u4"), np.dtype("<i8")
 # A file may consist of holes, which take no disk space: no more records than this are read.
 MAX_RECORDS = 1 << 26
 MAX_RECORD_BYTES = 1 << 30
-_OPEN_FILES = 128  # well below the usual limit of 1,024 a process
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +44,6 @@ class RecordTable:
         return len(self.checksums)
 
     def place(self, number: int) -> RecordPlace:
-        """Return where a record lies; number counts from 0."""
         start, end = self.bounds[number : number + 2].tolist()
         return RecordPlace(self.path, number, start, end - start, int(self.checksums[number]))
 
@@ -56,12 +52,10 @@ class RecordTable:
 
 
 def header_size(num_records: int) -> int:
-    """Return how many bytes lie before the first record."""
     return START.size + num_records * (CHECKSUM_TYPE.itemsize + OFFSET_TYPE.itemsize)
 
 
 def damaged(path: Path, what: str) -> DatasetError:
-    """Return the error for a file that is not as it was written."""
     return DatasetError(
         f"{path}: {what}; the file is damaged or incomplete: copy it again from where it came, or "
         "pack the dataset again"
@@ -69,15 +63,13 @@ def damaged(path: Path, what: str) -> DatasetError:
 
 
 def damaged_record(place: RecordPlace, what: str) -> DatasetError:
-    """Return the error for a record that is not as it was written."""
     return damaged(place.path, f"record {place.number} {what}")
 
 
 def read_table(path: Path) -> RecordTable:
-    """Read and check the header of a record file; the records themselves are not read.
+    """Read and check the header of a record file.
 
-    Raises:
-        DatasetError: the file cannot be read, or its header contradicts itself or the file.
+    DatasetError: the file cannot be read, or its header contradicts itself or the file.
     """
     try:
         with open_regular(path) as file:
@@ -116,15 +108,15 @@ def _read_table(path: Path, file: BinaryIO) -> RecordTable:
 def read_record(place: RecordPlace) -> np.ndarray:
     """Return the bytes of a record, (length,) uint8.
 
-    Raises:
-        DatasetError: the file cannot be read, the record is damaged or longer than 1 GiB.
+    DatasetError: the file cannot be read, the record is damaged or longer than 1 GiB.
     """
     if place.length > MAX_RECORD_BYTES:
         raise damaged_record(
             place, f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read"
         )
     try:
-        content = read_at(_open_file(place.path).descriptor, place.length, place.offset)
+        with open_regular(place.path) as file:
+            content = read_at(file.fileno(), place.length, place.offset)
     except OSError as error:
         raise DatasetError(
             f"{place.path}: record {place.number} cannot be read: {error.strerror}"
@@ -136,31 +128,10 @@ def read_record(place: RecordPlace) -> np.ndarray:
     return np.frombuffer(content, np.uint8)
 
 
-class _OpenFile:
-    """A descriptor that is closed when it is garbage collected."""
-
-    def __init__(self, path: Path):
-        self.descriptor = open_descriptor(path)
-        weakref.finalize(self, os.close, self.descriptor)
-
-
-@lru_cache(maxsize=_OPEN_FILES)
-def _open_file(path: Path) -> _OpenFile:
-    return _OpenFile(path)
-
-
-def forget_open_files() -> None:
-    """Reopen every file at its next read, in case it was replaced."""
-    _open_file.cache_clear()
-
-
 def write_records(path: Path, num_records: int, records: Iterable[np.ndarray]) -> None:
-    """Write a new file of `num_records` records, each (num_bytes,) uint8.
+    """Write a new file of `num_records` records, each (num_bytes,) uint8, the header last.
 
-    The header is written last: an unfinished file has none.
-
-    Raises:
-        OSError: the file exists, or cannot be written.
+    OSError: the file exists, or cannot be written.
     """
     checksums = np.zeros(num_records, CHECKSUM_TYPE)
     offsets = np.zeros(num_records, OFFSET_TYPE)

@@ -62,10 +62,10 @@ def pack_samples(
 
 
 def base_depth(image_paths: Sequence[Path]) -> int:
-    """Return how many leading parts of the absolute paths are left out of the images' names.
+    """Return how many leading parts of the absolute paths the images' names lack.
 
-    These parts are common to all paths and end before the last folder `images` of each: names
-    differ, and their labels lie where those of the files do.
+    They are common to all paths and end before the last folder `images` of each: names differ,
+    and their labels lie where those of the files do.
     """
     folders = {_absolute_parts(path)[:-1] for path in image_paths}
     depth = len(os.path.commonprefix(list(folders)))
@@ -138,7 +138,7 @@ def _plan_files(
 def label_text(sample: Sample) -> bytes:
     """Return the labels of a sample as a label file.
 
-    A line has a box, which is read bit for bit, or an outline, whose box is the smallest around it.
+    A line has a box, which is read bit for bit, or an outline around which the box lies.
     """
     lines: list[str] = []
     boxes = sample.boxes_cxcywh_norm.astype(np.float64)

@@ -15,13 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duet.utils.data.image.header import CheckedFile, check_size
-from duet.utils.data.records.layout import (
-    damaged_record,
-    forget_open_files,
-    read_record,
-    read_table,
-)
-from duet.utils.data.sources.image_source import ImageSource, Records
+from duet.utils.data.records.layout import damaged_record, read_record, read_table
+from duet.utils.data.sources.image_sources import ImageSource, Records
 from duet.utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
 from duet.utils.errors import DatasetError
 from duet.utils.image_limits import MAX_SIDE, MIN_SIDE
@@ -38,16 +33,13 @@ _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]")
 
 
 class ImageEntry(NamedTuple):
-    """The index entry of an image."""
-
     name: str  # relative, "images/train/a.jpg"
     height: int  # pixels, as decoded: EXIF rotation applied
     width: int
     labels: bytes | None  # the label file as it was; None: there was none
 
 
-class BrokenIndexError(Exception):
-    """Why an index cannot be used."""
+class BrokenIndexError(Exception): ...
 
 
 def encode_index(entries: Sequence[ImageEntry]) -> bytes:
@@ -56,7 +48,6 @@ def encode_index(entries: Sequence[ImageEntry]) -> bytes:
 
 
 def encode_entry(entry: ImageEntry) -> bytes:
-    """Return the part of the index for an image."""
     name, labels = entry.name.encode(), entry.labels or b""
     num_bytes = NO_LABELS if entry.labels is None else len(labels)
     return _ENTRY.pack(entry.height, entry.width, num_bytes, len(name)) + name + labels
@@ -65,8 +56,7 @@ def encode_entry(entry: ImageEntry) -> bytes:
 def decode_index(content: bytes, num_images: int) -> list[ImageEntry]:
     """Return the entries of an index that describes this many images.
 
-    Raises:
-        BrokenIndexError: an unknown version, another number of images, or a value out of range.
+    BrokenIndexError: an unknown version, another number of images, or a value out of range.
     """
     if len(content) < _START.size:
         raise BrokenIndexError(f"has {len(content)} bytes, at least {_START.size} are needed")
@@ -128,7 +118,7 @@ def check_entry(entry: ImageEntry) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RecordImage(ImageSource):
-    """An image in a record file, its path that of the file and then its name in it."""
+    """An image in a record file; `path` is FILE/NAME."""
 
     entry: ImageEntry
 
@@ -138,16 +128,12 @@ class RecordImage(ImageSource):
         return str(self.path).removesuffix(name) + label_name(name)
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return the entry of the index, which is all that is read."""
         height, width = self.entry.height, self.entry.width
         text = f"{self.path}\0{height} {width} {self.entry.labels is None}\0"
         return text.encode("utf-8", "surrogatepass") + (self.entry.labels or b"")
 
     def check(self, max_pixels: int) -> CheckedFile:
-        """Return the size in pixels, or raise BrokenImageError.
-
-        `pack` has checked that the image is complete.
-        """
+        """Return the size in pixels; `pack` has checked that the image is complete."""
         size = self.entry.height, self.entry.width
         check_size(size, max_pixels)
         return CheckedFile(size)
@@ -157,12 +143,7 @@ class RecordImage(ImageSource):
 
 
 def read_record_images(path: Path) -> list[RecordImage]:
-    """Return the images of a record file, in their order.
-
-    Raises:
-        DatasetError: the file is damaged, or no file of ours.
-    """
-    forget_open_files()
+    """Return the images of a record file, in their order; DatasetError if damaged or not ours."""
     table = read_table(path)
     last = table.place(len(table) - 1)
     if last.length > MAX_INDEX_BYTES:

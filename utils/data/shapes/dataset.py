@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +28,7 @@ from duet.utils.data.shapes.scene import (
 )
 from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.files.atomic import new_folder
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, write_yaml
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 
@@ -46,8 +47,6 @@ CLASSES = {
 
 @dataclass(frozen=True)
 class ShapesConfig:
-    """Number, size and seed of the images."""
-
     num_train: int = 400
     num_val: int = 100
     image_side: int = 320  # pixels; height and width vary by a quarter around it
@@ -62,8 +61,7 @@ _CLASS_DEFAULTS = ShapesConfig(num_train=1000, num_val=200, image_side=96)
 def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
     """Draw the dataset unless it is there already, and return the path of its YAML.
 
-    Raises:
-        DatasetError: the folder cannot be written, or holds something else.
+    DatasetError: the folder cannot be written, or holds something else.
     """
     recipe: dict[str, Any] = {"version": _VERSION, **dataclasses.asdict(config)}
     if not config.outlines:
@@ -80,13 +78,11 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
 def _draw_once(
     yaml: Path,
-    document: Mapping[str, Any],
+    document: Document,
     config: ShapesConfig,
     draw: Callable[[Path, int, str], None],
 ) -> Path:
-    """Return the YAML of a dataset; draw it into its folder unless it is there.
-
-    The folder never holds a part of it, and several processes may draw at once.
+    """Return the YAML of a dataset; draw it into its folder, as a whole, unless it is there.
 
     Args:
         document: content of the YAML; `drawn` defines what is drawn.
@@ -147,7 +143,7 @@ def _draw_one(config: ShapesConfig, folder: Path, index: int, split: str) -> Non
 
 
 def draw_class_dataset(folder: Path, config: ShapesConfig = _CLASS_DEFAULTS) -> Path:
-    """Draw the dataset unless it is there already, as `draw_dataset`; return its YAML's path."""
+    """As `draw_dataset`."""
     recipe = {"classes_version": _CLASSES_VERSION, **dataclasses.asdict(config)}
     del recipe["outlines"]
     document = {"train": "train", "val": "val", "drawn": recipe}
@@ -163,7 +159,6 @@ def _draw_class(config: ShapesConfig, folder: Path, index: int, split: str) -> N
 
 
 def _write_jpeg(path: Path, image: np.ndarray) -> None:
-    """Write an image (H, W, 3) uint8 BGR."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _, content = cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, _JPEG_QUALITY])
     path.write_bytes(content.tobytes())

@@ -194,7 +194,6 @@ def draw_backdrop(generator: np.random.Generator, size: tuple[int, int]) -> np.n
 
 
 def _stripes(generator: np.random.Generator, image: np.ndarray) -> None:
-    """Draw parallel thin lines across the image."""
     colour = random_colour(generator, (0, 110), (40, 230)).tolist()
     height, width = image.shape[:2]
     angle = math.pi * generator.random()
@@ -243,10 +242,9 @@ def random_colour(
 
 
 def visible_outlines(scene: Scene) -> list[np.ndarray]:
-    """Return the outline (K, 2) float64 of what is seen of each object, pixels of the image.
+    """Return the visible outline (K, 2) float64 of each object, pixels of the image.
 
-    Hidden parts are left out; the pieces of an object that is cut apart form one outline. The hole
-    that an object leaves in the middle of another is not drawn.
+    Hidden parts are left out, the pieces of an object joined, and holes ignored.
     """
     size_wh = np.array(scene.image.shape[1::-1])
     found = []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from duet.utils.data.sources.annotation_memory import recall_annotations
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
@@ -22,7 +25,7 @@ from duet.utils.data.sources.formats.format import (
     collect,
 )
 from duet.utils.data.sources.formats.voc import VOC
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import (
     REPEATED,
     ZERO_AREA,
@@ -32,8 +35,10 @@ from duet.utils.data.sources.label_file import (
     require_drawable,
 )
 from duet.utils.data.sources.remarks import Remark
+from duet.utils.data.sources.scan_memory import FEWEST_IMAGES, Memory, version_of_readers
 from duet.utils.errors import DatasetError, brief
-from duet.utils.files.array_cache import state_of_files
+from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
+from duet.utils.files.json_files import parse_json
 from duet.utils.geometry.ragged import Polygons
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
@@ -43,6 +48,10 @@ log = logging.getLogger("data")
 
 OVERSHOOT = 0.01  # fraction of the side; coordinates up to this far outside are clipped
 WINGS = ("duet.utils.data.formats",)  # packages with more formats, each in a tuple FORMATS
+KEPT_KIND = "annotations"  # in the user's cache folder
+_MOST_PROBED = 64  # images
+_KEPT_TEXTS = ("class_names", "paths", "broken", "left_out")
+_KEPT_ARRAYS = ("sizes", "starts", "class_index", "boxes_xyxy")
 
 
 @cache
@@ -52,7 +61,6 @@ def formats() -> tuple[Format, ...]:
 
 
 def format_names() -> str:
-    """Return the names of all formats, for messages."""
     return ", ".join(kind.name for kind in formats())
 
 
@@ -72,11 +80,7 @@ def format_of(annotations: Path) -> str:
 
 @collector_paused()
 def read_annotations(folder: AnnotatedFolder) -> Annotations:
-    """Read the annotations of a folder.
-
-    Raises:
-        DatasetError: a file that cannot be read, or is not in its format.
-    """
+    """Read the annotations of a folder; DatasetError for an unreadable file."""
     (reader,) = [kind for kind in formats() if kind.name == folder.format]
     notes = FileNotes()
     try:
@@ -97,10 +101,47 @@ def _read(reader: Format, folder: AnnotatedFolder, notes: FileNotes) -> Annotati
     return annotations
 
 
+def recall_annotations(
+    folder: AnnotatedFolder, notes: FileNotes, read: Callable[[], Annotations]
+) -> Annotations:
+    """Return the annotations of a file; those of many images are read once.
+
+    They are read anew when the file, the list of images or the places of its images change, and
+    each time if there is a warning to log.
+    """
+    state = state_of_files([str(folder.annotations), str(folder.image_list)], time.time_ns())
+    if state is None:  # changed a moment ago
+        return read()
+    parts = [None if part is None else os.path.abspath(str(part)) for part in folder[1:4]]
+    name = Memory.of(KEPT_KIND, *parts, folder.subset, folder.is_shared).name
+    kept = read_arrays(KEPT_KIND, name, version_of_readers() + state)
+    if kept is not None:
+        texts = parse_json(kept["texts"].tobytes())
+        if _num_present(texts["paths"]) == kept["present"]:
+            polygons = Polygons(kept["points"], kept["point_starts"])
+            fields: dict[str, Any] = {**texts, **{field: kept[field] for field in _KEPT_ARRAYS}}
+            return Annotations(**fields, polygons=polygons)
+    found = read()
+    if len(found) >= FEWEST_IMAGES and not notes.warnings:
+        text = json.dumps({field: getattr(found, field) for field in _KEPT_TEXTS})
+        arrays = {
+            "texts": np.frombuffer(text.encode(), np.uint8),
+            "present": np.array(_num_present(found.paths)),
+            "points": found.polygons.points_xy,
+            "point_starts": found.polygons.starts,
+            **{field: getattr(found, field) for field in _KEPT_ARRAYS},
+        }
+        write_arrays(KEPT_KIND, name, version_of_readers() + state, arrays)
+    return found
+
+
+def _num_present(paths: Sequence[str]) -> int:
+    """Return how many of some images exist: it decides in which folders they are looked for."""
+    return sum(map(os.path.exists, paths[:: max(1, len(paths) // _MOST_PROBED)]))
+
+
 @dataclass(frozen=True, slots=True)
 class AnnotatedImage(ImageSource):
-    """An image whose objects an annotation file names."""
-
     annotations: Annotations
     index: int
     class_of: np.ndarray  # int64, the dataset's class of each class of the annotations
@@ -132,9 +173,7 @@ class AnnotatedImage(ImageSource):
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
         """Return the objects; those without an area, and repeated ones, are removed.
 
-        Raises:
-            BrokenLabelError: the annotation is of an image of another shape, a box reaches far
-                out of the image, or the reader of the format found fault.
+        BrokenLabelError: a box reaches far out of the image, or as `read_objects`.
         """
         class_index, boxes, polygons = self.read_objects(size)
         boxes = _clipped(boxes)
@@ -150,12 +189,12 @@ class AnnotatedImage(ImageSource):
         They may lie outside the image, and have no area.
 
         Returns:
-            (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, float64,
-            both normalised; None for polygons if all are boxes.
+            (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, both
+            normalised; None for polygons if all are boxes.
 
         Raises:
-            BrokenLabelError: the annotation is of an image of another shape, or the reader of the
-                format found fault.
+            BrokenLabelError: the annotated image has another shape, or the format's reader found a
+                fault.
         """
         if reason := self.annotations.broken[self.index]:
             raise BrokenLabelError(reason)
@@ -219,14 +258,9 @@ def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons 
 def annotated_images(
     annotations: Annotations, class_names: Sequence[str], file: Path
 ) -> list[AnnotatedImage]:
-    """Return the images of annotations, with their objects' classes those of a dataset.
+    """Return the images of annotations, their classes by the numbers of a dataset's names.
 
-    Args:
-        class_names: class names of the dataset.
-        file: the annotation file or folder, for messages.
-
-    Raises:
-        DatasetError: the dataset lacks a class of the annotations.
+    file: the annotation file or folder, for messages. DatasetError: an unknown class.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
     if absent := sorted(set(annotations.class_names) - set(index_of)):

@@ -13,9 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.data.sources.formats.names import search_files, split_folders, split_of
-from duet.utils.data.sources.image_files import sorted_images
-from duet.utils.data.sources.image_source import ImageSource
+from duet.utils.data.sources.formats.names import split_folders, split_of
+from duet.utils.data.sources.image_sources import ImageSource, search_files, sorted_images
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable
@@ -39,8 +38,6 @@ class ClassFolders(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClassImage(ImageSource):
-    """An image of one class."""
-
     class_index: int
 
     @property
@@ -48,12 +45,10 @@ class ClassImage(ImageSource):
         return f"the folder {self.path.parent}"
 
     def state(self, now_ns: int) -> bytes | None:
-        """Return size and times of the image file, and its class."""
         file = state_of_files((str(self.path),), now_ns)
         return None if file is None else file + f"class {self.class_index}".encode()
 
     def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
-        """Return the object that fills the image, or raise BrokenLabelError."""
         if self.class_index >= num_classes:
             raise BrokenLabelError(f"class {self.class_index} of {num_classes}", "unknown_class")
         boxes = np.array([FULL_BOX], np.float32)
@@ -79,9 +74,9 @@ def find_class_folders(path: Path) -> Mapping[str, list[ClassFolders]]:
 
 
 def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
-    """Return an entry of a dataset YAML, which may be a folder of class folders.
+    """Return an entry of a dataset YAML, as `ClassFolders` if it is one.
 
-    class_names: class names in the YAML, which the folders must have; () if it has none.
+    class_names: names in the YAML, which the folders must have; () if it has none.
     """
     if not os.path.isdir(entry):  # nor refuses a name that is too long
         return entry
@@ -91,17 +86,13 @@ def as_classes(entry: Path, class_names: Sequence[str]) -> Path | ClassFolders:
 
 
 def folder_names(entries: Iterable[ClassFolders]) -> set[str]:
-    """Return the names of all folders with an image."""
     return {name for entry in entries for name in _classes_in(entry.folder)}
 
 
 def class_names_of(entries: Sequence[ClassFolders], dataset: str) -> tuple[str, ...]:
-    """Return the names of all folders with an image, sorted by their letters' numbers.
+    """Return the names of all folders with an image in all splits, sorted by code points.
 
-    All splits count, so that class numbers do not depend on which of them is read.
-
-    Raises:
-        DatasetError: there are fewer than two, or one is not UTF-8.
+    DatasetError: there are fewer than two, or one is not UTF-8.
     """
     names: set[str] = set()
     empty: set[str] = set()
@@ -127,10 +118,9 @@ def class_images(
 ) -> list[ClassImage]:
     """Return the images of all class folders, class by class and sorted.
 
-    remarks: told what is left out.
+    remarks: collects what is left out.
 
-    Raises:
-        DatasetError: a folder with images is of no class of the dataset, or there is no image.
+    DatasetError: a folder with images is of no class of the dataset, or there is no image.
     """
     index_of = {name: index for index, name in enumerate(class_names)}
     found: list[ClassImage] = []
@@ -170,9 +160,9 @@ def similar_names(class_names: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def _classes_in(folder: Path) -> set[str]:
-    """Return the names of folders with images; none if it does not look like class folders.
+    """Return the names of folders with images; none if these do not look like class folders.
 
-    That is where as many images lie beside them, or where images have label files.
+    That is, as many images lie beside them, or images have label files.
     """
     try:
         beside, inner = _images_beside(folder), dict(_folders_in(folder))
@@ -188,7 +178,6 @@ def _classes_in(folder: Path) -> set[str]:
 
 
 def _images_beside(folder: Path) -> list[str]:
-    """Return the names of the visible images directly in a folder."""
     shown = (name for name in os.listdir(folder) if not name.startswith("."))
     return [name for name in shown if os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES]
 

@@ -40,10 +40,7 @@ class CocoAnnotations:
     sizes: Sequence[tuple[int, int]] = ()  # (height, width) of each image
 
     def ground_truth(self, image: int) -> GroundTruth:
-        """Return the objects of an image, with masks if requested.
-
-        Masks are made at each call: those of a whole dataset would fill the memory.
-        """
+        """Return the objects of an image; masks are made at each call, to save memory."""
         objects = self.objects[image]
         if self.segmentations is None:
             return objects
@@ -56,10 +53,7 @@ class CocoAnnotations:
 
 
 def own_annotations(dataset: DatasetSpec, split: str) -> Path | None:
-    """Return the instances JSON that holds a split's labels; None if they lie elsewhere.
-
-    Unlike labels, it has crowds and the areas of outlines.
-    """
+    """Return the instances JSON with a split's labels, crowds and areas; None if there is none."""
     pool = "train" if dataset.train_part is not None and split == "val" else split
     entries = getattr(dataset, pool)
     if dataset.single_class or dataset.merge or len(entries) != 1:
@@ -78,12 +72,10 @@ def read_coco_annotations(
     Crowds become regions in which no detection counts. The area, the outline's in COCO, decides
     how large an object is.
 
-    Args:
-        masks: read the segmentations too; an object without one counts as its box.
+    masks: read the segmentations too; an object without one counts as its box.
 
-    Raises:
-        UserError: no such file, no instances JSON, an image or class that it lacks, an image of
-            another size, an object of these images that is not valid in COCO's format.
+    UserError: no such file, no instances JSON, an image or class that it lacks, an image of
+    another size, an object of these images that is not valid in COCO's format.
     """
     try:
         found = read_instances(path)
@@ -104,7 +96,6 @@ def read_coco_annotations(
 
 
 def _images(found: Instances, samples: Sequence[Sample]) -> list[int]:
-    """Return the index of each sample's image."""
     by_name = defaultdict(list)
     for index, listed in enumerate(found.images):
         parts = PurePosixPath(listed.name.replace("\\", "/")).parts

@@ -43,17 +43,15 @@ def load_dataset(
 
     Args:
         argument: a YAML file, the name of one in data/, a folder or an annotation file that
-            `recognised.py` knows, or one of `BUILT_INS`, which is drawn into `image_root` on
-            first use.
-        image_root: the folder of the built-in datasets.
-        splits: those of train, val and test that the caller needs; their images must exist.
+            `recognised.py` knows, or one of `BUILT_INS`, drawn into `image_root` on first use.
+        splits: the splits whose images must exist.
         single_class: treat all objects as one class.
         train_part: fraction of the images for training, the rest for validation, if the dataset
-            has no split for validation; or "K/N", to validate on fold K of N. None: that of
-            `recognised.py`, if it has no split at all.
+            has no split for validation; or "K/N", to validate on fold K of N. None: drawn as
+            `recognised.py` does if there is no split at all.
 
     Raises:
-        DatasetError: names the file, the key, its value and the places looked at.
+        DatasetError: names the file, the key, its value and the places searched.
     """
     name = str(argument)
     if name in BUILT_INS:
@@ -88,9 +86,9 @@ def load_dataset(
 
 
 def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
-    """Return the class names of all annotations: the longest list if it has them all, else sorted.
+    """Return the class names of the annotations of all splits, whichever of them are read.
 
-    All splits count, so that class numbers do not depend on which of them is read.
+    The longest list if it has them all, else sorted.
     """
     entries = dataset.entries
     found = [read_annotations(entry) for entry in entries if isinstance(entry, AnnotatedFolder)]

@@ -18,8 +18,9 @@ from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
-from duet.utils.data.sources.image_files import has_images, is_of_windows, no_images_text
+from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, yaml_text
 from duet.utils.project import how_to_fetch
 from duet.utils.text import count
@@ -51,12 +52,10 @@ class DatasetSpec:
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries of all splits."""
         return (*self.train, *self.val, *self.test)
 
     @property
     def is_of_folders(self) -> bool:
-        """Whether folder names are the labels."""
         return any(isinstance(entry, ClassFolders) for entry in self.entries)
 
     @property
@@ -88,16 +87,14 @@ class DatasetSpec:
 
 
 def read_dataset_yaml(path: Path, splits: Sequence[str]) -> DatasetSpec:
-    """Read a dataset YAML; the images of `splits` must exist, those of other splits need not.
+    """Read a dataset YAML; only the images of `splits` must exist.
 
-    An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, which
-    names annotations in another format and, if not all images are meant, a list of them. A path may
-    be that of folders named for classes. Without `names` the class names are empty if all
-    entries have annotations, or are such folders: those give the names. `merge: {rbc: RBC}` counts
-    the objects of one name as of another.
+    An entry of a split is a path, or `{images: DIR, annotations: FILE or DIR, list: FILE}`, with
+    annotations in another format and perhaps a list of the images. A path may hold folders named
+    for classes. `names` may be absent if annotations or folders give the names. `merge: {rbc: RBC}`
+    counts the objects of one name as of another.
 
-    Raises:
-        UserError: names the file, the key, its value and the places looked at.
+    UserError: names the file, the key, its value and the places searched.
     """
     known = "a dataset YAML has the keys path, train, val and names"
     document = read_yaml("--data", path, known, texts_in=("names",))
@@ -114,10 +111,10 @@ def dataset_yaml_text(
 
 @dataclass(frozen=True)
 class _DatasetYaml:
-    """A parsed dataset YAML, with what its error texts need."""
+    """A parsed dataset YAML and its path, for error messages."""
 
     path: Path
-    document: Mapping[str, Any]
+    document: Document
 
     def spec(self, splits: Sequence[str]) -> DatasetSpec:
         for key in splits:
@@ -152,7 +149,6 @@ class _DatasetYaml:
         )
 
     def _merge(self) -> dict[str, str]:
-        """Return the names that stand for another class."""
         merge = self.document.get("merge") or {}
         accepted = "; accepted: a mapping of names, such as {rbc: RBC}"
         if not isinstance(merge, Mapping):
@@ -173,7 +169,7 @@ class _DatasetYaml:
     def _error(self, key: str, text: str) -> DatasetError:
         return DatasetError(f"{self.path}: key '{key}' {text}")
 
-    def _wrong(self, key: str, value: Any, text: str) -> DatasetError:
+    def _wrong(self, key: str, value: object, text: str) -> DatasetError:
         return self._error(key, f"has the value {brief(value)}{text}")
 
     @cached_property
@@ -227,7 +223,7 @@ class _DatasetYaml:
             raise DatasetError(f"{error}; {text}") from error
         return tuple(found)
 
-    def _annotated(self, key: str, value: Mapping[str, Any], required: bool) -> AnnotatedFolder:
+    def _annotated(self, key: str, value: Document, required: bool) -> AnnotatedFolder:
         """Return an entry with annotations; of no format if it is absent and need not be there."""
         if not {"images", "annotations"} <= set(value) <= {"images", "annotations", "list"}:
             text = "images and annotations are needed, and list may be there"
@@ -238,7 +234,7 @@ class _DatasetYaml:
         kind = format_of(found["annotations"]) if is_there else ""
         return AnnotatedFolder(kind, found["annotations"], found["images"], found.get("list"))
 
-    def _path(self, key: str, value: Any, required: bool) -> Path:
+    def _path(self, key: str, value: object, required: bool) -> Path:
         """Return the path of an entry, which must exist if it is required."""
         if not isinstance(value, str) or "\0" in value:
             raise self._wrong(key, value, "; accepted: a path or a list of paths")
@@ -283,19 +279,16 @@ def _spellings(path: str) -> list[str]:
 
 
 def _with_shared_images(splits: Sequence[tuple[Entry, ...]]) -> Iterator[tuple[Entry, ...]]:
-    """Yield the entries of each split, and mark those whose folder has images of others too."""
+    """Yield each split's entries; mark folders shared with other annotations."""
     folders = [x for entries in splits for x in entries if isinstance(x, AnnotatedFolder)]
     places = [(folder.annotations.resolve(), folder.images.resolve()) for folder in folders]
 
-    def is_shared(folder: AnnotatedFolder) -> bool:
-        annotations, own = folder.annotations.resolve(), folder.images.resolve()
-        return any(
-            other != annotations and (images.is_relative_to(own) or own.is_relative_to(images))
-            for other, images in places
-        )
+    def marked(entry: Entry) -> Entry:
+        if not isinstance(entry, AnnotatedFolder):
+            return entry
+        annotations, own = entry.annotations.resolve(), entry.images.resolve()
+        others = [images for other, images in places if other != annotations]
+        is_shared = any(x.is_relative_to(own) or own.is_relative_to(x) for x in others)
+        return entry._replace(is_shared=is_shared)
 
-    for entries in splits:
-        yield tuple(
-            x._replace(is_shared=is_shared(x)) if isinstance(x, AnnotatedFolder) else x
-            for x in entries
-        )
+    return (tuple(map(marked, entries)) for entries in splits)

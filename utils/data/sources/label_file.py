@@ -38,15 +38,12 @@ class BrokenLabelError(Exception):
 
 
 def label_path(image_path: Path) -> Path:
-    """Return the label file of an image: `labels` for the last folder `images`, and suffix .txt.
-
-    Without a folder `images` in the path, the label file lies beside the image.
-    """
+    """Return the label file of an image: `labels` for the last folder `images`, and suffix .txt."""
     return Path(label_name(str(image_path)))
 
 
 def label_name(image_path: str) -> str:
-    """Return `label_path` of a path as text; a scan asks for millions."""
+    """Return `label_path` as text; a scan asks for millions."""
     folder, slash, name = image_path.rpartition("/")
     folders = folder.split("/")
     if "images" in folders:
@@ -58,8 +55,8 @@ def label_name(image_path: str) -> str:
 def label_file_of(image_path: str) -> str:
     """Return the label file that is read: `label_name`; beside the image if only there is one.
 
-    labelImg and others write label files beside the images, whatever the folder is called. Where
-    `label_name` has its folder, nothing beside an image is taken for labels.
+    labelImg and others write label files beside the images. Where the folder of `label_name`
+    exists, nothing beside an image is taken for labels.
     """
     name = label_name(image_path)
     folder, image_folder = os.path.dirname(name), os.path.dirname(image_path)
@@ -70,10 +67,10 @@ def label_file_of(image_path: str) -> str:
 
 
 def overlooked_labels(image_path: str) -> str:
-    """Return the file with an image's labels that is not read, if no other is; else "".
+    """Return a file with an image's labels that is not read, if no other is; else "".
 
-    Its suffix is upper case, or it keeps that of the image; or it lies beside the image, while
-    there is a folder of labels.
+    Its suffix is upper case or keeps that of the image, or it lies beside the image while there is
+    a folder of labels.
     """
     name = label_file_of(image_path)
     if os.path.exists(name):
@@ -95,11 +92,7 @@ def has_rows(path: Path) -> bool:
 
 
 def read_label_bytes(path: Path) -> bytes | None:
-    """Return the content of a label file; None when there is no such file.
-
-    Raises:
-        BrokenLabelError: it cannot be read, or is larger than 4 MiB.
-    """
+    """Return the content of a label file; None when there is none. BrokenLabelError: unreadable."""
     try:
         return read_bytes(path, MAX_LABEL_BYTES)
     except FileNotFoundError:
@@ -109,8 +102,6 @@ def read_label_bytes(path: Path) -> bytes | None:
 
 
 class Labels(NamedTuple):
-    """The objects of an image, normalised."""
-
     class_index: np.ndarray  # (M,) int64
     boxes_cxcywh_norm: np.ndarray  # (M, 4) float32 in [0, 1]
     polygons_norm: Polygons | None  # float32 in [0, 1], of the M objects; None when all are boxes
@@ -118,31 +109,37 @@ class Labels(NamedTuple):
 
 
 class LabelRow(NamedTuple):
-    """A line of a label file, and its fault if it has one."""
+    """An object as it is labelled, and its fault if it has one."""
 
-    number: int  # from 1
+    place: str  # "line 3", "object 3"; "" for the whole file
     kind: str = ""  # broken_label, unknown_class, out_of_range, zero_area; "" without a fault
     fault: str = ""  # description
     class_index: int = NO_CLASS
     box_cxcywh_norm: Sequence[float] = ()  # empty where it cannot be read
     outline_norm: Sequence[float] = ()  # x1, y1, x2, y2, ...; empty of a box
+    is_decided: bool = False  # `duet check --fix` writes it, clipped, whatever its fault
+
+    @property
+    def box_xyxy_norm(self) -> Sequence[float]:
+        if not self.box_cxcywh_norm:
+            return ()
+        x, y, width, height = self.box_cxcywh_norm
+        return x - width / 2, y - height / 2, x + width / 2, y + height / 2
 
 
 def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     """Read lines of `class cx cy w h`, or `class x1 y1 x2 y2 x3 y3 ...` (a polygon), normalised.
 
-    Both may be in one file. The box of a polygon is the smallest around its points. Objects
-    without an area and repeated ones are left out.
+    The box of a polygon is the smallest around its points. Objects without an area and repeated
+    ones are left out.
 
-    Args:
-        content: content of a label file; None if missing.
+    content: content of a label file; None if missing.
 
-    Raises:
-        BrokenLabelError: the first line with another fault, and which.
+    BrokenLabelError: the first line with another fault.
     """
     rows = list(label_rows(content, num_classes))
     if broken := next((row for row in rows if row.kind not in ("", ZERO_AREA)), None):
-        raise BrokenLabelError(f"line {broken.number}: {broken.fault:.300}", broken.kind)
+        raise BrokenLabelError(f"{broken.place}: {broken.fault:.300}", broken.kind)
     found = [row for row in rows if not row.kind]
     originals = repeats(
         [(row.class_index, *row.box_cxcywh_norm) for row in found],
@@ -166,7 +163,7 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
 def repeats(
     places: Sequence[Hashable], outline_of: Callable[[int], Sequence[float] | bytes]
 ) -> list[int]:
-    """Return for each object the number of the one that it repeats; its own if there is none.
+    """Return for each object the number of the one that it repeats, or its own.
 
     Equal outlines of one class are one object; so is a box around exactly one of them.
 
@@ -188,13 +185,9 @@ def repeats(
 
 
 def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
-    """Raise BrokenLabelError for outlines so long that they must be damaged.
+    """Raise BrokenLabelError for absurdly long outlines in pixels of an image (height, width).
 
-    To compute their pixels would take minutes and gigabytes.
-
-    Args:
-        polygons: in pixels of an image.
-        size: its (height, width).
+    Computing their pixels would take minutes and gigabytes.
     """
     if polygons is None:
         return
@@ -212,33 +205,29 @@ def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
 
 
 def label_rows(content: bytes | None, num_classes: int) -> Iterator[LabelRow]:
-    """Yield the lines of a label file that are not blank.
-
-    Raises:
-        BrokenLabelError: it is neither UTF-8 nor, with its mark, UTF-16.
-    """
+    """Yield the lines of a label file that are not blank; BrokenLabelError for another encoding."""
     try:
         lines = as_utf8(content or b"").decode().splitlines()
     except UnicodeDecodeError as error:
         raise BrokenLabelError(encoding_fault(error)) from error
     for number, line in enumerate(lines, start=1):
         if words := line.split():
-            yield _parse_row(number, words, num_classes)
+            yield _parse_row(f"line {number}", words, num_classes)
 
 
-def _parse_row(number: int, words: list[str], num_classes: int) -> LabelRow:
+def _parse_row(place: str, words: list[str], num_classes: int) -> LabelRow:
     try:
         label, *coordinates = map(float, words)
     except ValueError:  # a file that is none may be one line
         text = brief(" ".join(words[:50])[:200])
-        return LabelRow(number, "broken_label", f"{text}; numbers are needed")
+        return LabelRow(place, "broken_label", f"{text}; numbers are needed")
     if fault := _fault_of_columns(words, coordinates):
-        return LabelRow(number, "broken_label", fault)
+        return LabelRow(place, "broken_label", fault)
     outline = coordinates if len(coordinates) > BOX_COLUMNS else ()
     box = box_of_polygon(outline) if outline else coordinates
     if not (label.is_integer() and 0 <= label < num_classes):
         text = f"class {label:g}; accepted: 0 to {num_classes - 1}"
-        return LabelRow(number, "unknown_class", text, NO_CLASS, box, outline)
+        return LabelRow(place, "unknown_class", text, NO_CLASS, box, outline)
     kind = fault = ""
     lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
     within = lowest <= min(coordinates) and max(coordinates) <= highest
@@ -248,7 +237,7 @@ def _parse_row(number: int, words: list[str], num_classes: int) -> LabelRow:
         kind, fault = "out_of_range", f"coordinate {value:g}; accepted: normalised, from 0 to 1"
     elif min(box[2:]) <= 0:
         kind, fault = ZERO_AREA, f"a box of {box[2]:g} x {box[3]:g}"
-    return LabelRow(number, kind, fault, int(label), box, outline)
+    return LabelRow(place, kind, fault, int(label), box, outline)
 
 
 def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str:
@@ -266,7 +255,7 @@ def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str
 def _is_tracked(last: str, coordinates: Sequence[float]) -> bool:
     """Return whether an odd number of columns ends in a score and a track id, no corner.
 
-    Track id 1 could be a corner at the lower edge: it is none behind a box within the image.
+    Track id 1 behind a box within the image is no corner at the lower edge.
     """
     if not last.isdecimal() or last == "0" or not all(0 <= x <= 1 for x in coordinates[:-1]):
         return False
@@ -290,15 +279,11 @@ def label_lines(
 ) -> list[str]:
     """Return the lines of a label file, as the public YOLOv5 writes them: lowest score first.
 
-    A line has the class, the place, then score and track id where asked for.
-
-    The place is centre and size of the box or, of an object with a mask, x and y of each corner of
-    its outline: the piece with the most points. A mask with fewer than three corners has those of
-    its box instead.
+    A line has the class, the box or the outline of the largest piece of a mask, then score and
+    track id if requested. Masks with fewer than three corners are written as their box.
 
     Args:
-        found: in pixels of the image; lines have fractions of its width and height.
-        image_size: (height, width), pixels.
+        found: in pixels of an image (height, width); lines have fractions of its sides.
         track_ids: (K,) int64; None if nothing is tracked.
     """
     places = _outlines(found, image_size) if isinstance(found, Segmentations) else _boxes(found)
@@ -313,7 +298,6 @@ def label_lines(
 
 
 def _boxes(found: Detections) -> np.ndarray:
-    """Return centre and size of each box, (K, 2, 2) float64 x and y in pixels."""
     return xyxy_to_cxcywh(found.boxes_xyxy.astype(np.float64)).reshape(-1, 2, 2)
 
 
@@ -329,5 +313,4 @@ def _outlines(found: Segmentations, image_size: tuple[int, int]) -> list[np.ndar
 
 
 def _number(value: float) -> str:
-    """Return a whole number in full, another with six significant digits."""
     return str(value) if isinstance(value, int) else f"{value:.6g}"

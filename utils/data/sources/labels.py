@@ -6,7 +6,7 @@ Each rank scans a shard, and all ranks get all samples.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,7 +15,7 @@ import numpy as np
 
 from duet.utils.data.image.decoding import read_as
 from duet.utils.data.image.header import BrokenImageError
-from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageSource, image_of
 from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import Places, SampleTable
@@ -42,7 +42,6 @@ class ScanReport(NamedTuple):
 
     @property
     def problems(self) -> list[str]:
-        """A line for each remark."""
         return [remark.text for remark in self.remarks]
 
 
@@ -60,17 +59,16 @@ class _ScanArrays(NamedTuple):
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
     num_points: np.ndarray  # (T,) int64, of each polygon
     points_norm: np.ndarray  # (P, 2) float32
-    remark_bytes: np.ndarray  # (N,) int64, of each image's remarks as a text; mostly 0
-    remarks: np.ndarray  # uint8, the texts
+    remarks: np.ndarray  # uint8, the fields of all remarks, each with a null character behind it
 
     @staticmethod
     def of(results: Sequence[_Scanned]) -> _ScanArrays:
-        """Return the results of images."""
         usable = [labels for _, labels, _ in results if labels is not None]
         counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
         parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
         polygons = join_polygons(parts) or without_outlines(sum(counts))
-        texts = Texts.of(_text_of(remarks) for _, _, remarks in results)
+        fields = (field for _, _, remarks in results for remark in remarks for field in remark)
+        text = "".join(str(field).replace("\0", "") + "\0" for field in fields)
         no_boxes = np.zeros((0, 4), np.float32)
         return _ScanArrays(
             np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
@@ -79,14 +77,18 @@ class _ScanArrays(NamedTuple):
             np.concatenate([no_boxes, *(one.boxes_cxcywh_norm for one in usable)]),
             polygons.num_points,
             polygons.points_xy,
-            texts.lengths,
-            texts.content,
+            np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8),
         )
 
     @staticmethod
     def join(parts: Iterable[Sequence[np.ndarray]]) -> _ScanArrays:
         """Join the results of several lists of images, at least one, in order."""
         return _ScanArrays(*map(np.concatenate, zip(*parts, strict=True)))
+
+    def all_remarks(self) -> list[Remark]:
+        fields = self.remarks.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1]
+        rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=True)
+        return [Remark(kind, text, int(number)) for kind, text, number in rows]
 
 
 def scan_samples(
@@ -100,18 +102,18 @@ def scan_samples(
 ) -> ScanReport:
     """Read the header and labels of every image; each rank reads a shard for all.
 
-    Broken images, and images with a broken label line, are left out; repeated objects and those
-    without an area are removed. Each is a remark that names the file and the reason. An image
-    without a label file is a background: it has no objects.
+    Images that are broken or have a broken label line are left out; repeated objects and those
+    without an area are removed. Each is a remark with the file and the reason. An image without a
+    label file is a background.
 
     Args:
         images: the same ones on all ranks, in the same order.
         max_pixels: limit per image; larger ones are skipped.
         memory: where the result is kept for the next run; None for nowhere.
-        work: what is done, for the progress.
+        work: description for the progress.
 
     Raises:
-        DatasetError: no image is usable, or none has an object that is needed, or the ranks have
+        DatasetError: no image is usable, or none has a required object, or the ranks have
             different images.
     """
     if world.process.world_size > 1:
@@ -165,8 +167,7 @@ def require_same_images(images: Sequence[Path | ImageSource], world: World) -> N
 
 def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
-    texts = Texts(found.remarks, starts_of(found.remark_bytes))
-    remarks = [x for text in texts.select(np.flatnonzero(found.remark_bytes)) for x in _of(text)]
+    remarks = found.all_remarks()
     usable = np.flatnonzero(found.sizes[:, 0])
     if not len(usable):
         lines = [printable(remark.text) for remark in remarks[:_SHOWN_PROBLEMS]]
@@ -205,14 +206,3 @@ def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> _Scanned
     if lacks_end:
         remarks.append(Remark("no_end_mark", f"{image.path}: it is read without its end mark"))
     return size, found, [*remarks, *image.remarks(len(found.class_index))]
-
-
-def _text_of(remarks: Sequence[Remark]) -> str:
-    return "\0".join(str(x).replace("\0", "") for remark in remarks for x in remark)
-
-
-def _of(text: str) -> Iterator[Remark]:
-    """Yield the remarks of `_text_of`."""
-    parts = text.split("\0")
-    for kind, what, number in zip(parts[0::3], parts[1::3], parts[2::3], strict=True):
-        yield Remark(kind, what, int(number))

@@ -12,7 +12,7 @@ import numpy as np
 
 from duet.utils.data.image.decoding import Objects, OtherSizeError, decode_bytes, read_as
 from duet.utils.data.image.header import BrokenImageError
-from duet.utils.data.sources.image_source import records_of
+from duet.utils.data.sources.image_sources import records_of
 from duet.utils.data.sources.samples import RecordPlace, Sample
 from duet.utils.errors import DatasetError
 from duet.utils.files.regular import read_bytes
@@ -49,15 +49,13 @@ def objects_of(sample: Sample) -> Objects:
 
 
 def ground_truth(sample: Sample) -> GroundTruth:
-    """Return a sample's labels in pixels of its image: classes and boxes."""
     return GroundTruth(sample.class_index, pixel_boxes(sample))
 
 
 def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
     """Decode a sample's image, (H, W, 3) uint8 BGR; reduction as in `decode_bytes`.
 
-    Raises:
-        DatasetError: the file cannot be decoded, or no longer has the size of the scan.
+    DatasetError: it cannot be decoded, or no longer has the size of the scan.
     """
     return read_as(sample.image_path, partial(_decode, sample, reduction))
 
@@ -65,7 +63,7 @@ def decode(sample: Sample, reduction: int = 1) -> np.ndarray:
 def read_ahead(samples: Sequence[Sample]) -> Generator[np.ndarray, None, None]:
     """Yield the image of each sample, (H, W, 3) uint8 RGB, and decode the next one meanwhile.
 
-    Close it when it is not iterated to its end. Raises as `decode` does.
+    Close it unless it is iterated to its end. Raises as `decode` does.
     """
     with ThreadPoolExecutor(1) as reader:
         following = None

@@ -19,7 +19,7 @@ from duet.utils.data.sources.class_folders import ClassFolders, find_class_folde
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, Entry, read_dataset_yaml
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES, split_folders, split_of
-from duet.utils.data.sources.image_files import has_images, start_of
+from duet.utils.data.sources.image_sources import has_images, start_of
 from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.files.regular import encoding_fault, read_text
 from duet.utils.files.yaml_files import read_yaml
@@ -47,10 +47,8 @@ log = logging.getLogger("data")
 def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
     """Return the dataset in a folder, or of an annotation file; None if none is recognised.
 
-    Its class names are empty if its annotations have them.
-
-    Raises:
-        DatasetError: something is recognised and cannot be used, or lacks a split.
+    Its class names are empty if its annotations have them. DatasetError: it is recognised and
+    cannot be used, or lacks a split.
     """
     try:
         way = _way_to_read(path)
@@ -67,7 +65,6 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
 
 
 def unrecognised_text(folder: Path) -> str:
-    """Return what was looked for in a folder."""
     return (
         f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
         f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: "
@@ -79,10 +76,10 @@ def unrecognised_text(folder: Path) -> str:
 
 
 def _way_to_read(path: Path) -> _Way | None:
-    """Return the first way to read a path, of a folder's several ones.
+    """Return the first way to read a path.
 
-    A dataset YAML, the formats in their order, folders named in a list of classes, YOLO label
-    files, and finally any folders as classes.
+    Tried are a dataset YAML, the formats in their order, folders named in a list of classes, YOLO
+    label files, and finally any folders as classes.
     """
     is_folder = path.is_dir()
     if is_folder and (yaml := _yaml_in(path)):
@@ -132,7 +129,7 @@ def _of_splits(
     class_names: tuple[str, ...],
     splits: Sequence[str],
 ) -> DatasetSpec:
-    """Return a dataset of what was found for each split; what has no split is for training.
+    """Return a dataset of the entries of each split; undivided entries are for training.
 
     If nothing has a split and `val` is needed, the split is drawn as by --split.
     """
@@ -141,7 +138,7 @@ def _of_splits(
     for entry in undivided if entries["train"] else ():
         text = str(entry.folder if isinstance(entry, ClassFolders) else entry)
         if isinstance(entry, AnnotatedFolder):
-            text = f"{entry.annotations}{f': {entry.subset!r:.200}' * bool(entry.subset)}"
+            text = str(entry.annotations) + (f": {entry.subset!r:.200}" if entry.subset else "")
         log.info("%s belongs to no split and is ignored", printable(text))
     is_drawn = "val" in splits and bool(undivided) and not any(entries.values())
     if is_drawn:
@@ -163,8 +160,7 @@ def _of_splits(
 def _find_yolo(folder: Path) -> _Yolo | None:
     """Return the images of a folder in which a file names the classes; None without one.
 
-    Raises:
-        DatasetError: such a file cannot be used, or two files disagree.
+    DatasetError: such a file cannot be used, or two files disagree.
     """
     for place in (folder, folder / "data"):
         if (place / DARKNET_FILE).is_file():
@@ -175,7 +171,6 @@ def _find_yolo(folder: Path) -> _Yolo | None:
 
 
 def _of_darknet(file: Path) -> _Yolo:
-    """Return what Darknet's file of settings names: `train = data/train.txt` and the like."""
     lines = map(_SETTING.fullmatch, _lines(file))
     settings = {match[1]: match[2] for match in lines if match}
     if "names" not in settings:
@@ -189,7 +184,6 @@ def _of_darknet(file: Path) -> _Yolo:
 
 
 def _place_of(file: Path, value: str) -> Path:
-    """Return a path that Darknet's settings name."""
     if len(value) > MAX_PATH_LENGTH:
         raise DatasetError(f"{file}: {brief(value)} is not a path; correct the line")
     return start_of(file, [value]).path(value)
@@ -204,7 +198,7 @@ def _class_files(folder: Path) -> Iterator[Path]:
 
 
 def _common_names(files: Sequence[Path]) -> tuple[str, ...]:
-    """Return the class names of files that agree: each has the first of the longest.
+    """Return the class names of files of which each has the first of the longest.
 
     labelImg writes one beside each folder of labels, with the classes that it knew then.
     """

@@ -1,6 +1,6 @@
-"""What is to be said about a split: images and objects that are not used, counted by kind.
+"""Remarks on a split: unused images and objects, counted by kind.
 
-The scan fills it. A command prints it when the data are read, and again at its end.
+The scan collects them. A command prints them when the data are read, and again at its end.
 """
 
 from __future__ import annotations
@@ -37,15 +37,13 @@ TITLES = IMAGES | {
 
 
 class Remark(NamedTuple):
-    """One thing that is to be said."""
-
     kind: str  # a key of TITLES, or a title such as "crowds"
     text: str  # the file, and what is wrong with it
     number: int = 1  # of images or objects
 
 
 class Remarks:
-    """The remarks on a split: a number per kind, and the first of them as an example."""
+    """The number of remarks of each kind on a split, and an example of each."""
 
     def __init__(self, split: str = "", num_images: int = 0) -> None:
         self.split, self.num_images = split, num_images
@@ -62,18 +60,15 @@ class Remarks:
 
     @property
     def num_missing(self) -> int:
-        """Number of images that are left out, or used without their labels."""
         return sum(number for kind, number in self.numbers.items() if kind in IMAGES)
 
     def head(self) -> str:
-        """Return how many images are missing, in words."""
         images = count(self.num_images, "image")
         if not self.num_missing:
             return f"{self.split}: {images}, all used"
         return f"{self.split}: {self.num_missing:,} of {images} not used as labelled"
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each kind, with an example."""
         for kind, number in self.numbers.items():
             example = printable(self.examples[kind])[:LONGEST_EXAMPLE]
             such = ", such as" if number > 1 else ","

@@ -18,8 +18,6 @@ from duet.utils.geometry.ragged import Polygons, Texts, join_polygons, rows_of, 
 
 
 class RecordPlace(NamedTuple):
-    """Location and checksum of an image in a record file."""
-
     path: Path
     number: int  # from 0
     offset: int  # bytes from the start of the file
@@ -29,8 +27,6 @@ class RecordPlace(NamedTuple):
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
 class Sample:
-    """One usable image and its objects."""
-
     image_path: Path
     height: int  # pixels, as decoded: EXIF rotation applied
     width: int
@@ -41,14 +37,11 @@ class Sample:
 
 
 class Places(NamedTuple):
-    """Locations of S images in record files."""
-
     files: tuple[Path, ...]
     rows: np.ndarray  # (S, 5) int64: index of the file, or -1; the other fields of `RecordPlace`
 
     @staticmethod
     def of(places: Iterable[RecordPlace | None]) -> Places | None:
-        """Return these places; None if there is none among them."""
         numbers: dict[Path, int] = {}
         rows = [
             (-1,) * 5 if place is None else (numbers.setdefault(place[0], len(numbers)), *place[1:])
@@ -63,7 +56,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SampleTable(Sequence[Sample]):
-    """S samples with T objects; a sample is made when it is asked for, and its arrays are views."""
+    """S samples with T objects; a sample is made on request, with views of the arrays."""
 
     paths: Texts
     places: Places | None  # None: all images are files of their own
@@ -108,7 +101,6 @@ class SampleTable(Sequence[Sample]):
         )
 
     def select(self, indices: np.ndarray) -> SampleTable:
-        """Return the samples of some indices, in any order."""
         rows = rows_of(self.starts, indices)
         return SampleTable(
             self.paths.select(indices),

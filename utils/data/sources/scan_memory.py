@@ -34,8 +34,6 @@ _Part = TypeVar("_Part")
 
 
 class Memory(NamedTuple):
-    """A file of arrays in the user's cache folder."""
-
     kind: str
     name: str  # hash of the settings that the arrays depend on
 
@@ -53,17 +51,15 @@ class Memory(NamedTuple):
         scan: Callable[[], Arrays],
         world: World,
     ) -> Arrays:
-        """Return the cached scan, or a new one if an image has changed.
+        """Return the cached scan, or a new one if an image has changed; the same on all ranks.
 
-        All ranks call it and receive the same result. One rank per machine writes the file; if it
-        is missing on any machine, all ranks scan.
+        One rank per machine writes the file; if it is missing on any machine, all ranks scan.
 
         Args:
             images: the same on all ranks.
             state: returns an image's state, given the current time in ns; None if a later change
                 could go unnoticed.
-            is_old: returns whether an image that a cached scan could not use is usable now; a disk
-                error may have passed.
+            is_old: returns whether an image that a cached scan could not use is usable now.
             scan: reads the images, each rank a shard.
         """
         version = version_of_readers() + _state_of_all(images, state, world)
@@ -90,7 +86,7 @@ def _state_of_all(
 ) -> bytes:
     """Return a hash of all images' states, the same for any number of ranks.
 
-    It differs each time if a later change of an image could go unnoticed.
+    It is new each time if a later change of an image could go unnoticed.
     """
     now_ns = time.time_ns()
 
@@ -113,12 +109,9 @@ def scan(
     join: Callable[[list[_Result]], _Part],
     most_threads: int = _MOST_THREADS,
 ) -> list[_Part]:
-    """Read items in threads; return their results in order, joined in parts.
+    """Read items in several threads; return their results in order, joined in parts.
 
-    Args:
-        work: description for the progress bar.
-        read: called from several threads.
-        join: joins the results of several items into arrays.
+    work: description for the progress bar.
     """
     threads = min(most_threads, 2 * (os.cpu_count() or 1))
     with (

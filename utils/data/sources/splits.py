@@ -31,8 +31,7 @@ from duet.utils.data.sources.annotations import annotated_images, read_annotatio
 from duet.utils.data.sources.class_folders import ClassFolders, class_images
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.image_source import ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
 from duet.utils.data.sources.labels import require_same_images, scan_samples
 from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.remarks import Remarks
@@ -61,14 +60,13 @@ def load_split(
     max_pixels: int = MAX_PIXELS,
     fraction: float = 1.0,
 ) -> SampleTable:
-    """Return the usable samples of a split; list and count on screen what is left out.
+    """Return the usable samples of a split, the same on all ranks; rank 0 logs what is left out.
 
-    Each rank reads its shard, and all return the same; only rank 0 logs. What
-    a scan found is kept in the user's cache folder: an image is read again when it was changed.
+    Each rank reads a shard. Results are cached until an image changes.
 
     Args:
         max_pixels: limit per image; larger ones are skipped.
-        fraction: about this fraction of the images is read, as `choose_part` does.
+        fraction: read about this fraction of the images, as `choose_part` does.
     """
     listed = Remarks(split)
     paths = choose_part(images_of(dataset, split, world, listed), fraction)
@@ -97,13 +95,11 @@ def images_of(
 ) -> list[Path | ImageSource]:
     """Return the images of a split, in the order in which they are numbered.
 
-    All ranks of the world call it: they look for near-duplicates together where it is drawn.
+    All ranks call it: drawing a split takes them all.
 
-    Args:
-        remarks: told what is left out.
+    remarks: collects what is left out.
 
-    Raises:
-        DatasetError: an entry cannot be read, or holds no image; a drawn split would be empty.
+    DatasetError: an entry cannot be read, or holds no image; a drawn split would be empty.
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
     remarks = Remarks() if remarks is None else remarks
@@ -196,7 +192,7 @@ def _original_of(name: str) -> str:
 
 
 def _hashes_of(name: str) -> tuple[int, int]:
-    """Return the place and the rank of an image, of 48 bits each; copies have those of it."""
+    """Return place and rank of an image, 48 bits each; augmented copies share them."""
     # Not those of `place_of`: --fraction takes a part of either side.
     digest = hashlib.sha256(b"split\0" + os.fsencode(_original_of(name))).digest()
     return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
@@ -211,12 +207,9 @@ def place_of(name: str) -> float:
 def read_fingerprints(
     images: Sequence[Path | ImageSource], world: World = ALONE
 ) -> list[Fingerprint]:
-    """Return the fingerprint of each image, on all ranks; none of a file that cannot be read.
+    """Return the fingerprint of each image, on all ranks; none for an unreadable file.
 
-    What was read is kept in the user's cache folder until a file changes.
-
-    Raises:
-        DatasetError: the ranks have different images.
+    They are cached until a file changes. DatasetError: the ranks have different images.
     """
     require_same_images(images, world)
     sources = list(map(image_of, images))
@@ -243,7 +236,6 @@ def read_fingerprints(
 
 
 def read_fingerprint(image: ImageSource) -> Fingerprint:
-    """Return the fingerprint of an image; none if its file cannot be read."""
     try:
         content = read_image_bytes(image.path, image.place)
     except DatasetError:  # the scan of the labels names it
@@ -256,10 +248,7 @@ def choose_part(
 ) -> Sequence[Path | ImageSource]:
     """Return about this fraction of the images, in their order: those of the lowest hashes.
 
-    Whether an image belongs to it depends only on the name of its file, not on other images.
-
-    Raises:
-        UserError: no image is left.
+    An image is chosen by the name of its file alone. UserError: no image is left.
     """
     if fraction == 1:
         return images
@@ -273,7 +262,7 @@ def choose_part(
 
 
 def only_classes(samples: SampleTable, classes: Sequence[int] | None) -> SampleTable:
-    """Return the samples with the labels of these classes; of all classes when None."""
+    """Return the samples with the labels of these classes; None: all."""
     if classes is None:
         return samples
     return samples.with_objects(np.isin(samples.class_index, classes))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import cv2
 
-from duet.utils.data.sources.image_files import start_of
+from duet.utils.data.sources.image_sources import start_of
 from duet.utils.detect.media.image_file import ImageFile
 from duet.utils.detect.media.live import (
     SCHEMES,

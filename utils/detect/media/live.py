@@ -54,8 +54,6 @@ log = logging.getLogger("detect")
 
 
 class Feed(NamedTuple):
-    """An opened camera or stream."""
-
     rate: Fraction | None
     frames: Iterable[Frame]  # all of them; BrokenSourceError where it breaks off
     is_recording: bool = False  # it has an end, and no frame is skipped

@@ -17,8 +17,8 @@ from typing import Any, BinaryIO
 import cv2
 import numpy as np
 
+from duet.utils.data.image.decoding import orientation_of_matrix, turned_upright
 from duet.utils.data.image.header import check_size
-from duet.utils.data.image.orientation import orientation_of_matrix, turned_upright
 from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.files.atomic import atomic_file, naming
@@ -168,8 +168,6 @@ class VideoFile(Source):
 
 
 class _Nameless:
-    """An open file without its name."""
-
     def __init__(self, file: BinaryIO) -> None:
         self.read, self.seek, self.tell = file.read, file.seek, file.tell
 
@@ -212,7 +210,6 @@ class VideoWriter:
         return stream
 
     def write(self, image: np.ndarray, seconds: float) -> None:
-        """Write a frame (H, W, 3) uint8 RGB, resized to the video; seconds must increase."""
         height, width = self._size
         if image.shape[:2] != self._size:
             image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
@@ -223,7 +220,7 @@ class VideoWriter:
         with naming(self._path):
             self._mux(frame)
 
-    def _mux(self, frame: Any) -> None:
+    def _mux(self, frame: object) -> None:
         for packet in self._stream.encode(frame):
             packet.duration = max(round(_TICKS / self._rate), 1)
             self._container.mux(packet)

@@ -29,8 +29,6 @@ log = logging.getLogger("detect")
 
 
 class Done(NamedTuple):
-    """The result of a frame, or of a source that broke."""
-
     source: Source
     result: ImageResult | None
     problem: str = ""  # why the source has no frame, or no further ones

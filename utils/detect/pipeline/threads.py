@@ -13,7 +13,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from duet.backend.cores import cores_of_rank
-from duet.utils.data.image.view import View
+from duet.utils.data.image.letterbox import View
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.errors import BrokenSourceError
 
@@ -75,8 +75,6 @@ class Writer(Generic[Done]):
 
 
 class Read(NamedTuple):
-    """A frame of a source, or the reason why there is none."""
-
     source: Source
     frame: Frame | None
     prepared: Sequence[View] = ()  # the network's input for the frame
@@ -170,7 +168,6 @@ class Reader:
         return read or Read(source, None, problem="holds no image")
 
     def _next(self, source: Source, frames: Iterator[Frame]) -> Read | None:
-        """Read the next frame; None after the last one."""
         try:
             frame = next(frames, None)
         except BrokenSourceError as error:

@@ -87,7 +87,6 @@ class ImageResult(Sequence[Any]):
         return cv2.addWeighted(self.image, 0.5, colours[..., ::-1], 0.5, 0)
 
     def _repr_png_(self) -> bytes:
-        """Return the drawn image for notebooks."""
         return encode_image(".png", self.plot())
 
     @abstractmethod
@@ -112,7 +111,6 @@ class ImageResult(Sequence[Any]):
         """Return the result as plain values by kind."""
 
     def drawable_records(self) -> dict[str, list[Any]]:
-        """Return `records` with outlines for drawing."""
         return self.records()
 
     def to_pandas(self) -> Any:
@@ -182,7 +180,7 @@ class ImageResult(Sequence[Any]):
         return printable(f"{name}({self.frame.source}, {width}x{height} px: {self.words()})")
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     """Return a printable line of JSON, in ASCII if it has unprintable characters."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if text.isprintable() else json.dumps(value, allow_nan=False)

@@ -29,8 +29,6 @@ VOWELS = tuple("aeiou")
 
 
 class Detection(NamedTuple):
-    """One detection, as plain numbers."""
-
     box_xyxy: tuple[float, float, float, float]  # pixels of the image
     score: float  # in (0, 1]
     class_index: int
@@ -76,7 +74,6 @@ class Result(ImageResult):
         return draw_boxes(self._canvas(), self.boxes_xyxy, self.class_index, texts, line_width)
 
     def _canvas(self) -> np.ndarray:
-        """Return the image below the boxes, (H, W, 3) uint8 RGB."""
         return self.image
 
     def _labels(self, scores: bool) -> list[str]:
@@ -92,7 +89,6 @@ class Result(ImageResult):
         return [crop_box(self.image, box) for box in self.boxes_xyxy]
 
     def words(self) -> str:
-        """Return "2 persons, 1 bus", by class number."""
         numbers, counts = np.unique(self.class_index, return_counts=True)
         names = [self.class_names[index] for index in numbers.tolist()]
         found = [
@@ -214,8 +210,6 @@ class MaskResult(Result):
 
 
 class ClassScore(NamedTuple):
-    """How probable one class is, as plain values."""
-
     score: float  # in [0, 1]
     class_index: int
     name: str
@@ -271,7 +265,6 @@ class ClassResult(ImageResult):
         raise UserError("crop(): the class is that of the whole image; use `image`")
 
     def words(self) -> str:
-        """Return "dog 0.87, cat 0.10"."""
         return ", ".join(f"{found.name} {found.score:.2f}" for found in self) or "(no class)"
 
     def text_lines(self, scores: bool = False) -> list[str]:

@@ -43,8 +43,6 @@ FOLDS_CASE = sys.platform in ("win32", "darwin")  # a.jpg and A.jpg are one file
 
 @dataclass
 class SourceFiles:
-    """Names of the files of one source."""
-
     stem: str
     table_name: str  # in the table of all results
     drawing: Path  # the image or video with boxes
@@ -53,8 +51,6 @@ class SourceFiles:
 
 
 class Place(NamedTuple):
-    """Where the files of a result go."""
-
     files: SourceFiles
     name: str  # base name of the image's files
 
@@ -249,7 +245,6 @@ def safe_name(text: str, otherwise: str) -> str:
 
 
 def cut(text: str) -> str:
-    """Return as many characters as fit into `MAX_BYTES`."""
     text = text[:MAX_BYTES]
     while len(text.encode("utf-8", "surrogateescape")) > MAX_BYTES:
         text = text[:-1]

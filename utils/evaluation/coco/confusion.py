@@ -41,8 +41,6 @@ def confusion_of(num_classes: int, predicted: np.ndarray, true: np.ndarray) -> C
 
 
 class ConfusionCounter:
-    """Counts image by image, in any order."""
-
     def __init__(self, num_classes: int) -> None:
         self.num_classes = num_classes
         # (2, N) predicted and true classes per image.
@@ -77,5 +75,4 @@ class ConfusionCounter:
         self._seen.append(np.stack(pairs).astype(np.int64))
 
     def result(self) -> Confusion:
-        """Return the counts of all images so far."""
         return confusion_of(self.num_classes, *np.concatenate(self._seen, axis=1))

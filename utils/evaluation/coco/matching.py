@@ -25,7 +25,6 @@ class SizeRange(NamedTuple):
     largest: float
 
     def excludes(self, area: np.ndarray) -> np.ndarray:
-        """Return which areas are outside."""
         return (area < self.smallest) | (area > self.largest)
 
 
@@ -47,7 +46,7 @@ class Overlap(NamedTuple):
     """
 
     area: Callable[[Any], np.ndarray]
-    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]  # detections with what it reads
+    iou: Callable[[Any, GroundTruth, np.ndarray], np.ndarray]  # detections, objects, is_crowd
 
 
 def _box_area(objects: FoundObjects | GroundTruth) -> np.ndarray:
@@ -222,7 +221,6 @@ def _starts_run(values: np.ndarray) -> np.ndarray:
 
 
 def _runs(values: np.ndarray) -> list[slice]:
-    """Return slices of the runs of equal values, in order."""
     bounds = [*np.flatnonzero(_starts_run(values)).tolist(), len(values)]
     return [slice(start, end) for start, end in zip(bounds, bounds[1:], strict=False)]
 

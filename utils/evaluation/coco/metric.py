@@ -38,8 +38,6 @@ NUM_EXAMPLES = 48  # images; three plots of sixteen
 
 
 class Example(NamedTuple):
-    """Detections and labels of an image, in its pixels."""
-
     found: Detections | Segmentations  # above the confidence of the confusion matrix
     truth: GroundTruth
 
@@ -152,7 +150,6 @@ class ObjectMetric:
         self._images[image_id] = find_candidates(found, ground_truth, self._overlap)
 
     def result(self) -> MetricResult:
-        """Return the metrics of all images added so far."""
         images = [self._images[image_id] for image_id in sorted(self._images)]
         joined = join_images(images)
         image = np.repeat(np.arange(len(images)), [len(each.scores) for each in images])
@@ -198,8 +195,6 @@ class ObjectMetric:
 
 
 class DetectionEvaluator:
-    """Evaluates boxes added image by image."""
-
     def __init__(self, class_names: Sequence[str]) -> None:
         self._metric = ObjectMetric(class_names)
         self._confusion = ConfusionCounter(len(class_names))
@@ -216,7 +211,6 @@ class DetectionEvaluator:
             self._examples[image_id] = Example(shown, ground_truth)
 
     def result(self) -> EvaluationResult:
-        """Return the metrics of all images added so far."""
         return EvaluationResult(
             **vars(self._metric.result()),
             confusion=self._confusion.result(),
@@ -251,10 +245,8 @@ class MaskEvaluator:
         self._masks.add(image_id, found, ground_truth)
 
     def result(self) -> MaskResult:
-        """Return the metrics of all images added so far."""
         return MaskResult(self._boxes.result(), self._masks.result())
 
 
 def coco_masks(class_names: Sequence[str]) -> MaskEvaluator:
-    """Return a new evaluator of COCO metrics."""
     return MaskEvaluator(DetectionEvaluator(class_names), ObjectMetric(class_names, MASKS))

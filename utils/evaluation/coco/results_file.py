@@ -34,7 +34,7 @@ class CocoResults:
     """
 
     def __init__(self, class_names: Sequence[str], samples: Sequence[Sample]) -> None:
-        # None: what the annotations have no category for is left out.
+        # None: no category in the annotations; such detections are left out.
         self.category_ids: Sequence[int | None] = category_ids(class_names)
         self.image_ids = image_ids([sample.image_path for sample in samples])
         self._samples = samples

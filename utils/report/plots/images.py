@@ -45,7 +45,6 @@ log = logging.getLogger("plots")
 
 
 def _draw_objects(tile: np.ndarray, objects: Any, sample: Sample) -> None:
-    """Draw an image's masks, if any, on its tile (H, W, 3), smaller ones on top."""
     masks: Ragged | None = getattr(objects, "masks", None)
     if masks is not None:
         order, rows = np.argsort(areas(masks), kind="stable"), masks.rows()

@@ -37,7 +37,6 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[An
 
 
 def panel_grid(number: int, a_row: int, width: float, height: float) -> tuple[Any, np.ndarray]:
-    """Return a figure with a number of panels of width x height inches each, and their axes."""
     rows, columns = -(-number // a_row), min(number, a_row)
     figure, panels = new_figure(rows, columns, width * columns, height * rows)
     places = np.ravel(panels)
@@ -90,7 +89,7 @@ def named_classes(num_labels: np.ndarray) -> list[int]:
 
 
 def figure_name(class_names: Sequence[str], index: int) -> str:
-    r"""Return a class's name, or number, for matplotlib, in which $ would start a formula."""
+    r"""Return a class's name, or number, for matplotlib, where $ would start a formula."""
     return cut(drawable_name(class_names[index], index)).replace("$", r"\$")
 
 

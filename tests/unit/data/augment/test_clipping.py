@@ -4,7 +4,6 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.data.augment.canvas import warp_objects
 from duet.utils.data.augment.copy_paste import (
     CopyPaste,
     choose_copies,
@@ -12,7 +11,7 @@ from duet.utils.data.augment.copy_paste import (
     paste,
     why_nothing_is_pasted,
 )
-from duet.utils.data.augment.geometry import Warp, boxes_within, warp_polygons
+from duet.utils.data.augment.geometry import Warp, boxes_within, warp_objects, warp_polygons
 from duet.utils.data.image.decoding import Objects, join_objects
 from duet.utils.data.masks.raster import separate
 from tests.outlines import make_polygons

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from benchmarks.paste_and_warp import plain_augment
-from duet.utils.data.augment.canvas import NUM_TILES, mosaic_canvas, single_canvas
 from duet.utils.data.augment.sample import augment, draw_augmentation
+from duet.utils.data.augment.tiles import NUM_TILES, mosaic_canvas, single_canvas
 from duet.utils.data.image.decoding import (
     LabelledImage,
     SourceImage,

@@ -21,7 +21,7 @@ from duet.utils.data.check.report import (
 from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
-from duet.utils.data.sources.image_source import ImageFile
+from duet.utils.data.sources.image_sources import ImageFile
 from duet.utils.data.sources.label_file import BrokenLabelError
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError

@@ -12,14 +12,15 @@ from duet.utils.data.image.letterbox import (
     Letterbox,
     Region,
     centre_region,
+    centre_view,
     crop,
     fit_letterbox,
     fit_long_side,
     letterbox,
     resize,
     resize_linear,
+    whole_view,
 )
-from duet.utils.data.image.view import centre_view, whole_view
 from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
 from tests.shared_files import shared_path
 

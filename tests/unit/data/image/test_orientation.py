@@ -5,11 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from duet.utils.data.image.orientation import (
-    known_orientation,
-    orientation_of_matrix,
-    turned_upright,
-)
+from duet.utils.data.image.decoding import orientation_of_matrix, turned_upright
+from duet.utils.data.image.header import known_orientation
 
 IMAGE = np.arange(24, dtype=np.uint8).reshape(2, 4, 3)
 # By CIPA DC-008: where row 0 and column 0 of the stored image are seen.

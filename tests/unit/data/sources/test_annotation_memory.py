@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from duet.utils.data.sources import annotation_memory
+from duet.utils.data.sources import annotations
 from duet.utils.data.sources.annotations import read_annotations
 from duet.utils.data.sources.formats import coco
 from duet.utils.data.sources.formats.format import AnnotatedFolder
@@ -25,7 +25,7 @@ OBJECTS = (
 def keep_all(tmp_path, monkeypatch):
     """Keep small files too, and files that were written a moment ago."""
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(annotation_memory, "FEWEST_IMAGES", 1)
+    monkeypatch.setattr(annotations, "FEWEST_IMAGES", 1)
     monkeypatch.setattr(array_cache, "RECENT_NS", 0)
 
 
@@ -102,7 +102,7 @@ def test_a_warning_is_logged_each_time(folder, times, caplog):
 
 
 def test_a_small_file_keeps_nothing(folder, times, tmp_path, monkeypatch):
-    monkeypatch.setattr(annotation_memory, "FEWEST_IMAGES", 4)
+    monkeypatch.setattr(annotations, "FEWEST_IMAGES", 4)
     for _ in range(2):
         read_annotations(folder)
     assert len(times) == 2 and not (tmp_path / "cache").exists()

@@ -9,7 +9,7 @@ import yaml
 
 from duet.utils.data.sources.dataset import YAML_FOLDER, load_dataset
 from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
-from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, UserError
 from tests.shared_files import shared_path

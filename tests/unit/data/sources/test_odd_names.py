@@ -9,7 +9,7 @@ import numpy as np
 
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.detect.config import DetectConfig

@@ -10,8 +10,7 @@ import pytest
 from PIL import Image
 
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.image_files import list_images
-from duet.utils.data.sources.image_source import image_of
+from duet.utils.data.sources.image_sources import image_of, list_images
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import UserError

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from duet.utils.data.image import header
-from duet.utils.data.sources import image_source, label_file, scan_memory, splits
+from duet.utils.data.sources import image_sources, label_file, scan_memory, splits
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.scan_memory import Memory
 from duet.utils.data.sources.splits import load_split, read_fingerprints
@@ -58,13 +58,13 @@ def data(tmp_path):
 @pytest.fixture
 def read(monkeypatch):
     """The names of the images whose header a scan reads."""
-    names, check_file = [], image_source.check_file
+    names, check_file = [], image_sources.check_file
 
     def counting(path, max_pixels):
         names.append(path.name)
         return check_file(path, max_pixels)
 
-    monkeypatch.setattr(image_source, "check_file", counting)
+    monkeypatch.setattr(image_sources, "check_file", counting)
     return names
 
 

@@ -14,7 +14,7 @@ from duet.utils.data.image.fingerprint import Fingerprint
 from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.sources import splits
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.image_files import list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.splits import (
     choose_part,
     draw_training,

@@ -89,7 +89,7 @@ def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_
     ]  # fmt: skip
 
 
-def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(capsys, monkeypatch):
+def test_the_last_lines_report_detections_speed_and_skipped_sources(capsys, monkeypatch):
     now = [50.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sources = [FakeSource(number) for number in range(3)]
@@ -117,7 +117,7 @@ def test_tracked_objects_are_counted_once_with_the_frames_beside_them():
     assert report.found_line() == "found: car 3 in 5 frames, dog 1 in 2 frames, person 0 in 1 frame"
 
 
-def test_one_source_shows_its_name_which_hides_a_password():
+def test_one_source_shows_its_name_without_the_password():
     source = FakeSource(0, "live")
     source.name = "rtsp://camera/"
     assert RunReport([source], "rtsp://me:secret@camera/").sources == "rtsp://camera/"

@@ -100,6 +100,6 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
         ("三角", "三角"),
     ],
 )
-def test_more_than_one_are_said_in_the_plural(name, plural):
+def test_several_take_the_plural(name, plural):
     rows = [(*BOX[:5], 0)] * 2
     assert make_result("a.jpg", *rows, class_names=(name,)).words() == f"2 {plural}"

@@ -62,7 +62,7 @@ def predictor(tmp_path_factory):
 
 def make_detector(predictor, lanes):
     settings = SuppressionSettings(0.25, 0.45, max_detections=20, multi_label=False)
-    return ImageDetector(predictor, "cpu", 64, settings, lanes=lanes)
+    return ImageDetector(predictor, "cpu", 64, settings, None, lanes, CLASS_NAMES)
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def detect(detector, sources, **options):
     """Return what was begun, written and told."""
     reported = []
     files = NotedFiles()
-    Pipeline(detector, CLASS_NAMES, files, reported.append, **options).run(sources)
+    Pipeline(detector, files, reported.append, **options).run(sources)
     return files.begun, files.written, reported
 
 
@@ -107,7 +107,7 @@ def found(reported):
 
 
 @pytest.mark.parametrize(("threads", "lanes"), [(1, 1), (4, 1), (1, 3), (4, 3)])
-def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lanes):
+def test_results_equal_single_images_bit_for_bit(predictor, threads, lanes):
     detector = make_detector(predictor, lanes)
     _, _, reported = detect(detector, SOURCES, threads=threads)
     wanted = expected(detector, SOURCES)
@@ -117,9 +117,7 @@ def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lane
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_frames_begin_and_are_reported_in_order_and_those_of_a_video_are_written_in_order(
-    detector, batch_size
-):
+def test_frames_are_reported_in_order_and_video_frames_written_in_order(detector, batch_size):
     begun, written, reported = detect(detector, SOURCES, batch_size=batch_size, threads=4)
     order = [(n, None) for n in range(7)] + [(7, n) for n in range(5)] + [(9, None)]
     assert begun == order and sorted(written, key=str) == sorted(order, key=str)
@@ -181,6 +179,6 @@ def test_a_failure_to_write_ends_the_run(detector):
 
     reported, files = [], NotedFiles(write)
     with pytest.raises(OSError, match="2.jpg"):
-        Pipeline(detector, CLASS_NAMES, files, reported.append).run(map(Images, range(100)))
+        Pipeline(detector, files, reported.append).run(map(Images, range(100)))
     assert [done.source.number for done in reported] == [0, 1]
     assert files.appended == [(0, None), (1, None)]

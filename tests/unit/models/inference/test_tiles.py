@@ -11,7 +11,7 @@ from duet.models.evaluation import evaluate
 from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.inference.image_detector import ImageDetector
-from duet.utils.data.image.view import whole_view
+from duet.utils.data.image.letterbox import whole_view
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.tiling import Tiling

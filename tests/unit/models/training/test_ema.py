@@ -8,7 +8,7 @@ import pytest
 from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.models.training.ema import ModelEMA, decay_after
+from duet.models.training.optimizer import ModelEMA, decay_after
 
 
 @pytest.fixture

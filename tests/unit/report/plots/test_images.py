@@ -69,7 +69,7 @@ def test_batch_shows_the_masks_of_each_image(tmp_path, side):
     assert first[400, 240].max() < 20 and second[240, 120].max() < 20
 
 
-def test_examples_show_masks_of_labels_and_of_what_was_found_at_the_size_of_the_tile(tmp_path):
+def test_examples_show_masks_of_labels_and_detections_at_tile_size(tmp_path):
     cv2.imwrite(str(tmp_path / "grey.png"), np.full((60, 120, 3), 100, np.uint8))
     nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     sample = Sample(tmp_path / "grey.png", 60, 120, *nothing)
@@ -102,7 +102,7 @@ def labelled_at(box, label):
     return GroundTruth(np.array([label]), np.array([box], np.float64))
 
 
-def test_labels_and_what_was_found_lie_on_the_same_images_in_the_same_places(tmp_path):
+def test_labels_and_detections_share_images_and_places(tmp_path):
     samples = [write_image(tmp_path, 0, (200, 400), (90, 90, 90)),
                write_image(tmp_path, 1, (96, 48), (60, 60, 60))]  # fmt: skip
     examples = {

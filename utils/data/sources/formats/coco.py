@@ -45,7 +45,6 @@ _MOST_FOLDERS = 16  # per file name
 
 
 def accepts(path: Path) -> bool:
-    """Return whether a file begins as an instances JSON does."""
     if path.suffix.lower() != ".json" or not path.is_file():
         return False
     starts = (read_head(path, size).lstrip() for size in _STARTS)
@@ -162,7 +161,6 @@ def _paths_of(folder: Path, file_names: Sequence[str]) -> Iterator[Path]:
 
 
 def _class_names(instances: Instances, notes: FileNotes) -> dict[int, str]:
-    """Return the class name of each category by its id, in the order of the ids."""
     categories = sorted(instances.categories)
     if _has_dummy(instances, categories):
         del categories[0]

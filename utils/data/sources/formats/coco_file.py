@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ import numpy as np
 
 from duet.utils.data.masks.runs import read_runs, runs_of_polygons, whole_outline
 from duet.utils.errors import brief
-from duet.utils.files.json_files import read_json
+from duet.utils.files.json_files import Document, read_json
 from duet.utils.geometry.boxes import corners_of
 from duet.utils.geometry.ragged import join_parts
 
@@ -28,10 +28,7 @@ _LONGEST_NAME = 4096
 
 
 class BrokenInstancesError(ValueError):
-    """A file that is no instances JSON, or an object that cannot be used.
-
-    The message names the object, but not the file.
-    """
+    """A file that is no instances JSON, or an unusable object; the message lacks the file."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +45,7 @@ class Segmentation:
     def runs_over(self, size: tuple[int, int], box_xyxy: np.ndarray) -> np.ndarray:
         """Return the runs (N,) uint32 over an image of (height, width).
 
-        box_xyxy: (4,) of the object, which counts where it has no segmentation.
+        box_xyxy: (4,) of the object, which counts without a segmentation.
         """
         if self.runs is not None:
             return self.runs
@@ -57,7 +54,6 @@ class Segmentation:
         return runs_of_polygons(self.pieces or [box], size)
 
     def outline(self) -> np.ndarray:
-        """Return one outline (K, 2), the pieces joined; K is 0 without any."""
         if self.runs is not None:
             return whole_outline(self.runs, self.size)
         return join_parts(self.pieces) if self.pieces else np.zeros((0, 2))
@@ -76,11 +72,11 @@ class Category(NamedTuple):
 
 
 class Instance(NamedTuple):
-    """An object; what is read of it raises BrokenInstancesError if it cannot be used."""
+    """An annotation; its accessors raise BrokenInstancesError for unusable values."""
 
     called: str  # name in messages
     category_id: int
-    content: Mapping[str, Any]
+    content: Document
 
     def unusable(self, text: str) -> BrokenInstancesError:
         return BrokenInstancesError(f"{self.called}: {text}")
@@ -126,10 +122,9 @@ class Instance(NamedTuple):
 
 
 def _pieces_of(segmentation: Sequence[Any]) -> list[np.ndarray]:
-    """Return the pieces of a polygon, each (K, 2), that have at least three points.
+    """Return the pieces of a polygon with at least three points, each (K, 2).
 
-    Raises:
-        ValueError, TypeError: what is listed is no polygon.
+    ValueError, TypeError: it is no polygon.
     """
     if not isinstance(segmentation[0], list):
         segmentation = [segmentation]  # not COCO's way, and clear
@@ -141,8 +136,6 @@ def _pieces_of(segmentation: Sequence[Any]) -> list[np.ndarray]:
 
 
 class Instances(NamedTuple):
-    """The content of an instances JSON, in its order."""
-
     images: Sequence[Image]
     categories: Sequence[Category]
     objects: Sequence[Sequence[Instance]]  # of each image
@@ -152,10 +145,8 @@ class Instances(NamedTuple):
 def read_instances(path: Path) -> Instances:
     """Read an instances JSON.
 
-    Raises:
-        OSError: as `regular.open_regular`.
-        BrokenInstancesError: not JSON, not an instances file, or an image, category or object
-            without its id.
+    OSError: as `regular.open_regular`. BrokenInstancesError: another file, or an image, category
+    or object without its id.
     """
     try:
         document = read_json(path, MAX_BYTES)
@@ -177,8 +168,6 @@ def read_instances(path: Path) -> Instances:
 
 
 class _Entry(NamedTuple):
-    """An entry of a section, not yet validated."""
-
     content: Any
     called: str
 
@@ -209,7 +198,7 @@ class _Entry(NamedTuple):
         return side
 
 
-def _entries(document: Any, section: str) -> Iterator[_Entry]:
+def _entries(document: object, section: str) -> Iterator[_Entry]:
     """Yield each entry of a section; raise BrokenInstancesError if it is absent."""
     values = document.get(section) if isinstance(document, dict) else None
     if not isinstance(values, list):

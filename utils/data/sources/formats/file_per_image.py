@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from duet.utils.data.sources.formats.format import (
     AnnotatedFolder,
@@ -16,8 +17,8 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.data.sources.formats.names import (
     FileNames,
-    base_name,
     listed_images,
+    parts_of,
     split_folders,
     split_in,
     split_of,
@@ -41,8 +42,6 @@ Parsed = tuple[str, ImageLabels]
 
 @dataclass(frozen=True)
 class FilePerImage:
-    """A format with one annotation file per image."""
-
     name: str
     suffix: str  # suffix of annotation files, such as ".xml"
     is_one: Callable[[Path], bool]
@@ -60,8 +59,8 @@ class FilePerImage:
     def find(self, path: Path) -> Splits:
         """Return the splits of a folder; "" if it is not divided, {} if it has none.
 
-        Annotations lie beside the images, or in a folder of their own beside that of the images.
-        These lie in folders of the splits, or hold folders of the splits, or neither.
+        Annotations lie beside the images, or in a folder beside that of the images. Either lies in
+        folders of the splits, or holds them, or neither.
         """
         if not path.is_dir():
             return {}
@@ -97,12 +96,10 @@ class FilePerImage:
 
         The image of a file is that of the same name; else the one that the file names, in the same
         folder or in the only one that has it. An image without a file is a background, unless it
-        may belong to another split.
-
-        Raises:
-            DatasetError: the list cannot be read.
+        may belong to another split. DatasetError: the list cannot be read.
         """
         images = FileNames(folder.images)
+        key: Callable[[ImageLabels], Any]
         if folder.image_list is not None:
             listed = dict.fromkeys(listed_images(folder.image_list, images))
             order = {path: number for number, path in enumerate(listed)}
@@ -112,19 +109,16 @@ class FilePerImage:
                 return order.get(path, order.get(path.with_suffix(""), -1))
 
             read = [labels for labels in self._read(folder, images, order) if place(labels) >= 0]
-            places = set(map(place, read))
-            absent = (path for path in listed if order[path] not in places)
-            read += (ImageLabels(path, is_labelled=False) for path in absent)
-            yield from sorted(read, key=place)
-            return
-        read = list(self._read(folder, images, images.paths))
-        # The folder may also contain images of other splits.
-        is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
-        if not (folder.is_shared or is_of_split):
-            others = {*images.paths} - {labels.path for labels in read}
-            read += (ImageLabels(path, is_labelled=False) for path in others)
-        # The order of images with label files.
-        yield from sorted(read, key=lambda labels: labels.path.parts)
+            places, key = set(map(place, read)), place
+            absent = [path for path in listed if order[path] not in places]
+        else:
+            read, key = list(self._read(folder, images, images.paths)), _as_label_files
+            # The folder may also contain images of other splits.
+            is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
+            known = {labels.path for labels in read}
+            absent = [] if folder.is_shared or is_of_split else [*{*images.paths} - known]
+        read += (ImageLabels(path, is_labelled=False) for path in absent)
+        yield from sorted(read, key=key)
 
     def _read(
         self, folder: AnnotatedFolder, images: FileNames, wanted: Iterable[Path]
@@ -155,8 +149,12 @@ class FilePerImage:
         return "", ImageLabels(Path(), broken=f"{file.name}: {reason}")
 
 
+def _as_label_files(labels: ImageLabels) -> tuple[str, ...]:
+    """Return the key by which images with label files are sorted."""
+    return labels.path.parts
+
+
 def _child(folder: Path, names: Sequence[str]) -> Path | None:
-    """Return the subfolder with the first of these names, ignoring case."""
     found = [path for path in folder.iterdir() if path.name.lower() in names and path.is_dir()]
     return min(found, key=lambda path: (names.index(path.name.lower()), path.name), default=None)
 
@@ -172,10 +170,11 @@ def _image_of(
         named: the image that the file names.
         taken: images of the names of all annotation files.
     """
+    base = parts_of(named)[-1:]
     if len(own) > 1:
-        own = [path for path in own if path.name == base_name(named)]
-    elif not own and named:
-        beside = os.path.join(os.path.dirname(name), base_name(named))
+        own = [path for path in own if path.name in base]
+    elif not own and base:
+        beside = os.path.join(os.path.dirname(name), *base)
         own = [path for path in images.fitting(beside) if path not in taken]
     if len(own) == 1:
         return own[0]

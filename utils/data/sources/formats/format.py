@@ -42,8 +42,6 @@ Splits = Mapping[str, list[AnnotatedFolder]]
 
 @dataclass
 class ImageLabels:
-    """The annotations of one image."""
-
     path: Path
     size: tuple[int, int] = UNKNOWN  # (height, width) of the image on which it was labelled
     called: str = "an image of the annotations"  # name in messages
@@ -54,30 +52,24 @@ class ImageLabels:
     broken: str = ""  # the first reason why it cannot be used, such as several files of its name
 
     def add(self, class_name: str, box_xyxy: Box, outline_xy: np.ndarray = NO_OUTLINE) -> None:
-        """Add an object; its outline (K, 2) has no point if it has only a box."""
         self.objects.append((class_name, box_xyxy, outline_xy))
 
     def add_outline(self, class_name: str, outline_xy: np.ndarray) -> None:
-        """Add an object whose box is the smallest around its outline (K, 2)."""
         self.add(class_name, box_around(outline_xy), outline_xy)
 
     def refuse(self, reason: str) -> None:
-        """Note why the image cannot be used; the first reason is kept."""
+        """Note why the image cannot be used; the first reason counts."""
         self.broken = self.broken or reason
 
 
 @dataclass
 class FileNotes:
-    """What a format reports besides the images."""
-
     class_names: list[str] = field(default_factory=list)  # in the format's own order
     left_out: Counter[str] = field(default_factory=Counter)  # of no image, by kind
     warnings: list[str] = field(default_factory=list)
 
 
 class Format(NamedTuple):
-    """One label format."""
-
     name: str  # official name, such as "COCO JSON"
     accepts: Callable[[Path], bool]
     """Whether a file or folder is in this format; may read the beginning of a file."""
@@ -90,10 +82,10 @@ class Format(NamedTuple):
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
 class Annotations:
-    """N images and their T objects, as a labelling tool left them; nothing is clipped or dropped.
+    """N images and their T objects as they were labelled: nothing is clipped or dropped.
 
-    Coordinates are in pixels of the size that the annotation gives, (0, 0) at the left and top
-    edge of the image; or from 0 to 1 where the size is `NORMALISED`.
+    Coordinates are pixels of the annotated size, (0, 0) at the top left corner of the image, or
+    fractions if the size is `NORMALISED`.
     """
 
     class_names: Sequence[str]  # in the format's order, then sorted
@@ -171,7 +163,6 @@ def collect(images: Iterable[ImageLabels], notes: FileNotes) -> Annotations:
 
 
 def box_around(outline_xy: np.ndarray) -> Box:
-    """Return the smallest box (xyxy) around an outline (K, 2)."""
     (left, top), (right, bottom) = outline_xy.min(0).tolist(), outline_xy.max(0).tolist()
     return left, top, right, bottom
 
@@ -197,14 +188,13 @@ def read_number(value: Any, name: str) -> float:
 
 
 def read_numbers(source: Mapping[str, Any] | Element, *names: str) -> list[float]:
-    """Return the numbers of these names in an object of JSON or an element of XML."""
     return [read_number(source.get(name), name) for name in names]
 
 
-def read_points(value: Any, text: str | None = None) -> np.ndarray:
-    """Return points (K, 2) float64, of pairs of numbers or of texts; else raise ValueError.
+def read_points(value: object, text: str | None = None) -> np.ndarray:
+    """Return points (K, 2) float64 from pairs of numbers or texts; ValueError for anything else.
 
-    text: what the value was made of, for the message.
+    text: the source of the value, for the message.
     """
     try:
         points = np.array(value, np.float64)

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from duet.utils.data.sources.formats.format import AnnotatedFolder, Splits
-from duet.utils.data.sources.remarks import Remarks
+from duet.utils.data.sources.image_sources import search_files
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.regular import encoding_fault, read_text
 from duet.utils.image_limits import IMAGE_SUFFIXES
@@ -38,7 +38,6 @@ def split_in(name: str) -> str:
 
 
 def split_folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder that are named for a split, sorted."""
     return sorted(path for path in folder.iterdir() if split_of(path.name) and path.is_dir())
 
 
@@ -49,31 +48,29 @@ def find_files(
     accepts: Callable[[Path], bool],
     nearby: Collection[str] = (),
 ) -> Splits:
-    """Find annotation files that each hold all images of a split.
+    """Find annotation files that each hold all images of a split: `path`, or those in a folder.
 
     A file that `path` names belongs to no split, but the images of my-test.json may lie in test/.
 
     Args:
-        path: one such file; or a folder that holds them, or holds folders named for splits.
         suffix: suffix of the files, such as ".json".
-        accepts: returns whether a file has the format.
-        nearby: names of folders in those in which the files may lie too.
+        nearby: subfolders in which the files may lie too.
 
     Raises:
         DatasetError: two files are for one split.
     """
-    places = _files_in(path, suffix, nearby) if path.is_dir() else iter([path])
     found: dict[str, list[AnnotatedFolder]] = {}
-    for file in places:
+    for file in _files_in(path, suffix, nearby) if path.is_dir() else [path]:
         if not (file.suffix.lower() == suffix and file.is_file() and accepts(file)):
             continue
-        on_the_way = file.relative_to(path).parts[:-1]
-        name = split_in(file.stem) or next(filter(None, map(split_of, on_the_way)), "")
+        folders = file.relative_to(path).parts[:-1]
+        name = split_in(file.stem) or next(filter(None, map(split_of, folders)), "")
         split = "" if file == path else name
         if split in found:
+            of_split = f", for {split!r}" if split else ""
             raise DatasetError(
                 f"{found[split][0].annotations} and {file} are both in the format {format_name}"
-                f"{f', for {split!r}' * bool(split)}; name one of them, or move one away"
+                f"{of_split}; name one of them, or move one away"
             )
         found[split] = [AnnotatedFolder(format_name, file, _images_near(file, name, nearby))]
     return found
@@ -90,8 +87,8 @@ def _files_in(folder: Path, suffix: str, nearby: Collection[str]) -> Iterator[Pa
 def _images_near(file: Path, split: str, nearby: Collection[str]) -> Path:
     """Return the folder of the images of an annotation file: the first below that holds some.
 
-    A folder named for the split, the same in `images/`, `images/`, and the folder of the file; or
-    these one folder up, where the file lies in one of `nearby`.
+    Tried are a folder named for the split, the same in `images/`, `images/`, and the file's own
+    folder; and these one folder up if the file lies in one of `nearby`.
     """
     roots = [file.parent, file.parent.parent] if file.parent.name in nearby else [file.parent]
     own = [
@@ -105,13 +102,12 @@ def _images_near(file: Path, split: str, nearby: Collection[str]) -> Path:
 
 
 class FileNames:
-    """The files with some suffixes in a folder and the folders in it; no other is ever found.
+    """The files with some suffixes in a folder and its subfolders; a name may lack its suffix.
 
-    A name may lack its suffix. Its folders and those of the file must agree as far as both have
-    some: the labels of an absent image are never given to another one.
+    Folders in a name must not contradict those of the file: the labels of an absent image are
+    never given to another one.
 
-    Args:
-        alias: returns another name for a file.
+    alias: returns another name for a file.
     """
 
     def __init__(
@@ -135,11 +131,9 @@ class FileNames:
         self._folders = set(self._folders_of.values())
 
     def find(self, names: Iterable[str]) -> tuple[Path, str]:
-        """Return the file of an image, and ""; or a file of its name, and what is wrong.
+        """Return the file of an image, and ""; or an expected or ambiguous path, and the fault.
 
-        Args:
-            names: possible names, most likely first; the last is the expected path if there is no
-                such file.
+        names: possible names, most likely first; the last is the expected path.
         """
         trouble: tuple[Path, str] | None = None
         for name in names:
@@ -151,90 +145,39 @@ class FileNames:
         return trouble or (self.folder.joinpath(*parts_of(name)), "")
 
     def fitting(self, name: str) -> Sequence[Path]:
-        """Return the files of a name whose folders have most in common with its own."""
-        *folders, base = parts_of(name) or ("",)
-        files = self._by_base.get(base, [])
-        files = [file for file in files if file.name == base] or files
-        shared = {file: self._num_shared(self._folders_of[file], tuple(folders)) for file in files}
-        most = max(shared.values(), default=-1)
-        if most < 0 or (most == 0 and folders and len(files) > 1):  # it is another one
-            return []
-        return [file for file in files if shared[file] == most]
+        """Return the file of this path; else those whose folders end as those of the name do.
 
-    def _num_shared(self, own: tuple[str, ...], named: tuple[str, ...]) -> float:
-        """Return how many folders agree, counted from the end; -1 if they differ."""
-        if own == named:
-            return float("inf")
-        if not own and named in self._folders:
-            return -1
-        pairs = list(zip(reversed(own), reversed(named), strict=False))
-        return len(pairs) if all(one == other for one, other in pairs) else -1
+        Without a common folder a name stands for its only file, unless its own folder is there.
+        """
+        *inner, base = parts_of(name) or ("",)
+        named, files = tuple(inner), self._by_base.get(base, [])
+        files = [file for file in files if file.name == base] or files
+        folders = {file: self._folders_of[file] for file in files}
+        if same := [file for file in files if folders[file] == named]:
+            return same
+        alike = [
+            file for file in files if all(map(str.__eq__, reversed(folders[file]), reversed(named)))
+        ]
+        if not named or any(folders[file] for file in alike):
+            return [file for file in alike if folders[file] or not named]
+        return alike if len(files) == 1 and named not in self._folders else []
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return the folders and the name in a name, of Windows too; nothing leads out of a folder."""
+    """Return the folders and the base of a name, of Windows too; it never leads out of a folder."""
     return tuple(part for part in name.replace("\\", "/").split("/") if part not in ("", ".", ".."))
 
 
-def search_files(
-    folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
-) -> Iterator[str]:
-    """Yield the images in a folder and the folders in it, in no order.
-
-    Linked folders are read after all others, each once, and none that the folder itself lies in.
-    What macOS writes beside files, "._a.jpg" and __MACOSX, is left out.
-
-    Args:
-        suffixes: of other files to search for.
-        remarks: told what is left out.
-    """
-    remarks = Remarks() if remarks is None else remarks
-    waiting, linked = [str(folder)], list[str]()
-    seen: set[tuple[int, int]] = set()
-    while waiting or linked:
-        linked.sort(reverse=True)  # the order decides which of two links to a folder is read
-        is_link = not waiting
-        place = linked.pop() if is_link else waiting.pop()
-        if is_link and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(place)):
-            continue
-        try:
-            status = os.stat(place)
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            with os.scandir(place) as entries:
-                for entry in entries:
-                    is_wanted = os.path.splitext(entry.name)[1].lower() in suffixes
-                    if entry.name == "__MACOSX" or (is_wanted and entry.name.startswith("._")):
-                        remarks.add("of_macos", entry.path)
-                        continue
-                    if is_wanted:
-                        yield entry.path
-                    if entry.is_dir():
-                        (linked if entry.is_symlink() else waiting).append(entry.path)
-                    elif entry.is_symlink() and not is_wanted and not os.path.exists(entry.path):
-                        remarks.add("dead_link", entry.path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except PermissionError:
-            remarks.add("unread_folder", place)
-
-
 def _files(folder: Path, suffixes: Collection[str]) -> Iterator[str]:
-    """Yield the paths of files in a folder, in no order; none in a hidden folder."""
+    """Yield the files in a folder by their path in it, in no order; none in a hidden folder."""
     start = len(os.path.join(folder, ""))
     for path in search_files(folder, suffixes):
         if not any(inner.startswith(".") for inner in path[start:].split("/")[:-1]):
             yield path[start:]
 
 
-def base_name(name: str) -> str:
-    """Return a name without its folders, of Windows too."""
-    return name.replace("\\", "/").rpartition("/")[2]
-
-
 def ambiguous(files: Sequence[Path]) -> str:
-    """Return why it is not known which of several files an image is."""
+    """Return why an image may be any of several files."""
     return (
         f"{count(len(files), 'file')} have its name, {files[0]} and {files[1]} among them; "
         "rename one, or put them into folders as the labelling tool has them"
@@ -273,10 +216,9 @@ def _name_in(line: str, images: FileNames) -> str:
 
 
 def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
-    """Return a function: is an image of a folder in the list? All are if there is no list.
+    """Return whether a list names an image of the folder; without a list all are named.
 
-    Raises:
-        DatasetError: as `listed_images`.
+    Raises DatasetError as `listed_images` does.
     """
     if image_list is None:
         return lambda path: True

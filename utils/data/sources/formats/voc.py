@@ -65,8 +65,7 @@ def _splits(root: Path) -> Splits:
 def _lists(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield the list of each split that has one; trainval.txt where it alone is not for testing.
 
-    Raises:
-        DatasetError: several are for one split, and none has its name.
+    DatasetError: several are for one split, and none has its name.
     """
     lists = {
         path.stem: path
@@ -91,18 +90,14 @@ def _lists(root: Path) -> Iterator[tuple[str, Path]]:
 
 
 def is_voc(path: Path) -> bool:
-    """Return whether an XML file begins as one of VOC."""
     return bool(_ROOT.search(read_head(path, _HEAD_BYTES).replace(b"\0", b"")))  # in UTF-16 too
 
 
 def parse(path: Path) -> Parsed | None:
-    """Read the XML file of an image.
+    """Read the XML file of an image; OSError or ValueError says where it is broken.
 
-    Objects that are marked as difficult are left out. The two corners of a box may be
-    exchanged, which is noted. Parts of an object, such as a hand of a person, are not objects.
-
-    Raises:
-        OSError, ValueError: the file is broken; the message says where.
+    Difficult objects and parts of objects, such as a hand, are left out. The corners of a box may
+    be exchanged, which is noted.
     """
     root = read_xml(path)
     if root.tag != "annotation":

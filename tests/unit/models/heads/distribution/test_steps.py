@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from duet.backend import autograd, nn, ops, optim
-from duet.models.training.ema import ModelEMA
-from duet.models.training.optimizer import parameter_groups
+from duet.models.training.optimizer import ModelEMA, parameter_groups
 from duet.models.training.step import GRADIENT_NORM_LIMIT
 from duet.utils.report.stage_timer import StageTimer
 from tests.golden_models import drawn_input, info, stored

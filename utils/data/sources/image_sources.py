@@ -1,38 +1,131 @@
-"""Folders, list files and record files -> images."""
+"""Folders, list files and record files -> images that can be scanned: bytes, size and labels.
+
+Wings register further kinds of files that hold many images.
+"""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils.data.sources.formats.names import search_files
-from duet.utils.data.sources.image_source import RECORD_WINGS, ImageSource, records_of
-from duet.utils.data.sources.remarks import Remarks
+import numpy as np
+
+from duet.utils.data.image.header import CheckedFile, check_file
+from duet.utils.data.sources.label_file import (
+    Labels,
+    label_file_of,
+    overlooked_labels,
+    parse_labels,
+    read_label_bytes,
+    require_drawable,
+)
+from duet.utils.data.sources.remarks import Remark, Remarks
+from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.array_cache import state_of_files
 from duet.utils.files.regular import encoding_fault, read_text_bytes
 from duet.utils.image_limits import IMAGE_SUFFIXES
+from duet.utils.optional import require_wing
 
+# Suffix of files that hold many images -> the wing that reads them, a module with RECORDS.
+RECORD_WINGS = {".ffr": "duet.utils.data.records.record_images"}
 MAX_LIST_BYTES = 1 << 28  # millions of images
 OTHER_SUFFIXES = (".dng", ".jp2", ".pbm", ".pfm", ".pgm", ".ppm", ".tga")  # are not decoded
 MOST_PROBED = 100  # names of a list, spread over it, that are looked for at each start
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
 
 
+@dataclass(frozen=True, slots=True)
+class ImageSource(ABC):
+    """An image that can be scanned, and its labels."""
+
+    path: Path  # the file; for a record, its file followed by its name
+    place: RecordPlace | None = field(default=None, kw_only=True)  # None for a file of its own
+
+    @property
+    @abstractmethod
+    def labels_at(self) -> str:
+        """The existing or expected place of its labels, for messages."""
+
+    @abstractmethod
+    def state(self, now_ns: int) -> bytes | None:
+        """Return a state that changes with its size or labels; None if unsure."""
+
+    def remarks(self, num_objects: int) -> list[Remark]:
+        """Return remarks on its labels if that many objects are used."""
+        return []
+
+    def check(self, max_pixels: int) -> CheckedFile:
+        """Return the size in pixels as decoded, or raise BrokenImageError."""
+        return check_file(self.path, max_pixels)
+
+    def label_bytes(self) -> bytes | None:
+        """Return its label file, None if it lacks one; b"" if its labels are no such file."""
+        return b""
+
+    def read_labels(self, num_classes: int, size: tuple[int, int]) -> Labels:
+        labels = parse_labels(self.label_bytes(), num_classes)
+        if labels.polygons_norm is not None:
+            require_drawable(labels.polygons_norm.moved(size[::-1]), size)
+        return labels
+
+
+class ImageFile(ImageSource):
+    """An image in a file of its own, with a label file in YOLO's format."""
+
+    __slots__ = ()
+
+    @property
+    def labels_at(self) -> str:
+        return label_file_of(str(self.path))
+
+    def state(self, now_ns: int) -> bytes | None:
+        files = str(self.path), self.labels_at, overlooked_labels(str(self.path))
+        return state_of_files(tuple(filter(None, files)), now_ns)
+
+    def remarks(self, num_objects: int) -> list[Remark]:
+        overlooked = "" if num_objects else overlooked_labels(str(self.path))
+        text = f"{overlooked}: is not read; call it {self.labels_at}"
+        return [Remark("near_label", text)] if overlooked else []
+
+    def label_bytes(self) -> bytes | None:
+        return read_label_bytes(Path(self.labels_at))
+
+
+def image_of(source: Path | ImageSource) -> ImageSource:
+    """Return an image source; a path becomes an `ImageFile`."""
+    return ImageFile(source) if isinstance(source, Path) else source
+
+
+class Records(NamedTuple):
+    """How a kind of file with many images is read."""
+
+    images: Callable[[Path], Sequence[ImageSource]]
+    """The images of a file, each with its place; DatasetError if the file is damaged."""
+    read: Callable[[RecordPlace], np.ndarray]
+    """The bytes of an image, (N,) uint8; DatasetError if they are damaged."""
+
+
+def records_of(path: Path) -> Records:
+    return require_wing((RECORD_WINGS[path.suffix],), str(path)).RECORDS
+
+
 def list_images(
     entries: Sequence[Path], root: Path | None = None, remarks: Remarks | None = None
 ) -> list[Path | ImageSource]:
-    """Return the images of folders (searched recursively, sorted) and list files (in their order).
+    """Return the images of folders (sorted, with subfolders), of list files and of record files.
 
-    `start_of` finds where relative lines of a list file start. `labels.scan_samples` finds out
-    whether a file exists and can be read. A record file, or a folder of record files, gives the
-    images in them. An image stands for itself.
+    Lines of a list start where `start_of` says. `labels.scan_samples` finds out whether a file can
+    be read. An image stands for itself.
 
     Args:
         root: the dataset's folder.
-        remarks: told what is left out.
+        remarks: collects what is left out.
 
     Raises:
         DatasetError: an entry cannot be read, or holds no image, or images beside record files.
@@ -66,7 +159,6 @@ def has_images(entry: Path) -> bool:
 
 
 def no_images_text(entry: Path) -> str:
-    """Return the error text for an entry without images."""
     if entry.is_file():
         return f"{entry} has no image; a list has the path of one on each line"
     if not entry.is_dir():
@@ -85,7 +177,7 @@ def _record_files(entry: Path) -> list[Path]:
 def sorted_images(folder: Path, remarks: Remarks | None = None) -> list[Path]:
     """Return the images in a folder, in the order of their paths part by part.
 
-    Some of kinds that are not decoded are there too: the scan names them.
+    Kinds that are not decoded are there too: the scan names them.
     """
     # Strings: comparing Paths takes ten times as long.
     suffixes = *IMAGE_SUFFIXES, *OTHER_SUFFIXES
@@ -99,8 +191,6 @@ def is_of_windows(path: str) -> bool:
 
 
 class Start(NamedTuple):
-    """Where the names in a file start."""
-
     folder: Path
     prefix: str = ""  # left out at the beginning of each name
 
@@ -116,7 +206,7 @@ def start_of(file: Path, names: Sequence[str], root: Path | None = None) -> Star
     """Return the start by which most of some names in a file exist; the first of equals.
 
     A relative name starts at the file, at the dataset's folder or, as Darknet's do, at the folder
-    that `data` lies in, even if CVAT has written the file into another; or at the current folder.
+    around `data`, even if CVAT has written the file into another; or at the working folder.
     Of a Windows path with a drive, leading folders are left out.
     """
     folders = _folders_tried(file, root)
@@ -177,3 +267,47 @@ def _read_list(path: Path, root: Path | None) -> list[Path]:
         f"{', '.join(map(os.path.realpath, _folders_tried(path, root)))}; correct the lines, or "
         "give the folder in which they start as 'path' in the dataset YAML"
     )
+
+
+def search_files(
+    folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
+) -> Iterator[str]:
+    """Yield the images in a folder and its subfolders, in no order.
+
+    Linked folders are read after all others, each once, except those that contain the folder.
+    Files of macOS, "._a.jpg" and __MACOSX, are left out.
+
+    Args:
+        suffixes: of other files to search for.
+        remarks: collects what is left out.
+    """
+    remarks = Remarks() if remarks is None else remarks
+    waiting, linked = [str(folder)], list[str]()
+    seen: set[tuple[int, int]] = set()
+    while waiting or linked:
+        linked.sort(reverse=True)  # the order decides which of two links to a folder is read
+        is_link = not waiting
+        place = linked.pop() if is_link else waiting.pop()
+        if is_link and Path(os.path.realpath(folder)).is_relative_to(os.path.realpath(place)):
+            continue
+        try:
+            status = os.stat(place)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            with os.scandir(place) as entries:
+                for entry in entries:
+                    is_wanted = os.path.splitext(entry.name)[1].lower() in suffixes
+                    if entry.name == "__MACOSX" or (is_wanted and entry.name.startswith("._")):
+                        remarks.add("of_macos", entry.path)
+                        continue
+                    if is_wanted:
+                        yield entry.path
+                    if entry.is_dir():
+                        (linked if entry.is_symlink() else waiting).append(entry.path)
+                    elif entry.is_symlink() and not is_wanted and not os.path.exists(entry.path):
+                        remarks.add("dead_link", entry.path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except PermissionError:
+            remarks.add("unread_folder", place)
