@@ -17,7 +17,7 @@ from torch import Tensor
 from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
-from duet.backend.devices import MPS, own_device, present_device, tf32_is_overridden
+from duet.backend.devices import MPS, missing_device, own_device, tf32_is_overridden
 from duet.backend.system import peak_during
 
 FIRST_MAJOR_WITH_TF32 = 8
@@ -36,7 +36,9 @@ def resolve(name: str) -> str:
 
 def present(device: str) -> str:
     """Return a device that `resolve` returned; BackendError if it is not available."""
-    return present_device(device, _usable())
+    if device not in _usable():
+        raise missing_device(device, _usable())
+    return device
 
 
 def has_streams(device: str | torch.device) -> bool:
