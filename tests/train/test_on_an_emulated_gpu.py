@@ -134,7 +134,8 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, reque
 
 def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
-    _, text = detectors.train("gpu", "--workers", 0, "--noval", "--override", "nbs=2")
+    flags = ("--workers", 0, "--noval", "--batch", 4, "--override", "nbs=4")
+    _, text = detectors.train("gpu", *flags)
     counts = json.loads(text.splitlines()[-1])
     steps, passes = (np.array(counts[name][1:]) for name in ("operations", "passes"))
     assert steps.max() <= 600
@@ -150,23 +151,18 @@ def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
 
 
-FAST = ["--amp", "bf16", "--micro-batch", 1, "--workers", 1]
-
-
 @pytest.mark.parametrize(
-    ("flags", "colours", "environment"),
-    [
-        ([*FAST, "--no-device-augment"], "loader", {"FINISHES": "1"}),
-        (FAST, "device", {"FINISHES": "1"}),
-    ],
+    ("flags", "colours"),
+    [(["--no-device-augment"], "loader"), (["--noval"], "device")],
     ids=["images from the loader", "images finished on the device"],
 )
-def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours, environment):
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
-    segmenters = Trainings(tmp_path, data, cfg)
-    late, _ = segmenters.train("late", *flags, **environment)
-    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1", **environment)
+    fast = ("--amp", "bf16", "--micro-batch", 1, "--workers", 1)
+    segmenters = Trainings(tmp_path, data, cfg, *fast, *flags)
+    late, _ = segmenters.train("late", FINISHES="1")
+    at_once, _ = segmenters.train("once", FINISHES="1", AT_ONCE="1")
     assert_equal_runs(late, at_once)
     work = json.loads((late / "work.json").read_text(encoding="utf-8"))
     assert work["means"]["colours"] == colours
