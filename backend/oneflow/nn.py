@@ -112,7 +112,7 @@ def synchronize_batch_norm(module: Module) -> None:
     module.register_forward_hook(_in_one_order)
 
 
-def _in_one_order(module: Module, inputs: Any, outputs: Any) -> Any:
+def _in_one_order(module: Module, inputs: Any, outputs: Any) -> object:
     """Make the backward pass traverse the module in the same order on every rank.
 
     OneFlow runs what is ready first, and on a rank without objects the losses of several outputs
