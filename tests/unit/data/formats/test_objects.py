@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 
 from duet.utils.data.formats import labelme as labelme_format
-from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.formats.outlines import ellipse_outline, turned, within
 from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import UNKNOWN
 from duet.utils.data.sources.label_file import parse_labels
 from duet.utils.errors import DatasetError
+from duet.utils.geometry.boxes import corners_of
 from tests.unit.data.formats.annotation_files import (
     CASES,
     CATEGORIES,
@@ -468,7 +469,7 @@ def test_what_is_cut_has_the_area_that_opencv_finds():
     for _ in range(50):
         left, top = random.uniform(-20, 30, 2)
         box = left, top, left + random.uniform(1, 30), top + random.uniform(1, 30)
-        outline = turned(box_outline(box), (left, top), random.uniform(0, 360))
+        outline = turned(corners_of(np.array(box)), (left, top), random.uniform(0, 360))
         expected, _ = cv2.intersectConvexConvex(outline.astype(np.float32), corners)
         cut = within(outline, INSIDE)
         found = area_of(cut) if len(cut) >= 3 else 0.0
