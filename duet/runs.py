@@ -11,13 +11,13 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from duet.backend import BackendError
 from duet.backend.processes import this_process
-from duet.utils.cli.flags import UnknownFlagError, words_of_flags
+from duet.utils.cli.flags import FlagValues, UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.start import called_as
 from duet.utils.processes.suspend import HANDLED
@@ -28,7 +28,7 @@ AUTOMATIC = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--device-augment")
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 
-def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, Any]) -> Any:
+def call(name: str, work: Callable[[Sequence[str]], object], flags: FlagValues) -> Any:
     """Run the command `duet NAME` with flags as keywords; return its result.
 
     Raises:
@@ -51,7 +51,7 @@ def call(name: str, work: Callable[[Sequence[str]], Any], flags: Mapping[str, An
             raise UserError(str(error)) from error
 
 
-def words_of(flags: Mapping[str, Any]) -> list[str]:
+def words_of(flags: FlagValues) -> list[str]:
     hyphens = {name: name.replace("_", "-") for name in flags if name not in WITH_UNDERSCORES}
     named = {f"--{hyphens.get(name, name)}": x for name, x in flags.items()}
     return words_of_flags(named, AUTOMATIC)

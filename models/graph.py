@@ -9,15 +9,16 @@ anything is built.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duet.models.blocks.conv import Activation, find_activation
 from duet.models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
+from duet.models.blocks.yolov5 import Activation, find_activation
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.files.model_yamls import read_model, scale_depth, scale_width, to_plain
 
 COLOURS = {1: "grey", 3: "RGB"}  # by number of image channels
@@ -47,7 +48,7 @@ class LayerSpec:
 class ModelSpec:
     """A checked model YAML for a given number of classes."""
 
-    document: Mapping[str, Any]  # the YAML as read, with nc replaced; stored in checkpoints
+    document: Document  # the YAML as read, with nc replaced; stored in checkpoints
     num_classes: int
     image_channels: int
     activation: Activation
@@ -71,7 +72,7 @@ def read_model_yaml(path: str | Path, num_classes: int | None = None) -> ModelSp
     return spec
 
 
-def parse_model(document: Any, num_classes: int | None = None) -> ModelSpec:
+def parse_model(document: object, num_classes: int | None = None) -> ModelSpec:
     """Check a model document; UserError names the invalid key or layer."""
     document = to_plain(document)
     if not isinstance(document, dict):
@@ -135,7 +136,6 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
 
 
 def coarsest_stride(plans: Sequence[LayerPlan]) -> int:
-    """Return the largest stride; image sides must be a multiple of it."""
     return max(plan.stride for plan in plans)
 
 
@@ -158,14 +158,14 @@ def _check_sums(plans: Sequence[LayerPlan], blocks: int) -> None:
             raise UserError(f"{value:,.0f} {what}; accepted: at most {limit:,}")
 
 
-def _check_channels(value: Any) -> int:
+def _check_channels(value: object) -> int:
     if type(value) is not int or value not in COLOURS:
         accepted = " or ".join(f"{channels} ({name})" for channels, name in COLOURS.items())
         raise UserError(f"ch: {brief(value)}; accepted: {accepted}")
     return value
 
 
-def _check_multiple(document: Mapping[str, Any], key: str) -> float:
+def _check_multiple(document: Document, key: str) -> float:
     value = document[key]
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not number or not 0 < value <= MAX_MULTIPLE:
@@ -175,14 +175,14 @@ def _check_multiple(document: Mapping[str, Any], key: str) -> float:
     return float(value)
 
 
-def _check_lines(document: Mapping[str, Any], key: str) -> list[Any]:
+def _check_lines(document: Document, key: str) -> list[object]:
     lines = document[key]
     if not isinstance(lines, list) or not lines:
         raise UserError(f"{key} must be a list of [from, number, module, args]")
     return lines
 
 
-def _parse_layer(index: int, line: Any, document: Mapping[str, Any]) -> LayerSpec:
+def _parse_layer(index: int, line: object, document: Document) -> LayerSpec:
     """Parse one [from, number, module, args]; known names in args are replaced by their values."""
     if not isinstance(line, list) or len(line) != 4 or not isinstance(line[3], list):
         raise UserError(f"layer {index}: {brief(line)}; expected [from, number, module, args]")
@@ -226,7 +226,7 @@ def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:
         )
 
 
-def _resolve_source(index: int, origin: Any) -> int:
+def _resolve_source(index: int, origin: object) -> int:
     """Return an absolute layer index; negative origins count back from this layer."""
     if type(origin) is int:
         source = index + origin if origin < 0 else origin

@@ -6,23 +6,23 @@ Otherwise a description of a few bytes could build a model that fills the memory
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from duet.backend import nn
 from duet.backend.checks import as_float32
-from duet.models.blocks.conv import Conv
+from duet.models.blocks.yolov5 import Conv
 from duet.models.detector import Detector
 from duet.models.graph import ModelSpec, parse_model, plan_layers
 from duet.utils.errors import UserError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.weights.checkpoint import Checkpoint
 from duet.utils.weights.load import model_document
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def stored_spec(document: Mapping[str, Any], arrays: Arrays) -> ModelSpec:
+def stored_spec(document: Document, arrays: Arrays) -> ModelSpec:
     """Return the checked model if its layers match the sizes of the arrays.
 
     Raises:

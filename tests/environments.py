@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,19 @@ import pytest
 from duet.utils.project import PROJECT
 
 BACKENDS = ("torch", "oneflow")
+END = "=== it ended\n"
+# Runs commands one after the other, as far as they end well.
+SEVERAL = f"""
+import json, runpy, sys
+for words in json.loads(sys.argv[1]):
+    sys.argv = ["duet", *words]
+    try:
+        runpy.run_module("duet", run_name="__main__")
+    except SystemExit as end:
+        if end.code:
+            raise
+    print({END!r}, end="")
+"""
 
 
 def python_of(backend: str) -> Path:
@@ -39,3 +54,9 @@ def run_python(backend: str, *arguments: object, timeout: float = 300) -> str:
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def run_several(backend: str, *commands: Sequence[object]) -> list[str]:
+    """Run commands of duet in one process of a backend; return their outputs."""
+    lines = json.dumps([list(map(str, words)) for words in commands])
+    return run_python(backend, "-c", SEVERAL, lines).split(END)[:-1]

@@ -161,44 +161,110 @@ def small_arrays(seed: int = 0) -> dict[str, np.ndarray]:
 
 
 def small_model(file: TorchFile, arrays: Mapping[str, np.ndarray], **changes: Any) -> Call:
-    """Return the record of a DetectionModel; changes replace attributes of it or of its parts."""
-    tensors = {name: file.tensor(array) for name, array in arrays.items()}
-    nn = "torch.nn.modules"
+    """Return the record of a DetectionModel of `small_arrays`; changes as for `PublicModel`."""
+    grid = {"model.1.anchor_grid": np.ones(4, np.float32)}  # in files before v6.1
+    own = {"strides": (2,), "hyp": {"lr0": 0.02, "box": 0.05, "anchors": None}, **changes}
+    return PublicModel(file, {**arrays, **grid}, SMALL_DOCUMENT, **own).root()
 
-    def under(prefix: str) -> dict[str, Call]:
-        return {
-            name.removeprefix(prefix): value
-            for name, value in tensors.items()
-            if name.startswith(prefix) and "." not in name.removeprefix(prefix)
+
+NN = "torch.nn.modules"
+TYPES = {
+    "Detect": "models.yolo.Detect",
+    "Segment": "models.yolo.Segment",
+    "nn.Upsample": f"{NN}.upsampling.Upsample",
+    "nn.MaxPool2d": f"{NN}.pooling.MaxPool2d",
+    "nn.ZeroPad2d": f"{NN}.padding.ZeroPad2d",
+}
+
+
+class PublicModel:
+    """The records of a public model's modules, by the names of its arrays.
+
+    changes: attributes of the model (kind, yaml, names, hyp, transforms), of its head (head, nc,
+        strides, eps), of its convolutions (conv_stride, forward, activation with its attributes,
+        all_active), of its norms (norm_eps) and attention (heads); without: parts to leave out.
+    """
+
+    def __init__(
+        self,
+        file: TorchFile,
+        arrays: Mapping[str, np.ndarray],
+        document: Mapping[str, Any],
+        **changes: Any,
+    ) -> None:
+        self.file, self.arrays, self.document, self.changes = file, arrays, document, changes
+
+    def root(self) -> Call:
+        blocks = [line[2] for line in (*self.document["backbone"], *self.document["head"])]
+        kinds = [TYPES.get(block, f"models.common.{block}") for block in blocks]
+        kinds[-1] = self.changes.get("head", kinds[-1])
+        layers = {str(i): self.record(kind, f"model.{i}.") for i, kind in enumerate(kinds)}
+        own = {"yaml": dict(self.document), "names": ["cat", "dog"], **self.changes}
+        named = ("yaml", "names", "hyp", "transforms")
+        return module(
+            own.get("kind", "models.yolo.DetectionModel"),
+            {"model": module(f"{NN}.container.Sequential", layers)},
+            **{name: own[name] for name in named if name in own},
+        )
+
+    def record(self, kind: str, prefix: str) -> Call:
+        """Return the record of a module of a class, with those inside it and its tensors."""
+        inside: dict[str, None] = {}
+        tensors = {}
+        for name, array in self.arrays.items():
+            if name.startswith(prefix):
+                child, dot, _ = name.removeprefix(prefix).partition(".")
+                if not dot:
+                    tensors[child] = self.file.tensor(array)
+                elif child not in self.changes.get("without", ()):
+                    inside[child] = None
+        children = {
+            child: self.record(self.type_of(kind, child, prefix), f"{prefix}{child}.")
+            for child in inside
         }
+        if kind == "models.common.Conv":
+            children["act"] = self.activation(prefix)
+        return module(kind, children, tensors, **self.attributes(kind, prefix))
 
-    norm = module(
-        f"{nn}.batchnorm.BatchNorm2d", tensors=under("model.0.bn."), eps=changes.get("eps", 1e-3)
-    )
-    conv = {
-        "conv": module(f"{nn}.conv.Conv2d", tensors=under("model.0.conv.")),
-        "bn": norm,
-        "act": module(f"{nn}.activation.{changes.get('activation', 'SiLU')}"),
-    }
-    for name in changes.get("without", ()):
-        del conv[name]
-    method = changes.get("forward")  # of the instance, as folding leaves it
-    bound = {"forward": Call("builtins.getattr", ({}, method))} if method else {}
-    outputs = module(f"{nn}.conv.Conv2d", tensors=under("model.1.m.0."))
-    head = module(
-        changes.get("head", "models.yolo.Detect"),
-        {"m": module(f"{nn}.container.ModuleList", {"0": outputs})},
-        {"anchors": tensors["model.1.anchors"], "anchor_grid": file.tensor(np.ones(4, np.float32))},
-        nc=changes.get("nc", 2),
-        stride=file.tensor(np.array([2.0], np.float32)),
-    )
-    layers = module(
-        f"{nn}.container.Sequential", {"0": module("models.common.Conv", conv, **bound), "1": head}
-    )
-    return module(
-        changes.get("kind", "models.yolo.DetectionModel"),
-        {"model": layers},
-        yaml=changes.get("yaml", SMALL_DOCUMENT),
-        names=changes.get("names", ["cat", "dog"]),
-        hyp=changes.get("hyp", {"lr0": 0.02, "box": 0.05, "anchors": None}),
-    )
+    def attributes(self, kind: str, prefix: str) -> dict[str, Any]:
+        changes = self.changes
+        if kind.endswith("BatchNorm2d"):
+            layer = ".".join(prefix.split(".")[:2])
+            of_head = prefix == f"{layer}.conv.bn." and f"{layer}.linear.weight" in self.arrays
+            return {"eps": changes.get("eps", 1e-5) if of_head else changes.get("norm_eps", 1e-3)}
+        if kind.endswith(".Conv2d"):
+            return {"stride": changes.get("conv_stride", (2, 2))}
+        if kind.endswith("MultiheadAttention"):
+            return {"num_heads": changes.get("heads", 4)}
+        if kind.endswith((".Detect", ".Segment")):
+            strides = self.file.tensor(np.array(changes["strides"], np.float32))
+            return {"nc": changes.get("nc", 2), "stride": strides}
+        if kind == "models.common.Conv" and "forward" in changes:  # as folding leaves it
+            return {"forward": Call("builtins.getattr", ({}, changes["forward"]))}
+        return {}
+
+    def type_of(self, parent: str, child: str, prefix: str) -> str:
+        own, arrays, parent = f"{prefix}{child}.", self.arrays, parent.rpartition(".")[2]
+        signs = {  # an array that only this kind of module has
+            "bn.weight": "models.common.Conv",
+            "running_mean": f"{NN}.batchnorm.BatchNorm2d",
+            "conv.0.cv1.bn.weight": "models.common.GhostBottleneck",
+            "ma.in_proj_weight": "models.common.TransformerLayer",
+            "tr.0.q.weight": "models.common.TransformerBlock",
+            "in_proj_weight": f"{NN}.activation.MultiheadAttention",
+        }
+        if f"{own}cv2.bn.weight" in arrays and child in "02" and parent == "Sequential":
+            return "models.common.GhostConv"
+        for name, kind in signs.items():
+            if f"{own}{name}" in arrays:
+                return kind
+        if arrays.get(f"{own}weight", np.zeros(())).ndim == 2:
+            return f"{NN}.linear.Linear"
+        return f"{NN}.conv.Conv2d" if f"{own}weight" in arrays else f"{NN}.container.Sequential"
+
+    def activation(self, prefix: str) -> Call:
+        linear = ".conv.2." in prefix and not self.changes.get("all_active")
+        name = (
+            "linear.Identity" if linear else f"activation.{self.changes.get('activation', 'SiLU')}"
+        )
+        return module(f"{NN}.{name}", **self.changes.get("attributes", {}))

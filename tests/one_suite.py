@@ -70,7 +70,6 @@ ONCE = (
     "unit/test_optional.py",
     "unit/test_wings.py",
     "unit/weights/test_checkpoint.py",
-    "unit/weights/test_limits.py",
     "unit/weights/test_pickle.py",
 )
 # But these run in both: their numbers must not depend on the version of NumPy, the Python of each

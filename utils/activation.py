@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 _WRITTEN = re.compile(r"(?:nn\.)?([A-Za-z]\w{0,19})(?:\((?:negative_slope=)?([\d.e-]{0,12})\))?")
 LEAKY = "LeakyReLU"
@@ -23,7 +23,7 @@ class NamedActivation(NamedTuple):
 DEFAULT_ACTIVATION = NamedActivation("SiLU")  # if a model YAML names none
 
 
-def parse_activation(written: Any) -> NamedActivation | None:
+def parse_activation(written: object) -> NamedActivation | None:
     """Parse a name such as nn.SiLU() or nn.LeakyReLU(0.1); None if it is not valid."""
     found = _WRITTEN.fullmatch(written) if isinstance(written, str) else None
     if found is None:

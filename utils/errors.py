@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import reprlib
-from typing import Any
 
 LONGEST_TEXT = 200
 
@@ -33,7 +32,7 @@ class _Bounded(reprlib.Repr):
 _BOUNDED = _Bounded()
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """Return the repr of a value from a file for a message, cut to 200 characters.
 
     The time is bounded too, even for values that nest the same list many times.

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import EllipsisType
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 M = TypeVar("M", bound="NN.Module")
+Part = int | slice | EllipsisType
+Index = Part | tuple[Part, ...]
 
 
 class Tensor(Protocol):
@@ -50,7 +53,7 @@ class Tensor(Protocol):
     def __le__(self, other: Tensor | float) -> Tensor: ...
     def __gt__(self, other: Tensor | float) -> Tensor: ...
     def __ge__(self, other: Tensor | float) -> Tensor: ...
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: Index) -> Tensor:
         """Index with integers, slices and `...`; view or copy. For tensors: `ops.take_rows`."""
 
     def reshape(self, *shape: int) -> Tensor:
@@ -214,7 +217,7 @@ class NN(Protocol):
 
         training: bool
 
-        def __call__(self, *inputs: Any) -> Any: ...
+        def __call__(self, *inputs: object) -> Any: ...
         def __getattr__(self, name: str) -> Any: ...
         def train(self, mode: bool = True) -> Any: ...
         def eval(self) -> Any: ...

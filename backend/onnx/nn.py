@@ -22,7 +22,7 @@ class Module:
 
     training = True
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: object) -> Any:
         output = self.forward(*inputs)
         if isinstance(output, tuple):
             compute_together([x for x in output if isinstance(x, Tensor)])
@@ -66,7 +66,7 @@ class Sequential(ModuleList):
     def __init__(self, *modules: Module) -> None:
         super().__init__(modules)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: object) -> Any:
         for module in self:
             x = module(x)
         return x

@@ -52,7 +52,7 @@ class Size(int):
         node = self.source.node if "source" in vars(self) else None
         return node is not None and node.operation == "Shape"
 
-    def _refuse(self, *others: Any) -> NoReturn:
+    def _refuse(self, *others: object) -> NoReturn:
         raise ValueError(
             f"a dynamic size supports only +, -, * and // (its example is {int(self)}); use int() "
             "for the example's value"
@@ -106,7 +106,7 @@ class Tensor:
         # Outputs of the same module call, including this one; weak to avoid reference cycles.
         self.returned_with: tuple[ref[Tensor], ...] = ()
 
-    def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
+    def __deepcopy__(self, memo: Mapping[int, object]) -> Tensor:
         """Return this tensor: it is immutable, and a copy would copy its whole graph."""
         return self
 
@@ -114,26 +114,26 @@ class Tensor:
     def ndim(self) -> int:
         return len(self.shape)
 
-    def __add__(self, other: Any) -> Tensor:
+    def __add__(self, other: object) -> Tensor:
         return arithmetic("Add", self, other)
 
     __radd__ = __add__
 
-    def __sub__(self, other: Any) -> Tensor:
+    def __sub__(self, other: object) -> Tensor:
         return arithmetic("Sub", self, other)
 
-    def __rsub__(self, other: Any) -> Tensor:
+    def __rsub__(self, other: object) -> Tensor:
         return arithmetic("Sub", constant_like(other, self), self)
 
-    def __mul__(self, other: Any) -> Tensor:
+    def __mul__(self, other: object) -> Tensor:
         return arithmetic("Mul", self, other)
 
     __rmul__ = __mul__
 
-    def __truediv__(self, other: Any) -> Tensor:
+    def __truediv__(self, other: object) -> Tensor:
         return arithmetic("Div", self, other)
 
-    def __rtruediv__(self, other: Any) -> Tensor:
+    def __rtruediv__(self, other: object) -> Tensor:
         return arithmetic("Div", constant_like(other, self), self)
 
     def __pow__(self, exponent: float) -> Tensor:
@@ -145,19 +145,19 @@ class Tensor:
         _require_numbers("Neg", self.dtype)
         return apply("Neg", (self,), self.shape, self.dtype)
 
-    def __lt__(self, other: Any) -> Tensor:
+    def __lt__(self, other: object) -> Tensor:
         return compared("Less", self, other)
 
-    def __le__(self, other: Any) -> Tensor:
+    def __le__(self, other: object) -> Tensor:
         return compared("LessOrEqual", self, other)
 
-    def __gt__(self, other: Any) -> Tensor:
+    def __gt__(self, other: object) -> Tensor:
         return compared("Greater", self, other)
 
-    def __ge__(self, other: Any) -> Tensor:
+    def __ge__(self, other: object) -> Tensor:
         return compared("GreaterOrEqual", self, other)
 
-    def __getitem__(self, index: Any) -> Tensor:
+    def __getitem__(self, index: object) -> Tensor:
         return take(self, index if isinstance(index, tuple) else (index,))
 
     def reshape(self, *shape: int) -> Tensor:
@@ -184,7 +184,7 @@ def constant(array: np.ndarray) -> Tensor:
     return tensor
 
 
-def constant_like(value: Any, like: Tensor) -> Tensor:
+def constant_like(value: object, like: Tensor) -> Tensor:
     """Convert a number to a tensor of like's dtype; return a tensor unchanged."""
     if isinstance(value, Tensor):
         return value
@@ -220,7 +220,7 @@ def apply(
     inputs: Sequence[Tensor | None],
     shape: Iterable[int],
     dtype: str,
-    **attributes: Any,
+    **attributes: object,
 ) -> Tensor:
     """Return the result of an operation, with dynamic sizes where `shape` has them.
 
@@ -233,7 +233,7 @@ def apply_for_several(
     operation: str,
     inputs: Sequence[Tensor | None],
     results: Iterable[tuple[Iterable[int], str]],
-    **attributes: Any,
+    **attributes: object,
 ) -> tuple[Tensor, ...]:
     node = Node(operation, inputs, attributes)
     node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
@@ -270,7 +270,7 @@ def sizes_tensor(sizes: Sequence[int]) -> Tensor:
     return apply("Concat", parts, (len(sizes),), "int64", axis=0) if len(parts) > 1 else parts[0]
 
 
-def arithmetic(operation: str, x: Tensor, other: Any) -> Tensor:
+def arithmetic(operation: str, x: Tensor, other: object) -> Tensor:
     y = constant_like(other, x)
     _require_numbers(operation, x.dtype)
     return elementwise(operation, x, y)
@@ -284,13 +284,13 @@ def _require_numbers(operation: str, dtype: str) -> None:
         raise ValueError(f"{operation} does not support {dtype}; cast to a float dtype first")
 
 
-def elementwise(operation: str, x: Tensor, other: Any, dtype: str | None = None) -> Tensor:
+def elementwise(operation: str, x: Tensor, other: object, dtype: str | None = None) -> Tensor:
     y = constant_like(other, x)
     checks.one_dtype((x.dtype, y.dtype))
     return apply(operation, (x, y), _broadcast(x.shape, y.shape), dtype or x.dtype)
 
 
-def compared(operation: str, x: Tensor, other: Any) -> Tensor:
+def compared(operation: str, x: Tensor, other: object) -> Tensor:
     if not isinstance(other, Tensor) and x.dtype not in FLOAT_DTYPES:
         is_int64 = isinstance(other, (int, np.integer)) and -(2**63) <= other < 2**63
         x = cast(x, "int64" if is_int64 else "float64")
@@ -344,7 +344,7 @@ def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
     return target
 
 
-def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+def take(x: Tensor, index: tuple[object, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
     index = without_ellipsis(index, x.ndim)
     slices = [part for part in index if isinstance(part, slice)]
@@ -368,13 +368,13 @@ def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     return x
 
 
-def _length(size: int, part: Any, span: tuple[int, int, int]) -> int:
+def _length(size: int, part: object, span: tuple[int, int, int]) -> int:
     start, end, step = span
     length = len(range(int(size))[start : None if end == FAR else end : step])
     return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length
 
 
-def without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+def without_ellipsis(index: tuple[object, ...], ndim: int) -> tuple[object, ...]:
     """Return the index expanded to one part per dimension."""
     missing = ndim - sum(part is not ... for part in index)
     if missing < 0 or sum(part is ... for part in index) > 1:
@@ -383,7 +383,7 @@ def without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
     return (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
 
 
-def span_of(part: Any, size: int) -> tuple[int, int, int]:
+def span_of(part: object, size: int) -> tuple[int, int, int]:
     """Return start, end and step for ONNX's Slice."""
     if isinstance(part, int):
         if not -size <= part < size:

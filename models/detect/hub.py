@@ -217,7 +217,7 @@ class HubModel(NotCopied):
 
     def __call__(
         self,
-        ims: Any,
+        ims: object,
         size: int | Sequence[int] | None = None,
         augment: bool = False,
         profile: bool = False,
@@ -254,7 +254,7 @@ class HubModel(NotCopied):
         shape = (len(views), 3, *(views[0].placement.input_size if views else (0, 0)))
         return HubResults(results, milliseconds, shape)
 
-    def to(self, device: Any) -> HubModel:
+    def to(self, device: object) -> HubModel:
         """Move to "cpu", "cuda", "cuda:1", 1, or an object that prints so; return the model."""
         name = str(device)
         self._place("0" if name == "cuda" else name, self._half)
@@ -322,13 +322,13 @@ def hub_views(
     ]
 
 
-def _long_side(size: Any) -> int:
+def _long_side(size: object) -> int:
     """Return the long side from a number or (height, width)."""
     sides = size if isinstance(size, (list, tuple)) and size else [size]
     return max(call_config((), size=side).image_size or 0 for side in sides)
 
 
-def _frame(image: Any, index: int) -> Frame:
+def _frame(image: object, index: int) -> Frame:
     """Return an image as a frame whose source is its name in `HubResults.files`."""
     if isinstance(image, np.ndarray) and image.ndim == 3 and image.shape[0] < FEWEST_ROWS:
         image = image.transpose(1, 2, 0)

@@ -35,7 +35,7 @@ log = logging.getLogger("detect")
 class NotCopied:
     """Has a network on a device and locks; copying or pickling it names the way."""
 
-    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
         raise TypeError(
             f"a {type(self).__name__} is neither copied nor pickled: threads may share it, and "
             "each process loads its own"

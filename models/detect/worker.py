@@ -7,11 +7,11 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from duet import backend
 from duet.backend.checks import CPU
 from duet.models.detect.pipeline import Lanes, finished
 from duet.models.detect.settings import configured, make_detector
+from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.image_file import encode_image, suffix_that_holds
 from duet.utils.data.image.letterbox import FILL, View
@@ -28,6 +29,7 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.threads import num_threads
 from duet.utils.detect.results.image_result import ImageResult
 from duet.utils.errors import BrokenSourceError, UserError
+from duet.utils.files.json_files import Document
 from duet.utils.serve.config import ModelSource, ServeConfig
 from duet.utils.serve.frames import Header, pack_frame, read_frame
 from duet.utils.weights.load import ExportedWeights, Weights, load_to_detect
@@ -46,7 +48,7 @@ class ServedModel:
     detector: ImageDetector
     about: Header  # description for /v1/model
 
-    def configured(self, query: Mapping[str, Any]) -> ImageDetector:
+    def configured(self, query: Document) -> ImageDetector:
         """Return the detector with a request's settings, sharing the network; else UserError."""
         most = self.detector.head.task.most_served or MOST_BOXES
         if query.get("max_det", 1) > most:
@@ -182,7 +184,7 @@ class Worker:
             confidence_threshold=min(x.confidence_threshold for x in settings),
             max_detections=max(x.max_detections for x in settings),
         )
-        found: list[Any] = []
+        found: list[Candidates] = []
         with self._answering_errors(jobs):
             found = jobs[0].detector.predict([job.view for job in jobs], widest)
         for job in jobs:
@@ -191,7 +193,7 @@ class Worker:
             with self._answering_errors([job]):
                 self._finish(model, job, rows, len(jobs))
 
-    def _finish(self, model: ServedModel, job: Job, rows: Any, batch: int) -> None:
+    def _finish(self, model: ServedModel, job: Job, rows: Candidates, batch: int) -> None:
         kind, frame = job.asked["answer"], Frame(job.image, "image")
         result = finished(job.detector, frame, [job.view], [rows])
         body, media_type = b"", "application/json"

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from duet.backend import autograd, ops
 from duet.backend.contract import Tensor
 from duet.models.detector import Detector
-from duet.models.heads.base import Evaluator, Loss, Sink
+from duet.models.heads.base import Candidates, Evaluator, Loss, Result, Sink
 from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictors import HalfPrecision, Predictor, network_input
 from duet.utils.data.image.letterbox import View
@@ -37,9 +37,7 @@ DEFAULT_SUPPRESSION = SuppressionSettings()
 
 
 class Validation(NamedTuple):
-    """Result of an `Evaluation`."""
-
-    result: Any  # from the head's evaluator; read by `Head.metrics`
+    result: Result  # from the head's evaluator; read by `Head.metrics`
     losses: np.ndarray  # float64 means in `Head.loss_names` order; zeros without a loss
 
 
@@ -78,7 +76,7 @@ class Evaluation:
         """
         head, evaluator, collector = self.model.head, *self._begin(loader.world)
 
-        def finish(batch_index: int, batch: Batch, predictions: Sequence[Any]) -> None:
+        def finish(batch_index: int, batch: Batch, predictions: Sequence[Candidates]) -> None:
             images = head.finish_images(predictions, batch.letterboxes, self.suppression)
             for index, found in zip(batch.sample_indices.tolist(), images, strict=True):
                 collector.add_image(FoundImage(batch_index, index, found))
@@ -118,7 +116,7 @@ class Evaluation:
         shard = world.process.shard(range(len(self.samples)))
         images = read_ahead([self.samples[index] for index in shard])
 
-        def rows_of(views: Sequence[View]) -> Iterator[Any]:
+        def rows_of(views: Sequence[View]) -> Iterator[Candidates]:
             for start in range(0, len(views), tiling.batch_size):  # keeps one batch's rows only
                 yield from detector.predict(views[start : start + tiling.batch_size])
                 watchdog.progress()

@@ -15,7 +15,7 @@ import numpy as np
 from duet import backend
 from duet.backend.checks import CPU
 from duet.models.evaluation.evaluate import Evaluation, Validation
-from duet.models.heads.base import Head, Sink
+from duet.models.heads.base import Head, Result, Sink
 from duet.models.inference.classes import ScoredClasses, scored_classes
 from duet.models.inference.predictor import (
     Weights,
@@ -59,7 +59,7 @@ class Validated:
 
     folder: Path
     metrics: Mapping[str, float]
-    result: Any
+    result: Result
 
 
 def run_validation(

@@ -12,7 +12,7 @@ from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import find_block
 from duet.models.heads.anchor.boxes import BOX_CHANNELS
-from duet.models.heads.base import Head
+from duet.models.heads.base import Candidates, Head
 from duet.models.heads.mask.head import MaskRows
 from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
@@ -112,7 +112,9 @@ class ExportedPredictor:
         outputs = [output.astype(np.float32, copy=False) for output in found]
         return list(zip(*outputs, strict=True))
 
-    def decode_above(self, raw: Sequence[Outputs], settings: SuppressionSettings) -> list[Any]:
+    def decode_above(
+        self, raw: Sequence[Outputs], settings: SuppressionSettings
+    ) -> list[Candidates]:
         kind, read = self.runtime.metadata.output, form_of(self.head).rows
         try:
             lowest = settings.confidence_threshold

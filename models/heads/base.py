@@ -15,12 +15,14 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 import numpy as np
 
 from duet.backend import dist, nn, ops
+from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 from duet.models.blocks.registry import LayerPlan, LayerRequest
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
-from duet.utils.geometry.detections import GroundTruth, SuppressionSettings
+from duet.utils.files.json_files import Document
+from duet.utils.geometry.detections import Found, GroundTruth, SuppressionSettings
 from duet.utils.strengths import LossGains
 from duet.utils.tasks.table import Task
 from duet.utils.weights.transfer import ClassRows
@@ -106,6 +108,13 @@ def batch_parts(
     return BatchParts(parts[0], parts[1:], sums[0] * float(this_process().world_size))
 
 
+def loss_dtype(raw: Tensor) -> str:
+    """Return the loss dtype for raw maps: their own, or float32 for half precision."""
+    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
+
+
+# What `finish` needs of one image: rows (K, ...), `MaskRows`, or the scores of all classes.
+Candidates = Any
 # Shapes of a compiled loss. Heads with boxes have one per batch size and `padded_size`, such as
 # 1,024 and 4,096 rows per level for full batches and for the smaller last one.
 MOST_SHAPES = 4
@@ -121,6 +130,12 @@ class Loss(Protocol):
     def implementations(self) -> Mapping[str, str]:
         """Implementations in use, "plain" or "fast", by name; for work.json."""
         return {}
+
+    def pads(self, raw: Sequence[Tensor]) -> bool:
+        """Return whether sizes that follow targets are padded, because GPUs and compilers keep
+        memory and graphs for each shape. Without images there are no cells for padding rows.
+        """
+        return bool(raw[0].shape[0]) and bool(self._compiled or ops.device_of(raw[0]) != CPU)
 
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
@@ -160,6 +175,14 @@ class Pass(NamedTuple):
     unused: Callable[[Sequence[int]], int] | None = None  # picks the stride of the map to skip
 
 
+class Result(Protocol):
+    """Metrics over a set of images; each task's has more than the means."""
+
+    @property
+    def means(self) -> tuple[float, ...]:
+        """Means over the classes, in the order of `Head.metric_names`."""
+
+
 class Sink(Protocol):
     """Receives the detections of each image of a set."""
 
@@ -170,7 +193,7 @@ class Sink(Protocol):
 class Evaluator(Sink, Protocol):
     """Scores a set of images, added one at a time."""
 
-    def result(self) -> Any:
+    def result(self) -> Result:
         """Return the metrics over all images, as read by `Head.metrics`."""
 
 
@@ -200,7 +223,7 @@ class Head(nn.Module, ABC):
     loss_names: ClassVar[Mapping[str, str]]
     metric_names: ClassVar[Mapping[str, str]]
     target_fields: ClassVar[tuple[str, ...]]
-    nothing_found: Any
+    nothing_found: Found
     passes: ClassVar[Sequence[Pass]] = ()
     joins_models: ClassVar[bool] = False
     image_mean: ClassVar[tuple[float, float, float] | None] = None
@@ -224,7 +247,7 @@ class Head(nn.Module, ABC):
         return cls.metric_names
 
     @classmethod
-    def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    def yaml_values(cls, document: Document) -> Document:
         """Return values that the head's YAML args may name; UserError for an invalid one."""
         return {}
 
@@ -257,13 +280,18 @@ class Head(nn.Module, ABC):
         """Return all predictions, (B, N, ...), on the device."""
 
     @abstractmethod
-    def decode_above(self, raw: Sequence[Tensor], settings: SuppressionSettings) -> list[Any]:
+    def decode_above(
+        self, raw: Sequence[Tensor], settings: SuppressionSettings
+    ) -> list[Candidates]:
         """Return each image's candidates on the host, as input for `finish`."""
 
     @abstractmethod
     def finish_images(
-        self, decoded: Sequence[Any], places: Sequence[Letterbox], settings: SuppressionSettings
-    ) -> list[Any]:
+        self,
+        decoded: Sequence[Candidates],
+        places: Sequence[Letterbox],
+        settings: SuppressionSettings,
+    ) -> Sequence[Found]:
         """Return each image's detections in its own pixels: a NamedTuple of arrays and
         `utils/geometry/ragged.py::Ragged`, with one row per detection.
 
@@ -273,7 +301,9 @@ class Head(nn.Module, ABC):
             decoded: candidates from `decode_above`.
         """
 
-    def finish(self, decoded: Any, letterbox: Letterbox, settings: SuppressionSettings) -> Any:
+    def finish(
+        self, decoded: Candidates, letterbox: Letterbox, settings: SuppressionSettings
+    ) -> Found:
         """Return one image's detections, as `finish_images`."""
         (found,) = self.finish_images([decoded], [letterbox], settings)
         return found
@@ -283,12 +313,12 @@ class Head(nn.Module, ABC):
         """Return a new evaluator."""
 
     @classmethod
-    def metrics(cls, result: Any) -> dict[str, float]:
+    def metrics(cls, result: Result) -> dict[str, float]:
         """Return the metrics in an evaluator's result, named as in `metric_names`."""
         return dict(zip(cls.metric_names, result.means, strict=True))
 
     @classmethod
-    def fitness(cls, result: Any) -> float:
+    def fitness(cls, result: Result) -> float:
         """Return the fitness that selects the best weights; higher is better."""
         metrics = cls.metrics(result)
         return sum(weight * metrics[name] for name, weight in cls.task.fitness.items())

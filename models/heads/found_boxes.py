@@ -15,7 +15,7 @@ import numpy as np
 
 from duet.backend import ops
 from duet.backend.contract import Tensor
-from duet.models.heads.base import Head, Pass
+from duet.models.heads.base import Candidates, Head, Pass
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from duet.utils.evaluation.nms import best_rows_of_images, descending
@@ -47,7 +47,7 @@ class BoxHead(Head):
         raw: Sequence[Tensor],
         settings: SuppressionSettings,
         levels: Sequence[int] | None = None,
-    ) -> list[Any]:
+    ) -> list[Candidates]:
         """Return each image's candidates from some levels, or all."""
 
     def join_passes(

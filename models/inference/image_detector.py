@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from duet.backend import autograd
-from duet.models.heads.base import Head
+from duet.models.heads.base import Candidates, Head
 from duet.models.inference.heatmap import heatmap_of
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.letterbox import View, place
 from duet.utils.evaluation.joining import join_views
-from duet.utils.geometry.detections import SuppressionSettings
+from duet.utils.geometry.detections import Found, SuppressionSettings
 from duet.utils.geometry.tiling import Tiling
 
 
@@ -81,7 +81,7 @@ class ImageDetector:
 
     def predict(
         self, views: Sequence[View], settings: SuppressionSettings | None = None
-    ) -> list[Any]:
+    ) -> list[Candidates]:
         """Return the candidates in each view, as input for `Head.finish`.
 
         Views of the same shape form a batch, so results do not depend on other views. With tiles,
@@ -91,7 +91,7 @@ class ImageDetector:
             settings: settings for filtering; None for the detector's.
         """
         settings = settings or self.suppression
-        rows: dict[int, Any] = {}
+        rows: dict[int, Candidates] = {}
         for indices in self._batches(views):
             images = np.stack([views[index].pixels.transpose(2, 0, 1) for index in indices])
             rows.update(zip(indices, self._predict_batch(images, settings), strict=True))
@@ -106,14 +106,14 @@ class ImageDetector:
             for start in range(0, len(indices), size):
                 yield indices[start : start + size]
 
-    def _predict_batch(self, images: np.ndarray, settings: SuppressionSettings) -> list[Any]:
+    def _predict_batch(self, images: np.ndarray, settings: SuppressionSettings) -> list[Candidates]:
         with self._network, autograd.no_grad():
             raw = self.predictor(network_input(self.predictor, images, self.device))
             return self.predictor.decode_above(raw, settings)
 
-    def finish(self, views: Sequence[View], rows: Iterable[Any]) -> Any:
+    def finish(self, views: Sequence[View], rows: Iterable[Candidates]) -> Found:
         """Return an image's detections in its pixels, from the rows of its views, one by one."""
-        found = [
+        found: list[Any] = [
             self.head.finish(one, view.placement, self.suppression)
             for view, one in zip(views, rows, strict=True)
         ]
@@ -130,12 +130,12 @@ class ImageDetector:
         with self._network, autograd.no_grad():
             return heatmap_of(self.predictor, view, size, self.visualized, self.device)
 
-    def detect(self, images: Sequence[np.ndarray]) -> list[Any]:
+    def detect(self, images: Sequence[np.ndarray]) -> list[Found]:
         """Return the detections in each image (H, W, 3) uint8 RGB."""
         views = [self.views(image) for image in images]
         return list(map(self.finish, views, self.predict_images(views)))
 
-    def predict_images(self, images: Sequence[Sequence[View]]) -> list[list[Any]]:
+    def predict_images(self, images: Sequence[Sequence[View]]) -> list[list[Candidates]]:
         """Return the candidates in each view of each image."""
         rows = iter(self.predict([view for views in images for view in views]))
         return [[next(rows) for _ in views] for views in images]

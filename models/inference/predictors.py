@@ -16,7 +16,7 @@ from duet.backend import amp, nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.detector import Detector, gains_from_channels_last, images_to_tensor
-from duet.models.heads.base import Head, Pass
+from duet.models.heads.base import Candidates, Head, Pass
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.text import count
@@ -74,7 +74,7 @@ class PredictorAround:
     def __call__(self, images: Any) -> Any:
         return self.model(images)
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Any]:
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
         return self.model.decode_above(raw, settings)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
@@ -126,7 +126,7 @@ class OneClass(PredictorAround):
     The head can finish rows with any number of classes.
     """
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Any]:
+    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
         images = super().decode_above(raw, settings)
         return [self.head.of_best_class(rows) for rows in images]
 
@@ -156,7 +156,7 @@ class Augmented(PredictorAround):
         maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
         return maps, images.shape[3]
 
-    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Any]:
+    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Candidates]:
         return self.head.join_passes(*raw, settings)
 
 
@@ -223,7 +223,7 @@ class Ensemble:
             )
         self.fixed_size = size
 
-    def __call__(self, images: Any) -> list[Any]:
+    def __call__(self, images: Any) -> list[Candidates]:
         return [member(images) for member in self.members]
 
     def decode_above(self, raw: Sequence[Any], settings: SuppressionSettings) -> list[np.ndarray]:

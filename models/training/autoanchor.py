@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from duet.models.graph import ModelSpec, parse_model, plan_layers
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.data.anchors import Fit, fit_anchors, label_sizes, measure_fit
 from duet.utils.errors import UserError
-from duet.utils.files.json_files import parse_json
+from duet.utils.files.json_files import Document, parse_json
 from duet.utils.state.job import Job
 
 ENOUGH_RECALL = 0.98  # above it, anchors are kept
@@ -40,7 +40,7 @@ def fit_to_labels(spec: ModelSpec, job: Job) -> ModelSpec:
     return spec if document == spec.document else parse_model(document)
 
 
-def with_anchors(spec: ModelSpec, job: Job) -> Mapping[str, Any]:
+def with_anchors(spec: ModelSpec, job: Job) -> Document:
     """Return the model document with the anchors to train with; unchanged if it has none."""
     document, config, hyp = spec.document, job.config, job.hyp
     if "anchors" not in document:
@@ -76,7 +76,7 @@ def choose_anchors(
     hyp: Hyperparameters,
     seed: int,
     keeps_head: bool = False,
-) -> Any:
+) -> object:
     """Return the anchors to train with, in model YAML format, and log the reason.
 
     Args:
@@ -123,7 +123,6 @@ def choose_anchors(
 
 
 def describe(fit: Fit) -> str:
-    """Return a description of the fit."""
     recall = fit.best_possible_recall
     return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from duet import backend
+from duet.models.heads.base import Result
 from duet.models.training.step import TrainState
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.files.atomic import atomic_text_file
@@ -19,7 +19,7 @@ CARD = "card.md"
 SHOWN = 12  # characters of a hash
 
 
-def write_card(folder: Path, job: Job, state: TrainState, epoch: int, result: Any) -> None:
+def write_card(folder: Path, job: Job, state: TrainState, epoch: int, result: Result) -> None:
     """Write card.md into a run's folder.
 
     Args:
@@ -33,7 +33,6 @@ def write_card(folder: Path, job: Job, state: TrainState, epoch: int, result: An
 
 
 def source_rows(job: Job, state: TrainState) -> Iterator[tuple[str, str]]:
-    """Yield what the weights were made from."""
     config, task = job.config, state.model.head.task
     yield "model", f"{Path(config.cfg or config.weights or task.model).name}, task {task.name}"
     yield "classes", ", ".join(job.data.class_names)
@@ -61,7 +60,7 @@ def licence_of(config: TrainConfig) -> str:
     return f"{config.weights}: as {CARD} of its run says"
 
 
-def metric_rows(state: TrainState, epoch: int, result: Any) -> Iterator[tuple[str, str]]:
+def metric_rows(state: TrainState, epoch: int, result: Result) -> Iterator[tuple[str, str]]:
     """Yield the metrics of the best epoch; mAP50-95 with its interval over images."""
     head = state.model.head
     yield "best epoch", str(epoch)
@@ -72,5 +71,4 @@ def metric_rows(state: TrainState, epoch: int, result: Any) -> Iterator[tuple[st
 
 
 def _cell(text: str) -> str:
-    """Return a text that stays in one cell of a table."""
     return printable(text).replace("|", "\\|")

@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from duet import backend
 from duet.backend import nn
@@ -18,6 +17,7 @@ from duet.models.training.step import TrainState, settle
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.state.run import Run
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import Checkpoint, Header
@@ -96,7 +96,7 @@ def restore(run: Run, state: TrainState, checkpoint: Checkpoint) -> None:
     )
 
 
-def _restore_progress(run: Run, state: TrainState, progress: Mapping[str, Any]) -> None:
+def _restore_progress(run: Run, state: TrainState, progress: Document) -> None:
     names = progress["loss_names"]
     if names != list(state.watch.loss_names):
         raise ValueError(f"the state has the losses {', '.join(names)}")

@@ -85,7 +85,6 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
 
 
 def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:
-    """Return the number of images each rank computes at a time."""
     images = -(-batch_size // ranks)
     return min(images, micro_batch or images)
 
@@ -215,6 +214,7 @@ def build_state(
         model=model,
         ema=ema,
         loss=loss,
+        parameters=[x for _, x in nn.named_parameters(model)],
         optimizer=build_optimizer(config.optimizer, groups, hyp, together),
         schedule=schedule,
         device=device,

@@ -1,8 +1,9 @@
 """A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
 
 Copies of any size take the way of large ones. The last line of a training counts how often the host
-waited for the device, and the operations of each step and of each forward pass with its loss and
-backward pass: {"steps": [...], "validations": [...], "operations": [...], "passes": [...]}.
+waited for the device, the operations of each step and of each forward pass with its loss and
+backward pass, and those still queued when NMS of each batch began: {"steps": [...],
+"validations": [...], "operations": [...], "passes": [...], "beside_nms": [...]}.
 AT_ONCE=1 takes the lateness away. FINISHES=1 lets the device finish images, operation by operation.
 """
 
@@ -13,14 +14,21 @@ import os
 import runpy
 import sys
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 from duet import backend
+from duet.backend.processes import this_process
 from duet.utils.processes.exit_status import end_process
 from duet.utils.processes.launch import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
+
+# PyTorch keeps its compiler out of what is called here, and would import it for that: a second.
+NO_COMPILER = SimpleNamespace(
+    disable=lambda function, *_, **__: function, mark_dynamic=lambda x, dimension: None
+)
 
 
 def counting(
@@ -45,21 +53,32 @@ def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
 
 
 def main() -> None:
+    if this_process().world_size == 1:  # ranks together use parts of it
+        sys.modules["torch._dynamo"] = NO_COMPILER  # type: ignore[assignment]
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
-        from duet.backend.torch import autograd, finishing, ops
+        from duet.backend.torch import autograd, device, finishing
+        from duet.models.heads.found_boxes import BoxHead
         from duet.models.training import loop
 
-        ops.LARGE_COPY = 0
+        device.LARGE_COPY = 0
         if "FINISHES" in os.environ:
             finishing.has_triton = lambda: True
             finishing._compiled = lambda: finishing._finished
         waits: dict[str, list[int]] = {
-            "steps": [], "validations": [], "operations": [], "passes": [],
+            "steps": [], "validations": [], "operations": [], "passes": [], "beside_nms": [],
         }  # fmt: skip
         loop.train_step = counting(loop.train_step, waits["steps"], waits["operations"])
         loop.Evaluation.run = counting(loop.Evaluation.run, waits["validations"], [])
         autograd.value_and_backward = counting(autograd.value_and_backward, [], waits["passes"])
+
+        finish_images = BoxHead.finish_images
+
+        def finish(*arguments: Any) -> Any:
+            waits["beside_nms"].append(len(GPU.stream().queue))
+            return finish_images(*arguments)
+
+        BoxHead.finish_images = finish
 
         def end_rank(code: int) -> None:
             print_counts(waits)

@@ -29,7 +29,7 @@ from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
 from tests.onnx_files import FOREIGN, own_texts, write_classifier, write_detector, write_segmenter
 from tests.small import TINY
-from tests.unit.weights.test_classifiers import Classifier
+from tests.unit.weights.test_classifiers import small_classifier
 
 STATES = Path("tests/train/states")
 PICKLE_TOKENS = (
@@ -74,7 +74,7 @@ def pickle_seeds() -> list[bytes]:
 
 
 def classifier_seeds() -> list[bytes]:
-    return [dump(Classifier().root())]
+    return [dump(small_classifier(TorchFile()))]
 
 
 def anchor_free_seeds() -> list[bytes]:
@@ -111,9 +111,9 @@ def anchor_free_in_zip(content: bytes) -> bytes:
 
 def classifier_in_zip(content: bytes) -> bytes:
     """Return a zip with this pickle and the storages of the small classifier."""
-    classifier = Classifier()
-    classifier.root()
-    return _written(lambda path: write_zip(path, content, classifier.file.storages))
+    file = TorchFile()
+    small_classifier(file)
+    return _written(lambda path: write_zip(path, content, file.storages))
 
 
 def in_zip(content: bytes) -> bytes:

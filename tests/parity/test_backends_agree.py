@@ -1,17 +1,24 @@
 """Both backends, each in its own environment, from the same seed on the same images."""
 
+import json
+
 import numpy as np
 import pytest
 import yaml
 
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.environments import BACKENDS, python_of, run_python
-from tests.small import write_outlined_dataset, write_small_dataset, write_small_model
+from tests.environments import BACKENDS, run_python, run_several
+from tests.small import (
+    write_outlined_dataset,
+    write_small_dataset,
+    write_small_model,
+    write_tiny_model,
+)
 
 # To weights that find something within seconds: no augmentation, and a warm-up that lasts, since
 # it takes fewer batches an update.
-EPOCHS = 200
+EPOCHS = 150
 OVERFIT = {"lr0": 0.05, "warmup_epochs": 100, "warmup_bias_lr": 0.02, "cls": 5.0} | dict.fromkeys(
     ("hsv_h", "hsv_s", "hsv_v", "translate", "scale", "fliplr", "mosaic"), 0.0
 )
@@ -25,48 +32,40 @@ CASES = {"float64": ({}, 1e-6), "float32": ({"lr0": 0.001, "warmup_bias_lr": 0.0
 
 
 @pytest.fixture(scope="module")
-def inputs(tmp_path_factory):
-    for backend in BACKENDS:
-        python_of(backend)
+def results(tmp_path_factory):
+    """What each backend wrote of each case; a process of each trains all."""
     folder = tmp_path_factory.mktemp("inputs")
-    return folder, write_small_dataset(folder), write_small_model(folder)
-
-
-@pytest.fixture(scope="module")
-def tasks(inputs):
-    """A dataset, a model and its number of losses for each task."""
-    folder, data, model = inputs
-    outlined, masks = write_outlined_dataset(folder), write_small_model(folder, "yolov5n-seg")
-    free = write_small_model(folder, "yolov8n")
-    return {
-        "detect": (data, model, 3),
-        "detect-anchor-free": (data, free, 3),
-        "segment": (outlined, masks, 4),
+    data, outlined = write_small_dataset(folder), write_outlined_dataset(folder)
+    files = {
+        "detect": (data, write_small_model(folder)),
+        "detect-anchor-free": (data, write_small_model(folder, "yolov8n")),
+        "segment": (outlined, write_small_model(folder, "yolov5n-seg")),
     }
+    hyps = {name: write_hyperparameters(folder, name, **case[0]) for name, case in CASES.items()}
+    for backend in BACKENDS:
+        cases = [
+            (folder / f"{backend}-{task}-{dtype}.npz", *files[task], hyps[dtype], dtype, steps)
+            for task, steps in STEPS.items()
+            for dtype in CASES
+        ]
+        lines = json.dumps(cases, default=str)
+        run_python(backend, "-m", "tests.parity.worker", IMAGE_SIZE, BATCH_SIZE, lines)
+    return folder
 
 
-def write_hyperparameters(folder, **changes):
+def write_hyperparameters(folder, name, **changes):
     document = yaml.safe_load(DEFAULT_HYPERPARAMETERS.read_text(encoding="utf-8"))
-    path = folder / "hyp.yaml"
+    path = folder / f"{name}.yaml"
     path.write_text(yaml.safe_dump({**document, **changes}), encoding="utf-8")
     return path
 
 
 @pytest.mark.parametrize("task", STEPS)
 @pytest.mark.parametrize("dtype", CASES)
-def test_losses_and_average_of_the_first_steps_agree(inputs, tasks, task, dtype):
-    folder, (data, model, num_losses) = inputs[0], tasks[task]
-    changes, tolerance = CASES[dtype]
-    hyp = write_hyperparameters(folder, **changes)
-    results = []
-    for backend in BACKENDS:
-        out = folder / f"{backend}-{task}-{dtype}.npz"
-        run_python(
-            backend, "-m", "tests.parity.worker", out, data, model, hyp, dtype, STEPS[task],
-            IMAGE_SIZE, BATCH_SIZE,
-        )  # fmt: skip
-        results.append(np.load(out))
-    torch, oneflow = results
+def test_losses_and_average_of_the_first_steps_agree(results, task, dtype):
+    tolerance = CASES[dtype][1]
+    torch, oneflow = (np.load(results / f"{name}-{task}-{dtype}.npz") for name in BACKENDS)
+    num_losses = 4 if task == "segment" else 3
     assert torch["losses"].shape == (STEPS[task], num_losses + 1)
     assert (torch["losses"] > 0).all()
     np.testing.assert_allclose(oneflow["losses"], torch["losses"], rtol=tolerance)
@@ -76,32 +75,31 @@ def test_losses_and_average_of_the_first_steps_agree(inputs, tasks, task, dtype)
         assert np.abs(oneflow[name] - torch[name]).max() <= tolerance * scale, name
 
 
-def validate(backend, weights, data, project):
+def validation(weights, data, project):
+    return ("val", "--weights", weights, "--data", data, "--img", 64, "--task", "train",
+            "--workers", 0, "--project", project, "--device", "cpu")  # fmt: skip
+
+
+def scores(printed):
     """(mAP50, mAP50-95) over all classes that val.py prints."""
-    printed = run_python(
-        backend, "val.py", "--weights", weights, "--data", data, "--img", 64, "--task", "train",
-        "--workers", 0, "--project", project, "--device", "cpu",
-    )  # fmt: skip
     row = next(line.split() for line in printed.splitlines() if line.split()[:1] == ["all"])
     return np.array(row[-2:], float)
 
 
-def test_weights_of_either_backend_validate_alike_under_both(inputs):
-    folder, data, model = inputs
-    common = ["--data", data, "--img", 64, "--batch", 4, "--workers", 0, "--project", folder]
-    run_python(
-        "torch", "train.py", *common, "--cfg", model, "--epochs", EPOCHS, "--name", "torch",
-        "--hyp", write_hyperparameters(folder, **OVERFIT), "--device", "cpu", "--noplots",
-        "--noval",
-    )  # fmt: skip
-    weights = folder / "torch" / "weights" / "last.safetensors"
-    run_python(
-        "oneflow", "train.py", *common, "--weights", weights, "--epochs", 1, "--name", "oneflow",
-        "--hyp", write_hyperparameters(folder, lr0=1e-5), "--device", "cpu", "--noplots",
-    )  # fmt: skip
-    for writer in BACKENDS:
-        weights = folder / writer / "weights" / "last.safetensors"
-        assert load_checkpoint(weights).header.backend == writer
-        scores = [validate(backend, weights, data, folder / "val") for backend in BACKENDS]
-        assert scores[0][0] > 0.1  # it has learnt enough for a difference to show
-        np.testing.assert_allclose(scores[0], scores[1], rtol=0, atol=1e-4)
+def test_weights_of_either_backend_validate_alike_under_both(tmp_path):
+    data = write_small_dataset(tmp_path)
+    common = ("train", "--data", data, "--img", 64, "--batch", 4, "--workers", 0, "--noplots",
+              "--project", tmp_path, "--device", "cpu")  # fmt: skip
+    files = [tmp_path / name / "weights" / "last.safetensors" for name in BACKENDS]
+    validations = [validation(weights, data, tmp_path / "val") for weights in files]
+    hyp = write_hyperparameters(tmp_path, "overfit", **OVERFIT)
+    start = ("--cfg", write_tiny_model(tmp_path), "--epochs", EPOCHS, "--hyp", hyp, "--noval")
+    _, first = run_several("torch", (*common, *start, "--name", "torch"), validations[0])
+    still = write_hyperparameters(tmp_path, "still", lr0=1e-5)
+    start = ("--weights", files[0], "--epochs", 1, "--hyp", still)
+    _, *others = run_several("oneflow", (*common, *start, "--name", "oneflow"), *validations)
+    (last,) = run_several("torch", validations[1])
+    assert [load_checkpoint(weights).header.backend for weights in files] == list(BACKENDS)
+    for torch, oneflow in ((first, others[0]), (last, others[1])):
+        assert scores(torch)[0] > 0.1  # it has learnt enough for a difference to show
+        np.testing.assert_allclose(scores(torch), scores(oneflow), rtol=0, atol=1e-4)

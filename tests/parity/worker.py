@@ -1,11 +1,13 @@
 """One backend's side of a comparison: train a few steps and write what happened.
 
-`python -m tests.parity.worker OUT DATA MODEL HYP DTYPE STEPS SIZE BATCH` under YOLO_BACKEND.
+`python -m tests.parity.worker SIZE BATCH CASES` under YOLO_BACKEND. CASES is a JSON list of lists
+(OUT, DATA, MODEL, HYP, DTYPE, STEPS).
 """
 
 # ruff: noqa: E402
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -30,17 +32,10 @@ from duet.utils.report.stage_timer import StageTimer
 from tests.losses import arrays_of
 
 
-def main(
-    out: str,
-    data: str,
-    cfg: str,
-    hyp_path: str,
-    dtype: str,
-    steps: str,
-    image_size: str,
-    batch_size: str,
+def train(
+    size: str, batch_size: str, out: str, data: str, cfg: str, hyp_path: str, dtype: str, steps: int
 ) -> None:
-    config = parse_train_flags(["--cfg", cfg, "--img", image_size, "--batch", batch_size])
+    config = parse_train_flags(["--cfg", cfg, "--img", size, "--batch", batch_size])
     hyp = read_hyperparameters(hyp_path)
     dataset = load_dataset(data)
     samples = load_split(dataset, "train")
@@ -51,14 +46,15 @@ def main(
     recipe = TrainRecipe(config.image_size, config.batch_size, augment, config.seed, items=items)
     with TrainLoader(samples, recipe) as loader:
         state = build_state(config, hyp, model, len(loader), "cpu", dtype)
-        while len(losses) < int(steps):
+        while len(losses) < steps:
             for batch in loader.epoch(state.epoch):
                 terms = train_step(state, batch, StageTimer())
                 losses.append([float(array) for array in arrays_of(terms).values()])
             state.epoch += 1
     arrays = {f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()}
-    np.savez(Path(out), losses=np.array(losses[: int(steps)]), **arrays)
+    np.savez(Path(out), losses=np.array(losses[:steps]), **arrays)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for case in json.loads(sys.argv[3]):
+        train(*sys.argv[1:3], *case)

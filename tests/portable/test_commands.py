@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from duet.backend import use
 from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
 from duet.utils.system.children import child_options, signal_group
+from tests.environments import END, SEVERAL
 from tests.small import write_small_dataset, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from tests.unit.serve.running import Server, image_file
@@ -87,6 +90,12 @@ def run(folder: Path, system: str, *words: object) -> str:
     return output
 
 
+def run_several(folder: Path, system: str, commands: Iterable[Sequence[object]]) -> list[str]:
+    """Run commands of duet in one process; return their outputs."""
+    lines = json.dumps([list(map(str, words)) for words in commands])
+    return run(folder, system, "-c", SEVERAL, lines).split(END)[:-1]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("work")
@@ -97,15 +106,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("name", HELPED)
-def test_the_help_is_shown(folder: Path, system: str, name: str) -> None:
-    assert run(folder, system, "-m", "duet", name, "--help").startswith(f"usage: duet {name}")
+def test_the_help_is_shown(folder: Path, system: str) -> None:
+    shown = run_several(folder, system, [(name, "--help") for name in HELPED])
+    for name, text in zip(HELPED, shown, strict=True):
+        assert text.startswith(f"usage: duet {name}")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("name", COMMANDS)
-def test_a_command_runs(folder: Path, system: str, name: str) -> None:
-    run(folder, system, "-m", "duet", *COMMANDS[name])
+def test_commands_run(folder: Path, system: str) -> None:
+    run_several(folder, system, COMMANDS.values())
 
 
 def numbers_of(folder: Path, name: str) -> list[str]:
@@ -117,11 +126,12 @@ def numbers_of(folder: Path, name: str) -> list[str]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_workers_build_the_same_batches(folder: Path, system: str) -> None:
-    for workers in (0, 2):
-        cache = "disk" if workers else "ram"
-        flags = ("--workers", workers, "--cache", cache, "--name", f"{system}{workers}")
-        output = run(folder, system, "-m", "duet", *TRAIN, *flags)
-        assert f"; {workers} loader workers" in " ".join(output.split()) or not workers
+    commands = [
+        (*TRAIN, "--workers", workers, "--cache", cache, "--name", f"{system}{workers}")
+        for workers, cache in ((0, "ram"), (2, "disk"))
+    ]
+    _, output = run_several(folder, system, commands)
+    assert "; 2 loader workers" in " ".join(output.split())
     assert numbers_of(folder, f"{system}0") == numbers_of(folder, f"{system}2")
 
 

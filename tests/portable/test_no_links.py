@@ -48,12 +48,24 @@ def run(checkout: Path, *words: object) -> str:
     return done.stdout
 
 
+HELP = """
+import contextlib, runpy, sys
+for name in sys.argv[1:]:
+    for sys.argv[0], run in ((f"{name}.py", runpy.run_path), ("duet", runpy.run_module)):
+        sys.argv[1:] = [name, "--help"][run is runpy.run_path :]
+        with contextlib.suppress(SystemExit):
+            run(sys.argv[0], run_name="__main__")
+"""
+
+
 def test_scripts_and_commands_run(checkout: Path) -> None:
     assert run(checkout, "-m", "duet", "--version") == f"duet {__version__}\n"
-    for name in ("train", "val", "detect", "export", "compare"):
-        help_text = run(checkout, f"{name}.py", "--help")
-        assert help_text.startswith(f"usage: {name}.py")
-        assert run(checkout, "-m", "duet", name, "--help").startswith(f"usage: duet {name}")
+    assert run(checkout, "train.py", "--help").startswith("usage: train.py")
+    names = ("train", "val", "detect", "export", "compare")
+    lines = run(checkout, "-c", HELP, *names).splitlines()
+    shown = [line.split()[1:3] for line in lines if line.startswith("usage: ")]
+    assert [words[0] for words in shown[::2]] == [f"{name}.py" for name in names]
+    assert shown[1::2] == [["duet", name] for name in names]
 
 
 def test_a_dataset_is_checked_and_its_images_are_searched(checkout: Path) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -41,9 +43,9 @@ NECK = """head:
 
 
 def run(script: str, *flags: object, gpu: str = "0", code: int = 0, **environment: str) -> str:
-    program = ["-m", "tests.emulated.program", script] if gpu else [script]
+    """Run a script on emulated GPUs; return what it prints."""
     done = subprocess.run(
-        [sys.executable, *program, *map(str, flags), "--device", gpu or "cpu"],
+        [sys.executable, "-m", "tests.emulated.program", script, *map(str, flags), "--device", gpu],
         env={**os.environ, "YOLO_BACKEND": "torch", "PYTHONPATH": str(PROJECT), **environment},
         cwd=PROJECT,
         capture_output=True,
@@ -52,6 +54,12 @@ def run(script: str, *flags: object, gpu: str = "0", code: int = 0, **environmen
     )
     assert done.returncode == code, done.stderr
     return done.stdout
+
+
+def run_on_cpu(script: str, *flags: object) -> None:
+    """Run a script in this process."""
+    with mock.patch("sys.argv", [script, *map(str, flags), "--device", "cpu"]):
+        importlib.import_module(script.removesuffix(".py")).main()
 
 
 class Trainings:
@@ -65,6 +73,10 @@ class Trainings:
     def train(self, name: str, *flags: object, **options) -> tuple[Path, str]:
         text = run("train.py", *self.flags, "--name", name, *flags, **options)
         return self.folder / name, text
+
+    def train_on_cpu(self, name: str, *flags: object) -> Path:
+        run_on_cpu("train.py", *self.flags, "--name", name, *flags)
+        return self.folder / name
 
 
 def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
@@ -82,20 +94,14 @@ def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
     ("write_model", "flags"),
     [
         (write_tiny_model, ()),
-        (
-            write_tiny_anchor_free,
-            (
-                "--optimizer",
-                "AdamW",
-            ),
-        ),
+        (write_tiny_anchor_free, ("--optimizer", "AdamW")),
     ],
 )
 def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(tmp_path, write_model, flags):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
     on_gpu, text = detectors.train("gpu", *flags, gpu="mps", EMULATED_KIND="mps")
     assert "Apple GPU; float32" in text
-    on_cpu, _ = detectors.train("cpu", *flags, "--amp", "off", gpu="")
+    on_cpu = detectors.train_on_cpu("cpu", *flags, "--amp", "off")
     assert_equal_states(on_gpu, on_cpu)
     weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", tmp_path)
     for script, source in (("val.py", "--data"), ("detect.py", "--source")):
@@ -118,12 +124,15 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
     flags = (*flags, "--amp", "off", "--workers", 1)
     on_gpu, text = detectors.train("gpu", *flags)
-    on_cpu, _ = detectors.train("cpu", *flags, gpu="")
+    on_cpu = detectors.train_on_cpu("cpu", *flags)
     assert_equal_states(on_gpu, on_cpu)
     waits = json.loads(text.splitlines()[-1])
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
     assert waits["steps"] == [0, 1, 0, 1, 0, 0]
     assert waits["validations"] == [2 * 2]  # batches: which rows, and them
+    # NMS of a batch runs while the GPU has the next one to compute; there is none after the last.
+    next_one, nothing = waits["beside_nms"]
+    assert next_one > 50 > nothing
     done = json.loads((on_gpu / "work.json").read_text(encoding="utf-8"))["means"]
     assert {done["box_iou"], done["optimizer"], done["average"]} == {means}
 
@@ -206,9 +215,10 @@ def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
     data, weights = write_small_dataset(tmp_path, CLASS_NAMES), write_tiny_weights(tmp_path)
     images = tmp_path / "shapes" / "images" / "val"
     flags = ["--weights", weights, "--img", 64, "--project", tmp_path, "--save-txt", "--save-conf"]
-    for name, gpu in (("gpu", "0,1"), ("cpu", "")):
-        run("val.py", *flags, "--data", data, "--name", f"val-{name}", gpu=gpu)
-        run("detect.py", *flags, "--source", images, "--name", f"detect-{name}", gpu=gpu[:1])
+    run("val.py", *flags, "--data", data, "--name", "val-gpu", gpu="0,1")
+    run("detect.py", *flags, "--source", images, "--name", "detect-gpu")
+    run_on_cpu("val.py", *flags, "--data", data, "--name", "val-cpu")
+    run_on_cpu("detect.py", *flags, "--source", images, "--name", "detect-cpu")
     for on_gpu in ("val-gpu", "detect-gpu"):
         on_cpu = on_gpu.partition("-")[0] + "-cpu"
         expected = sorted((tmp_path / on_cpu / "labels").glob("*.txt"))

@@ -16,7 +16,7 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
 from duet.utils.cli.absent_flags import ACCEPTED, VALUE
 from duet.utils.errors import UserError
@@ -53,7 +53,14 @@ _NAMED = re.compile(r"^argument ([^\s/:]+)\S*: ")  # argparse's beginning of a m
 log = logging.getLogger("flags")
 
 Check = Callable[[str, Any], None]  # called with name and value; raises UserError
+FlagValues = Mapping[str, Any]  # by name of the field, or of the flag
 _NOT_GIVEN = object()
+
+
+class Settings(Protocol):
+    """An instance of a dataclass whose fields are flags."""
+
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
 
 class UnknownFlagError(UserError):
@@ -64,11 +71,16 @@ class Flag(NamedTuple):
     names: tuple[str, ...]  # messages use the first
     group: str
     check: Check | None
-    options: Mapping[str, Any]  # passed to `argparse.add_argument`
+    options: FlagValues  # passed to `argparse.add_argument`
 
 
 def flag(
-    group: str, *names: str, default: Any, help: str, check: Check | None = None, **options: Any
+    group: str,
+    *names: str,
+    default: object,
+    help: str,
+    check: Check | None = None,
+    **options: object,
 ) -> Any:
     """Return a settings dataclass field with its flag.
 
@@ -94,7 +106,7 @@ def automatic_switch(group: str, *names: str, help: str) -> Any:
     return flag(group, *names, default=None, help=help, action=argparse.BooleanOptionalAction)
 
 
-def same_flag(settings: type, name: str, **options: Any) -> Any:
+def same_flag(settings: type, name: str, **options: object) -> Any:
     """Return a field with another class's flag and default, overriding some options."""
     found = flags_of(settings)[name]
     found = found._replace(options={**found.options, **options})
@@ -102,7 +114,7 @@ def same_flag(settings: type, name: str, **options: Any) -> Any:
     return dataclasses.field(default=field.default, metadata={"flag": found})
 
 
-def flags_of(settings: Any) -> dict[str, Flag]:
+def flags_of(settings: Settings | type) -> dict[str, Flag]:
     """Return the flags by field name.
 
     Overriding a field's default in a subclass keeps its flag.
@@ -129,7 +141,7 @@ def add_flags(parser: argparse.ArgumentParser, settings: type) -> None:
                 group.add_argument(*found.names, dest=name, **options)
 
 
-def as_words(settings: Any) -> list[str]:
+def as_words(settings: Settings) -> list[str]:
     defaults = {field.name: field.default for field in dataclasses.fields(settings)}
     flags = flags_of(settings).items()
     changed = {
@@ -140,7 +152,7 @@ def as_words(settings: Any) -> list[str]:
     return words_of_flags(changed, {f.names[0] for name, f in flags if defaults[name] is None})
 
 
-def words_of_flags(values: Mapping[str, Any], automatic: Collection[str] = ()) -> list[str]:
+def words_of_flags(values: FlagValues, automatic: Collection[str] = ()) -> list[str]:
     """Return command-line arguments; True is a switch, False and None are omitted.
 
     automatic: names whose False is --no-NAME.
@@ -156,14 +168,14 @@ def words_of_flags(values: Mapping[str, Any], automatic: Collection[str] = ()) -
     return words
 
 
-def check_flags(settings: Any) -> None:
+def check_flags(settings: Settings) -> None:
     """Raise UserError for the first invalid value."""
     for name, found in flags_of(settings).items():
         if found.check is not None:
             found.check(found.names[0], getattr(settings, name))
 
 
-def require_apart(settings: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
+def require_apart(settings: Settings, pairs: Iterable[tuple[str, str, str]]) -> None:
     """Raise UserError for conflicting flags.
 
     pairs: two field names, and why they cannot be combined.
@@ -177,7 +189,7 @@ def require_apart(settings: Any, pairs: Iterable[tuple[str, str, str]]) -> None:
 
 def read_flags(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
-) -> tuple[dict[str, Any], dict[str, Any]]:
+) -> tuple[FlagValues, FlagValues]:
     """Parse a command line; return all settings by name, and those given explicitly.
 
     Args:
@@ -262,7 +274,7 @@ class _Parser(argparse.ArgumentParser):
             self.error(self._surplus(unknown))
         return found
 
-    def _check_value(self, action: argparse.Action, value: Any) -> None:
+    def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             accepted = ", ".join(map(str, action.choices))
             self.error(f"{_name(action)} {printable(str(value))}; accepted: {accepted}")
@@ -301,7 +313,7 @@ class _Parser(argparse.ArgumentParser):
         return f"unknown flag {name} for {self.prog}{hint}"
 
 
-def _parse(kind: type, text: str) -> Any:
+def _parse(kind: type, text: str) -> object:
     try:
         return kind(text)
     except ValueError:
@@ -333,7 +345,9 @@ def from_one(text: str) -> int:
 class _Accepted(argparse.Action):
     """A flag without effect: logs the reason once, however often it is parsed."""
 
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: str | None = None) -> None:
+    def __call__(
+        self, parser: object, namespace: object, values: object, option: str | None = None
+    ) -> None:
         if self.const is not None:
             log.info("%s %s", option, self.const)
         self.const = None

@@ -106,7 +106,7 @@ class Hyperparameters:
         )
 
 
-def class_weights(value: Any) -> tuple[float, ...] | str:
+def class_weights(value: object) -> tuple[float, ...] | str:
     if value == AUTO_WEIGHTS:
         return AUTO_WEIGHTS
     weights = tuple(value) if isinstance(value, (list, tuple)) else (value,)
@@ -118,7 +118,7 @@ def class_weights(value: Any) -> tuple[float, ...] | str:
     return tuple(map(float, weights))
 
 
-def override_word(name: str, value: Any) -> str:
+def override_word(name: str, value: object) -> str:
     text = ",".join(map(repr, value)) if isinstance(value, tuple) else str(value)
     return f"{name}={text}"
 

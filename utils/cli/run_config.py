@@ -13,8 +13,18 @@ from pathlib import Path
 from typing import Any
 
 from duet.backend.select import FRAMEWORKS
-from duet.utils.cli.flags import check_flags, flag, flags_of, require_fraction, whole_from, within
+from duet.utils.cli.flags import (
+    FlagValues,
+    Settings,
+    check_flags,
+    flag,
+    flags_of,
+    require_fraction,
+    whole_from,
+    within,
+)
 from duet.utils.errors import UserError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, MIN_SIDE, OVERLAP, Tiling
 from duet.utils.image_limits import MAX_IMAGE_SIZE, MAX_PIXELS
@@ -77,7 +87,7 @@ class CommandConfig:
     exist_ok: bool = flag("output", "--exist-ok", default=False,
         help="reuse the folder of the run if it exists")  # fmt: skip
 
-    def usual(self) -> dict[str, Any]:
+    def usual(self) -> FlagValues:
         return {found.name: found.default for found in fields(self)}
 
     def refuse(self, reasons: Mapping[str, str]) -> None:
@@ -123,7 +133,6 @@ class RunConfig(CommandConfig):
 
 
 def require_tile(name: str, value: int) -> None:
-    """Raise UserError unless value is a tile size, or 0 for no tiles."""
     if value and value < MIN_SIDE:
         raise UserError(f"{name} {value}; accepted: 0, or at least {MIN_SIDE} pixels")
 
@@ -132,7 +141,7 @@ def class_of(text: str) -> int | str:
     return int(text) if text.removeprefix("-").isdecimal() else text
 
 
-def known_classes(name: str, classes: Any, class_names: Sequence[str]) -> tuple[int, ...] | None:
+def known_classes(name: str, classes: object, class_names: Sequence[str]) -> tuple[int, ...] | None:
     """Return the numbers of classes given by number or name; None for None.
 
     Raises:
@@ -161,8 +170,7 @@ def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
     raise UserError(f"{name} {printable(class_name)!r}: the model has {some} ...{hint}")
 
 
-def whole(name: str, value: Any) -> int:
-    """Return a whole number; UserError names the argument if it is not one."""
+def whole(name: str, value: object) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{name} {brief(value)}; accepted: a whole number")
     return int(value)
@@ -233,11 +241,11 @@ class DetectionConfig(CommandConfig):
             raise UserError(f"--weights is required: {WEIGHTS_FILES}")
 
 
-def as_document(config: Any) -> dict[str, Any]:
+def as_document(config: Settings) -> Document:
     return {name: plain(value) for name, value in asdict(config).items()}
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """Return a setting in the form stored in states."""
     if isinstance(value, Path):
         return str(value)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
-from duet.utils.cli.flags import flags_of
+from duet.utils.cli.flags import FlagValues, flags_of
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
@@ -14,12 +13,13 @@ from duet.utils.cli.hyperparameters import (
 )
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.files.model_yamls import block_of, read_model
 from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
 from duet.utils.weights.load import stored_model
 
 
-def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
+def find_task(name: str, cfg: str, document: Document) -> Task:
     """Return the task of a training.
 
     Args:
@@ -35,7 +35,7 @@ def find_task(name: str, cfg: str, document: Mapping[str, Any]) -> Task:
     return task_of_model(read_model(cfg)[1] if cfg else document)
 
 
-def task_of_flags(values: Mapping[str, Any]) -> Task:
+def task_of_flags(values: FlagValues) -> Task:
     """Return the task of a new training; errors in its weights are reported when loaded.
 
     The training reads foreign weights again (4 MB: 0.05 s, 170 MB: 0.4 s). Keeping them would
@@ -46,7 +46,7 @@ def task_of_flags(values: Mapping[str, Any]) -> Task:
     return find_task(name, cfg, stored_model(weights) if asks_weights else {})
 
 
-def complete_flags(values: Mapping[str, Any], given: Collection[str]) -> TrainConfig:
+def complete_flags(values: FlagValues, given: Collection[str]) -> TrainConfig:
     """Return the settings of a new training, with the task's defaults for flags not given.
 
     Raises:
@@ -58,7 +58,7 @@ def complete_flags(values: Mapping[str, Any], given: Collection[str]) -> TrainCo
     return config
 
 
-def task_of_model(document: Mapping[str, Any]) -> Task:
+def task_of_model(document: Document) -> Task:
     """Return a model document's task, given by its last layer; detection if unknown."""
     return task_of_head(block_of(document)) or DETECTION
 
@@ -81,7 +81,7 @@ def without_effect(task: Task, hyp: Hyperparameters) -> list[str]:
     return [name for name in task.unused if getattr(hyp, name) != getattr(usual, name)]
 
 
-def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping[str, Any]:
+def adopted(task: Task, document: Document, cutoff: int = 0) -> Document:
     """Return a model document with the task's head; unchanged if it already has it.
 
     Args:
@@ -98,7 +98,7 @@ def adopted(task: Task, document: Mapping[str, Any], cutoff: int = 0) -> Mapping
     return _cut_off(document, task, cutoff)
 
 
-def _cut_off(document: Mapping[str, Any], task: Task, cutoff: int) -> Mapping[str, Any]:
+def _cut_off(document: Document, task: Task, cutoff: int) -> Document:
     """Return a document with the first layers and a head on the last one's map.
 
     cutoff: number of layers including the head; 0 for the length of the backbone.
@@ -115,7 +115,7 @@ def _cut_off(document: Mapping[str, Any], task: Task, cutoff: int) -> Mapping[st
     return {**own, "backbone": layers[: number - 1], "head": [head]}
 
 
-def _with_levels(document: Mapping[str, Any], task: Task) -> Mapping[str, Any]:
+def _with_levels(document: Document, task: Task) -> Document:
     """Return a document whose last layer is the task's head, on the input maps of its own."""
     needs_anchors = "anchors" in task.head_args
     if not task_of_model(document).takes_levels or needs_anchors and "anchors" not in document:

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from duet.utils.cli.absent_flags import TRAINING, VALUE
 from duet.utils.cli.flags import (
+    FlagValues,
     add_flags,
     automatic_switch,
     flag,
@@ -23,6 +23,7 @@ from duet.utils.cli.flags import (
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, Hyperparameters
 from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.strengths import AugmentConfig
 from duet.utils.tasks.table import TASKS
 from duet.utils.text import count
@@ -246,8 +247,7 @@ def read_train_flags(
     arguments: Sequence[str] | None = None,
     program: str = "train.py",
     about: str = "Train a YOLOv5 detector on OneFlow or PyTorch.",
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Parse a command line; return all settings by name, and those given explicitly."""
+) -> tuple[FlagValues, FlagValues]:
     names = [field.name for field in dataclasses.fields(Hyperparameters)]
     overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
     parser = new_parser(program, about, absent={**overrides, **TRAINING})
@@ -255,5 +255,5 @@ def read_train_flags(
     return read_flags(parser, arguments)
 
 
-def run_settings(config: TrainConfig) -> dict[str, Any]:
+def run_settings(config: TrainConfig) -> Document:
     return {k: v for k, v in as_document(config).items() if k not in PROCESS_SETTINGS}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from duet.utils.cli.absent_flags import VALIDATION
-from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, require_apart
+from duet.utils.cli.flags import FlagValues, add_flags, flag, new_parser, read_flags, require_apart
 from duet.utils.cli.run_config import DetectionConfig, RunConfig
 from duet.utils.errors import UserError
 
@@ -52,7 +51,7 @@ class ValConfig(DetectionConfig, RunConfig):
     def split(self) -> str:
         return self.task if self.task in SPLITS else "val"
 
-    def usual(self) -> dict[str, Any]:
+    def usual(self) -> FlagValues:
         return {**super().usual(), **THRESHOLDS.get(self.task, {})}
 
     def __post_init__(self) -> None:

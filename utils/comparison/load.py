@@ -11,16 +11,15 @@ import platform
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from duet.backend.cores import THREADS, WAITING
 from duet.backend.system import cores_of
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.system.machine import descendants, processor
 
 NOT_WORK = {"idle", "iowait", "guest", "guest_nice"}  # guests' time is a part of user's
@@ -74,7 +73,7 @@ def children_seconds() -> float:
     return seconds
 
 
-def describe_machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, object]:
     """Return processor, cores, memory, system, GPUs and variables read by frameworks."""
     return {
         "processor": processor(),
@@ -86,7 +85,7 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def require_same_machine(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> None:
+def require_same_machine(before: Document, now: Document, folder: Path) -> None:
     """Raise UserError if the results in a folder were measured on another machine."""
     changed = [name for name in now if now[name] != before.get(name)]
     if changed:

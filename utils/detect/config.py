@@ -64,7 +64,7 @@ def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
 
 
 def call_config(
-    class_names: Sequence[str], classes: Iterable[int | str] | None = None, **options: Any
+    class_names: Sequence[str], classes: Iterable[int | str] | None = None, **options: object
 ) -> DetectConfig:
     """Return settings for the options of a call; None for the default.
 
@@ -87,14 +87,14 @@ def _visualized(name: str, value: bool | int) -> int | None:
     return whole(name, value)
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: object) -> float:
     try:
         return float(value if isinstance(value, Real) else "")
     except (ValueError, OverflowError):
         raise UserError(f"{name} {brief(value)}; accepted: a number") from None
 
 
-def _switch(name: str, value: Any) -> bool:
+def _switch(name: str, value: object) -> bool:
     return bool(value)
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from duet.utils.geometry.detections import Found
 from duet.utils.geometry.ragged import Ragged
 from duet.utils.processes.world import AllGather, World
 
@@ -15,7 +16,7 @@ from duet.utils.processes.world import AllGather, World
 class FoundImage(NamedTuple):
     batch_index: int
     image_index: int  # sample index
-    found: Any  # from `Head.finish`: a NamedTuple of arrays and `Ragged` with equal numbers of rows
+    found: Found
 
 
 class Collector:
@@ -28,7 +29,7 @@ class Collector:
             the order of a single process.
     """
 
-    def __init__(self, nothing: Any, world: World, receive: Callable[[FoundImage], None]) -> None:
+    def __init__(self, nothing: Found, world: World, receive: Callable[[FoundImage], None]) -> None:
         self._nothing, self._all_gather, self._receive = nothing, world.all_gather, receive
         self._alone = world.process.world_size == 1
         self._found: list[FoundImage] = []
@@ -56,7 +57,7 @@ class Collector:
 
 
 def gather_images(
-    images: Sequence[FoundImage], nothing: Any, all_gather: AllGather
+    images: Sequence[FoundImage], nothing: Found, all_gather: AllGather
 ) -> list[FoundImage]:
     """Return the images of all ranks, rank by rank.
 

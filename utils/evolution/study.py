@@ -17,6 +17,7 @@ import numpy as np
 
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.optional import import_optional
 
 COMPARED_TRIALS = 5  # minimum number before pruning
@@ -95,7 +96,7 @@ class SearchStudy:
         path: Path,
         begin: Mapping[str, float],
         ranges: Mapping[str, Range],
-        settings: Mapping[str, Any],
+        settings: Document,
     ) -> None:
         self._optuna = optuna = import_optional("optuna", "--evolve")
         logging.getLogger("optuna").setLevel(logging.WARNING)

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from duet.utils.errors import UserError, brief
-from duet.utils.files.json_files import parse_json
+from duet.utils.files.json_files import Document, parse_json
 from duet.utils.files.regular import ZIP_ERRORS, read_text_bytes
 from duet.utils.text import count
 
@@ -47,7 +47,7 @@ MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
 METADATA_FILE = "metadata.json"
 MAX_METADATA_BYTES = 1 << 24
-ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
+ABSENT_FROM_OLDER_FILES: dict[str, object] = {"trained_size": None, "raw": {}}
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ class Metadata:
     precision: str = "float32"  # or "float16", "int8"
     head: str = "Detect"  # name in model YAMLs
     # Of NMS in the graph, by names of `SuppressionSettings`.
-    suppression: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    suppression: Document = dataclasses.field(default_factory=dict)
     trained_size: int | None = None  # long side of the training images, pixels; None if unknown
-    raw: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # form, strides, anchors
+    raw: Document = dataclasses.field(default_factory=dict)  # form, strides, anchors
 
     @property
     def smallest_batch(self) -> int:
@@ -89,14 +89,14 @@ class Metadata:
         }
 
 
-def _as_json(value: Any) -> str:
+def _as_json(value: object) -> str:
     """Return JSON in which lone surrogates are escaped."""
     return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()
 
 
 def metadata_of(texts: Mapping[str, str]) -> Metadata:
     """Parse the output of `Metadata.texts`; UserError names a missing or wrong field."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name in _ACCEPTED.keys() & texts.keys():
         try:
             values[name] = parse_json(texts[name])
@@ -142,7 +142,7 @@ def metadata_in_zip(content: bytes, ending: str) -> Metadata:
     return metadata_of_json(text)
 
 
-def checked(values: Mapping[str, Any]) -> Metadata:
+def checked(values: Document) -> Metadata:
     """Return metadata of plain values; UserError names a missing or wrong field."""
     values = {**ABSENT_FROM_OLDER_FILES, **values}
     for name, is_accepted in _ACCEPTED.items():
@@ -162,11 +162,11 @@ def checked(values: Mapping[str, Any]) -> Metadata:
     return metadata
 
 
-def _is_whole(value: Any, most: int) -> bool:
+def _is_whole(value: object, most: int) -> bool:
     return type(value) is int and 1 <= value <= most
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= LONGEST_NAME
 
 
@@ -174,11 +174,11 @@ def _is_fraction(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1
 
 
-def _is_switch(value: Any) -> bool:
+def _is_switch(value: object) -> bool:
     return isinstance(value, bool)
 
 
-_SUPPRESSION: dict[str, Callable[[Any], bool]] = {
+_SUPPRESSION: dict[str, Callable[[object], bool]] = {
     "confidence_threshold": _is_fraction,
     "iou_threshold": _is_fraction,
     "class_agnostic": _is_switch,
@@ -186,7 +186,7 @@ _SUPPRESSION: dict[str, Callable[[Any], bool]] = {
     "max_detections": lambda value: _is_whole(value, MOST),
     "multi_label": _is_switch,
 }
-_ACCEPTED: dict[str, Callable[[Any], bool]] = {
+_ACCEPTED: dict[str, Callable[[object], bool]] = {
     "class_names": lambda value: (
         isinstance(value, list) and 1 <= len(value) <= MOST and all(map(_is_text, value))
     ),

@@ -92,7 +92,7 @@ class TensorRtRuntime:
         self._call("cudaMemcpy", found.ctypes.data, self._memory[OUTPUT], found.nbytes, to_host)
         return (found.copy(),)
 
-    def _call(self, name: str, *arguments: Any) -> Any:
+    def _call(self, name: str, *arguments: object) -> Any:
         """Call CUDA; return its results without the status, or raise UserError."""
         status, *found = getattr(self._cuda, name)(*arguments)
         if int(status):

@@ -5,11 +5,14 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from duet.utils.errors import brief
 from duet.utils.files.regular import read_text_bytes
+
+Document = Mapping[str, Any]  # of a YAML or JSON file, or a part of it: plain values
 
 MAX_DEPTH = 64
 TOO_DEEP = f"nested deeper than {MAX_DEPTH}"
@@ -48,7 +51,7 @@ def _integer(digits: str) -> int:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)
@@ -56,7 +59,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_depth(value: Any) -> None:
+def _check_depth(value: object) -> None:
     """Raise ValueError beyond the limit, because users of a value may recurse into it."""
     level: list[Any] = [[value]]
     for _ in range(MAX_DEPTH + 1):
@@ -78,7 +81,7 @@ class Default(NamedTuple):
     value: Any
 
 
-def complete(value: Any, kind: Any, name: str = "") -> Any:
+def complete(value: object, kind: object, name: str = "") -> Any:
     """Check that a JSON value is of a kind, and fill in defaults.
 
     Args:

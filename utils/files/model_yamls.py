@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError
-from duet.utils.files.json_files import parse_json
+from duet.utils.files.json_files import Document, parse_json
 from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
 from duet.utils.project import PROJECT
 
@@ -33,7 +32,7 @@ def shipped_model(name: str) -> Path:
     return next(path for path in paths if path.is_file())
 
 
-def read_model(argument: str) -> tuple[Path, Mapping[Any, Any]]:
+def read_model(argument: str) -> tuple[Path, Document]:
     path = find_model(argument)
     if not path.exists():
         raise UserError(
@@ -53,7 +52,7 @@ def scale_width(channels: int, multiple: float) -> int:
     return math.ceil(channels * multiple / CHANNEL_MULTIPLE) * CHANNEL_MULTIPLE
 
 
-def block_of(document: Mapping[str, Any]) -> Any:
+def block_of(document: Document) -> Any:
     """Return the block of the last layer; None if the document is not a model YAML."""
     try:
         _, _, block, *_ = document["head"][-1]
@@ -62,7 +61,7 @@ def block_of(document: Mapping[str, Any]) -> Any:
     return block
 
 
-def to_plain(value: Any) -> Any:
+def to_plain(value: object) -> Any:
     """Copy a model description as JSON values; UserError if it is too long or holds others."""
     text = ""
     try:

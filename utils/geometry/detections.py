@@ -44,6 +44,9 @@ class Classification(NamedTuple):
     scores: np.ndarray  # (1, C) float32, sum 1
 
 
+Found = Detections | Segmentations | Classification  # by a task, in one image
+
+
 class GroundTruth(NamedTuple):
     """The objects labelled in one image."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.optional import load_wings
 
 WINGS = ("duet.utils.report.loggers",)  # packages with a table LOGGERS of loggers by name
@@ -26,8 +27,8 @@ class RunBegins(NamedTuple):
     """A run starts, or resumes after an interruption."""
 
     folder: Path  # the run's folder, named after the run
-    settings: Mapping[str, Any]  # as in opt.yaml
-    hyperparameters: Mapping[str, Any]  # as in hyp.yaml
+    settings: Document  # as in opt.yaml
+    hyperparameters: Document  # as in hyp.yaml
     class_names: Sequence[str]
     epochs_done: int  # the next epoch may be sent a second time
     resumed: bool
@@ -86,7 +87,7 @@ def _make(name: str, kind: Any) -> RunLogger:
     return logger
 
 
-def _class_of(name: str) -> Any:
+def _class_of(name: str) -> object:
     """Return the class for module:Class, or for a known package."""
     module, separator, attribute = name.partition(":")
     if not separator:
@@ -127,7 +128,7 @@ class Loggers:
         self._send("close")
         self._loggers.clear()
 
-    def _send(self, method: str, *event: Any) -> None:
+    def _send(self, method: str, *event: object) -> None:
         """Send an event to all; a full disk or unreachable server must not end a training."""
         for name, logger in list(self._loggers.items()):
             try:

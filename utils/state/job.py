@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -23,6 +22,7 @@ from duet.utils.data.sources.remarks import require_most
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
+from duet.utils.files.json_files import Document
 from duet.utils.files.model_yamls import read_model
 from duet.utils.files.run_folder import RunLock
 from duet.utils.processes.cores import loader_workers
@@ -39,16 +39,13 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class TrainData:
-    """Samples for training and validation."""
-
     class_names: tuple[str, ...]
     train: Sequence[Sample]
     val: Sequence[Sample]
     items: BoxItems = BOXES  # depends on the task
 
     @cached_property
-    def digests(self) -> Mapping[str, Any]:
-        """Number and hash of the samples per split."""
+    def digests(self) -> Document:
         return {"train": describe_samples(self.train), "val": describe_samples(self.val)}
 
 
@@ -118,7 +115,6 @@ def note_shared(train: SampleTable, val: SampleTable, is_main: bool) -> None:
 
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
-    """Return the recipe for turning samples into training batches."""
     order = config.rect, config.image_weights
     augment = config.augmentation(hyp)
     return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, *order, items)
@@ -151,7 +147,7 @@ def val_loader(job: Job, stride: int) -> ValLoader:
     )  # fmt: skip
 
 
-def describe_samples(samples: Sequence[Sample]) -> dict[str, Any]:
+def describe_samples(samples: Sequence[Sample]) -> Document:
     """Count and hash samples: names, sizes and labels in order, without folders.
 
     Polygons have a separate hash, "" without any, which keeps that of the boxes compatible.

@@ -5,11 +5,10 @@ A new entry is a `Default`, so that a state written before it existed resumes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.files.json_files import complete
+from duet.utils.files.json_files import Document, complete
 from duet.utils.text import count
 
 SECONDS_AN_HOUR = 3600
@@ -34,7 +33,7 @@ PROGRESS = {
 }
 
 
-def read_progress(document: Mapping[str, Any]) -> dict[str, Any]:
+def read_progress(document: Document) -> Document:
     """Return the progress in a state file; ValueError names an invalid entry."""
     return complete(document, PROGRESS)
 

@@ -7,11 +7,12 @@ import dataclasses
 import logging
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args, get_type_hints
+from typing import NamedTuple, get_args, get_type_hints
 
 from duet.backend.processes import this_process
+from duet.utils.cli.flags import FlagValues
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.run_config import as_document, plain
 from duet.utils.cli.train_config import (
@@ -24,6 +25,7 @@ from duet.utils.cli.train_config import (
     read_train_flags,
 )
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml
 from duet.utils.processes.suspend import FILE_VARIABLE
 from duet.utils.processes.world import World
@@ -50,7 +52,7 @@ class ResumePoint(NamedTuple):
     is_finished: bool = False  # nothing is left to do; only --resume auto finds such a run
 
 
-def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> ResumePoint | None:
+def find_resume_point(values: FlagValues, given: FlagValues) -> ResumePoint | None:
     """Find the state for --resume; None for a new run.
 
     Args:
@@ -87,7 +89,7 @@ def find_resume_point(values: Mapping[str, Any], given: Mapping[str, Any]) -> Re
     return point._replace(header=header, is_finished=is_finished)
 
 
-def _is_larger(given: Mapping[str, Any], settings: Mapping[str, Any], name: str) -> bool:
+def _is_larger(given: FlagValues, settings: Document, name: str) -> bool:
     """Return whether a limit on the command line is larger than a state's; 0: no limit."""
     return bool((given.get(name, settings[name]) or math.inf) > (settings[name] or math.inf))
 
@@ -219,7 +221,7 @@ def load_state(path: Path) -> Checkpoint:
 
 
 def resumed_config(
-    values: Mapping[str, Any], given: Mapping[str, Any], header: Header
+    values: FlagValues, given: FlagValues, header: Header
 ) -> tuple[TrainConfig, Hyperparameters]:
     """Return the run's settings, updated with flags that may change during a run.
 
@@ -246,7 +248,7 @@ def resumed_config(
     return TrainConfig(**{**values, **settings, **free}), hyp
 
 
-def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str, ...]:
+def _without_code(loggers: Sequence[str], given: FlagValues) -> tuple[str, ...]:
     """Return a state's loggers without importable classes: files are data, never code."""
     named = [name for name in loggers if ":" in name]
     if named and "loggers" not in given:
@@ -255,7 +257,7 @@ def _without_code(loggers: Sequence[str], given: Mapping[str, Any]) -> tuple[str
     return tuple(name for name in loggers if name not in named)
 
 
-def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
+def _all_settings(stored: Document) -> Document:
     """Return a state's settings, with defaults for flags that are newer than the state.
 
     Raises:
@@ -279,16 +281,14 @@ def _all_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     return settings
 
 
-def _is_like(value: Any, default: Any, kind: Any) -> bool:
+def _is_like(value: object, default: object, kind: object) -> bool:
     """Return whether a setting has its default's type, or one of the field's types if None."""
     if isinstance(value, list):
         return isinstance(default, list) and all(isinstance(item, str) for item in value)
     return type(value) is type(default) or (default is None and type(value) in get_args(kind))
 
 
-def _changes(
-    given: Mapping[str, Any], settings: Mapping[str, Any], hyp: Hyperparameters
-) -> Iterator[str]:
+def _changes(given: FlagValues, settings: Document, hyp: Hyperparameters) -> Iterator[str]:
     if given.keys() & HYPERPARAMETERS:
         file, overrides = ({**settings, **given}[name] for name in ("hyp", "override"))
         asked = as_document(read_hyperparameters(file, overrides))

@@ -11,7 +11,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,6 +20,7 @@ from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
 from duet.utils.files.atomic import atomic_text_file, remove_unfinished
+from duet.utils.files.json_files import Document
 from duet.utils.files.run_folder import create_run_folder
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE
@@ -47,7 +47,6 @@ class WorkRecord:
         self._batches = 0
 
     def add_batch(self, batch: Batch) -> None:
-        """Add a trained batch to the hash."""
         self._batches += 1
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
@@ -57,12 +56,11 @@ class WorkRecord:
             digest.update(array.tobytes())
         self._hash = digest.hexdigest()
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Document:
         """Return the state as JSON values, for `restore`."""
         return {"batches": self._batches, "sha1": self._hash}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Restore a `state()`."""
+    def restore(self, state: Document) -> None:
         self._batches, self._hash = state["batches"], state["sha1"]
 
     def write(
@@ -70,7 +68,7 @@ class WorkRecord:
         path: Path,
         framework: str,
         device: str,
-        work: Mapping[str, Any],
+        work: Document,
         implementations: Mapping[str, str | bool],
         losses: Sequence[np.ndarray],
     ) -> None:
@@ -102,8 +100,6 @@ def _rounded(loss: float) -> float | None:
 
 @dataclass(frozen=True)
 class Run:
-    """A job with its folder and records."""
-
     job: Job
     folder: Path
     results: Results = field(default_factory=Results)
@@ -112,7 +108,6 @@ class Run:
 
     @property
     def states(self) -> StateFiles:
-        """The run's state files."""
         return StateFiles(self.folder, self.job.config.keep)
 
     def resume_command(self) -> str:
@@ -124,7 +119,6 @@ class Run:
         return shlex.join([sys.executable, *program_words(), *several, *resume])
 
     def log_start(self, epochs_done: int, resumed: bool) -> None:
-        """Notify the loggers that the run starts or resumes."""
         settings, hyp = run_settings(self.job.config), as_document(self.job.hyp)
         names = self.job.data.class_names
         self.loggers.run_begins(RunBegins(self.folder, settings, hyp, names, epochs_done, resumed))
@@ -135,7 +129,6 @@ class Run:
         self.loggers.epoch_ends(EpochEnds(epoch, row))
 
     def log_end(self, best_epoch: int | None, metrics: Mapping[str, float]) -> None:
-        """Notify the loggers that the run ends, with the metrics of its best epoch."""
         images = sorted(x for x in self.folder.iterdir() if x.suffix in (".png", ".jpg"))
         weights = sorted(self.folder.glob("weights/*.safetensors"))
         self.loggers.run_ends(RunEnds(best_epoch, metrics, images, weights))

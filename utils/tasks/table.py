@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duet.utils.errors import DatasetError
+from duet.utils.files.json_files import Document
 from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
@@ -69,13 +70,13 @@ class Task:
     name: str
     head: str
     model: str = ""
-    head_args: tuple[Any, ...] = ("nc",)
+    head_args: tuple[object, ...] = ("nc",)
     takes_levels: bool = True
     fitness: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Document = field(default_factory=dict)
     unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
     most_served: int = 0
@@ -87,7 +88,7 @@ class Task:
     annotations: Part = Part("")
     legacy: Part = Part("")
 
-    def completed(self, values: Mapping[str, Any], given: Collection[str]) -> dict[str, Any]:
+    def completed(self, values: Document, given: Collection[str]) -> Document:
         """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}
@@ -213,6 +214,5 @@ TASKS: dict[str, Task] = {
 }
 
 
-def task_of_head(block: Any) -> Task | None:
-    """Return the task with this head in model YAMLs."""
+def task_of_head(block: object) -> Task | None:
     return next((task for task in TASKS.values() if task.head == block), None)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from duet import backend
 from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.processes.command import run_command
 from duet.utils.tasks.table import task_of_head
 from duet.utils.text import count, printable, say
@@ -70,13 +70,13 @@ def describe(checkpoint: Checkpoint) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _blocks(document: Mapping[str, Any]) -> list[Any]:
+def _blocks(document: Document) -> list[object]:
     """Return the block of each layer of a model description, which nothing has checked yet."""
     parts = [part for key in ("backbone", "head") if isinstance(part := document.get(key), list)]
     return [line[2] for part in parts for line in part if isinstance(line, list) and line[2:]]
 
 
-def _joined(values: Any, between: str) -> str:
+def _joined(values: object, between: str) -> str:
     return between.join(map(str, values)) if isinstance(values, list) else str(values)
 
 

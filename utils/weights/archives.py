@@ -266,7 +266,7 @@ def read_oneflow(members: Members) -> Contents:
     return Contents("OneFlow directory", document.get("data"), read_tensor)
 
 
-def _tensor_name(state: Any) -> str:
+def _tensor_name(state: object) -> str:
     name = state.get("path") if isinstance(state, dict) else None
     if not isinstance(name, str) or not TENSOR_NAME.fullmatch(name) or set(name) == {"."}:
         raise UserError(f"a tensor kept at {brief(name)}; accepted: a plain name")

@@ -23,7 +23,7 @@ from safetensors.numpy import save
 
 from duet.utils.errors import UserError, brief
 from duet.utils.files.atomic import atomic_file
-from duet.utils.files.json_files import complete, parse_json
+from duet.utils.files.json_files import Document, complete, parse_json
 from duet.utils.files.regular import pinned
 from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.system.files import sync_folder
@@ -44,7 +44,7 @@ Arrays = Mapping[str, np.ndarray]
 class Header:
     """The part of a checkpoint that is not arrays."""
 
-    model: Mapping[str, Any]  # the model YAML
+    model: Document  # the model YAML
     class_names: tuple[str, ...]
     # Defaults describe weights that no run has trained.
     epoch: int = 0  # finished epochs
@@ -53,10 +53,10 @@ class Header:
     ema_updates: int = 0
     best_fitness: float = -1.0
     hyperparameters: Mapping[str, float] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)  # the flags of the run
+    settings: Document = field(default_factory=dict)  # the flags of the run
     backend: str = ""  # that wrote it, for information
     loss_scale: float = 1.0  # of float16 training
-    progress: Mapping[str, Any] = field(default_factory=dict)  # see `utils/state/progress.py`
+    progress: Document = field(default_factory=dict)  # see `utils/state/progress.py`
 
 
 KINDS = {

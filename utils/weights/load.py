@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError
+from duet.utils.files.json_files import Document
 from duet.utils.files.regular import open_regular
 from duet.utils.optional import require_wing
 from duet.utils.project import WEIGHTS_FILES, how_to_fetch
@@ -63,7 +64,7 @@ def load_weights(path: str | Path) -> Checkpoint:
         raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
 
 
-def stored_model(path: str | Path) -> Mapping[str, Any]:
+def stored_model(path: str | Path) -> Document:
     """Return the model document of a weights file; empty if it has none.
 
     Of our own files only the header is read, so damaged arrays are not detected.
@@ -79,7 +80,7 @@ def _starts_as_safetensors(path: Path) -> bool:
         return file.read(9)[8:] == b"{"
 
 
-def model_document(checkpoint: Checkpoint) -> Mapping[str, Any]:
+def model_document(checkpoint: Checkpoint) -> Document:
     """Return the model YAML of weights; raise UserError for a plain state dict without one."""
     if not checkpoint.header.model:
         raise UserError(

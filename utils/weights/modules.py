@@ -28,7 +28,7 @@ def class_name(value: Any) -> str:
     return value.kind.rpartition(".")[2] if is_module(value) else ""
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     return (
         isinstance(value, Record)
         and isinstance(value.state, dict)
@@ -82,7 +82,7 @@ def module_arrays(module: Record, contents: Contents) -> dict[str, StoredArray]:
     return arrays
 
 
-def check_modules(module: Record, activation: Any) -> None:
+def check_modules(module: Record, activation: object) -> None:
     """Raise UserError for a module that would compute other outputs here.
 
     activation: the model YAML's, such as nn.LeakyReLU(0.1); None if it names none.

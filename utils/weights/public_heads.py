@@ -10,6 +10,7 @@ import numpy as np
 
 from duet.utils.activation import DEFAULT_ACTIVATION
 from duet.utils.errors import UserError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.files.model_yamls import PUBLIC_MODELS, block_of, shipped_model, to_plain
 from duet.utils.files.yaml_files import read_yaml
 from duet.utils.weights.modules import CLASSIFIER, activation_of, class_name, is_module
@@ -31,9 +32,7 @@ CLASS_BRANCH = "cv3.0.0.conv.weight"
 MULTIPLES = ("depth_multiple", "width_multiple")
 
 
-def anchor_free_document(
-    model: Record, layers: list[Record], names: Mapping[str, Any]
-) -> Mapping[str, Any]:
+def anchor_free_document(model: Record, layers: list[Record], names: Document) -> Document:
     """Return the model YAML of a model, with the block of our head; UserError for others.
 
     names: names of the model's arrays.
@@ -65,7 +64,7 @@ def anchor_free_document(
     return found
 
 
-def _scale_of(document: dict[str, Any]) -> Any:
+def _scale_of(document: dict[str, object]) -> Any:
     """Set the multiples of a document's scale; return the scale's channel limit, or None."""
     match document:
         case {"scale": str(name), "scales": {**scales}}:
@@ -76,7 +75,7 @@ def _scale_of(document: dict[str, Any]) -> Any:
     return None
 
 
-def _limited(line: Any, limit: Any) -> Any:
+def _limited(line: object, limit: object) -> Any:
     """Limit the channels of a line [from, number, module, [channels, ...]], before the multiple."""
     match line:
         case [source, number, str(block), [int(channels), *others]] if block != "Concat":
@@ -93,7 +92,7 @@ IMAGE_MEAN, IMAGE_STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 def describe(
     model: Record, stored: Mapping[str, StoredArray], contents: Contents
-) -> tuple[Mapping[str, Any], tuple[int, ...]]:
+) -> tuple[Document, tuple[int, ...]]:
     """Return a model's YAML and the head's strides, () for none; UserError if unsupported."""
     layers = children(model.state["_modules"].get("model"))
     head = layers[-1] if layers else None
@@ -115,7 +114,7 @@ def anchored_document(
     layers: list[Record],
     stored: Mapping[str, StoredArray],
     strides: tuple[int, ...],
-) -> Mapping[str, Any]:
+) -> Document:
     """Return the model's own YAML with the anchors of the head's buffer."""
     document = model.state.get("yaml")
     if not isinstance(document, dict):
@@ -153,7 +152,7 @@ def _anchors_in_pixels(stored: StoredArray | None, strides: tuple[int, ...]) -> 
 
 def classifier_document(
     model: Record, layers: list[Record], stored: Mapping[str, StoredArray]
-) -> Mapping[str, Any]:
+) -> Document:
     """Return the public classifier's YAML with the multiples of these layers; files have none.
 
     The last backbone convolution has 1,024 channels times the width multiple, and the longest C3
@@ -188,7 +187,7 @@ def classifier_document(
     return document
 
 
-def _strides_of(layer: Record) -> Any:
+def _strides_of(layer: Record) -> object:
     """Return the strides of a Conv, which its arrays do not show; None for other layers."""
     convolution = layer.state["_modules"].get("conv")
     return convolution.state.get("stride") if is_module(convolution) else None

@@ -31,11 +31,11 @@ class StoredArray(NamedTuple):
 @dataclass(frozen=True)
 class Contents:
     file_format: str  # in words
-    root: Any
+    root: object
     read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     return isinstance(value, Record) and value.kind in TENSOR_KINDS
 
 
@@ -93,7 +93,7 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def _are_counts(values: Any) -> bool:
+def _are_counts(values: object) -> bool:
     return (
         isinstance(values, tuple)
         and len(values) <= MAX_DIMENSIONS

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from duet.utils.errors import UserError
-from duet.utils.files.json_files import LARGEST_COUNT
+from duet.utils.files.json_files import LARGEST_COUNT, Document
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.modules import (
     BATCHNORM_EPS,
@@ -118,7 +118,7 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=path)
 
 
-def _named_tensors(found: Mapping[Any, Any], contents: Contents) -> dict[str, StoredArray]:
+def _named_tensors(found: Document, contents: Contents) -> dict[str, StoredArray]:
     named = {
         dotted_name("", name): contents.read_tensor(value)
         for name, value in found.items()
@@ -143,7 +143,7 @@ def _find_weights(root: Any) -> Any:
     raise UserError("it holds neither a model under 'ema' or 'model' nor a state dict of tensors")
 
 
-def _class_names(names: Any) -> tuple[str, ...]:
+def _class_names(names: object) -> tuple[str, ...]:
     """Return the names of a list, or of a dict from 0 on; () for anything else."""
     if isinstance(names, dict):
         names = [names.get(index) for index in range(min(len(names), MAX_CLASSES))]
@@ -156,7 +156,7 @@ def _class_names(names: Any) -> tuple[str, ...]:
     return tuple(names)
 
 
-def plain_numbers(value: Any) -> dict[str, float]:
+def plain_numbers(value: object) -> dict[str, float]:
     """Return the finite numbers of a dict; {} for anything else."""
     return {
         key: item

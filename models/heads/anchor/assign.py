@@ -55,59 +55,61 @@ def assign_targets(
     Returns:
         One assignment per level; a target may occur several times in it, or not at all.
     """
+    boxes = np.ascontiguousarray(targets.boxes_cxcywh_norm.T, np.float32)
     return [
-        _assign_level(targets, level_anchors.astype(np.float32), grid, max_side_ratio)
-        for level_anchors, grid in zip(anchors, grids, strict=True)
+        _assign_level(targets, boxes, level_anchors, grid, max_side_ratio)
+        for level_anchors, grid in zip(anchors.astype(np.float32), grids, strict=True)
     ]
 
 
 def _assign_level(
-    targets: Targets, anchors: np.ndarray, grid: tuple[int, int], max_side_ratio: float
+    targets: Targets,
+    boxes: np.ndarray,
+    anchors: np.ndarray,
+    grid: tuple[int, int],
+    max_side_ratio: float,
 ) -> Assignment:
+    """Assign a level; boxes: (4, T) cxcywh, because NumPy is slow along an axis of two or four."""
     height, width = grid
-    cells = np.array([width, height, width, height], np.float32)
-    boxes = targets.boxes_cxcywh_norm.astype(np.float32) * cells
-    anchor_index, target_index = _match_anchors(boxes[:, 2:], anchors, max_side_ratio)
-    boxes = boxes[target_index]
-    shift_index, match_index = _choose_cells(boxes[:, :2], cells[:2])
-    anchor_index, target_index = anchor_index[match_index], target_index[match_index]
-    boxes = boxes[match_index]
-    corner = np.trunc(boxes[:, :2] - NEIGHBOUR_SHIFTS[shift_index])
-    corner = np.clip(corner, 0, cells[:2] - 1)
+    cells = np.array([[width], [height]], np.float32)
+    centres, sizes = boxes[:2] * cells, boxes[2:] * cells
+    fits, used = _match_anchors(sizes, anchors, max_side_ratio), _choose_cells(centres, cells)
+    positives = used[:, None] & fits  # (5, A, T)
+    shift_index, anchor_index, target_index = np.unravel_index(
+        np.flatnonzero(positives), positives.shape
+    )
+    centre = centres.take(target_index, 1)
+    corner = np.trunc(centre - NEIGHBOUR_SHIFTS.T.take(shift_index, 1))
+    corner = np.minimum(np.maximum(corner, 0), cells - 1)
     return Assignment(
-        image_index=targets.image_index[target_index],
+        image_index=targets.image_index.take(target_index),
         anchor_index=anchor_index,
-        row=corner[:, 1].astype(np.int64),
-        column=corner[:, 0].astype(np.int64),
-        boxes_cxcywh=np.concatenate([boxes[:, :2] - corner, boxes[:, 2:]], axis=1),
-        anchors_wh=anchors[anchor_index],
-        class_index=targets.class_index[target_index],
+        row=corner[1].astype(np.int64),
+        column=corner[0].astype(np.int64),
+        boxes_cxcywh=np.concatenate([centre - corner, sizes.take(target_index, 1)]).T,
+        anchors_wh=anchors.take(anchor_index, 0),
+        class_index=targets.class_index.take(target_index),
         target_index=target_index,
     )
 
 
-def _match_anchors(
-    sizes_wh: np.ndarray, anchors: np.ndarray, max_side_ratio: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Match sizes (T, 2) and (A, 2) in cells; return indices (anchor, target), anchor by anchor."""
-    ratio = sizes_wh[None] / anchors[:, None]
+def _match_anchors(sizes_wh: np.ndarray, anchors: np.ndarray, max_side_ratio: float) -> np.ndarray:
+    """Return which of (A, 2) anchors fit sizes (2, T) in cells, (A, T) bool."""
+    ratio = sizes_wh[:, None] / anchors.T[:, :, None]
     with np.errstate(divide="ignore"):  # a zero side has an infinite ratio and never matches
-        worst = np.maximum(ratio, 1 / ratio).max(axis=2)
-    anchor_index, target_index = np.nonzero(worst < max_side_ratio)
-    return anchor_index, target_index
+        return np.all(np.maximum(ratio, 1 / ratio) < max_side_ratio, axis=0)
 
 
-def _choose_cells(centres: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Choose cells for centres (K, 2) in cells; return indices (shift, centre), shift by shift.
+def _choose_cells(centres: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """Return which of `NEIGHBOUR_SHIFTS` are used for centres (2, T) in cells, (5, T) bool.
 
-    Neighbours outside the grid of `cells` (width, height) are skipped.
+    Neighbours outside the grid of `cells` (width, height), (2, 1), are not.
     """
     from_far = cells - centres
     near = (centres % 1 < NEIGHBOUR_REACH) & (centres > 1)
     far = (from_far % 1 < NEIGHBOUR_REACH) & (from_far > 1)
-    own = np.ones((1, len(centres)), bool)
-    shift_index, centre_index = np.nonzero(np.concatenate([own, near.T, far.T]))
-    return shift_index, centre_index
+    own = np.ones((1, centres.shape[1]), bool)
+    return np.concatenate([own, near, far])
 
 
 class Positives(NamedTuple):
@@ -124,40 +126,40 @@ class Positives(NamedTuple):
     sizes: tuple[int, ...]  # rows per level
     indices: np.ndarray  # (4, K) int64
     numbers: np.ndarray  # (K, 7): target cxcywh and anchor wh in cells, weight: 1 / positives
-    rows: np.ndarray  # (P,) int64: those of the positives, in the order of the assignments
 
 
 def join_assignments(
-    assignments: Sequence[Assignment], shapes: Sequence[Sequence[int]], padded: bool
+    assignments: Sequence[Assignment],
+    shapes: Sequence[Sequence[int]],
+    padded: bool,
+    dtype: str = "float32",
 ) -> Positives:
     """Join levels, each with at least a row if there are images; padded: `padded_size` rows.
 
     Args:
         shapes: (B, A, H, W, outputs) per level.
+        dtype: dtype of `numbers`.
     """
     counts = [len(found.row) for found in assignments]
     least = min(shapes[0][0], 1)
     sizes = [padded_size(max(counts)) if padded else max(count, least) for count in counts]
     cells = [math.prod(shape[:4]) for shape in shapes]
-    levels = []
-    for level, (found, shape) in enumerate(zip(assignments, shapes, strict=True)):
+    indices, numbers = np.empty((4, sum(sizes)), np.int64), np.zeros((sum(sizes), 7), dtype)
+    for level, (found, size, shape) in enumerate(zip(assignments, sizes, shapes, strict=True)):
         _, anchors, height, width = shape[:4]
-        size, behind = sizes[level], sum(cells) + sum(sizes[:level])
+        start, count = sum(sizes[:level]), counts[level]
         cell = (found.image_index * height + found.row) * width + found.column
         cell = cell * anchors + found.anchor_index
-        last = last_claims(cell)
-        places = np.arange(behind, behind + size)
-        places[last] = sum(cells[:level]) + cell[last]
-        weights = np.zeros(size)
-        weights[: len(cell)] = 1 / max(len(cell), 1)
-        numbers = np.concatenate([found.boxes_cxcywh, found.anchors_wh], axis=1)
-        numbers = np.column_stack([np.resize(numbers, (size, 6)), weights])
-        indices = [np.resize(cell, size), places, np.resize(found.class_index, size)]
-        levels.append((np.stack([*indices, np.full(size, level)]), numbers))
-    all_indices, all_numbers = zip(*levels, strict=True)
-    numbers = np.concatenate(all_numbers)
-    rows = np.flatnonzero(numbers[:, 6])
-    return Positives(tuple(sizes), np.concatenate(all_indices, axis=1), numbers, rows)
+        places = sum(cells) + start + np.arange(size)
+        wins = wins_cell(cell, cells[level])
+        places[:count][wins] = sum(cells[:level]) + cell[wins]
+        span = slice(start, start + size)
+        fields = np.resize(cell, size), places, np.resize(found.class_index, size)
+        indices[:, span] = *fields, np.full(size, level)
+        numbers[span, :4] = np.resize(found.boxes_cxcywh, (size, 4))
+        numbers[span, 4:6] = np.resize(found.anchors_wh, (size, 2))
+        numbers[start : start + count, 6] = 1 / max(count, 1)
+    return Positives(tuple(sizes), indices, numbers)
 
 
 def padded_size(count: int) -> int:
@@ -165,10 +167,11 @@ def padded_size(count: int) -> int:
     return max(SMALLEST_SIZE, 1 << (count - 1).bit_length())
 
 
-def last_claims(cells: np.ndarray) -> np.ndarray:
-    """Return the last position of each value: if several rows claim a cell, the last one wins.
+def wins_cell(cell: np.ndarray, cells: int) -> np.ndarray:
+    """Return which rows win their cell, (K,) bool: the last one of several that claim it.
 
-    Frameworks do not define which of several writes wins; this keeps them equal.
+    Frameworks do not define which of several writes wins; NumPy does.
     """
-    _, from_end = np.unique(cells[::-1], return_index=True)
-    return len(cells) - 1 - from_end
+    order, last = np.arange(len(cell), dtype=np.int32), np.empty(cells, np.int32)
+    last[cell] = order
+    return last[cell] == order

@@ -14,15 +14,12 @@ import numpy as np
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
-from duet.models.heads.anchor.boxes import (
-    BOX_CHANNELS,
-    complete_iou,
-    decode_logits,
-)
+from duet.models.heads.anchor.boxes import BOX_CHANNELS, complete_iou, decode_logits
 from duet.models.heads.anchor.loss import DetectionLoss
-from duet.models.heads.base import Head, LossSettings
+from duet.models.heads.base import Candidates, Head, LossSettings
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
 from duet.utils.errors import UserError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.tasks.table import DETECTION
 from duet.utils.text import count
@@ -72,14 +69,14 @@ class CellHead(Head):
         )
 
     @classmethod
-    def yaml_values(cls, document: Mapping[str, Any]) -> Mapping[str, Any]:
+    def yaml_values(cls, document: Document) -> Document:
         if "anchors" not in document:
             raise UserError("missing anchors")
         return {"anchors": check_anchors(document["anchors"])}
 
     @classmethod
     def plan_levels(
-        cls, request: LayerRequest, num_added: int = 0, arguments: Sequence[Any] = ()
+        cls, request: LayerRequest, num_added: int = 0, arguments: Sequence[object] = ()
     ) -> LayerPlan:
         """Plan the convolutions of all levels from the first YAML args, nc and anchors.
 
@@ -165,7 +162,7 @@ class CellHead(Head):
         raw: Sequence[Tensor],
         settings: SuppressionSettings,
         levels: Sequence[int] | None = None,
-    ) -> list[Any]:
+    ) -> list[Candidates]:
         """Return the rows of `decode` that can become detections, one array (K, ...) per image,
         from some levels or all.
 
@@ -197,7 +194,7 @@ class CellHead(Head):
         sizes = ops.take_rows(self.anchors[level], ops.tensor(anchor, device))
         return decode_logits(logits, cells, sizes, self.strides[level], self.num_added)
 
-    def of_best_class(self, decoded: Any) -> Any:
+    def of_best_class(self, decoded: Candidates) -> Candidates:
         """Convert candidates to a single class, keeping the best class's score."""
         first, end = BOX_CHANNELS + 1, BOX_CHANNELS + 1 + self.num_classes
         best = decoded[:, first:end].max(axis=1, keepdims=True)
@@ -219,7 +216,7 @@ class AnchorHead(CellHead, BoxHead):
         return cls.plan_levels(request)
 
 
-def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...] | int:
+def check_anchors(anchors: object) -> tuple[tuple[float, ...], ...] | int:
     """Return anchors per level as (width, height, width, height, ...) in pixels.
 
     A number of anchors per level is returned unchanged: see `unfitted_anchors`.
@@ -242,7 +239,7 @@ def check_anchors(anchors: Any) -> tuple[tuple[float, ...], ...] | int:
     return tuple(tuple(float(value) for value in level) for level in anchors)
 
 
-def _is_level(level: Any) -> bool:
+def _is_level(level: object) -> bool:
     return (
         isinstance(level, Sequence)
         and 0 < len(level) <= MAX_NUMBERS

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from duet.backend import fused, ops
-from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from duet.models.heads.anchor.boxes import (
@@ -22,7 +21,7 @@ from duet.models.heads.anchor.boxes import (
     decode_centres,
     decode_sizes,
 )
-from duet.models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts
+from duet.models.heads.base import BatchParts, Loss, LossTerms, WholeBatch, batch_parts, loss_dtype
 from duet.utils.data.loading.batch import Targets
 from duet.utils.strengths import LossGains
 
@@ -32,11 +31,6 @@ LEVEL_BALANCE = {3: (4.0, 1.0, 0.4)}
 LEVEL_BALANCE_OTHER = (4.0, 1.0, 0.25, 0.06, 0.02)
 FOCAL_ALPHA = 0.25  # weight of positives, as in the paper; 1 - alpha for negatives
 FOCAL_EPS = 1e-12  # added to the error: powers below 1 have no gradient at 0
-
-
-def loss_dtype(raw: Tensor) -> str:
-    """Return the loss dtype for raw maps: their own, or float32 for half precision."""
-    return "float64" if ops.dtype_of(raw) == "float64" else "float32"
 
 
 class DetectionCost(NamedTuple):
@@ -106,21 +100,20 @@ class DetectionLoss(Loss):
         grids = [(height, width) for _, _, height, width, _ in shapes]
         assignments = assign_targets(targets, self.anchors, grids, self.gains.max_side_ratio)
         dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
-        # Without images there are no cells for padding rows.
-        compiled = self._compiled if shapes[0][0] else None
-        padded = shapes[0][0] > 0 and (compiled is not None or device != CPU)
-        positives = join_assignments(assignments, shapes, padded)
+        positives = join_assignments(assignments, shapes, self.pads(raw), dtype)
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
+        compiled = self._compiled if shapes[0][0] else None
         terms, added = (compiled or self.on_device)(
             tuple(raw),
             positives.sizes,
             ops.tensor(positives.indices, device),
-            ops.tensor(positives.numbers.astype(dtype), device),
+            ops.tensor(positives.numbers, device),
             self._constants(dtype, device),
             parts,
         )
-        return DetectionCost(terms, assignments, added, positives.rows, parts)
+        rows = np.flatnonzero(positives.numbers[:, 6])
+        return DetectionCost(terms, assignments, added, rows, parts)
 
     def _counts_of(
         self, whole: WholeBatch | None, counts: Sequence[int], grids: Sequence[tuple[int, int]]
@@ -128,6 +121,8 @@ class DetectionLoss(Loss):
         """Return the numbers of images and positives of the whole batch, given one piece's."""
         if whole is None or whole.num_images == counts[0]:
             return counts
+        if whole.over_ranks is not None:  # counted with the first piece
+            return [whole.num_images]
         found = assign_targets(whole.targets, self.anchors, grids, self.gains.max_side_ratio)
         return [whole.num_images, *(len(level.row) for level in found)]
 
@@ -165,7 +160,9 @@ class DetectionLoss(Loss):
         box, end = ops.sum((1.0 - iou) * weights), BOX_CHANNELS + 1 + self.num_classes
         if self.num_classes > 1 and iou.shape[0]:
             wanted = ops.take_rows(constants.one_hot, indices[2])
-            costs = self._class_costs(predicted[:, BOX_CHANNELS + 1 : end], wanted)
+            gains = self.gains.classification_positive, self.gains.focal_gamma
+            logits = predicted[:, BOX_CHANNELS + 1 : end]
+            costs = ops.mean(entropy_terms(logits, wanted, *gains), 1)
             if constants.class_weights is not None:
                 costs = costs * ops.take_rows(constants.class_weights, indices[2])
             classification = ops.sum(costs * weights)
@@ -201,11 +198,6 @@ class DetectionLoss(Loss):
         ]
         return ops.sum(ops.stack(means) * balance)
 
-    def _class_costs(self, logits: Tensor, wanted: Tensor) -> Tensor:
-        """Return the mean cross-entropy of each row (K, C) against its one-hot row, (K,)."""
-        gains = self.gains.classification_positive, self.gains.focal_gamma
-        return ops.mean(entropy_terms(logits, wanted, *gains), 1)
-
     def _constants(self, dtype: str, device: str) -> Constants:
         """Return the loss's constants on a device, made once."""
         if (dtype, device) not in self._kept:
@@ -220,11 +212,6 @@ class DetectionLoss(Loss):
                 constants = constants._replace(class_weights=of_class)
             self._kept[dtype, device] = constants
         return self._kept[dtype, device]
-
-
-def part_of(mean: Tensor, part: Tensor | None) -> Tensor:
-    """Return this rank's part of the mean over all ranks; the mean itself with one rank."""
-    return mean if part is None else mean * part
 
 
 def cross_entropy(

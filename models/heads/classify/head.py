@@ -12,9 +12,9 @@ import numpy as np
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
-from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import ONCE, Cost, LayerPlan, LayerRequest, register
 from duet.models.blocks.transformer import Linear
+from duet.models.blocks.yolov5 import Conv
 from duet.models.heads.base import (
     Head,
     Loss,
@@ -24,15 +24,13 @@ from duet.models.heads.base import (
     PassImages,
     WholeBatch,
     batch_parts,
+    loss_dtype,
 )
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
 from duet.utils.data.randomness import Stream, generator_of
 from duet.utils.errors import UserError
-from duet.utils.evaluation.accuracy import (
-    ClassificationEvaluator,
-    ClassificationResult,
-)
+from duet.utils.evaluation.accuracy import ClassificationEvaluator, ClassificationResult
 from duet.utils.geometry.detections import Classification, SuppressionSettings
 from duet.utils.tasks.table import CLASSIFICATION
 from duet.utils.weights.transfer import ClassRows
@@ -82,8 +80,7 @@ class ClassificationLoss(Loss):
             targets: one per image; images without a target do not count.
             whole: the batch that this is a piece of; None if it is the whole batch.
         """
-        dtype = "float64" if ops.dtype_of(raw[0]) == "float64" else "float32"
-        device = ops.device_of(raw[0])
+        dtype, device = loss_dtype(raw[0]), ops.device_of(raw[0])
         logits = ops.cast(raw[0], dtype)
         own = [logits.shape[0]]
         all_pieces = own if whole is None else [whole.num_images]

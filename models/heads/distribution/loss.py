@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.backend import autograd, dist, ops
-from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 from duet.models.heads.anchor.boxes import BoxIou, complete_iou
-from duet.models.heads.anchor.loss import loss_dtype
-from duet.models.heads.base import Loss, LossTerms, WholeBatch
+from duet.models.heads.base import Loss, LossTerms, WholeBatch, loss_dtype
 from duet.models.heads.distribution.assign import Assigned, assign_cells
 from duet.models.heads.distribution.candidates import Candidates, find_candidates
 from duet.models.heads.distribution.rows import (
@@ -96,13 +94,12 @@ class DistributionLoss(Loss):
         """
         dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
         compiled = self._compiled if images else None
-        padded = compiled is not None or ops.device_of(raw[0]) != CPU
         rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
         rows = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
         with autograd.no_grad():
             grids = [(level.shape[2], level.shape[3]) for level in raw]
             cells = self.cells_of(images, grids, dtype, ops.device_of(rows))
-            found = find_candidates(targets, grids, self.strides, dtype, padded)
+            found = find_candidates(targets, grids, self.strides, dtype, self.pads(raw))
             positives = self._positives(found, self.assign(found, rows.detach(), cells), cells)
         sums = (compiled or self.on_device)(rows, positives)
         return self._weighted(sums, ops.sum(positives.scores), images, whole)

@@ -19,8 +19,8 @@ from duet.backend import ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment
-from duet.models.heads.anchor.loss import DetectionLoss, loss_dtype, part_of
-from duet.models.heads.base import LossTerms, WholeBatch
+from duet.models.heads.anchor.loss import DetectionLoss
+from duet.models.heads.base import LossTerms, WholeBatch, loss_dtype
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.geometry.boxes import cxcywh_to_xyxy
 
@@ -55,7 +55,8 @@ class SegmentationLoss(DetectionLoss):
         positives = positives._replace(order=boxes.rows[positives.order])
         pieces = list(pieces_of(positives, (height, width), ops.device_of(prototypes)))
         cost = cost_of_masks(boxes.added, prototypes, targets, positives, pieces) / max(images, 1)
-        mask = part_of(cost, boxes.parts and boxes.parts.images) * self.gains.box
+        cost = cost * boxes.parts.images if boxes.parts else cost
+        mask = cost * self.gains.box
         total = boxes.terms.total + mask * (boxes.parts.total if boxes.parts else images)
         losses = {**boxes.terms.by_name, "mask": mask}
         names = ("box", "mask", "objectness", "classification")

@@ -67,7 +67,7 @@ def test_a_command_line_gives_values_and_names_those_that_it_has():
     assert given == {"number": 3, "sugar": True, "kinds": ("black", "white")}
 
 
-def test_defaults_are_those_of_the_dataclass():
+def test_defaults_match_the_dataclass():
     values, given = read(Cups)
     assert (Cups(**values), given) == (Cups(), {})
     assert {type(value) for value in read(Cups, "--strength", "3")[0].values()} >= {float}
@@ -131,7 +131,7 @@ def test_a_wrong_command_line_is_answered_in_two_lines(arguments, answer, capsys
         (parse_val_flags, "--remap-classes", "--remap-classes is a flag of duet train, not of val"),
     ],
 )  # fmt: skip
-def test_a_line_of_another_program_is_answered_with_what_was_typed(parse, words, answer):
+def test_a_command_line_of_another_program_is_quoted_in_the_answer(parse, words, answer):
     with pytest.raises(UserError) as caught:
         parse(words.split())
     assert str(caught.value).startswith(answer)
@@ -292,7 +292,7 @@ def test_a_flag_whose_wish_is_fulfilled_is_taken_with_one_line(parse, absent, ca
 @pytest.mark.parametrize(
     ("path", "text"), pages().items(), ids=[str(path.relative_to(DOCS)) for path in pages()]
 )
-def test_the_pages_of_flags_are_those_of_the_parsers(path, text):
+def test_the_pages_of_flags_match_the_parsers(path, text):
     assert path.read_text(encoding="utf-8") == text, "python -m tests.flag_page writes it anew"
 
 

@@ -125,7 +125,7 @@ def test_the_public_hyperparameter_files_ship_with_their_numbers():
         ), name
 
 
-def test_strengths_of_augmentation_are_those_of_the_file():
+def test_augmentation_strengths_come_from_the_file():
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "degrees=3"))
     found = hyp.augmentation()
     assert (found.mixup, found.degrees, found.scale) == (0.1, 3, 0.5)

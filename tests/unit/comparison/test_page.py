@@ -105,7 +105,7 @@ def test_text_and_page_show_the_same_rows(tmp_path):
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
 
-def test_what_makes_figures_doubtful_comes_first(tmp_path):
+def test_reasons_to_doubt_the_figures_come_first(tmp_path):
     losses = {"losses": [[0.2, 0.1, 0.05], [0.2, 0.1, None]]}
     changes = {
         ("oneflow-plain-b8", 1): losses,

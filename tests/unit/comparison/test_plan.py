@@ -60,7 +60,7 @@ def test_runs_take_turns_backend_by_backend_and_round_by_round():
     ]
 
 
-def test_variants_may_differ_in_what_their_flags_change_and_backends_in_nothing():
+def test_variants_may_differ_by_their_flags_and_backends_in_nothing():
     plain = Cell("torch", "plain", 8)
     assert Pair(Cell("torch", "bf16", 8), Cell("oneflow", "bf16", 8)).by_design == set()
     for variant, names in (
@@ -145,7 +145,7 @@ def test_a_damaged_comparison_is_named(tmp_path, content):
         parse_flags(["--resume", str(tmp_path)])
 
 
-def test_what_is_not_there_is_named_with_the_remedy(monkeypatch, tmp_path):
+def test_a_missing_python_is_named_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
     with pytest.raises(UserError, match="run make setup BACKEND=torch"):
         parse_flags([])

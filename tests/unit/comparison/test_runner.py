@@ -69,7 +69,7 @@ def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
     wait_until(lambda: has_ended(int((tmp_path / "log").read_text().split()[0])))
 
 
-def test_a_run_does_not_outlive_one_who_is_killed(tmp_path):
+def test_a_run_does_not_outlive_its_killed_parent(tmp_path):
     program = (
         "import sys; from pathlib import Path; "
         "from duet.utils.comparison.runs import run_process; "
@@ -173,7 +173,7 @@ def test_only_the_work_of_others_on_the_usable_cores_counts(monkeypatch, tmp_pat
     assert watch.others() == pytest.approx(1.2)
 
 
-def test_own_work_and_that_of_processes_that_run_or_have_ended_is_not_of_others():
+def test_work_of_own_and_child_processes_is_not_load_of_others():
     before = load._own_seconds()
     subprocess.run([sys.executable, "-c", WORK], check=True)
     ended = load._own_seconds()

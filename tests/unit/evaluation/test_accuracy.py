@@ -36,7 +36,7 @@ def test_accuracies_are_the_stored_ones(case):
         np.testing.assert_allclose(found, per_class, rtol=1e-6)
 
 
-def test_counts_of_the_confusion_are_those_of_numpy():
+def test_the_confusion_matrix_matches_numpy():
     arrays = stored("classify/accuracy")
     logits, targets = arrays["c0_logits"], arrays["c0_targets"]
     wanted = np.zeros((10, 10), int)

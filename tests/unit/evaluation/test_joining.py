@@ -8,6 +8,7 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.boxes import pairwise_iou
 from duet.utils.geometry.detections import Detections
 from duet.utils.geometry.tiling import Tiling
+from tests.coco_reference import rows_as_detections
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 SIZE = (300, 420)  # of the image, (height, width)
@@ -104,15 +105,14 @@ def test_classes_stay_apart_unless_they_need_not():
 
 def found_in(*views):
     """Views given as rows of left, top, right, bottom, score, class."""
-    rows = [np.float32(view).reshape(-1, 6) for view in views]
-    return [Detections(x[:, :4], x[:, 4], x[:, 5].astype(np.int64)) for x in rows]
+    return [rows_as_detections(view) for view in views]
 
 
 # The whole, and two tiles with 28 px in common. 0.7 px before its border, a box is still cut.
 PAIR = np.array([[0, 0, 200, 100], [0, 0, 114, 100], [86, 0, 200, 100]])
 
 
-def test_what_the_whole_image_shows_replaces_its_parts():
+def test_a_box_of_the_whole_image_replaces_its_parts():
     parts = [20, 5, 113.5, 95, 0.9, 0], [0, 6, 90, 95, 0.8, 0]
     found = join_views(found_in([20, 5, 180, 95, 0.4, 0], *parts), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [[20, 5, 180, 95]]

@@ -13,12 +13,13 @@ from duet.utils.data.sources.splits import only_classes
 from duet.utils.evaluation.nms import (
     MAX_CANDIDATES,
     STAGE,
-    SuppressionSettings,
     best_rows_of_images,
     non_max_suppression,
     suppress_greedily,
 )
 from duet.utils.geometry.boxes import cxcywh_to_xyxy, pairwise_iou
+from duet.utils.geometry.detections import SuppressionSettings
+from tests.golden_models import info, stored
 from tests.shared_files import shared_path
 
 
@@ -78,7 +79,7 @@ def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
 
 @pytest.mark.parametrize(("num_classes", "levels"), [(1, 0), (4, 0), (4, 3), (1, 1)])
 @pytest.mark.parametrize("max_detections", [5, 1000])
-def test_the_result_is_that_of_the_greedy_rule(num_classes, levels, max_detections):
+def test_the_result_follows_the_greedy_rule(num_classes, levels, max_detections):
     decoded = predictions(400, num_classes, seed=num_classes + 10 * levels, levels=levels)
     found = non_max_suppression(
         decoded, SuppressionSettings(0.1, 0.5, max_detections=max_detections)
@@ -118,7 +119,7 @@ def drawn_boxes(kind: str, count: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "kind", ["on a grid", "crowded", "apart", "with boxes that are no finite rectangle"]
 )
-def test_images_together_keep_what_each_keeps_box_by_box(kind, lengths):
+def test_a_batch_keeps_the_boxes_of_its_single_images(kind, lengths):
     boxes_xyxy = drawn_boxes(kind, sum(lengths) or 8)[: sum(lengths)]
     group = generator(1).integers(0, 2, len(boxes_xyxy)) * 1000 - 1
     finite = np.where(np.isfinite(boxes_xyxy).all(axis=1, keepdims=True), boxes_xyxy, 0)
@@ -268,3 +269,38 @@ def test_only_the_chosen_classes_are_compared_with():
     np.testing.assert_array_equal(first.class_index, [2, 0, 2])
     np.testing.assert_array_equal(first.boxes_cxcywh_norm[:, 0], np.float32([0.0, 0.1, 0.3]))
     assert second.boxes_cxcywh_norm.shape == (0, 4)
+
+
+SETS = ("nc80", "nc3", "nc1", "nc3_one_empty")
+# max_nms_40 has another limit on candidates; iou_1 keeps boxes of rounding alone.
+LEFT_OUT = {"max_nms_40", "iou_1"}
+NAMES = {"conf_thres": "confidence_threshold", "iou_thres": "iou_threshold",
+         "agnostic": "class_agnostic", "max_det": "max_detections",
+         "multi_label": "multi_label"}  # fmt: skip
+DEFAULTS = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "multi_label": False}
+
+
+def settings_of(options):
+    found = {NAMES[name]: value for name, value in options.items() if name in NAMES}
+    if "classes" in options:
+        found["classes"] = tuple(options["classes"])
+    return SuppressionSettings(**{**DEFAULTS, **found})
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_rows_are_the_stored_ones(name):
+    details, wanted = info("anchor_free/inference"), stored("anchor_free/inference/nms_outputs")
+    images = stored("anchor_free/inference/nms_inputs")[name]
+    compared = 0
+    for case in sorted(details["rows"][name].keys() - LEFT_OUT):
+        settings = settings_of(details["cases"][case])
+        for index, decoded in enumerate(images):
+            rows = np.insert(decoded.T, 4, np.float32(1), axis=1)
+            found = non_max_suppression(np.ascontiguousarray(rows, np.float32), settings)
+            expected = wanted[f"{name}_{case}_i{index}"]
+            assert len(found.scores) == len(expected), case
+            np.testing.assert_array_equal(found.scores, expected[:, 4])
+            np.testing.assert_array_equal(found.class_index, expected[:, 5])
+            np.testing.assert_allclose(found.boxes_xyxy, expected[:, :4], rtol=0, atol=1e-4)
+            compared += len(expected)
+    assert compared > 100

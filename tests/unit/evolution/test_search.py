@@ -254,7 +254,7 @@ def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str
     return [trial.params for trial in study.trials("COMPLETE")]
 
 
-def test_what_is_zero_to_begin_with_and_what_changes_nothing_in_a_task_are_not_searched():
+def test_values_of_zero_and_without_effect_in_a_task_are_not_searched():
     ranges, values = searched_ranges(HYP), dataclasses.asdict(HYP)
     assert {name for name in RANGES if values[name] == 0} == RANGES.keys() - ranges.keys()
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, ["mosaic=1"])

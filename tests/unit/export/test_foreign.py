@@ -42,7 +42,7 @@ def test_a_public_classifier_takes_normalized_images(tmp_path):
     np.testing.assert_allclose(scores, (powers / powers.sum())[None], rtol=1e-5)
 
 
-def test_the_images_of_a_classifier_of_any_size_are_those_of_its_task(tmp_path):
+def test_a_classifier_of_any_size_gets_images_of_its_task(tmp_path):
     path = write_classifier(tmp_path / "a.onnx", shape=("b", 3, "h", "w"))
     metadata = read_onnx(path)[1]
     assert metadata.dynamic and metadata.image_size == (224, 224)

@@ -39,7 +39,7 @@ def test_a_wrong_value_is_refused_by_its_name(name, value):
 @pytest.mark.parametrize(
     "text", ["", "{", "[" * 100_000, '{"a": 1, "a": 2}', "1" * 5000, "os.system('true')"]
 )
-def test_what_is_no_json_is_refused(text):
+def test_broken_json_is_refused(text):
     with pytest.raises(UserError, match="its metadata has stride"):
         metadata_of({**own_texts(), "stride": text})
 

@@ -54,7 +54,7 @@ def test_a_detector_runs_in_either_precision(tmp_path, kind):
     np.testing.assert_allclose(found, ROW + MEAN / 2, rtol=1e-3)
 
 
-def test_a_file_with_what_ultralytics_writes_opens(tmp_path):
+def test_a_file_with_metadata_of_ultralytics_opens(tmp_path):
     texts = {
         **FOREIGN, "task": "detect", "imgsz": "[32, 32]", "batch": "1", "author": "Ultralytics",
         "args": "{'batch': 1, 'half': False}", "channels": "3",
@@ -115,7 +115,7 @@ def test_images_of_another_type_are_refused(tmp_path, kind):
 # Files of the public exporter tell names and stride alone.
 
 
-def test_the_graph_tells_what_the_public_exporter_does_not(tmp_path):
+def test_the_graph_supplies_metadata_the_public_exporter_omits(tmp_path):
     texts = {"stride": "32", "names": '{0: 010, 1: "étoile"}'}
     metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts))[1]
     assert metadata.class_names == ("010", "étoile") and not metadata.dynamic
@@ -155,7 +155,7 @@ def test_a_graph_of_no_known_task_is_refused(tmp_path):
     refused(path, "a model of the public YOLOv5 takes images .* and returns rows")
 
 
-def test_a_file_says_what_it_is(tmp_path: Path) -> None:
+def test_a_file_describes_itself(tmp_path: Path) -> None:
     path = tmp_path / "file.onnx"
     metadata = Metadata(("étoile", 'a "b"'), 32, (640, 480), output=DETECTIONS, precision="float16")
     write_onnx(write_doubling(tmp_path / "graph.onnx"), path, metadata, None)
@@ -196,7 +196,7 @@ def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
     assert {name: parse_yaml(text.encode()) for name, text in texts.items()} == found
 
 
-def test_a_name_that_is_no_unicode_is_kept(tmp_path: Path) -> None:
+def test_a_name_outside_unicode_is_kept(tmp_path: Path) -> None:
     path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
     write_onnx(write_doubling(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
     texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}

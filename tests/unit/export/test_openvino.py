@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("openvino"))
 
 
-def test_it_computes_what_the_graph_does_and_has_its_metadata(made):
+def test_it_computes_the_outputs_of_the_graph_and_has_its_metadata(made):
     runtime, images = OpenVinoRuntime(made, threads=1), random_images()
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     assert runtime.metadata == METADATA

@@ -76,7 +76,7 @@ def weights_of(model: Any) -> dict[str, bool]:
 
 
 @pytest.mark.parametrize("name", ["fixed", "batch", "dynamic", "oldest", "newest"])
-def test_rows_stay_near_those_of_float32(graphs: dict[str, Path], name: str) -> None:
+def test_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
     batch = 2 if name == "batch" else 1
     model = quantize(graphs[name], pictures(batch))
     images = inputs(batch)
@@ -142,9 +142,7 @@ def test_openvino_keeps_weights_in_8_bits_and_predicts_nearly_the_same(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_map_that_is_no_number_is_an_error(
-    graphs: dict[str, Path], tmp_path: Path, value: float
-) -> None:
+def test_a_map_with_nan_is_an_error(graphs: dict[str, Path], tmp_path: Path, value: float) -> None:
     model = onnx.load(graphs["fixed"])
     weight = next(array for array in model.graph.initializer if array.name.endswith("weight"))
     array = onnx.numpy_helper.to_array(weight).copy()
@@ -156,7 +154,7 @@ def test_map_that_is_no_number_is_an_error(
         quantize(path, pictures())
 
 
-def test_ranges_of_maps_are_those_of_numpy_without_far_outliers(tmp_path: Path) -> None:
+def test_map_ranges_match_numpy_without_far_outliers(tmp_path: Path) -> None:
     shape = 1, 3, 50, 50
     lines = [np.linspace(low, high, 7500, dtype=np.float32) for low, high in ((-1, 3), (-2, 1))]
     lines[0][70] = 1000

@@ -85,7 +85,7 @@ def test_an_engine_is_built_and_runs(tmp_path, tensorrt, cuda, graph):
         runtime(images)
 
 
-def test_what_tensorrt_has_against_a_graph_is_reported(tmp_path, tensorrt, graph):
+def test_an_error_of_tensorrt_is_reported(tmp_path, tensorrt, graph):
     tensorrt.build_serialized_network.return_value = None
     with pytest.raises(UserError, match="could not build an engine"):
         write_engine(graph, tmp_path / "made", METADATA, None)

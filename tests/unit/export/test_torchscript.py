@@ -30,7 +30,7 @@ def written(path: Path, text: str) -> Path:
 
 
 @supported
-def test_it_computes_what_the_module_does_and_has_its_metadata(tmp_path):
+def test_it_computes_the_outputs_of_the_module_and_has_its_metadata(tmp_path):
     path = written(tmp_path / "a.torchscript", metadata_as_json(METADATA))
     runtime, images = TorchScriptRuntime(path), random_images()
     (found,) = runtime(images)

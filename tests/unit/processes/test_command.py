@@ -49,7 +49,7 @@ OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera'
         (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted\n"),
     ],
 )
-def test_what_is_no_defect_of_the_command_ends_it_with_a_message(error, code, message, capsys):
+def test_an_expected_error_ends_a_command_with_a_message(error, code, message, capsys):
     def main():
         raise error
 
@@ -242,7 +242,7 @@ def test_control_c_that_is_ignored_stays_so():
         assert stop.cause() is None
 
 
-def test_signals_are_taken_back_from_what_took_them():
+def test_signal_handlers_are_taken_back_from_libraries():
     with listening("", None) as stop:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stop.take_signals()
@@ -250,7 +250,9 @@ def test_signals_are_taken_back_from_what_took_them():
         assert stop.cause() == "SIGTERM"
 
 
-def test_a_file_asks_while_it_is_there_and_that_of_the_launcher_explains_why(tmp_path, monkeypatch):
+def test_a_file_requests_a_stop_while_it_exists_and_the_launchers_gives_the_cause(
+    tmp_path, monkeypatch
+):
     ours, launchers = tmp_path / "ours", tmp_path / "launcher's"
     monkeypatch.setenv(FILE_VARIABLE, str(launchers))
     with listening(str(ours), None) as stop:

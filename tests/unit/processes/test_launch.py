@@ -134,7 +134,7 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
         (["--nproc", "2", "--compile", "--sync-bn"], "remove one of them"),
     ],
 )
-def test_what_several_processes_cannot_honour_is_refused(started, flags, message):
+def test_flags_that_do_not_go_with_several_processes_are_refused(started, flags, message):
     with pytest.raises(UserError, match=message):
         launch_train(*flags)
     assert started == []
@@ -292,7 +292,7 @@ def test_a_killed_command_takes_its_ranks_along(tmp_path):
     ("codes", "code"),
     [([75, 75], 75), ([-9, 1], 1), ([2, 1], 2), ([1, 130], 130), ([None, 0], 1), ([75, -9], 75)],
 )
-def test_the_code_of_a_job_is_that_of_the_rank_that_explains_why(codes, code):
+def test_a_job_ends_with_the_code_of_the_rank_that_explains_the_failure(codes, code):
     assert job_code(codes) == code
 
 
@@ -341,7 +341,7 @@ time.sleep(100)
         ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; ending the job\n"),
     ],
 )
-def test_the_others_end_soon_after_one_has_failed_which_is_named(capfd, end, code, line):
+def test_the_other_ranks_end_soon_after_a_failed_one_is_named(capfd, end, code, line):
     before = time.monotonic()
     assert run_program(FAILING.format(end)) == code
     assert time.monotonic() - before < 15

@@ -78,7 +78,7 @@ def test_a_private_network_has_a_loopback_only_and_leaves_this_process_outside()
 
 @needs_namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="every other test runs without root already")
-def test_who_is_not_root_stays_the_same_user():
+def test_a_user_without_root_stays_the_same():
     assert in_child(lambda: as_nobody() is None and enters_and_is_alone())
 
 

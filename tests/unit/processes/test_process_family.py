@@ -166,7 +166,7 @@ def test_a_phase_that_an_error_ended_is_described_until_there_is_progress() -> N
     assert watchdog.describe() == "in setup"
 
 
-def test_time_in_which_the_process_is_stopped_does_not_count() -> None:
+def test_time_while_the_process_is_stopped_does_not_count() -> None:
     process = start(1.5, 20)
     time.sleep(1)
     process.send_signal(signal.SIGSTOP)
@@ -249,7 +249,7 @@ def test_memory_that_was_freed_is_used_again_without_page_faults(keep):
     assert faults(keep) < max(faults("plain") / 10, 10)
 
 
-def test_a_worker_gives_back_what_a_huge_image_took():
+def test_a_worker_releases_the_memory_of_a_huge_image():
     # Three arrays of 48 MiB are 72 pages even of 2 MiB, and all of them fault again.
     assert faults("keep_freed_images", 48) >= 72 > faults("keep_freed_memory", 48)
 

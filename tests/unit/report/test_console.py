@@ -41,7 +41,7 @@ def test_cocos_figures_follow_with_a_dash_where_there_is_nothing_to_find():
     ]  # fmt: skip
 
 
-def test_figures_of_masks_stand_below_those_of_boxes_in_80_columns():
+def test_mask_metrics_stand_below_box_metrics_in_80_columns():
     result = evaluate(IMAGES, 3)
     lines = metrics_table(MaskResult(result, result)).splitlines()
     assert max(map(len, lines)) <= 80

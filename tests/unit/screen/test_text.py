@@ -23,7 +23,7 @@ HOSTILE = "a\x1b[2J\r\nerror: b\x85\u2028\x9b31m\x07\t\u202ec\u2066\udce9\ud800"
 SPELT_OUT = r"a\x1b[2J\r\nerror: b\x85\u2028\x9b31m\x07\t\u202ec\u2066\xe9\ud800"
 
 
-def test_what_does_not_show_is_spelt_out():
+def test_invisible_characters_are_spelt_out():
     assert printable(HOSTILE) == SPELT_OUT
     assert printable("Kuh ü 牛 🐄") == "Kuh ü 牛 🐄"
     assert printable(os.fsdecode(b"caf\xe9.jpg")) == r"caf\xe9.jpg"
@@ -73,7 +73,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_line_takes_the_place_of_a_bar_which_is_drawn_again(monkeypatch):
+def test_a_log_line_replaces_the_bar_and_the_bar_is_redrawn(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     line = logging.makeLogRecord({"msg": "compiled the step in 12 s"})
@@ -116,7 +116,7 @@ def test_only_the_first_rank_shows_progress(clock, caplog, monkeypatch):
     assert caplog.records == []
 
 
-def test_the_headless_opencv_is_refused_with_what_to_do(monkeypatch):
+def test_the_headless_opencv_is_refused_with_the_next_step(monkeypatch):
     monkeypatch.setattr(cv2, "currentUIFramework", lambda: "")
     with pytest.raises(UserError, match="--view-img: OpenCV .* headless build, .*; leave it out"):
         require_window("--view-img")
@@ -145,7 +145,7 @@ def test_the_window_shows_the_image_and_listens_for_q(monkeypatch, key, ends):
     assert title == "detect.py" and image[0, 0].tolist() == [0, 0, 255]
 
 
-def test_records_are_held_back_behind_what_follows_and_shown_at_once_after_a_failure(caplog):
+def test_records_are_held_back_and_shown_at_once_after_a_failure(caplog):
     log = logging.getLogger("held")
     caplog.set_level(logging.INFO)
     with held_back(log) as notes:

@@ -49,7 +49,7 @@ def command_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_python_without_packages_is_reported_what_to_do_in_two_lines(command):
+def test_a_python_without_packages_reports_the_next_step_in_two_lines(command):
     # -S leaves the folder of the packages out.
     python = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -78,7 +78,7 @@ def test_every_command_looks_at_its_python_before_any_package(path):
     [*command_files(), *(PROJECT / name for name in READ_BEFORE)],
     ids=lambda path: path.relative_to(PROJECT).as_posix(),
 )
-def test_what_an_old_python_reads_has_no_newer_syntax(path):
+def test_files_read_by_an_old_python_have_no_newer_syntax(path):
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
@@ -187,7 +187,7 @@ def test_control_c_while_a_framework_is_imported_ends_the_command(tmp_path):
 
 
 @pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="not a checkout of git")
-def test_git_ignores_weights_and_what_commands_write():
+def test_git_ignores_weights_and_results():
     names = [f"yolov5n{ending}" for ending in (".pt", ".safetensors", *EXPORTED)]
     names += ["runs/train/exp/results.csv", "datasets/shapes/a.jpg"]
     # A folder is ignored by what is in it.

@@ -43,7 +43,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     ],
     ids=["train", "ranks"],
 )
-def test_what_it_cannot_do_is_refused_before_anything_is_written(
+def test_unsupported_flags_are_refused_before_anything_is_written(
     inputs, tmp_path, script, flags, message
 ) -> None:
     weights = ("--weights", inputs[0]) if script == "val.py" else ()
@@ -53,7 +53,7 @@ def test_what_it_cannot_do_is_refused_before_anything_is_written(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_val_finds_what_the_bound_framework_finds(inputs, tmp_path, monkeypatch, capsys) -> None:
+def test_val_matches_the_bound_framework(inputs, tmp_path, monkeypatch, capsys) -> None:
     weights, data = inputs
     flags = [
         "--weights", weights, "--data", data, "--img", "64", "--device", "cpu", "--batch", "4",

@@ -146,7 +146,7 @@ def test_all_classes_can_be_taken_for_one(run, capsys, inputs):
     assert rows and len({row["category_id"] for row in rows}) == 1
 
 
-def test_a_rank_that_fails_while_it_validates_is_said_to_validate(run, monkeypatch):
+def test_the_watchdog_names_the_validation(run, monkeypatch):
     evaluate, phases = validation.evaluate, []
 
     def noted(*arguments):

@@ -88,7 +88,7 @@ def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(run, capsys):
     assert done.result.masks.num_ground_truth.sum() > 10
 
 
-def test_pycocotools_finds_in_the_files_what_was_measured(run, inputs, tmp_path):
+def test_pycocotools_computes_the_same_metrics_from_the_files(run, inputs, tmp_path):
     file = tmp_path / "instances.json"
     file.write_text(json.dumps(as_coco(inputs[1])))
     by_labels = run("--max-det", 300).result
@@ -130,7 +130,7 @@ def test_one_class_some_classes_and_half_precision_are_measured(run):
     run("--half")
 
 
-def test_what_masks_cannot_be_joined_of_is_refused_before_the_work(run, inputs, tmp_path):
+def test_flags_that_masks_do_not_support_are_refused_before_the_work(run, inputs, tmp_path):
     for flags, text in (
         (("--tile", 64), "--tile: masks"),
         (("--augment",), "--augment"),

@@ -42,7 +42,7 @@ def test_each_task_is_answered_as_in_another_program(server, weights, name):
         assert times["total"] == pytest.approx(sum(times.values()) - times["total"], abs=0.01)
 
 
-def test_thresholds_of_the_query_are_those_of_a_call(server, detector):
+def test_thresholds_of_the_query_work_as_in_a_call(server, detector):
     for options in ({"conf": 0.01, "iou": 0.9}, {"conf": 0.3, "max_det": 2},
                     {"classes": [0, 3], "conf": 0.01}, {"agnostic": True, "iou": 0.2}):  # fmt: skip
         words = {**options, "classes": ",".join(map(str, options.get("classes", range(5))))}
@@ -51,7 +51,7 @@ def test_thresholds_of_the_query_are_those_of_a_call(server, detector):
         assert found_in(server, query=f"?{query}")["detections"] == result.records()["detections"]
 
 
-def test_many_at_once_get_what_each_gets_alone(server):
+def test_concurrent_requests_get_the_answers_of_single_ones(server):
     asked = [(image, f"?conf={conf}") for image in IMAGES for conf in (0.05, 0.5)]
     alone = [found_in(server, *one)["detections"] for one in asked]
     with ThreadPoolExecutor(50) as pool:

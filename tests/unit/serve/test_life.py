@@ -144,7 +144,7 @@ def test_images_that_arrive_at_the_same_time_have_a_limit_of_memory():
         take(10)
 
 
-def test_what_was_accepted_is_answered_before_the_end(weights):
+def test_accepted_requests_are_answered_before_the_end(weights):
     with running("--weights", weights["day"]) as server:
         with ThreadPoolExecutor(2) as pool, stopped(server.worker):
             name = weights["day"].stem

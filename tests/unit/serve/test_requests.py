@@ -102,7 +102,7 @@ def test_a_body_or_a_header_that_is_not_accepted_is_refused(server, body, header
         ("POST", f"{DETECT}?model=other", (404, "unknown_model")),
     ],
 )
-def test_what_does_not_exist_is_not_found(server, method, path, expected):
+def test_an_unknown_path_or_model_is_not_found(server, method, path, expected):
     assert server.ask(path, method=method).error == expected
 
 
@@ -147,7 +147,7 @@ def test_a_file_without_tokens_is_refused_and_not_shown(tmp_path, content):
     assert "secret" not in str(caught.value) and "0123456789" not in str(caught.value)
 
 
-def test_a_token_file_that_is_no_regular_file_is_refused(tmp_path):
+def test_a_token_file_must_be_a_regular_file(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for name, words in (("pipe", "is a FIFO"), ("", "is a folder"), ("none", "No such file")):
         with pytest.raises(UserError, match=words):

@@ -79,7 +79,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_an_environment_has_the_command_duet_which_runs_its_own_python(checkout: Checkout) -> None:
+def test_the_command_duet_of_an_environment_runs_its_own_python(checkout: Checkout) -> None:
     python = checkout.prepare("torch")["torch"]
     python.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     environ = {"PATH": f"{python.parent}:/usr/bin:/bin"}
@@ -116,7 +116,7 @@ def test_both_environments_are_made_once_with_packages_that_have_hashes(checkout
         ("2.13.0", "cpu", "cpu"),
     ],
 )
-def test_the_build_of_torch_is_that_of_the_index_unless_it_is_named(
+def test_the_index_decides_the_build_of_torch_unless_it_is_named(
     checkout, versions, asked, installed, capsys
 ):
     checkout.write_python("python3", "3.11.7", versions=versions)
@@ -168,7 +168,7 @@ def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
     ],
     ids=["comment", "lock", "lock of the build", "lock of a level", "no Python", "half made"],
 )
-def test_what_is_not_complete_or_of_another_lock_is_made_again(checkout, change, installs):
+def test_an_incomplete_or_outdated_environment_is_made_again(checkout, change, installs):
     checkout.prepare("torch")
     change(checkout)
     checkout.prepare("torch")
@@ -273,7 +273,7 @@ def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "journal"
 
 
-def test_what_each_level_adds_and_the_cuda_build_have_locks_of_their_own(journal):
+def test_each_level_and_the_cuda_build_have_their_own_lock(journal):
     lock.main()
     texts = {path.stem: path.read_text().splitlines()[1:] for path in journal.parent.glob("*.txt")}
     assert {line for lines in texts.values() for line in lines[1::2]} == {"    --hash=sha256:aa"}

@@ -37,7 +37,7 @@ def checkpoint():
     return Checkpoint(HEADER, weights, ema, momentum)
 
 
-def test_what_is_saved_comes_back_bit_for_bit(tmp_path, checkpoint):
+def test_a_checkpoint_comes_back_bit_for_bit(tmp_path, checkpoint):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, checkpoint)
     loaded = load_checkpoint(path)

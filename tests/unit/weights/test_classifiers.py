@@ -1,101 +1,57 @@
 """Public classifiers: described in the size of their layers, since their files have no YAML."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from duet.models.graph import read_model_yaml
+from duet.backend import nn
+from duet.models.detector import Detector
+from duet.models.graph import parse_model, read_model_yaml
 from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.yolov5 import unfold
-from tests.foreign_files import Call, TorchFile, module
+from tests.foreign_files import Call, PublicModel, TorchFile
 
-NN = "torch.nn.modules"
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
 
 
-class Classifier:
-    """The records of a public classifier of 8 channels; changes replace attributes of its parts."""
+TRANSFORMS = "torchvision.transforms.transforms"
 
-    def __init__(self, **changes: Any) -> None:
-        self.changes, self.file = changes, TorchFile()
-        self.strides = changes.get("strides", (2, 2))
 
-    def layer(self, kind: str, modules: Any, **attributes: Any) -> Call:
-        return module(f"models.common.{kind}", modules, f=-1, **attributes)
+def small_classifier(
+    file: TorchFile, repeats: Sequence[int] = (3, 6, 9), **changes: Any
+) -> dict[str, Any]:
+    """Return a public classifier's file of 16 channels, with other repeats of its first layers."""
+    public = read_model_yaml("models/yolov5n-cls.yaml").document
+    backbone = [list(line) for line in public["backbone"]]
+    for index, number in zip((2, 4, 6), repeats, strict=False):
+        backbone[index][1] = number
+    backbone = backbone[: 2 * len(repeats) + 2] + backbone[-1:]
+    size = {"width_multiple": 1 / 64, "depth_multiple": 2 / 3, "nc": 2}
+    document = {**public, **size, "backbone": backbone, "act": changes.get("activation", "SiLU")}
+    model = Detector(parse_model(document))
+    values = {"mean": MEAN, "std": STD, **changes}
+    norm = Call(f"{TRANSFORMS}.Normalize", (), values, True)
+    steps = changes.get("steps", [Call("utils.augmentations.CenterCrop"), norm])
+    own = {"kind": "models.yolo.ClassificationModel", "yaml": None, **changes}
+    own["transforms"] = Call(f"{TRANSFORMS}.Compose", (), {"transforms": steps}, True)
+    record = PublicModel(file, nn.state_arrays(model), document, **own).root()
+    return {"model": record, "epoch": 3, "best_fitness": 0.75}
 
-    def conv(self, inputs: int, outputs: int, size: int, eps: float = 1e-3) -> Call:
-        tensors = {"weight": self.file.tensor(np.ones((outputs, inputs, size, size), np.float32))}
-        norm = {
-            name: self.file.tensor(np.ones(outputs, np.float32))
-            for name in ("weight", "bias", "running_mean", "running_var")
-        }
-        norm["num_batches_tracked"] = self.file.tensor(np.zeros((), np.float32))
-        parts = {
-            "conv": module(f"{NN}.conv.Conv2d", tensors=tensors, stride=self.strides),
-            "bn": module(f"{NN}.batchnorm.BatchNorm2d", tensors=norm, eps=eps),
-            "act": module(f"{NN}.activation.{self.changes.get('activation', 'SiLU')}"),
-        }
-        return self.layer("Conv", parts)
 
-    def c3(self, channels: int, bottlenecks: int) -> Call:
-        hidden = channels // 2
-        inner = {
-            str(index): self.layer(
-                "Bottleneck",
-                {"cv1": self.conv(hidden, hidden, 1), "cv2": self.conv(hidden, hidden, 3)},
-            )
-            for index in range(bottlenecks)
-        }
-        parts = {name: self.conv(channels, hidden, 1) for name in ("cv1", "cv2")}
-        parts["cv3"] = self.conv(channels, channels, 1)
-        return self.layer("C3", {**parts, "m": module(f"{NN}.container.Sequential", inner)})
-
-    def head(self) -> Call:
-        shapes = {"weight": (2, 1280), "bias": (2,)}
-        own = {name: self.file.tensor(np.ones(s, np.float32)) for name, s in shapes.items()}
-        linear = module(f"{NN}.linear.Linear", tensors=own)
-        parts = {"conv": self.conv(8, 1280, 1, self.changes.get("eps", 1e-5))}
-        return self.layer("Classify", parts | self.changes.get("linear", {"linear": linear}))
-
-    def root(self) -> dict[str, Any]:
-        layers = [
-            self.conv(3, 8, 6),
-            self.conv(8, 8, 3),
-            *(
-                layer
-                for bottlenecks in self.changes.get("bottlenecks", (2, 4, 6))
-                for layer in (self.c3(8, bottlenecks), self.conv(8, 8, 3))
-            ),
-            self.c3(8, 2),
-            self.head(),
-        ]
-        kind = "torchvision.transforms.transforms"
-        norm = Call(f"{kind}.Normalize", (), {"mean": MEAN, "std": STD, **self.changes}, True)
-        steps = self.changes.get("steps", [Call("utils.augmentations.CenterCrop"), norm])
-        root = module(
-            "models.yolo.ClassificationModel",
-            {
-                "model": module(
-                    f"{NN}.container.Sequential", {str(i): layer for i, layer in enumerate(layers)}
-                )
-            },
-            names=["cat", "dog"],
-            transforms=Call(f"{kind}.Compose", (), {"transforms": steps}, True),
-        )
-        return {"model": root, "epoch": 3, "best_fitness": 0.75}
-
-    def write(self, path: Path) -> Path:
-        return self.file.write_zip(path, self.root())
+def written(path: Path, **changes: Any) -> Path:
+    file = TorchFile()
+    return file.write_zip(path, small_classifier(file, **changes))
 
 
 def test_a_classifier_is_the_public_one_in_the_size_of_its_layers(tmp_path):
-    weights = load_weights(Classifier(activation="ReLU").write(tmp_path / "cls.pt"))
+    weights = load_weights(written(tmp_path / "cls.pt", activation="ReLU"))
     public = read_model_yaml("models/yolov5m-cls.yaml").document
-    size = {"depth_multiple": 6 / 9, "width_multiple": 8 / 1024}
+    size = {"depth_multiple": 6 / 9, "width_multiple": 16 / 1024}
     assert weights.header.model == {**public, **size, "nc": 2, "act": "ReLU"}
     assert weights.header.class_names == ("cat", "dog")
     assert weights.header.settings["stored_fitness"] == 0.75
@@ -103,7 +59,7 @@ def test_a_classifier_is_the_public_one_in_the_size_of_its_layers(tmp_path):
 
 
 def test_a_classifier_of_other_depths_is_not_built(tmp_path):
-    path = Classifier(bottlenecks=(2, 5, 6)).write(tmp_path / "cls.pt")
+    path = written(tmp_path / "cls.pt", repeats=(3, 9, 9))
     with pytest.raises(UserError, match="cannot be built: .*layer 4, C3"):
         detector_of_weights(load_weights(path))
 
@@ -115,13 +71,13 @@ def test_a_classifier_of_other_depths_is_not_built(tmp_path):
         ({"steps": []}, r"it normalizes images by \[\]"),
         ({"steps": [None]}, r"it normalizes images by \[\]"),
         ({"eps": 1e-3}, "layer model.9.conv.bn has eps 0.001; 1e-05 is built here"),
-        ({"linear": {}}, "no linear layer; those of v6.2 and later have one"),
-        ({"bottlenecks": (2, 4)}, "it is another classifier than those of the public YOLOv5"),
-        ({"strides": (1, 1)}, "it is another classifier than those of the public YOLOv5"),
+        ({"without": ["linear"]}, "no linear layer; those of v6.2 and later have one"),
+        ({"repeats": (3, 6)}, "it is another classifier than those of the public YOLOv5"),
+        ({"conv_stride": (1, 1)}, "it is another classifier than those of the public YOLOv5"),
     ],
 )
-def test_what_would_compute_something_else_is_refused(tmp_path, changes, message):
-    path = Classifier(**changes).write(tmp_path / "cls.pt")
+def test_a_model_that_would_compute_something_else_is_refused(tmp_path, changes, message):
+    path = written(tmp_path / "cls.pt", **changes)
     with pytest.raises(UserError, match=f"cls.pt: .*{message}"):
         load_weights(path)
 

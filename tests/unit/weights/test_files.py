@@ -71,7 +71,7 @@ def test_the_real_coco_file_carries_names_strides_anchors_model_and_settings():
     assert peak < 8 * path.stat().st_size  # float16 on disk, float32 here; measured below 5
 
 
-def test_a_small_file_gives_its_arrays_and_what_belongs_to_them(tmp_path):
+def test_a_small_file_gives_its_arrays_and_their_description(tmp_path):
     checkpoint = load_weights(write_small(tmp_path / "small.pt"))
     assert_equal_arrays(checkpoint.ema, small_arrays())
     assert_equal_arrays(checkpoint.model, small_arrays())
@@ -128,7 +128,7 @@ def test_a_plain_state_dict_gives_arrays_and_asks_for_its_model(tmp_path, key):
         ("long.pt", struct.pack("<Q", 90_000_000) + b"{ }", "damaged or no safetensors file"),
     ],
 )
-def test_show_says_what_an_odd_file_is(tmp_path, name, content, reported):
+def test_show_describes_an_odd_file(tmp_path, name, content, reported):
     path = tmp_path / name
     if callable(content):
         content(path)
@@ -182,7 +182,7 @@ def test_convert_refuses(tmp_path, arguments, reason):
     ("changes", "reason"),
     [
         ({"activation": "LeakyReLU"}, "layer model.0 uses the activation LeakyReLU"),
-        ({"eps": 1e-5}, "layer model.0.bn has eps 1e-05"),
+        ({"norm_eps": 1e-5}, "layer model.0.bn has eps 1e-05"),
         ({"head": "models.yolo.Segment"}, "its last layer is Segment; by its model YAML 'Detect'"),
         ({"head": "models.common.Classify"}, "its Classify has no linear layer"),
         ({"yaml": None}, "its DetectionModel describes no model"),

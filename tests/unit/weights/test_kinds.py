@@ -10,14 +10,25 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.backend import autograd, nn, ops
+from duet.backend import autograd, cores, nn, ops
+from duet.models.detect.settings import num_lanes
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
 from duet.models.stored import detector_of_weights, load_detector
 from duet.models.training.start import transfer_weights
+from duet.utils.detect.media.finding import are_several
 from duet.utils.errors import UserError
+from duet.utils.export import opening
+from duet.utils.export.formats import FORMATS
+from duet.utils.weights import load as detecting
 from duet.utils.weights.__main__ import describe, main
-from duet.utils.weights.load import load_weights
+from duet.utils.weights.load import (
+    EXPORTED,
+    ExportedWeights,
+    load_all_to_detect,
+    load_to_detect,
+    load_weights,
+)
 from duet.utils.weights.yolov5 import unfold
 from tests.foreign_files import (
     SMALL_DOCUMENT,
@@ -28,7 +39,9 @@ from tests.foreign_files import (
     small_model,
     write_zip,
 )
+from tests.onnx_files import ROW, SIDE, write_detector
 from tests.shared_files import shared_path
+from tests.tiny_weights import write_tiny_weights
 from tests.unit.weights.foreign_modules import YoloModules
 from tests.unit.weights.hostile_files import OWN_HEADER
 from tests.unit.weights.test_files import assert_equal_arrays
@@ -74,7 +87,7 @@ def test_a_fused_model_decodes_as_the_public_one_does_when_fused():
     assert np.abs(decoded(model, images) - fused).max() < 2 * np.abs(plain - fused).max()
 
 
-def test_what_is_not_fused_is_not_touched():
+def test_an_unfused_model_is_not_changed():
     state = small_arrays()
     arrays, was_fused = unfold(state)
     assert not was_fused and arrays == state
@@ -104,7 +117,7 @@ def test_a_fused_file_is_read_shown_and_converted(tmp_path, method, capsys):
     assert "fused: BatchNorm folded in" in capsys.readouterr().out
 
 
-def test_training_from_a_fused_file_says_what_is_lost(tmp_path, caplog):
+def test_training_from_a_fused_file_reports_the_loss(tmp_path, caplog):
     weights = load_weights(write_fused(tmp_path / "fused.pt"))
     with caplog.at_level(logging.WARNING):
         transfer_weights(detector_of_weights(weights), weights, ["cat", "dog"], False)
@@ -156,7 +169,7 @@ def test_public_models_of_other_tasks_are_read(name):
     assert list(weights.header.class_names) == list(names.values() if name == "seg" else names)
 
 
-def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file():
+def test_a_segmentation_file_gives_masks_anchors_and_strides():
     header = load_weights(shared_path("golden/checkpoints/seg.pt")).header
     assert header.model["head"][-1] == [[17, 20, 23], 1, "Segment", ["nc", "anchors", 32, 256]]
     assert header.model["width_multiple"] == 0.0625
@@ -172,7 +185,7 @@ def test_masks_anchors_and_strides_of_a_segmentation_model_are_those_of_the_file
         ("models.experimental.Ensemble", "an ensemble of models; give the file of one"),
     ],
 )
-def test_a_file_of_something_else_is_refused_as_what_it_is(tmp_path, name, reason):
+def test_a_file_of_another_kind_is_refused_by_its_kind(tmp_path, name, reason):
     path = write_zip(tmp_path / "other.pt", dump({"model": module(name)}))
     with pytest.raises(UserError, match=f"other.pt: it holds .*{reason}"):
         load_weights(path)
@@ -210,9 +223,9 @@ def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
     def forward_fuse(self, x):
         return x
 
-    modules.classes["Conv"].forward_fuse = forward_fuse
+    modules.yolo_class("models.common.Conv").forward_fuse = forward_fuse
     state = folded(small_arrays())
-    model = modules.model("DetectionModel", state, document, (2,), names=["cat", "dog"])
+    model = modules.model(state, document, strides=(2,))
     model.model[0].forward = model.model[0].forward_fuse
     path = tmp_path / "written.pt"
     with warnings.catch_warnings():
@@ -235,3 +248,97 @@ def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
         path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(4))
         with pytest.raises(UserError, match=f"other.safetensors: .*{reason}"):
             load_weights(path)
+
+
+def test_an_exported_file_is_opened_by_its_name(tmp_path):
+    found = load_to_detect(write_detector(tmp_path / "a.onnx"))
+    assert isinstance(found, ExportedWeights) and found.path.endswith("a.onnx")
+    (rows,) = found.runtime(np.zeros((1, 3, SIDE, SIDE), np.float32))
+    np.testing.assert_array_equal(rows, ROW)
+    assert "ONNX Runtime" in found.runtime.name
+
+
+def test_uppercase_suffixes_are_exported_files_too(tmp_path):
+    path = write_detector(tmp_path / "A.ONNX")
+    assert "ONNX Runtime" in load_to_detect(path).runtime.name
+    pytest.importorskip("openvino")
+    assert "OpenVINO" in load_to_detect(path, "openvino").runtime.name
+    with pytest.raises(UserError, match="give --runtime torchscript"):
+        load_to_detect(tmp_path / "A.TorchScript")
+
+
+def test_another_runtime_that_reads_it_can_be_asked_for(tmp_path):
+    pytest.importorskip("openvino")
+    found = load_to_detect(write_detector(tmp_path / "a.onnx"), "openvino")
+    assert "OpenVINO" in found.runtime.name
+    images = np.full((1, 3, SIDE, SIDE), 0.5, np.float32)
+    expected = ROW.copy()
+    expected[..., 4] = 0.5
+    (rows,) = found.runtime(images)
+    np.testing.assert_allclose(rows, expected, rtol=1e-5)
+
+
+def test_a_runtime_that_does_not_read_it_is_refused(tmp_path):
+    path = write_detector(tmp_path / "a.onnx")
+    with pytest.raises(UserError, match="--runtime ncnn does not read .*a.onnx; accepted: onnx, o"):
+        load_to_detect(path, "ncnn")
+    with pytest.raises(UserError, match="--runtime onnx runs exported files, and .* is none"):
+        load_to_detect(write_tiny_weights(tmp_path), "onnx")
+
+
+def test_an_absent_file_and_a_folder_are_refused(tmp_path):
+    with pytest.raises(UserError, match="gone.onnx: no such file"):
+        load_to_detect(tmp_path / "gone.onnx")
+    (tmp_path / "folder.onnx").mkdir()
+    with pytest.raises(UserError, match="folder.onnx: is a folder, not a regular file"):
+        load_to_detect(tmp_path / "folder.onnx")
+
+
+# Threads.
+
+
+@pytest.mark.parametrize("asked, expected", [("3", 3), ("64", 20), ("0", 20), ("x", 20), ("", 20)])
+def test_fewer_threads_can_be_asked_for(monkeypatch, asked, expected):
+    for each in (cores, opening):
+        monkeypatch.setattr(each, "cores_of_rank", lambda: 20)
+    monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert opening.usable_threads() == expected
+
+
+def test_batches_overlap_in_a_single_file_that_can_be_called_side_by_side(tmp_path, monkeypatch):
+    """Each call has the cores that the lanes leave it: a lane for each core, or one with all."""
+    monkeypatch.setattr(opening, "usable_threads", lambda: 4)
+    asked = []
+    real = opening.open_runtime
+    monkeypatch.setattr(opening, "open_runtime", lambda *a: asked.append(a[1]) or real(*a))
+    one, two = (str(write_detector(tmp_path / name)) for name in ("a.onnx", "b.onnx"))
+    for paths, runtime, several, threads, lanes in [
+        ([one], "", True, [1], 4),
+        ([one], "", False, [4], 1),
+        ([one, two], "", True, [4, 4], 1),
+        ([one], "openvino", True, [4], 1),
+    ]:
+        asked.clear()
+        weights = load_all_to_detect(paths, runtime, several)
+        assert (asked, num_lanes("cpu", weights)) == (threads, lanes)
+        assert num_lanes("cuda:0", weights) == lanes
+
+
+def test_suffixes_of_exported_files_match_the_formats():
+    assert tuple(row.ending for row in FORMATS) == EXPORTED
+
+
+def test_without_the_wing_an_exported_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(detecting, "WINGS", ("duet.utils.absent.opening",))
+    with pytest.raises(UserError, match="--weights .*a.onnx needs utils/absent, which is missing"):
+        load_to_detect(write_detector(tmp_path / "a.onnx"))
+
+
+class Image:
+    kind = "image"
+
+
+def test_an_only_image_and_tiles_have_all_cores():
+    assert not are_several([Image()], None)
+    assert are_several([Image(), Image()], None)
+    assert not are_several([Image(), Image()], object())

@@ -1,7 +1,7 @@
-"""Files of the public YOLOv5 with Ghost, transformer and other layers."""
+"""Files of public models: Ghost, transformer and other layers, masks and classes."""
 
-from collections.abc import Mapping
-from typing import Any
+import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -9,82 +9,17 @@ import yaml
 
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
-from duet.models.graph import parse_model
+from duet.models.graph import parse_model, read_model_yaml
+from duet.models.heads.classify.head import ClassifyHead
 from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
+from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import load_weights
-from tests.foreign_files import TorchFile, module
+from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
+from tests.foreign_files import PublicModel, TorchFile
+from tests.golden_models import draw, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
-
-NN = "torch.nn.modules"
-TYPES = {
-    "Detect": "models.yolo.Detect",
-    "Segment": "models.yolo.Segment",
-    "nn.Upsample": f"{NN}.upsampling.Upsample",
-    "nn.MaxPool2d": f"{NN}.pooling.MaxPool2d",
-    "nn.ZeroPad2d": f"{NN}.padding.ZeroPad2d",
-}
-
-
-class Tree:
-    """The records of a model's modules, by the names of its arrays."""
-
-    def __init__(self, file: TorchFile, state: Mapping[str, np.ndarray], **changes: Any) -> None:
-        self.file, self.state, self.changes = file, state, changes
-
-    def record(self, kind: str, prefix: str) -> Any:
-        """Return the record of a module of a class, with those inside it and its tensors."""
-        inside: dict[str, None] = {}
-        tensors = {}
-        for name, array in self.state.items():
-            if name.startswith(prefix):
-                child, dot, _ = name.removeprefix(prefix).partition(".")
-                if dot:
-                    inside[child] = None
-                else:
-                    tensors[child] = self.file.tensor(array)
-        children = {
-            child: self.record(self.type_of(kind, child, prefix), f"{prefix}{child}.")
-            for child in inside
-        }
-        if kind == "models.common.Conv":
-            children["act"] = self.activation(prefix)
-        attributes = {}
-        if kind.endswith("BatchNorm2d"):
-            attributes["eps"] = 1e-3
-        if kind.endswith("MultiheadAttention"):
-            attributes["num_heads"] = self.changes.get("heads", 4)
-        if kind.endswith((".Detect", ".Segment")):
-            strides = np.array(self.changes["strides"], np.float32)
-            attributes |= {"nc": 2, "stride": self.file.tensor(strides)}
-        return module(kind, children, tensors, **attributes)
-
-    def type_of(self, parent: str, child: str, prefix: str) -> str:
-        parent = parent.rpartition(".")[2]
-        own = f"{prefix}{child}."
-        if f"{own}bn.weight" in self.state:
-            return "models.common.Conv"
-        if f"{own}running_mean" in self.state:
-            return f"{NN}.batchnorm.BatchNorm2d"
-        if f"{own}cv2.bn.weight" in self.state and child in "02" and parent == "Sequential":
-            return "models.common.GhostConv"
-        if child == "ma":
-            return f"{NN}.activation.MultiheadAttention"
-        if f"{own}conv.0.cv1.bn.weight" in self.state:
-            return "models.common.GhostBottleneck"
-        if f"{own}ma.in_proj_weight" in self.state:
-            return "models.common.TransformerLayer"
-        if f"{own}tr.0.q.weight" in self.state:
-            return "models.common.TransformerBlock"
-        if self.state.get(f"{own}weight", np.zeros(())).ndim == 2:
-            return f"{NN}.linear.Linear"
-        return f"{NN}.conv.Conv2d" if f"{own}weight" in self.state else f"{NN}.container.Sequential"
-
-    def activation(self, prefix: str) -> Any:
-        linear = ".conv.2." in prefix and not self.changes.get("all_active")
-        kind = f"{NN}.linear.Identity" if linear else f"{NN}.activation.{self.changes['kind']}"
-        return module(kind, **self.changes.get("attributes", {}))
 
 
 def drawn(name, **changes):
@@ -96,23 +31,13 @@ def drawn(name, **changes):
     return nn.frozen_copy(model)
 
 
-def written(path, model, kind="SiLU", **changes):
+def written(path, model, **changes):
     """Write a model as a file of the public YOLOv5."""
-    file = TorchFile()
-    tree = Tree(file, nn.state_arrays(model), kind=kind, strides=model.head.strides, **changes)
-    layers = {
-        str(index): tree.record(
-            TYPES.get(layer.block, f"models.common.{layer.block}"), f"model.{index}."
-        )
-        for index, layer in enumerate(model.spec.layers)
-    }
-    root = module(
-        "models.yolo.DetectionModel",
-        {"model": module(f"{NN}.container.Sequential", layers)},
-        yaml=dict(model.spec.document),
-        names=["cat", "dog"],
+    file, strides = TorchFile(), model.head.strides
+    record = PublicModel(
+        file, nn.state_arrays(model), model.spec.document, strides=strides, **changes
     )
-    return file.write_zip(path, {"model": root, "epoch": -1})
+    return file.write_zip(path, {"model": record.root(), "epoch": -1})
 
 
 def decoded(model):
@@ -127,7 +52,7 @@ def decoded(model):
         ("yolov5s-ghost", {}),
         ("yolov5s-transformer", {}),
         ("yolov3-tiny", {}),
-        ("yolov5s-LeakyReLU", {"kind": "LeakyReLU", "attributes": {"negative_slope": 0.1}}),
+        ("yolov5s-LeakyReLU", {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.1}}),
         ("yolov5-p34", {}),
     ],
 )
@@ -144,12 +69,12 @@ def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, chan
     ("name", "changes", "message"),
     [
         ("yolov5s-ghost", {"all_active": True}, "activation SiLU; by its model YAML Identity"),
-        ("yolov5s-ghost", {"kind": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
+        ("yolov5s-ghost", {"activation": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
         ("yolov5s-transformer", {"heads": 8}, "has 8 heads; 4 are built here"),
         ("yolov5s-LeakyReLU", {}, r"activation SiLU; by its model YAML LeakyReLU\(0.1\)"),
         (
             "yolov5s-LeakyReLU",
-            {"kind": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
+            {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
             r"LeakyReLU\(0.2\); by its model YAML LeakyReLU\(0.1\)",
         ),
     ],
@@ -165,3 +90,124 @@ def test_a_public_checkpoint_of_four_levels_is_built():
     model = detector_of_weights(weights)
     assert model.head.strides == (8, 16, 32, 64) and model.stride == 64
     assert len(nn.state_arrays(model)) == len(weights.ema)
+
+
+NETWORK_TOLERANCE = 2e-5
+
+
+def by_rule(yaml_name, classes, gain):
+    """The arrays of a public model, by their names."""
+    state = nn.state_arrays(Detector(read_model_yaml(f"models/{yaml_name}.yaml", classes)))
+    return {name: draw("", name, array, gain) for name, array in state.items()}
+
+
+def write_state_dict(path, arrays, prefix=""):
+    file = TorchFile()
+    state = {f"{prefix}{name}": file.tensor(array) for name, array in arrays.items()}
+    return file.write_zip(path, {"state_dict": state})
+
+
+def converted(path, yaml_name, classes):
+    out, cfg = path.with_suffix(".safetensors"), path.with_suffix(".yaml")
+    document = {**read_model_yaml(f"models/{yaml_name}.yaml").document, "nc": classes}
+    cfg.write_text(json.dumps(document), encoding="utf-8")
+    main(["convert", str(path), str(out), "--cfg", str(cfg)])
+    return load_weights(out)
+
+
+def raw_outputs(model, images):
+    with autograd.no_grad():
+        return [ops.to_numpy(output) for output in model(ops.tensor(images))]
+
+
+def assert_near(found, wanted):
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=NETWORK_TOLERANCE * np.abs(wanted).max())
+
+
+def test_a_state_dict_of_a_segmentation_model_gives_the_stored_outputs(tmp_path):
+    case, wanted = info("segment")["n"], stored("segment/model_n")
+    arrays = by_rule("yolov5n-seg", 5, case["gain"])
+    path = write_state_dict(tmp_path / "seg.pt", arrays, prefix="module.")
+    weights = converted(path, "yolov5n-seg", 5)
+    assert weights.header.model["nc"] == 5
+    model = nn.frozen_copy(detector_of_weights(weights))
+    images = drawn_input(case["input"])
+    assert_near(raw_outputs(model, images)[-1], wanted["proto"])
+    with autograd.no_grad():
+        found = ops.to_numpy(model.decode(model(ops.tensor(images))))
+    for columns in (np.s_[..., :4], np.s_[..., 4:10], np.s_[..., 10:]):
+        assert_near(found[columns], wanted["decoded"][columns])
+
+
+def test_a_state_dict_of_a_classifier_gives_the_stored_logits(tmp_path):
+    arrays = by_rule("yolov5n-cls", 10, info("classify")["gain"]["n"])
+    weights = converted(write_state_dict(tmp_path / "cls.pt", arrays), "yolov5n-cls", 10)
+    assert weights.header.model["nc"] == 10
+    model = nn.frozen_copy(detector_of_weights(weights))
+    model.head.image_mean = None  # the stored input is normalized already
+    (logits,) = raw_outputs(model, drawn_input([2, 3, 224, 192]))
+    assert_near(logits, stored("classify/yolov5n-cls")["eval_logits_fp64"])
+
+
+def test_a_pickled_segmentation_model_decodes_as_the_model_does(tmp_path):
+    model = drawn_model("yolov5n-seg.yaml", info("segment")["w0125"]["gain"], classes=2)
+    weights = load_weights(written(tmp_path / "seg.pt", model))
+    again = nn.frozen_copy(detector_of_weights(weights))
+    # The file has anchors in cells, its description in pixels: two roundings.
+    np.testing.assert_allclose(decoded(again), decoded(model), rtol=1e-5)
+
+
+def test_a_pickled_classifier_is_the_model_of_its_yaml():
+    weights = load_weights(shared_path("golden/checkpoints/cls.pt"))
+    document = dict(read_model_yaml("models/yolov5n-cls.yaml").document)
+    ours = Detector(parse_model({**document, "width_multiple": 0.0625}, 3))
+    nn.load_state_arrays(ours, weights.ema)
+    images = np.random.default_rng(0).random((2, 3, 64, 64)).astype(np.float32)
+    theirs = nn.frozen_copy(detector_of_weights(weights))
+    (wanted,), (found,) = (raw_outputs(x, images) for x in (nn.frozen_copy(ours), theirs))
+    assert np.array_equal(found, wanted) and found.shape == (2, 3)
+
+
+def test_a_public_segmentation_model_is_built_in_its_own_width():
+    weights = load_weights(shared_path("golden/checkpoints/seg.pt"))
+    model = detector_of_weights(weights)
+    assert model.head.strides == (8, 16, 32) and model.head.num_classes == 80
+    assert list(nn.state_arrays(model)) == list(weights.ema)
+
+
+def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
+    assert list(ClassifyHead.image_mean) == IMAGE_MEAN
+    assert list(ClassifyHead.image_std) == IMAGE_STD
+
+
+@pytest.mark.parametrize(
+    ("yaml_name", "other"),
+    [("yolov5n-seg", "yolov5n"), ("yolov5n-cls", "yolov5n-seg"), ("yolov5n", "yolov5n-seg")],
+)
+def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_name, other):
+    path = write_state_dict(tmp_path / "state.pt", by_rule(yaml_name, 5, 1.0))
+    with pytest.raises(UserError):
+        converted(path, other, 5)
+    assert not path.with_suffix(".safetensors").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("seg", {"args": ["nc", "anchors", 10**9, 256]}, "layer 24"),
+        ("seg", {"nc": 10**9}, "nc: 1000000000; accepted: a number of classes from 1 to 10,000"),
+        ("cls", {"nc": 10_000}, "layer 9"),
+        ("cls", {"args": ["nc", 1280]}, "layer 9"),
+        ("seg", {"origin": [[17, 20]]}, "layer 24"),
+    ],
+)
+def test_a_description_of_another_head_is_refused_before_it_is_made(name, changes, message):
+    weights = load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
+    document = dict(weights.header.model)
+    *layers, (origin, number, block, args) = document["head"]
+    (origin,) = changes.get("origin", [origin])
+    line = [origin, number, block, changes.get("args", args)]
+    document |= {"head": [*layers, line], "nc": changes.get("nc", document["nc"])}
+    header = dataclasses.replace(weights.header, model=document)
+    with pytest.raises(UserError, match=message):
+        detector_of_weights(dataclasses.replace(weights, header=header))

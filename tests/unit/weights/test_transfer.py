@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from duet.backend import autograd, nn, ops
-from duet.models.blocks.conv import Conv, Focus
-from duet.models.blocks.pooling import SPP, SPPF
+from duet.models.blocks.variants import SPP, Focus
+from duet.models.blocks.yolov5 import SPPF, Conv
 from duet.models.training.start import build_model
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
@@ -21,7 +21,7 @@ BOXES = ClassRows(("m.",), before=5)
 BCCD = ("RBC", "WBC", "Platelets")
 
 
-def test_what_fits_is_taken_and_the_rest_named():
+def test_fitting_arrays_are_taken_and_the_others_named():
     state = {"a": np.zeros(2), "b": np.zeros((2, 2)), "c": np.zeros(1), "d": np.zeros(1)}
     arrays = {"a": np.ones(2), "b": np.ones(4), "d": np.ones(1), "other": np.ones(1)}
     transfer = transfer_arrays(state, arrays, kept=("d",))
@@ -64,7 +64,7 @@ def test_rows_behind_the_classes_move_as_they_are():
     assert new.reshape(-1).tolist() == [0, 1, 2, 3, 4, 6, -1, 5, 7, 8]
 
 
-def test_rows_of_a_classifier_are_those_of_its_classes_alone():
+def test_rows_of_a_classifier_are_its_classes_only():
     classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
     old = np.arange(4).reshape(2, 2).astype(np.float32)
     new = remap_rows(np.full((3, 2), -1, np.float32), old, ClassRows(("linear.",)), classes)
@@ -94,7 +94,7 @@ def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
     assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
 
 
-def test_a_head_that_is_taken_over_is_not_said_to_start_anew(caplog):
+def test_a_transferred_head_is_not_reported_as_new(caplog):
     start = start_of_coco()
     names = ("platelet", *start.header.class_names[1:])
     with caplog.at_level(logging.INFO, logger="train"):

@@ -23,7 +23,7 @@ import zipfile
 import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 from duet.utils.errors import UserError, brief
 from duet.utils.files.regular import open_regular
@@ -88,7 +88,7 @@ def find_list(argument: str) -> FetchList:
         raise UserError(f"{path}: {error}") from error
 
 
-def _read_item(file: Any) -> Item:
+def _read_item(file: object) -> Item:
     if not isinstance(file, dict) or {*file, "unpack"} != set(Item._fields):
         raise UserError(f"a file is {brief(file)}; required keys: {', '.join(Item._fields)}")
     for key, (pattern, needed) in _TEXTS.items():

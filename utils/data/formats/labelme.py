@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import io
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from duet.utils.data.sources.formats.format import (
     read_points,
 )
 from duet.utils.errors import brief
-from duet.utils.files.json_files import read_json
+from duet.utils.files.json_files import Document, read_json
 from duet.utils.geometry.boxes import corners_of
 from duet.utils.geometry.ragged import join_parts
 from duet.utils.text import count
@@ -91,7 +90,7 @@ def parse(path: Path) -> Parsed | None:
     return name if isinstance(name, str) else "", labels
 
 
-def _label(shape: Any) -> str:
+def _label(shape: object) -> str:
     label = shape.get("label") if isinstance(shape, dict) else None
     if type(label) not in (str, int) or label == "":
         raise ValueError(f"its label is {brief(label)}; accepted: a text")
@@ -99,7 +98,7 @@ def _label(shape: Any) -> str:
     return str(label)
 
 
-def _left_out_as(shape: Mapping[str, Any]) -> str:
+def _left_out_as(shape: Document) -> str:
     """Return the word for many shapes that are not trained on, or ""."""
     if shape["label"] == _IGNORED:
         return "ignored shapes"
@@ -111,11 +110,11 @@ def _left_out_as(shape: Mapping[str, Any]) -> str:
     return "" if kind in _WITH_AREA else _LEFT_OUT.get(str(kind), "shapes of other kinds")
 
 
-def _kind(shape: Mapping[str, Any]) -> Any:
+def _kind(shape: Document) -> object:
     return shape.get("shape_type") or "polygon"  # once there was no other
 
 
-def _read_shape(shape: Mapping[str, Any], masks: list[int]) -> _Shape:
+def _read_shape(shape: Document, masks: list[int]) -> _Shape:
     kind, points = _kind(shape), read_points(shape.get("points"))
     if kind in _POLYGONS:
         return points, True
@@ -133,7 +132,7 @@ def _box(first_xy: np.ndarray, last_xy: np.ndarray) -> _Shape:
     return corners_of(np.concatenate([first_xy, last_xy])), False
 
 
-def _mask(text: Any, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
+def _mask(text: object, origin_xy: np.ndarray, masks: list[int]) -> _Shape:
     """Return the outline of a PNG mask as base64 text with its top left pixel at the origin."""
     if not isinstance(text, str):
         raise ValueError(f"its mask is {brief(text)}; accepted: a PNG as base64 text")

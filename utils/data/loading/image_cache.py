@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class NamelessFile:
         if descriptor is None:
             os.ftruncate(self.descriptor, max(num_bytes, 1))  # mapping 0 bytes fails
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _inherit, (inherited(self.descriptor),)
 
     def __del__(self) -> None:

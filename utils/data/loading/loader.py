@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
+
+Own = TypeVar("Own", bound="_Loader")
 
 
 class _Loader:
@@ -73,7 +75,7 @@ class _Loader:
         if self._pool is not None:
             self._pool.close()
 
-    def __enter__(self) -> Any:
+    def __enter__(self: Own) -> Own:
         return self
 
     def __exit__(self, *error: object) -> None:

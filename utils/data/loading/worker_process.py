@@ -18,7 +18,6 @@ from multiprocessing.connection import Connection, Pipe
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import Any
 
 from duet.utils.system.children import INTERRUPTS, inheriting
 from duet.utils.system.files import number_for_child
@@ -43,7 +42,7 @@ def inherited(descriptor: int) -> int:
 
 
 def start_process(
-    function: Callable[..., None], *arguments: Any
+    function: Callable[..., None], *arguments: object
 ) -> tuple[subprocess.Popen[bytes], Connection]:
     """Call `function(connection, *arguments)` in a new process; return it and its connection.
 

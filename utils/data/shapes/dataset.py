@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -28,6 +27,7 @@ from duet.utils.data.shapes.scene import (
 )
 from duet.utils.errors import DatasetError, UserError, brief
 from duet.utils.files.atomic import new_folder
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, write_yaml
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 
@@ -62,7 +62,7 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
     DatasetError: the folder cannot be written, or holds something else.
     """
-    recipe: dict[str, Any] = {"version": _VERSION, **dataclasses.asdict(config)}
+    recipe: dict[str, object] = {"version": _VERSION, **dataclasses.asdict(config)}
     if not config.outlines:
         del recipe["outlines"]  # sets of boxes were drawn before there were any
     document = {
@@ -77,7 +77,7 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
 def _draw_once(
     yaml: Path,
-    document: Mapping[str, Any],
+    document: Document,
     config: ShapesConfig,
     draw: Callable[[Path, int, str], None],
 ) -> Path:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
 from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
+from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, yaml_text
 from duet.utils.project import how_to_fetch
 from duet.utils.text import count
@@ -113,7 +113,7 @@ class _DatasetYaml:
     """A parsed dataset YAML and its path, for error messages."""
 
     path: Path
-    document: Mapping[str, Any]
+    document: Document
 
     def spec(self, splits: Sequence[str]) -> DatasetSpec:
         for key in splits:
@@ -159,7 +159,7 @@ class _DatasetYaml:
                 raise self._wrong("merge", merge, f"; {brief(target)} is merged itself")
         return dict(merge)
 
-    def _value(self, split: str) -> tuple[str, Any]:
+    def _value(self, split: str) -> tuple[str, object]:
         """Return the key of a split, which may be another name of it, and its value or None."""
         names = (name for name in SPLIT_NAMES[split] if self.document.get(name))
         key = next(names, split)
@@ -168,7 +168,7 @@ class _DatasetYaml:
     def _error(self, key: str, text: str) -> DatasetError:
         return DatasetError(f"{self.path}: key '{key}' {text}")
 
-    def _wrong(self, key: str, value: Any, text: str) -> DatasetError:
+    def _wrong(self, key: str, value: object, text: str) -> DatasetError:
         return self._error(key, f"has the value {brief(value)}{text}")
 
     @cached_property
@@ -222,7 +222,7 @@ class _DatasetYaml:
             raise DatasetError(f"{error}; {text}") from error
         return tuple(found)
 
-    def _annotated(self, key: str, value: Mapping[str, Any], required: bool) -> AnnotatedFolder:
+    def _annotated(self, key: str, value: Document, required: bool) -> AnnotatedFolder:
         """Return an entry with annotations; of no format if it is absent and need not be there."""
         if not {"images", "annotations"} <= set(value) <= {"images", "annotations", "list"}:
             text = "images and annotations are needed, and list may be there"
@@ -233,7 +233,7 @@ class _DatasetYaml:
         kind = format_of(found["annotations"]) if is_there else ""
         return AnnotatedFolder(kind, found["annotations"], found["images"], found.get("list"))
 
-    def _path(self, key: str, value: Any, required: bool) -> Path:
+    def _path(self, key: str, value: object, required: bool) -> Path:
         """Return the path of an entry, which must exist if it is required."""
         if not isinstance(value, str) or "\0" in value:
             raise self._wrong(key, value, "; accepted: a path or a list of paths")

@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -59,7 +58,7 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
 
 
-def as_list(images: Any) -> list[Any]:
+def as_list(images: object) -> list[object]:
     """Return the images of a list, tuple or array (B, H, W, 3), or one image; no iterators."""
     if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
         return list(images)
@@ -73,7 +72,7 @@ class GivenImage(Source):
 
     num_frames = 1
 
-    def __init__(self, image: Any, index: int, max_pixels: int) -> None:
+    def __init__(self, image: object, index: int, max_pixels: int) -> None:
         self._image, self._max_pixels = image, max_pixels
         self.name: str = f"image{index}"
 
@@ -90,7 +89,7 @@ class GivenImage(Source):
             raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
 
 
-def read_image(image: Any, index: int, max_pixels: int) -> Frame:
+def read_image(image: object, index: int, max_pixels: int) -> Frame:
     """Read one of `TAKEN`; UserError names an image that cannot be read."""
     source: Source = GivenImage(image, index, max_pixels)
     if isinstance(image, (str, os.PathLike)):

@@ -220,7 +220,7 @@ class VideoWriter:
         with naming(self._path):
             self._mux(frame)
 
-    def _mux(self, frame: Any) -> None:
+    def _mux(self, frame: object) -> None:
         for packet in self._stream.encode(frame):
             packet.duration = max(round(_TICKS / self._rate), 1)
             self._container.mux(packet)

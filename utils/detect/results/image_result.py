@@ -180,7 +180,7 @@ class ImageResult(Sequence[Any]):
         return printable(f"{name}({self.frame.source}, {width}x{height} px: {self.words()})")
 
 
-def json_line(value: Any) -> str:
+def json_line(value: object) -> str:
     """Return a printable line of JSON, in ASCII if it has unprintable characters."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     return text if text.isprintable() else json.dumps(value, allow_nan=False)

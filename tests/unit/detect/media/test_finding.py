@@ -77,7 +77,7 @@ def test_a_list_may_start_at_the_current_folder_and_have_windows_paths(
     assert names(path) == ["gone.png", "z.jpg", "a9.png"]
 
 
-def test_what_macos_writes_beside_files_is_no_image(folder, caplog):
+def test_companion_files_of_macos_are_no_images(folder, caplog):
     (folder / "._b.JPG").touch()
     (folder / "__MACOSX").mkdir()
     (folder / "__MACOSX" / "a.png").touch()
@@ -122,7 +122,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("argument", REFUSED)
-def test_what_is_nothing_says_what_is_accepted(argument, folder, monkeypatch):
+def test_an_unknown_source_is_answered_with_the_accepted_ones(argument, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "outer/train").mkdir(parents=True)
     (folder / "empty.txt").write_text("\n \n")

@@ -72,7 +72,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_no_image_has_one_short_reason(kind, tmp_path):
+def test_a_broken_image_has_one_short_reason(kind, tmp_path):
     make, reason = HOSTILE[kind]
     path = tmp_path / "\x1b[31m\udce9.jpg"
     make(path)

@@ -69,7 +69,7 @@ def test_frames_that_nobody_took_in_time_are_left_out():
     source.close()
 
 
-def test_what_breaks_off_is_opened_again_and_reports_it(quick, caplog):
+def test_a_broken_stream_is_reopened_and_reported(quick, caplog):
     def breaks():
         yield image(1)
         time.sleep(0.05)
@@ -91,7 +91,7 @@ def test_what_breaks_off_is_opened_again_and_reports_it(quick, caplog):
 
 
 @pytest.mark.parametrize("where", ["frame", "opening", "pause"])
-def test_closing_from_another_thread_wakes_who_waits(where, monkeypatch):
+def test_closing_from_another_thread_wakes_the_reader(where, monkeypatch):
     monkeypatch.setattr(live, "PAUSE_SECONDS", 30.0)
 
     @contextmanager
@@ -207,7 +207,7 @@ def test_a_recording_at_a_url_gives_all_frames_with_its_own_times():
 
 
 @pytest.mark.parametrize("page", [404, b"", b"no video\n" * 99])
-def test_what_is_no_stream_has_one_reason_without_the_password(page, capfd):
+def test_a_broken_stream_has_one_reason_without_the_password(page, capfd):
     with served({"/a": page}) as (url, _):
         with_password = url.replace("//", "//user:word@")
         with pytest.raises(BrokenSourceError) as raised:

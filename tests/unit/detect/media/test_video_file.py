@@ -74,7 +74,7 @@ def test_every_nth_frame_has_its_own_number_and_time(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.avi", "fast.mp4"])
 @pytest.mark.parametrize("part", [0.3, 0.8])
-def test_a_file_cut_short_gives_what_is_there_and_reports_it(name, part, tmp_path):
+def test_a_truncated_file_gives_its_frames_and_is_reported(name, part, tmp_path):
     path = tmp_path / name
     options = {"movflags": "+faststart"} if name == "fast.mp4" else {}
     video(path, KINDS.get(name, "libx264"), **options)
@@ -139,7 +139,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_what_is_no_video_has_one_reason(kind, tmp_path, capfd):
+def test_a_broken_video_has_one_reason(kind, tmp_path, capfd):
     make, reason = HOSTILE[kind]
     path = tmp_path / "\x1b[2J\udce9.mp4"
     make(path)
@@ -183,7 +183,7 @@ def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
     assert np.abs(error[size[0] // 2 :, size[1] // 2 :]).max() < 10
 
 
-def test_an_exception_leaves_a_whole_video_of_what_was_written(tmp_path):
+def test_an_exception_leaves_a_playable_video_of_the_written_frames(tmp_path):
     path = tmp_path / "a.mp4"
     with pytest.raises(KeyboardInterrupt), closing(VideoWriter(path, SIZE)) as writer:
         for index in range(5):

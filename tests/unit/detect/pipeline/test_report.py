@@ -11,7 +11,7 @@ import pytest
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.report import FEW, Done, RunReport
 from duet.utils.detect.results.result import Result
-from duet.utils.geometry.detections import Detections
+from tests.coco_reference import detections
 from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
@@ -19,9 +19,7 @@ NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
 
 def done(source, *classes, frame=None, ids=None):
     number = len(classes)
-    found = Detections(
-        np.zeros((number, 4), np.float32), np.ones(number, np.float32), np.array(classes, np.int64)
-    )
+    found = detections(np.zeros((number, 4)), np.ones(number), classes)
     image = Frame(np.zeros((8, 8, 3), np.uint8), source.name, frame)
     return Done(source, Result(image, found, NAMES, None if ids is None else np.array(ids)))
 
@@ -89,7 +87,7 @@ def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_
     ]  # fmt: skip
 
 
-def test_the_last_lines_tell_what_was_found_the_speed_and_what_was_left_out(capsys, monkeypatch):
+def test_the_last_lines_report_detections_speed_and_skipped_sources(capsys, monkeypatch):
     now = [50.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sources = [FakeSource(number) for number in range(3)]
@@ -117,7 +115,7 @@ def test_tracked_objects_are_counted_once_with_the_frames_beside_them():
     assert report.found_line() == "found: car 3 in 5 frames, dog 1 in 2 frames, person 0 in 1 frame"
 
 
-def test_one_source_shows_its_name_which_hides_a_password():
+def test_one_source_shows_its_name_without_the_password():
     source = FakeSource(0, "live")
     source.name = "rtsp://camera/"
     assert RunReport([source], "rtsp://me:secret@camera/").sources == "rtsp://camera/"

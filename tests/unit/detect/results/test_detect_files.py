@@ -87,7 +87,7 @@ def test_the_table_is_the_stored_one(stored, folder):
         assert [",".join(row) for row in csv.reader(file)] == stored["csv"]
 
 
-def test_json_has_what_the_labels_have(stored, folder):
+def test_json_has_the_content_of_the_labels(stored, folder):
     records = records_of(folder)
     assert [f"{record['name']}.jpg" for record in records] == stored["images"]
     for record in records:

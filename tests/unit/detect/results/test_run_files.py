@@ -133,7 +133,7 @@ def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_what_was_added_before_an_interrupt_is_there_and_whole(tmp_path, error):
+def test_results_added_before_an_interrupt_are_complete(tmp_path, error):
     with pytest.raises(error), RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files:
         files.add(make_result(Path("a.jpg"), PERSON))
         raise error

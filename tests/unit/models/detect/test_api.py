@@ -139,7 +139,7 @@ def test_a_photo_that_was_turned_is_seen_upright(detector):
         np.testing.assert_array_equal(result.image, IMAGE)
 
 
-def test_options_mean_what_they_say(detector):
+def test_each_option_has_its_effect(detector):
     (plain,) = detector(IMAGE, size=SIZE)
     (sure,) = detector(IMAGE, size=SIZE, conf=0.9)
     # Fewer rows are decoded with a higher threshold, perhaps by other instructions: rounding.
@@ -211,7 +211,7 @@ def test_a_wrong_option_is_named(detector, option, message):
             use(IMAGE, **{"size": SIZE, **option})
 
 
-def test_loading_names_what_is_wrong(weights, tmp_path):
+def test_loading_names_the_fault(weights, tmp_path):
     other = {"torch": "oneflow", "oneflow": "torch"}[backend.use()]
     cases = {
         "absent.safetensors: no such file": ([tmp_path / "absent.safetensors"], {}),
@@ -225,7 +225,7 @@ def test_loading_names_what_is_wrong(weights, tmp_path):
             load(*arguments, **options)
 
 
-def test_threads_find_what_one_thread_finds(detector):
+def test_threads_find_the_results_of_one_thread(detector):
     images = [noise(48 + 8 * seed, 96, seed) for seed in range(8)]
     serial = [detector(image, size=SIZE, conf=0.5 + seed / 20) for seed, image in enumerate(images)]
     found = {}
@@ -274,7 +274,7 @@ def test_the_threads_of_a_stream_end_when_nobody_asks_for_more(detector, video, 
     assert set(threading.enumerate()) == before
 
 
-def test_a_stream_of_a_folder_names_what_is_broken_and_goes_on(detector, tmp_path, caplog):
+def test_a_stream_of_a_folder_names_broken_files_and_continues(detector, tmp_path, caplog):
     for name in ("a.png", "c.png"):
         (tmp_path / name).write_bytes(encoded(IMAGE))
     (tmp_path / "b.png").write_text("no image")
@@ -311,7 +311,7 @@ def test_a_stream_of_a_video_gives_its_frames(detector, video):
         detector.stream(video, vid_stride=0)
 
 
-def test_a_tracked_stream_numbers_what_stays_in_sight(detector):
+def test_a_tracked_stream_numbers_visible_objects(detector):
     pytest.importorskip("trackers")
     results = list(detector.stream([IMAGE] * 4, size=SIZE, conf=0.5, max_det=20, track=True))
     assert [result.track_ids.dtype for result in results] == [np.int64] * 4
@@ -348,7 +348,7 @@ def as_set(result):
     return {tuple(np.round(row.astype(float), 3).tolist()) for row in boxes_of(result)}
 
 
-def test_two_models_of_both_kinds_find_what_each_finds_before_nms(free, anchored):
+def test_an_ensemble_of_both_kinds_joins_the_rows_of_its_members(free, anchored):
     options = {"size": SIZE, "iou": 1.0, "max_det": 10_000}
     alone = [as_set(load(path, device="cpu")(IMAGE, **options)[0]) for path in (free, anchored)]
     for pair in ((free, anchored), (anchored, free)):

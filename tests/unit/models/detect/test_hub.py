@@ -12,7 +12,7 @@ from duet.models.detect.hub import HubResults, hub_views
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
-from duet.utils.geometry.detections import Detections
+from tests.coco_reference import rows_as_detections
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
@@ -39,10 +39,8 @@ def golden_results():
     results = []
     shapes = golden("results_image_shapes")
     for index, (rows, shape) in enumerate(zip(golden("results_predictions"), shapes, strict=True)):
-        table = np.array(rows, np.float32).reshape(-1, 6)
-        detections = Detections(table[:, :4], table[:, 4], table[:, 5].astype(np.int64))
         frame = Frame(np.zeros(shape, np.uint8), f"image{index}.jpg")
-        results.append(Result(frame, detections, ("person", "bicycle", "bus")))
+        results.append(Result(frame, rows_as_detections(rows), ("person", "bicycle", "bus")))
     return HubResults(results, (1.0, 2.0, 3.0), (3, 3, 640, 640))
 
 
@@ -125,7 +123,7 @@ def test_older_public_names_are_taken_or_answered(model, weights):
         hubconf.yolov5n(pretrained=False, verbos=False)
 
 
-def test_the_model_moves_and_says_what_it_computes_in(model, caplog):
+def test_the_model_moves_and_reports_its_precision(model, caplog):
     assert model.to("cpu") is model and model.cpu().eval().float() is model
     assert model.device == "cpu"
     assert model.half() is model
@@ -204,7 +202,7 @@ def test_drawn_images_are_returned_and_saved(tmp_path):
         results.save(save_dir=tmp_path / "file" / "exp")
 
 
-def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
+def test_images_are_shown_by_a_viewer_or_an_error_names_the_next_step(monkeypatch):
     class Viewer(ImageShow.Viewer):
         shown = []
 
@@ -222,7 +220,7 @@ def test_images_are_shown_by_a_viewer_or_an_error_says_what_to_do(monkeypatch):
         golden_results().show()
 
 
-def test_the_default_size_is_that_of_the_training(weights, tmp_path, caplog):
+def test_the_default_size_is_the_training_size(weights, tmp_path, caplog):
     trained = write_tiny_weights(tmp_path, trained_size=48)
     model = hubconf.custom(str(trained), device="cpu")
     assert model(IMAGE).s == (1, 3, 32, 48) and caplog.messages == []

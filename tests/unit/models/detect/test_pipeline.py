@@ -107,7 +107,7 @@ def found(reported):
 
 
 @pytest.mark.parametrize(("threads", "lanes"), [(1, 1), (4, 1), (1, 3), (4, 3)])
-def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lanes):
+def test_results_equal_single_images_bit_for_bit(predictor, threads, lanes):
     detector = make_detector(predictor, lanes)
     _, _, reported = detect(detector, SOURCES, threads=threads)
     wanted = expected(detector, SOURCES)
@@ -117,9 +117,7 @@ def test_results_are_those_of_single_images_bit_for_bit(predictor, threads, lane
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_frames_begin_and_are_reported_in_order_and_those_of_a_video_are_written_in_order(
-    detector, batch_size
-):
+def test_frames_are_reported_in_order_and_video_frames_written_in_order(detector, batch_size):
     begun, written, reported = detect(detector, SOURCES, batch_size=batch_size, threads=4)
     order = [(n, None) for n in range(7)] + [(7, n) for n in range(5)] + [(9, None)]
     assert begun == order and sorted(written, key=str) == sorted(order, key=str)

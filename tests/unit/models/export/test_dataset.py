@@ -69,7 +69,7 @@ def of(fitness: float) -> Score:
         ("float32", MASKS, 0.4, 0.38, 0.378),  # cut coarsely
     ],
 )
-def test_what_may_be_lost_is_small_beside_the_fitness(precision, output, model, accepted, refused):
+def test_the_accepted_loss_is_small_beside_the_fitness(precision, output, model, accepted, refused):
     metadata = dataclasses.replace(METADATA, precision=precision, output=output)
     assert fault_of_score(of(accepted), of(model), metadata) == ""
     fault = fault_of_score(of(refused), of(model), metadata)

@@ -105,7 +105,7 @@ def test_rows_of_another_width_are_refused():
 
 
 @pytest.mark.parametrize("head", ["Nope", "Segment", "Conv"])
-def test_a_head_that_is_not_known_is_named_with_the_file_and_what_to_do(head):
+def test_an_unknown_head_is_named_with_the_file_and_the_next_step(head):
     with pytest.raises(
         UserError, match=rf"--weights a\.onnx: .* head '{head}' .*; use the weights"
     ):
@@ -143,7 +143,7 @@ def test_two_files_need_one_size():
 # What cannot be, refused or told.
 
 
-def test_half_precision_is_that_of_the_file(caplog):
+def test_the_file_decides_the_precision(caplog):
     make_predictor([weights(Runtime(precision="int8"))], "cpu", half=True)
     assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
 
@@ -170,7 +170,7 @@ def test_weights_that_fill_an_onnx_file_are_refused():
         ({"trained_size": 64}, 48),
     ],
 )
-def test_without_a_size_a_file_takes_that_of_the_training_if_it_can(given, size, caplog):
+def test_without_a_size_a_file_takes_the_training_size_if_it_can(given, size, caplog):
     runtime = Runtime(**given)
     assert input_size(None, ExportedPredictor(runtime), [weights(runtime)]) == size
     assert caplog.messages == []

@@ -33,7 +33,7 @@ def test_the_first_component_of_one_pattern_is_the_pattern():
     assert eigen_cam(np.zeros((3, 2, 2))).tolist() == [[0, 0], [0, 0]]
 
 
-def test_it_is_that_of_numpys_singular_values():
+def test_it_matches_numpys_singular_values():
     maps = np.random.default_rng(0).normal(size=(5, 4, 6))
     flat = maps.reshape(5, -1)
     first = np.linalg.svd(flat, full_matrices=False)[0][:, 0] @ flat

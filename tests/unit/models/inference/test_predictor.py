@@ -86,7 +86,7 @@ def test_models_of_other_class_names_do_not_detect_together(weights, tmp_path):
         (-3, 640, "the default, because the weights do not store their training size"),
     ],
 )
-def test_without_a_size_images_have_that_of_the_training(weights, caplog, stored, size, source):
+def test_without_a_size_images_have_the_training_size(weights, caplog, stored, size, source):
     trained = [with_trained_size(weights[0], stored)]
     model = make_predictor(trained, "cpu")
     with caplog.at_level(logging.INFO, "models"):
@@ -96,7 +96,7 @@ def test_without_a_size_images_have_that_of_the_training(weights, caplog, stored
 
 
 @pytest.mark.parametrize("size", [32, 64, 128])
-def test_a_size_of_half_to_double_the_training_size_is_no_warning(weights, caplog, size):
+def test_half_to_double_the_training_size_gives_no_warning(weights, caplog, size):
     trained = [with_trained_size(weights[0], 64)]
     assert input_size(size, make_predictor(trained, "cpu"), trained) == size
     assert caplog.messages == []

@@ -5,7 +5,7 @@ import pytest
 
 from duet import backend
 from duet.backend import amp, autograd, nn, ops
-from duet.models.blocks.conv import Conv
+from duet.models.blocks.yolov5 import Conv
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
 from duet.models.heads.anchor.head import AnchorHead
@@ -180,7 +180,7 @@ def maps(predictor, images):
 
 
 @pytest.mark.parametrize("dtype", HALF_TOLERANCES)
-def test_maps_are_float32_and_near_those_of_float32(float32_model, dtype):
+def test_maps_are_float32_and_near_the_float32_result(float32_model, dtype):
     if dtype not in amp.supported("cpu"):
         pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
     images = drawn_input([1, 3, 64, 96])
@@ -197,7 +197,7 @@ def test_maps_are_float32_and_near_those_of_float32(float32_model, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALF_TOLERANCES)
-def test_weights_are_cast_once_and_the_numbers_are_those_of_each_pass_casting(float32_model, dtype):
+def test_casting_weights_once_equals_casting_in_each_pass(float32_model, dtype):
     if dtype not in amp.supported("cpu"):
         pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
     model, images = nn.frozen_copy(float32_model), drawn_input([1, 3, 64, 96])

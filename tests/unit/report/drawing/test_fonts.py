@@ -16,7 +16,7 @@ def test_latin_greek_and_cyrillic_names_are_drawn_with_no_font_installed(only_de
     assert drawable_name(name, 3) == name
 
 
-def test_names_that_no_font_has_are_numbers_and_one_line_says_what_helps(only_dejavu, caplog):
+def test_names_without_a_font_are_numbers_and_one_line_names_the_remedy(only_dejavu, caplog):
     caplog.set_level(logging.INFO)
     assert [drawable_name(name, 7) for name in ("红细胞", "자전거", "हाथी")] == ["class 7"] * 3
     (line,) = caplog.messages

@@ -37,7 +37,7 @@ def drawn_labels(monkeypatch):
     return drawn
 
 
-def test_crops_are_those_of_the_public_yolov5():
+def test_crops_match_the_public_yolov5():
     image = np.load(shared_path("golden/inference/crop_image.npz"))["image_bgr"]
     settings = {"gain": 1.02, "pad": 10, "square": False}
     cases = [case for case in stored()["crop"] if settings.items() <= case.items()]
@@ -52,7 +52,7 @@ def test_crops_are_those_of_the_public_yolov5():
         np.testing.assert_array_equal(crop, image[top:bottom, left:right])
 
 
-def test_labels_are_those_of_the_public_yolov5(drawn_labels):
+def test_labels_match_the_public_yolov5(drawn_labels):
     for case in stored()["label_text"]:
         result_of(None, (0, 0, 9, 9), [case["confidence"]], names=[case["name"]]).plot()
         assert drawn_labels == [case["text"]]

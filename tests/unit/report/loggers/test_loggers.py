@@ -107,7 +107,9 @@ class FakeWandb(SimpleNamespace):
 
 
 @pytest.mark.parametrize("mode", [None, "online"])
-def test_wandb_is_offline_unless_told_and_goes_on_under_its_id(tmp_path, caplog, monkeypatch, mode):
+def test_wandb_is_offline_by_default_and_continues_under_its_id(
+    tmp_path, caplog, monkeypatch, mode
+):
     wandb = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.delenv("WANDB_MODE", raising=False)

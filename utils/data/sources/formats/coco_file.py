@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ import numpy as np
 
 from duet.utils.data.masks.runs import read_runs, runs_of_polygons, whole_outline
 from duet.utils.errors import brief
-from duet.utils.files.json_files import read_json
+from duet.utils.files.json_files import Document, read_json
 from duet.utils.geometry.boxes import corners_of
 from duet.utils.geometry.ragged import join_parts
 
@@ -76,7 +76,7 @@ class Instance(NamedTuple):
 
     called: str  # name in messages
     category_id: int
-    content: Mapping[str, Any]
+    content: Document
 
     def unusable(self, text: str) -> BrokenInstancesError:
         return BrokenInstancesError(f"{self.called}: {text}")
@@ -198,7 +198,7 @@ class _Entry(NamedTuple):
         return side
 
 
-def _entries(document: Any, section: str) -> Iterator[_Entry]:
+def _entries(document: object, section: str) -> Iterator[_Entry]:
     """Yield each entry of a section; raise BrokenInstancesError if it is absent."""
     values = document.get(section) if isinstance(document, dict) else None
     if not isinstance(values, list):

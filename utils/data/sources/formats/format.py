@@ -187,11 +187,11 @@ def read_number(value: Any, name: str) -> float:
     return number
 
 
-def read_numbers(source: Mapping[str, Any] | Element, *names: str) -> list[float]:
+def read_numbers(source: Mapping[str, object] | Element, *names: str) -> list[float]:
     return [read_number(source.get(name), name) for name in names]
 
 
-def read_points(value: Any, text: str | None = None) -> np.ndarray:
+def read_points(value: object, text: str | None = None) -> np.ndarray:
     """Return points (K, 2) float64 from pairs of numbers or texts; ValueError for anything else.
 
     text: the source of the value, for the message.

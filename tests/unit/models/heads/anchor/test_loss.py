@@ -6,7 +6,7 @@ import pytest
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.models.heads.anchor.assign import last_claims
+from duet.models.heads.anchor.assign import wins_cell
 from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.anchor.loss import DetectionLoss, cross_entropy
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -72,8 +72,8 @@ def test_one_class_has_no_classification_loss():
 
 
 def test_of_equal_claims_on_a_cell_the_last_counts():
-    assert sorted(last_claims(np.array([5, 2, 5, 0]))) == [1, 2, 3]
-    assert len(last_claims(np.zeros(0, np.int64))) == 0
+    assert wins_cell(np.array([5, 2, 5, 0]), 6).tolist() == [False, True, True, True]
+    assert len(wins_cell(np.zeros(0, np.int64), 6)) == 0
 
 
 def test_gains_follow_classes_levels_and_image_size():

@@ -1,4 +1,4 @@
-"""Classes of images from weights to results: calls, streams, videos, detect.py, the hub."""
+"""Classes and masks from weights to results: calls, streams, videos, detect.py, the hub."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ from duet import load
 from duet.utils.data.image.image_file import save_image
 from duet.utils.detect.results.result import ClassResult
 from duet.utils.errors import UserError
-from tests.tiny_tasks import write_tiny_classifier
+from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
 from tests.tiny_weights import noise
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
@@ -109,6 +109,79 @@ def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flag
     assert not (tmp_path / "run").exists()
 
 
-def test_the_hub_says_what_takes_a_classifier(weights):
+def test_the_hub_names_the_function_for_a_classifier(weights):
     with pytest.raises(UserError, match="results are boxes.*use `duet.load` instead"):
         hubconf.custom(str(weights), device="cpu")
+
+
+@pytest.fixture(scope="module")
+def segmenter(tmp_path_factory):
+    return write_tiny_segmenter(tmp_path_factory.mktemp("masks"))
+
+
+@pytest.fixture(scope="module")
+def finder(segmenter):
+    return load(segmenter, device="cpu")
+
+
+def assert_same(results, others):
+    assert len(results) == len(others)
+    for one, other in zip(results, others, strict=True):
+        assert len(one) > 5 and np.asarray(one.masks).any()
+        for field, same in zip(one.found[:3], other.found[:3], strict=True):
+            np.testing.assert_array_equal(field, same)
+        for field, same in zip(one.found.masks, other.found.masks, strict=True):
+            np.testing.assert_array_equal(field, same)
+
+
+def test_results_of_an_image_do_not_depend_on_the_batch_or_the_call(finder):
+    singles = [finder(image, size=SIZE)[0] for image in IMAGES]
+    assert_same(finder(IMAGES, size=SIZE), singles)
+    assert_same(list(finder.stream(IMAGES, size=SIZE)), singles)
+
+
+def test_detect_writes_the_results_of_a_call(finder, segmenter, tmp_path, monkeypatch):
+    (tmp_path / "images").mkdir()
+    for number, image in enumerate(IMAGES):
+        save_image(tmp_path / f"images/{number}.png", image)
+    flags = ["--source", tmp_path / "images", "--weights", segmenter, "--img", SIZE, "--device"]
+    flags += ["cpu", "--project", tmp_path, "--name", "run", "--save-txt", "--save-json"]
+    monkeypatch.setattr("sys.argv", ["detect.py", *map(str, flags)])
+    detect.main()
+    records = json.loads((tmp_path / "run/detections.json").read_text())["images"]
+    for number, (record, result) in enumerate(zip(records, finder(IMAGES, size=SIZE), strict=True)):
+        assert record["detections"] == result.to_dict()["detections"]
+        lines = (tmp_path / f"run/labels/{number}.txt").read_text().splitlines()
+        assert lines == result.text_lines()
+        assert (tmp_path / f"run/{number}.png").exists()
+
+
+def test_tracked_objects_keep_their_masks(finder):
+    pytest.importorskip("trackers")
+    frames = list(finder.stream([IMAGES[0]] * 3, size=SIZE, track=True))
+    (plain,) = finder(IMAGES[0], size=SIZE)
+    assert (frames[-1].track_ids > 0).any()
+    masks = {
+        tuple(box): mask for box, mask in zip(plain.boxes_xyxy.tolist(), plain.masks, strict=True)
+    }
+    for box, mask in zip(frames[-1].boxes_xyxy.tolist(), frames[-1].masks, strict=True):
+        if tuple(box) in masks:
+            np.testing.assert_array_equal(mask, masks[tuple(box)])
+    assert masks.keys() & set(map(tuple, frames[-1].boxes_xyxy.tolist()))
+
+
+def test_the_hubs_results_are_the_boxes_and_drawings_with_masks(segmenter, finder):
+    image = noise(SIZE, SIZE)  # of another size the hub's model resizes otherwise
+    results = hubconf.custom(str(segmenter), device="cpu")(image, size=SIZE)
+    (result,) = finder(image, size=SIZE)
+    np.testing.assert_array_equal(results.xyxy[0].cpu().numpy()[:, :4], result.boxes_xyxy)
+    np.testing.assert_array_equal(results.render()[0], result.plot())
+
+
+def test_options_that_masks_do_not_support_are_refused_before_reading(finder, segmenter):
+    with pytest.raises(UserError, match="--tile: masks from tiles cannot be merged"):
+        finder("absent.jpg", size=SIZE, tile=64)
+    with pytest.raises(UserError, match="--augment|augment"):
+        finder(IMAGES[0], size=SIZE, augment=True)
+    with pytest.raises(UserError, match="cannot be combined"):
+        load([segmenter, segmenter], device="cpu")
