@@ -22,8 +22,7 @@ def xyxy_to_cxcywh(boxes_xyxy: np.ndarray) -> np.ndarray:
 
 def corners_of(boxes_xyxy: np.ndarray) -> np.ndarray:
     """Return the corners of boxes (..., 4), clockwise from the top left one, (..., 4, 2)."""
-    corners = boxes_xyxy[..., [0, 1, 2, 1, 2, 3, 0, 3]]
-    return corners.reshape(*boxes_xyxy.shape, 2)
+    return boxes_xyxy[..., [0, 1, 2, 1, 2, 3, 0, 3]].reshape(*boxes_xyxy.shape, 2)
 
 
 def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:
