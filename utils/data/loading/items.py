@@ -32,8 +32,7 @@ from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, runs_of_polygons
 from duet.utils.data.sources.class_folders import fill_images
-from duet.utils.data.sources.reading import ground_truth, objects_of
-from duet.utils.data.sources.samples import Sample, SampleTable
+from duet.utils.data.sources.samples import Sample, SampleTable, ground_truth, objects_of
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import corners_of, xyxy_to_cxcywh
 from duet.utils.geometry.detections import GroundTruth

@@ -33,9 +33,8 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
 from duet.utils.data.sources.labels import require_same_images, scan_samples
-from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.remarks import Remarks
-from duet.utils.data.sources.samples import SampleTable
+from duet.utils.data.sources.samples import SampleTable, read_image_bytes
 from duet.utils.data.sources.scan_memory import Memory, scan_shards
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.files.array_cache import Arrays, state_of_files
