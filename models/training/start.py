@@ -221,6 +221,7 @@ def build_state(
         dtype=dtype,
         execution=execution,
         parallel=parallel,
+        parameters=[parameter for _, parameter in nn.named_parameters(model)],
         forward=execution.forward_of(parallel),
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,

@@ -47,6 +47,7 @@ class TrainState:
     dtype: str  # dtype of weights and images
     execution: Execution
     parallel: Any  # the model wrapped for training on several ranks
+    parameters: Sequence[Tensor]  # the model's, which take longer to find than to clip
     forward: Callable[[Tensor], Sequence[Tensor]]  # its forward pass, possibly compiled
     step_loss: Callable[..., LossTerms]  # the loss, possibly compiled and scaled
     loss_scale: LossScale

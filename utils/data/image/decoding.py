@@ -111,7 +111,7 @@ def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndar
     """Return the image as it is stored, by Pillow perhaps upright; ValueError if it is damaged."""
     if header.kind != "JPEG":  # OpenCV takes half of its time for those
         image = open_image(header.kind, io.BytesIO(content.data))
-        image.load()  # here, so that its mode is that of the pixels
+        image.load()  # here: its mode may change
         return as_bgr(image)
     if content[-2:].tobytes() != JPEG_END:
         content = np.frombuffer(with_end(content.tobytes()), np.uint8)

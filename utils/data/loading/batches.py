@@ -28,8 +28,8 @@ from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.strengths import AugmentConfig
 
-# A rank's contiguous part of a sequence: that of the images of a batch, for its shard.
 Name = TypeVar("Name")
+# Returns a rank's contiguous part of a sequence, such as the samples of a batch.
 Shard = Callable[[Any], Any]
 
 

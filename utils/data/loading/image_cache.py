@@ -79,7 +79,7 @@ class ImageCache:
         start = int(self._starts[index])
         if start < 0:
             return decode()
-        # A system call, unlike the mapping, also shows what was written before the mark.
+        # A system call, unlike the mapping, also shows all writes before the mark.
         if files.read_at(self._file.descriptor, 1, index) == _ABSENT:
             image = decode()
             assert image.shape == (*self._shapes[index], 3)

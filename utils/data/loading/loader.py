@@ -32,7 +32,7 @@ class _Loader:
     """
 
     split: str  # for the log
-    cache_fraction: float  # of what is free; both caches, the model and the workers must fit
+    cache_fraction: float  # of free memory or disk, for both caches, the model and the workers
 
     def __init__(self, source: TrainBatches | ValBatches, workers: int, cache: str, world: World):
         assert workers >= 0
@@ -101,7 +101,7 @@ class TrainLoader(_Loader):
         recipe: how they become batches; rectangular ones have no mosaics.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept: "" nowhere, "ram" or "disk".
-        world: each rank builds a shard of every batch; those of a machine share a cache.
+        world: each rank builds a shard of every batch; ranks of a machine share a cache.
     """
 
     split, cache_fraction = "training", 0.5

@@ -218,7 +218,7 @@ def read_runs(segmentation: Mapping[str, object]) -> tuple[np.ndarray, tuple[int
         raise ValueError(f"the runs of its mask are {brief(counts)}: {error!s:.100}") from error
     if not isinstance(counts, (str, list)) or runs.ndim != 1 or runs.dtype != np.int64:
         raise ValueError(f"the runs of its mask are {brief(counts)}")
-    # The sum of what is clipped stays far below 64 bits.
+    # The clipped sum stays far below 64 bits.
     if (runs < 0).any() or runs.clip(0, MAX_MASK_PIXELS + 1).sum() != height * width:
         raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
     return runs.astype(np.uint32), (height, width)

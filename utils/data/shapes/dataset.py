@@ -84,7 +84,7 @@ def _draw_once(
     """Return the YAML of a dataset; draw it into its folder, as a whole, unless it is there.
 
     Args:
-        document: content of the YAML; `drawn` defines what is drawn.
+        document: content of the YAML; `drawn` defines the images.
         config: has the number of images of each split.
         draw: draws an image into a folder, from its number over both splits and its split.
     """
