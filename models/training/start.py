@@ -214,7 +214,6 @@ def build_state(
         model=model,
         ema=ema,
         loss=loss,
-        parameters=[x for _, x in nn.named_parameters(model)],
         optimizer=build_optimizer(config.optimizer, groups, hyp, together),
         schedule=schedule,
         device=device,

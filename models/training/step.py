@@ -40,7 +40,6 @@ class TrainState:
     model: Detector
     ema: ModelEMA
     loss: Loss
-    parameters: Sequence[Tensor]  # all of the model's
     optimizer: Optimizer
     schedule: Schedule
     device: str
