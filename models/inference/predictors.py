@@ -24,6 +24,9 @@ from duet.utils.text import count
 HALF = "float16"
 FILL = 0.447  # padding of scaled images, as in the evaluation of the public weights
 
+# What a predictor's network returns and its `decode_above` reads, each its own.
+Raw = Any
+
 
 class Predictor(Protocol):
     """Interface of a model for inference; `Detector` implements it."""
@@ -44,13 +47,13 @@ class Predictor(Protocol):
     def takes_arrays(self) -> bool:
         """Whether images are passed as NumPy arrays: the network does not run in the backend."""
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any) -> Raw:
         """Queue the forward pass for (B, 3, H, W) in [0, 1]; return input for `decode_above`.
 
         If `takes_arrays`, the input is an array (B, 3, H, W) uint8.
         """
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[np.ndarray]:
+    def decode_above(self, raw: Raw, settings: SuppressionSettings) -> list[np.ndarray]:
         """Return each image's candidates; see `Head.decode_above`."""
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
@@ -71,10 +74,10 @@ class PredictorAround:
         self.model, self.head, self.stride = model, model.head, model.stride
         self.fixed_size, self.takes_arrays = model.fixed_size, model.takes_arrays
 
-    def __call__(self, images: Any) -> Any:
+    def __call__(self, images: Any) -> Raw:
         return self.model(images)
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
+    def decode_above(self, raw: Raw, settings: SuppressionSettings) -> list[Candidates]:
         return self.model.decode_above(raw, settings)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
@@ -126,7 +129,7 @@ class OneClass(PredictorAround):
     The head can finish rows with any number of classes.
     """
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
+    def decode_above(self, raw: Raw, settings: SuppressionSettings) -> list[Candidates]:
         images = super().decode_above(raw, settings)
         return [self.head.of_best_class(rows) for rows in images]
 
@@ -151,12 +154,14 @@ class Augmented(PredictorAround):
                 "image sizes cannot be combined; omit it"
             )
 
-    def __call__(self, images: Tensor) -> tuple[Any, int]:
+    def __call__(self, images: Tensor) -> tuple[tuple[Raw, ...], int]:
         """Return the maps of each pass, and the width of the images."""
         maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
         return maps, images.shape[3]
 
-    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Candidates]:
+    def decode_above(
+        self, raw: tuple[tuple[Raw, ...], int], settings: SuppressionSettings
+    ) -> list[Candidates]:
         return self.head.join_passes(*raw, settings)
 
 
@@ -223,10 +228,10 @@ class Ensemble:
             )
         self.fixed_size = size
 
-    def __call__(self, images: Any) -> list[Candidates]:
+    def __call__(self, images: Any) -> list[Raw]:
         return [member(images) for member in self.members]
 
-    def decode_above(self, raw: Sequence[Any], settings: SuppressionSettings) -> list[np.ndarray]:
+    def decode_above(self, raw: Sequence[Raw], settings: SuppressionSettings) -> list[np.ndarray]:
         rows = [
             member.decode_above(predicted, settings)
             for member, predicted in zip(self.members, raw, strict=True)

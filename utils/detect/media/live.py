@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fractions import Fraction
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 
@@ -24,6 +24,9 @@ from duet.utils.data.image.header import check_size
 from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.detect.media.video import (
     CONTAINERS,
+    Container,
+    Picture,
+    Stream,
     find_video,
     open_options,
     rate_of,
@@ -199,7 +202,7 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
         raise BrokenSourceError(reason) from error
 
 
-def _decoded(av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
+def _decoded(av: ModuleType, container: Container, stream: Stream) -> Iterator[Picture]:
     """Yield PyAV's frames; skip packets damaged in transmission."""
     for packet in container.demux(stream):
         with suppress(av.InvalidDataError):
