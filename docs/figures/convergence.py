@@ -1,13 +1,12 @@
-"""Boxes that descend to their targets under each measure, by the project's gradients."""
+"""Boxes that descend to their targets under each measure, by docs/blocks/iou.py."""
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
+from docs.figures.blocks import block
 from docs.figures.drawing import Axes, Figure
-from docs.figures.iou_family import FAMILY, descend, regression_cases
+from duet.backend import ops
 
 WORDS = {
     "en": ("Mean error of boxes that descend by 1 − IoU, GIoU, DIoU or CIoU",
@@ -17,26 +16,23 @@ WORDS = {
 }  # fmt: skip
 START = np.array([[2.4, 2.2, 2.4, 0.9]])  # cxcywh
 TARGET = np.array([[5.4, 4.2, 1.6, 2.4]])
-STEPS, PLACES, MOST = 200, 20, 5
-HUE = dict(zip(FAMILY, ("red", "orange", "green", "blue"), strict=True))
+STEPS, MOST = 200, 5
+HUE = {"IoU": "red", "GIoU": "orange", "DIoU": "green", "CIoU": "blue"}
 WIDTH = {"CIoU": "wide"}
 SCENE_SCALE, SCENE_TOP = 30, 36
 
 
-@cache  # both languages show the same
-def paths() -> dict[str, np.ndarray]:
-    """Return the boxes (STEPS + 1, 4) of the one pair, for each measure."""
-    return {name: descend(name, START, TARGET, STEPS)[:, 0] for name in FAMILY}
-
-
-@cache
-def errors() -> dict[str, np.ndarray]:
-    """Return the mean sum of the four errors of all pairs after each step, (STEPS + 1,)."""
-    start, target = regression_cases(PLACES)
-    return {
-        name: np.abs(descend(name, start, target, STEPS) - target).sum(axis=2).mean(axis=1)
-        for name in FAMILY
-    }
+def centres(name: str) -> list[tuple[float, float]]:
+    """Return where the centre of the one box is after each step."""
+    ran = block("iou")
+    boxes, target = START.astype(np.float32), ops.tensor(np.float32(TARGET))
+    found = []
+    for step in range(STEPS + 1):
+        found.append((boxes[0, 0] * SCENE_SCALE, SCENE_TOP + boxes[0, 1] * SCENE_SCALE - 30))
+        overlap = float(ops.to_numpy(ran["measures"]["IoU"](ops.tensor(boxes), target))[0])
+        rate = np.float32((0.1 if step < 0.8 * STEPS else 0.01) * (2 - overlap))
+        boxes = boxes - rate * ran["gradient"](ran["measures"][name], boxes, target)
+    return found
 
 
 def draw(language: str) -> Figure:
@@ -47,9 +43,8 @@ def draw(language: str) -> Figure:
         left, top = x - width / 2, SCENE_TOP + y - height / 2 - 30
         figure.rectangle(left, top, width, height, f"t-{hue} s-{hue} two")
         figure.text(left + width / 2, top - 7, label, "middle bold")
-    for place, (name, boxes) in enumerate(paths().items()):
-        centres = [(x * SCENE_SCALE, SCENE_TOP + y * SCENE_SCALE - 30) for x, y in boxes[:, :2]]
-        figure.line(centres, f"stroke {WIDTH.get(name, '')} s-{HUE[name]}")
+    for place, name in enumerate(HUE):
+        figure.line(centres(name), f"stroke {WIDTH.get(name, '')} s-{HUE[name]}")
         y = 60 + 30 * place
         figure.line([(270, y - 5), (306, y - 5)], f"stroke wide s-{HUE[name]}")
         figure.text(316, y, name, "bold")
@@ -58,6 +53,6 @@ def draw(language: str) -> Figure:
     figure.text(460, 482, steps, "end bold")
     axes.frame([(float(x), str(x)) for x in range(0, STEPS + 1, 50)],
                [(y, f"{y:g}") for y in range(MOST + 1)])  # fmt: skip
-    for name, error in errors().items():
+    for name, error in block("iou")["curves"].items():
         axes.curve(range(STEPS + 1), error, f"s-{HUE[name]} {WIDTH.get(name, '')}")
     return figure

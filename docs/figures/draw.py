@@ -28,7 +28,7 @@ PARTS = {
     "draw",
     "drawing",
     "pictures",
-    "iou_family",
+    "blocks",
     "detect_shapes",
     "detect_photos",
     "bars",

@@ -18,6 +18,7 @@ import numpy as np
 WIDTH = 480  # units; as many pixels on a page, fewer on a phone
 LETTERS = 15  # units: 11 px on a phone, whose column is 358 px wide
 LETTER_WIDTH = 0.55  # of the letters' height, the mean of Latin letters
+PLATE = 20  # units high: the plate of a text on a picture
 WEBP_QUALITY = 42
 
 # Text has a contrast of 4.5 or more to the paper, lines of 3 (tests/unit/docs/test_figures.py).
@@ -83,6 +84,11 @@ def text_width(text: str, size: float = LETTERS) -> float:
     return sum(size if ord(sign) > 0x2E7F else size * LETTER_WIDTH for sign in text)
 
 
+def plate_width(text: str) -> float:
+    """Return how wide the plate of a text is."""
+    return text_width(text) + 6
+
+
 class Figure:
     """An SVG, of which the parts are added from the back to the front."""
 
@@ -118,6 +124,11 @@ class Figure:
         """Draw a box of pixels, scaled, from the point where pixel (0, 0) lies."""
         left, top, right, bottom = (float(value) * scale for value in box_xyxy)
         self.rectangle(at[0] + left, at[1] + top, right - left, bottom - top, style)
+
+    def plate(self, x: float, y: float, text: str) -> None:
+        """Write a line on a dark plate, for pictures; its upper left corner is (x, y)."""
+        self.rectangle(x, y, plate_width(text), PLATE, "dark", 3)
+        self.text(x + 3, y + LETTERS, text, "light-text bold")
 
     def line(self, points: Iterable[Point], style: str = "stroke") -> None:
         """Draw a line through points."""

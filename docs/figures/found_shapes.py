@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from docs.figures.detect_shapes import CONFIDENCE, DETECTIONS, SHOWN
-from docs.figures.drawing import HUES, LETTERS, WIDTH, Figure, Point, number, text_width
+from docs.figures.drawing import HUES, PLATE, WIDTH, Figure, Point, number, plate_width
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes_file
 from duet.utils.files.json_files import read_json
 
@@ -21,7 +21,6 @@ WORDS = {
     "zh": ("在 CPU 上训练几分钟的模型检测出的图形，带类别与得分",),
 }
 GAP = 8
-LABEL = 20  # units high
 Label = tuple[float, float, float]  # left, top, width
 
 
@@ -72,10 +71,9 @@ def put_found(
     for one in found:
         words = f"{one['name']} {one['score']:.2f}"
         box = [value * scale for value in one["box_xyxy"]]
-        x, y, label_width = _place(box, text_width(words) + 6, width * scale, taken)
+        x, y, label_width = _place(box, plate_width(words), width * scale, taken)
         taken.append((x, y, label_width))
-        figure.rectangle(at[0] + x, at[1] + y, label_width, LABEL, "dark", 3)
-        figure.text(at[0] + x + 3, at[1] + y + LETTERS, words, "light-text bold")
+        figure.plate(at[0] + x, at[1] + y, words)
 
 
 def _place(
@@ -85,7 +83,7 @@ def _place(
     left, top, right, bottom = box
     places = [
         (min(max(x, 0), picture_width - width), max(y, 0), width)
-        for y in (top - LABEL, top, bottom - LABEL, bottom)
+        for y in (top - PLATE, top, bottom - PLATE, bottom)
         for x in (left, right - width)
     ]
     return next((place for place in places if not _meets(place, taken)), places[0])
@@ -94,6 +92,6 @@ def _place(
 def _meets(place: Label, taken: Sequence[Label]) -> bool:
     x, y, width = place
     return any(
-        x < other_x + other_width and other_x < x + width and abs(y - other_y) < LABEL
+        x < other_x + other_width and other_x < x + width and abs(y - other_y) < PLATE
         for other_x, other_y, other_width in taken
     )

@@ -1,29 +1,29 @@
-"""Four pairs of boxes, each with its IoU, GIoU, DIoU and CIoU."""
+"""The four pairs of boxes of docs/blocks/iou.py, each with its IoU, GIoU, DIoU and CIoU."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from docs.figures.blocks import block
 from docs.figures.drawing import Figure
-from docs.figures.iou_family import values
+from duet.backend import ops
 
 WORDS = {
     "en": ("Four pairs of boxes and what IoU, GIoU, DIoU and CIoU say of them",
            ("inside", "side by side", "apart", "other shape")),
     "zh": ("四对边框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并排", "分开", "形状不同")),
 }  # fmt: skip
-SQUARE = (38.0, 52.0, 48.0, 48.0)  # cxcywh in units of a panel
-PAIRS = (((48.0, 62.0, 24.0, 24.0), SQUARE), ((62.0, 52.0, 48.0, 48.0), SQUARE),
-         ((78.0, 92.0, 20.0, 20.0), SQUARE),
-         ((52.0, 52.0, 88.0, 24.0), (52.0, 52.0, 24.0, 88.0)))  # fmt: skip
 PANEL, LEFT, TOP = 104, 64, 34
 
 
 def draw(language: str) -> Figure:
     title, labels = WORDS[language]
-    table = values(*np.array(PAIRS).swapaxes(0, 1))
+    ran = block("iou")
+    pairs = list(ran["pairs"].values())
+    boxes, targets = (ops.tensor(np.float32(side)) for side in zip(*pairs, strict=True))
+    table = {name: measure(boxes, targets) for name, measure in ran["measures"].items()}
     figure = Figure(TOP + 226, title, language)
-    for place, (label, (box, target)) in enumerate(zip(labels, PAIRS, strict=True)):
+    for place, (label, (box, target)) in enumerate(zip(labels, pairs, strict=True)):
         x = LEFT + place * PANEL
         figure.text(x + PANEL / 2, 20, label, "middle bold")
         for (cx, cy, width, height), style in (
@@ -40,7 +40,7 @@ def draw(language: str) -> Figure:
         if row % 2 == 0:
             figure.rectangle(0, y - 18, figure.width, 25, "t-line")
         figure.text(8, y, name, "bold")
-        for place, value in enumerate(numbers.tolist()):
+        for place, value in enumerate(ops.to_numpy(numbers).tolist()):
             middle = LEFT + place * PANEL + PANEL / 2
             figure.text(middle, y, f"{value:.2f}".replace("-", "−"), "middle")
     return figure

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from docs.figures.drawing import LETTERS, WIDTH, Figure, text_width
+from docs.figures.drawing import PLATE, WIDTH, Figure, plate_width
 from docs.figures.pictures import on_picture, photograph
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.tracker import NO_ID, Tracker
@@ -70,8 +70,6 @@ def draw(language: str) -> Figure:
         for box, track in zip(frames[number].boxes_xyxy, frames[number].ids, strict=True):
             on_picture(figure, box, int(track), at, scale)
             label = f"person {track}"
-            width, y = text_width(label) + 8, at[1] + box[3] * scale
-            x = at[0] + min(box[0] * scale, PANEL - width)
-            figure.rectangle(x, y - 20, width, 20, "dark", 3)
-            figure.text(x + 4, y - 20 + LETTERS, label, "light-text bold")
+            x = at[0] + min(box[0] * scale, PANEL - plate_width(label))
+            figure.plate(x, at[1] + box[3] * scale - PLATE, label)
     return figure

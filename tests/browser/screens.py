@@ -6,11 +6,6 @@ It writes docs/screen-check.webp, screen-audit.webp and screen-serve.webp from w
 
 from __future__ import annotations
 
-from duet.utils.processes.start import start_command
-
-if __name__ == "__main__":
-    start_command()  # before what may be slow to import, or missing
-
 import base64
 import json
 import tempfile
@@ -38,8 +33,7 @@ from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
 
-SIZE_WH = 900, 660
-QUALITY = 60
+SIZE_WH, QUALITY = (900, 660), 60
 SPLITS = {"train": range(400, 412), "val": range(412, 436)}
 SECONDS = 1  # for a page to draw what it has loaded
 YAML = f"train: images/train\nval: images/val\nnames: {json.dumps(CLASS_NAMES)}\n"
@@ -47,12 +41,10 @@ YAML = f"train: images/train\nval: images/val\nnames: {json.dumps(CLASS_NAMES)}\
 STUB = """window.fetch = async (to) =>
   new Response(JSON.stringify(`${to}`.endsWith("v1/model") ? %s : %s));"""
 MODEL: dict[str, Any] = {
-    "name": "yolov5n",
-    "task": "detect",
-    "runs_in": "PyTorch, cpu",
+    "name": "yolov5n", "task": "detect", "runs_in": "PyTorch, cpu",
     "class_names": ["cup", "dining table", *[""] * 78],
     "defaults": {"conf": 0.25, "iou": 0.45, "max_det": 1000},
-}
+}  # fmt: skip
 
 
 def spoiled(number: int, lines: list[str]) -> list[str]:
@@ -78,14 +70,8 @@ def draw_data(folder: Path) -> None:
     (folder / "mydata.yaml").write_text(YAML, encoding="utf-8")
 
 
-def check_page(folder: Path) -> Path:
-    """Return the page of `duet check`."""
-    check(["--data", str(folder / "mydata.yaml"), "--out", str(folder / "check")])
-    return folder / "check" / "check.html"
-
-
-def audit_page(folder: Path) -> Path:
-    """Return the page of `duet audit`, with the findings of stored detections."""
+def audit_page(folder: Path) -> None:
+    """Write the page of `duet audit`, with the findings of stored detections."""
     dataset = load_dataset(folder / "mydata.yaml")
     samples = load_split(dataset, "val")
     auditor = Auditor(WORTH, np.full(len(CLASS_NAMES), True))
@@ -99,15 +85,6 @@ def audit_page(folder: Path) -> Path:
     audit = Audit(dataset.name, "val", ["best.safetensors"], metrics, samples, CLASS_NAMES,
                   auditor.result())  # fmt: skip
     (folder / "audit.html").write_text(audit_report.audit_page(audit, top=8), encoding="utf-8")
-    return folder / "audit.html"
-
-
-def serve_page(folder: Path) -> Path:
-    """Return the page of `duet serve`, with the colours that a server puts in."""
-    text = (PROJECT / "utils" / "serve" / "page.html").read_text(encoding="utf-8")
-    page = text.replace("COLOURS_OF_CLASSES", " ".join(hex_colours()))
-    (folder / "serve.html").write_text(page, encoding="utf-8")
-    return folder / "serve.html"
 
 
 def answers() -> tuple[str, str]:
@@ -131,11 +108,16 @@ def screens() -> dict[str, np.ndarray]:
     with tempfile.TemporaryDirectory() as temporary, chromium() as page:
         folder, made = Path(temporary) / "mydata", {}
         draw_data(folder)
-        for name, make in (("check", check_page), ("audit", audit_page)):
-            page.open(make(folder), *SIZE_WH)
+        check(["--data", str(folder / "mydata.yaml"), "--out", str(folder)])
+        audit_page(folder)
+        for name in ("check", "audit"):
+            page.open(folder / f"{name}.html", *SIZE_WH)
             made[f"screen-{name}.webp"] = shoot(page)
         page.call("Page.addScriptToEvaluateOnNewDocument", source=STUB % answers())
-        page.open(serve_page(folder), *SIZE_WH)
+        text = (PROJECT / "utils" / "serve" / "page.html").read_text(encoding="utf-8")
+        text = text.replace("COLOURS_OF_CLASSES", " ".join(hex_colours()))
+        (folder / "serve.html").write_text(text, encoding="utf-8")
+        page.open(folder / "serve.html", *SIZE_WH)
         page.choose_file("#file", PHOTOGRAPHS / "cup.jpg")
         made["screen-serve.webp"] = shoot(page)
     return made

@@ -8,6 +8,8 @@ import shlex
 
 import pytest
 
+from duet import backend
+from duet.utils.files.model_yamls import shipped_model
 from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import PROGRAM, ServeConfig, parse_serve_flags
@@ -149,6 +151,22 @@ def test_the_table_of_hyperparameters_has_the_values_of_the_files(language):
     )
     assert {name: float(value) for name, value, _ in rows} == public
     assert {name: float(value or usual) for name, usual, value in rows} == public | small
+
+
+SIZE = re.compile(r"\| (yolov[\w.-]+) \| [\d.]+(?: M)? \| ([\d.]+)")
+
+
+@pytest.mark.parametrize("path", [ENGLISH, CHINESE, DOCS / "en/recipe.md", DOCS / "zh/recipe.md"])
+def test_the_work_of_each_model_is_what_its_yaml_says(path):
+    backend.use()
+    from duet.models.blocks.registry import count_gflops
+    from duet.models.graph import plan_layers, read_model_yaml
+
+    rows = SIZE.findall(path.read_text(encoding="utf-8"))
+    assert len(rows) >= 5
+    for name, gflops in rows:
+        plans = plan_layers(read_model_yaml(shipped_model(name)))
+        assert f"{count_gflops(plans, folded=True):.1f}" == gflops, name
 
 
 EXAMPLES = PROJECT / "docs" / "examples" / "serve"
