@@ -22,10 +22,8 @@ from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.text import count
 
 HALF = "float16"
+Raw = Any  # what a predictor returns for its own `decode_above`
 FILL = 0.447  # padding of scaled images, as in the evaluation of the public weights
-
-# What a predictor's network returns and its `decode_above` reads, each its own.
-Raw = Any
 
 
 class Predictor(Protocol):
@@ -204,7 +202,6 @@ class Ensemble:
             self._join(member, name)
 
     def _join(self, member: Predictor, name: str) -> None:
-        """Add a member; UserError if it cannot be combined with the ones before."""
         first, head, size = self.head, member.head, member.fixed_size
         joins = member is self.members[0] or head.joins_models and first.joins_models
         if not joins:

@@ -106,7 +106,6 @@ class LiveSource(Source):
             self._give(failure, replace=False)
 
     def _give(self, frame: Frame | Exception | None, replace: bool) -> None:
-        """Hand a frame over, replacing an unread one or waiting until it is read."""
         while not self._closed.is_set():
             if replace:
                 with suppress(queue.Empty):
@@ -203,7 +202,6 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
 
 
 def _decoded(av: ModuleType, container: Container, stream: Stream) -> Iterator[Picture]:
-    """Yield PyAV's frames; skip packets damaged in transmission."""
     for packet in container.demux(stream):
         with suppress(av.InvalidDataError):
             yield from stream.decode(packet)

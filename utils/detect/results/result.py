@@ -129,7 +129,6 @@ class Result(ImageResult):
 
 
 def _plural(name: str) -> str:
-    """Return the plural of an English name; others, and "skis", stay unchanged."""
     if not name[-1:].isascii():
         return name
     for ending, plural in IRREGULAR.items():

@@ -86,7 +86,6 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _as_title(name: str) -> str:
-    """Capitalize a name unless its first word contains capitals."""
     return name[:1].upper() + name[1:] if name[:2].islower() else name
 
 

@@ -30,7 +30,6 @@ BESIDE_NAMES = "0123456789. lp"
 
 
 def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Axes]:
-    """Return a figure of width x height inches and its axes, in the common style."""
     figure = empty_figure(width, height)
     panels = figure.subplots(rows, columns)
     for axes in np.ravel(panels):
