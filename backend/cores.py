@@ -32,7 +32,6 @@ def choose_threads() -> None:
 
 
 def are_asked_for() -> bool:
-    """Return whether the user or a parent process set the number of threads."""
     return _are_asked_for
 
 

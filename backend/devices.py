@@ -44,7 +44,6 @@ def check_device(name: str, backend: str = "") -> None:
 
 
 def sees_driver() -> bool:
-    """Return whether a GPU driver is installed; there may still be no usable GPU."""
     try:
         ctypes.CDLL(NVIDIA_DRIVER)
     except OSError:
@@ -81,15 +80,11 @@ def own_device(name: str, usable: Sequence[str]) -> str:
     return wanted[process.local_rank]
 
 
-def present_device(device: str, usable: Sequence[str]) -> str:
-    """Return a device chosen by `own_device`; BackendError if it is not available."""
-    if device not in usable:
-        raise BackendError(f"device {device!r} is not available; available: {', '.join(usable)}")
-    return device
+def missing_device(device: str, usable: Sequence[str]) -> BackendError:
+    return BackendError(f"device {device!r} is not available; available: {', '.join(usable)}")
 
 
 def require_cpu(backend: str, name: str) -> None:
-    """Raise BackendError for a GPU on a CPU-only backend."""
     if name not in ("", CPU) and not FRAMEWORKS[backend].on_gpus:
         others = " or ".join(other for other, row in FRAMEWORKS.items() if row.on_gpus)
         raise BackendError(

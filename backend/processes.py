@@ -31,7 +31,6 @@ class Process(NamedTuple):
 
     @property
     def is_main(self) -> bool:
-        """Whether this process writes files and logs for all."""
         return self.rank == 0
 
     def shard(self, items: _Items) -> _Items:

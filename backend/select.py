@@ -101,7 +101,7 @@ def _training_backends() -> str:
     return f"choose one that supports training: {', '.join(names)}"
 
 
-def _public_names(module: str) -> dict[str, Any]:
+def _public_names(module: str) -> dict[str, object]:
     """Return the public names that a module defines or imports; {} if there is no such module."""
     if importlib.util.find_spec(module) is None:
         return {}

@@ -33,12 +33,10 @@ def cores_of(process: int = 0) -> set[int]:
 
 
 def can_bind() -> bool:
-    """Return whether the system binds processes to cores."""
     return hasattr(os, "sched_setaffinity")  # Linux
 
 
 def bind_to(cores: set[int]) -> None:
-    """Let this process and those that it starts run on these cores only."""
     os.sched_setaffinity(0, cores)
 
 

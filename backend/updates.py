@@ -185,7 +185,6 @@ class Optimizer(ABC):
         """Return the constants of a group's next update; ValueError for a wrong momentum."""
 
     def kinds_of(self, constants: Constants) -> Sequence[str]:
-        """Return the kinds of state that an update needs."""
         return self.kinds
 
     # Of the backend

@@ -70,7 +70,7 @@ def begin(
     return [load_to_detect(os.fspath(file), runtime) for file in files]
 
 
-def train(data: str | os.PathLike[str] | None = None, **flags: Any) -> Trained:
+def train(data: str | os.PathLike[str] | None = None, **flags: object) -> Trained:
     """Train a model, like `duet train`; return the paths of its files and its metrics.
 
     `train(data="shapes", cfg="yolov5n.yaml", weights="", epochs=30, img=160, backend="torch")`
@@ -94,7 +94,7 @@ def train(data: str | os.PathLike[str] | None = None, **flags: Any) -> Trained:
 def val(
     weights: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     data: str | os.PathLike[str] | None = None,
-    **flags: Any,
+    **flags: object,
 ) -> Validated:
     """Validate weights, like `duet val`; return the metrics.
 
@@ -131,7 +131,7 @@ def export(
     return call("export", run, {"weights": weights, "include": include, **flags})
 
 
-def check(data: str | os.PathLike[str], **flags: Any) -> Check:
+def check(data: str | os.PathLike[str], **flags: object) -> Check:
     """Check a dataset for mistakes, like `duet check`; return the findings.
 
     Args:

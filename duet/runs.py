@@ -28,7 +28,7 @@ AUTOMATIC = ("--bbox_iou_optim", "--multi_tensor_optimizer", "--device-augment")
 COMMAND_LINE_ONLY = ("nproc", "evolve")  # flags that start processes
 
 
-def call(name: str, work: Callable[[Sequence[str]], Any], flags: FlagValues) -> Any:
+def call(name: str, work: Callable[[Sequence[str]], object], flags: FlagValues) -> Any:
     """Run the command `duet NAME` with flags as keywords; return its result.
 
     Raises:

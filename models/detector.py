@@ -12,7 +12,7 @@ from duet import backend
 from duet.backend import nn, ops
 from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
-from duet.models.blocks.conv import Conv
+from duet.models.blocks.yolov5 import Conv
 from duet.models.graph import IMAGE, ModelSpec, coarsest_stride, plan_layers
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError
@@ -84,7 +84,6 @@ class Detector(nn.Module):
         return output
 
     def run_layers(self, images: Tensor) -> Iterator[Any]:
-        """Run the layers in order and yield each output."""
         if images.shape[1] != self.spec.image_channels:
             images = grey_of(images)
         mean, std = self.head.image_mean, self.head.image_std

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duet.models.blocks.conv import Activation, find_activation
 from duet.models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
+from duet.models.blocks.yolov5 import Activation, find_activation
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError, brief
 from duet.utils.files.json_files import Document
@@ -136,7 +136,6 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
 
 
 def coarsest_stride(plans: Sequence[LayerPlan]) -> int:
-    """Return the largest stride; image sides must be a multiple of it."""
     return max(plan.stride for plan in plans)
 
 
@@ -176,7 +175,7 @@ def _check_multiple(document: Document, key: str) -> float:
     return float(value)
 
 
-def _check_lines(document: Document, key: str) -> list[Any]:
+def _check_lines(document: Document, key: str) -> list[object]:
     lines = document[key]
     if not isinstance(lines, list) or not lines:
         raise UserError(f"{key} must be a list of [from, number, module, args]")

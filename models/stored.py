@@ -11,7 +11,7 @@ import numpy as np
 
 from duet.backend import nn
 from duet.backend.checks import as_float32
-from duet.models.blocks.conv import Conv
+from duet.models.blocks.yolov5 import Conv
 from duet.models.detector import Detector
 from duet.models.graph import ModelSpec, parse_model, plan_layers
 from duet.utils.errors import UserError, brief

@@ -41,6 +41,12 @@ def detections(boxes_xyxy, scores, class_index) -> Detections:
     return Detections(boxes, np.asarray(scores, np.float32), np.asarray(class_index, np.int64))
 
 
+def rows_as_detections(rows) -> Detections:
+    """Detections of rows (left, top, right, bottom, score, class)."""
+    table = np.asarray(rows, np.float64).reshape(-1, 6)
+    return detections(table[:, :4], table[:, 4], table[:, 5])
+
+
 def ground_truth(class_index, boxes_xyxy, is_crowd=None, area=None) -> GroundTruth:
     boxes = np.asarray(boxes_xyxy, np.float32).reshape(-1, 4)
     return GroundTruth(

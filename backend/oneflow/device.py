@@ -12,7 +12,7 @@ import oneflow
 from duet.backend import checks, devices
 from duet.backend.checks import CPU
 from duet.backend.contract import CAPABILITIES
-from duet.backend.devices import own_device, present_device, tf32_is_overridden
+from duet.backend.devices import missing_device, own_device, tf32_is_overridden
 from duet.backend.system import peak_during
 
 # The 0.9.0 wheel has machine code for compute capabilities 6.0 to 8.6 and no PTX.
@@ -28,7 +28,9 @@ def resolve(name: str) -> str:
 
 def present(device: str) -> str:
     """Return a device that `resolve` returned; BackendError if it is not available."""
-    return present_device(device, _usable())
+    if device not in _usable():
+        raise missing_device(device, _usable())
+    return device
 
 
 def synchronize(device: str) -> None:

@@ -106,7 +106,7 @@ class Tensor:
         # Outputs of the same module call, including this one; weak to avoid reference cycles.
         self.returned_with: tuple[ref[Tensor], ...] = ()
 
-    def __deepcopy__(self, memo: Mapping[int, Any]) -> Tensor:
+    def __deepcopy__(self, memo: Mapping[int, object]) -> Tensor:
         """Return this tensor: it is immutable, and a copy would copy its whole graph."""
         return self
 
@@ -220,7 +220,7 @@ def apply(
     inputs: Sequence[Tensor | None],
     shape: Iterable[int],
     dtype: str,
-    **attributes: Any,
+    **attributes: object,
 ) -> Tensor:
     """Return the result of an operation, with dynamic sizes where `shape` has them.
 
@@ -233,7 +233,7 @@ def apply_for_several(
     operation: str,
     inputs: Sequence[Tensor | None],
     results: Iterable[tuple[Iterable[int], str]],
-    **attributes: Any,
+    **attributes: object,
 ) -> tuple[Tensor, ...]:
     node = Node(operation, inputs, attributes)
     node.results = tuple(_result(node, shape, dtype) for shape, dtype in results)
@@ -344,7 +344,7 @@ def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
     return target
 
 
-def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
+def take(x: Tensor, index: tuple[object, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
     index = without_ellipsis(index, x.ndim)
     slices = [part for part in index if isinstance(part, slice)]
@@ -374,7 +374,7 @@ def _length(size: int, part: object, span: tuple[int, int, int]) -> int:
     return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length
 
 
-def without_ellipsis(index: tuple[Any, ...], ndim: int) -> tuple[Any, ...]:
+def without_ellipsis(index: tuple[object, ...], ndim: int) -> tuple[object, ...]:
     """Return the index expanded to one part per dimension."""
     missing = ndim - sum(part is not ... for part in index)
     if missing < 0 or sum(part is ... for part in index) > 1:

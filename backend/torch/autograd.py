@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -19,6 +19,8 @@ from duet.backend import checks, modules, updates
 from duet.backend.devices import MPS
 from duet.backend.torch import ops
 
+P = ParamSpec("P")
+R = TypeVar("R")
 log = logging.getLogger("backend")
 
 _left_out = 0  # compiled functions without a CUDA graph that were already reported
@@ -28,7 +30,7 @@ variable = modules.variable
 value_and_backward = updates.value_and_backward
 
 
-def no_grad() -> AbstractContextManager[Any]:
+def no_grad() -> AbstractContextManager[object]:
     return torch.no_grad()
 
 
@@ -65,14 +67,14 @@ def _first_line(error: Exception) -> str:
 
 
 def compiled(
-    function: Callable[..., Any], most_shapes: int = 1, graphs: bool = False
-) -> Callable[..., Any]:
+    function: Callable[P, R], most_shapes: int = 1, graphs: bool = False
+) -> Callable[P, R]:
     optimized = torch.compile(function, dynamic=False, mode="reduce-overhead" if graphs else None)
     run = _for_shapes(function, optimized, most_shapes)
     return _with_graphs(function, run) if graphs else run
 
 
-def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Callable[..., Any]:
+def _with_graphs(function: Callable[P, R], run: Callable[P, R]) -> Callable[P, R]:
     """Return a wrapper that runs a function as CUDA graphs.
 
     Each pass overwrites the graphs' memory, which holds results and gradients. So 0-d results are
@@ -80,15 +82,16 @@ def _with_graphs(function: Callable[..., Any], run: Callable[..., Any]) -> Calla
     """
     trained = dict(function.named_parameters()) if isinstance(function, Module) else None
 
-    def run_in_graphs(*inputs: Any) -> Any:
+    def run_in_graphs(*inputs: P.args, **options: P.kwargs) -> R:
         if trained is not None:  # a pass begins
             for name, gradient in copy_gradients(trained).items():
                 trained[name].grad = gradient
             torch.compiler.cudagraph_mark_step_begin()
         _warn_if_no_graph("a gradient")  # compiled in the last backward pass
-        found = run(*inputs)
+        found = run(*inputs, **options)
         _warn_if_no_graph(_name(function))
-        return tree_map_only(Tensor, _own_number, found)
+        copied: R = tree_map_only(Tensor, _own_number, found)
+        return copied
 
     return run_in_graphs
 
@@ -108,34 +111,34 @@ def _warn_if_no_graph(name: str) -> None:
     _left_out = number
 
 
-def _name(function: Callable[..., Any]) -> str:
+def _name(function: object) -> str:
     return str(getattr(function, "__qualname__", type(function).__name__))
 
 
 def _for_shapes(
-    function: Callable[..., Any], optimized: Callable[..., Any], most_shapes: int
-) -> Callable[..., Any]:
+    function: Callable[P, R], optimized: Callable[P, R], most_shapes: int
+) -> Callable[P, R]:
     """Return a wrapper that is compiled for the first sets of shapes and eager for others."""
-    seen: set[tuple[Any, ...]] = set()
-    refused: set[tuple[Any, ...]] = set()
+    seen: set[tuple[torch.Size, ...]] = set()
+    refused: set[tuple[torch.Size, ...]] = set()
     name = _name(function)
 
-    def run(*inputs: Any) -> Any:
+    def run(*inputs: P.args, **options: P.kwargs) -> R:
         shapes = tuple(x.shape for x in tree_leaves(inputs) if isinstance(x, Tensor))
         if shapes not in seen | refused and len(seen) >= most_shapes:
             refused.add(shapes)
             log.info("%s runs eagerly for further input sizes: %s", name, tuple(shapes[0]))
         if shapes in refused:
-            return function(*inputs)
+            return function(*inputs, **options)
         if shapes in seen:
-            return optimized(*inputs)
+            return optimized(*inputs, **options)
         seen.add(shapes)
         start = time.perf_counter()
         try:
             with modules.warnings_ignored():
-                result = optimized(*inputs)
+                result = optimized(*inputs, **options)
         except Exception as error:  # if the function itself fails, the next line raises again
-            result = function(*inputs)
+            result = function(*inputs, **options)
             refused.add(shapes)
             log.warning("%s is not compiled: %s", name, _first_line(error))
             return result

@@ -23,7 +23,7 @@ POINTWISE_STRIDES = (
     r"Grad strides do not match bucket view strides[\s\S]*grad\.sizes\(\) = \[\d+, \d+, 1, 1\]"
 )
 
-_ended: list[Any] = []  # process groups
+_ended: list[object] = []  # process groups
 
 
 def start(device: str, timeout_s: float) -> None:
@@ -109,7 +109,7 @@ def data_parallel(module: torch.nn.Module) -> torch.nn.Module:
 
 def averaging(
     module: torch.nn.Module, last: bool, stage: Stage | None = None
-) -> AbstractContextManager[Any]:
+) -> AbstractContextManager[object]:
     if last or not isinstance(module, DistributedDataParallel):
         return nullcontext()
     return module.no_sync()

@@ -75,7 +75,7 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
         else:
             self._uncounted += 1
 
-    def _save_to_state_dict(self, *arguments: Any) -> None:
+    def _save_to_state_dict(self, *arguments: object) -> None:
         if self._uncounted:
             self.num_batches_tracked.add_(self._uncounted)
             self._uncounted = 0
@@ -179,7 +179,7 @@ def to_torchscript(module: Module, example: Tensor, text: str) -> bytes:
     return file.getvalue()
 
 
-def from_torchscript(content: bytes) -> Callable[[Tensor], Any]:
+def from_torchscript(content: bytes) -> Callable[[Tensor], object]:
     try:
         with modules.warnings_ignored():
             return torch.no_grad()(torch.jit.load(io.BytesIO(content), checks.CPU))

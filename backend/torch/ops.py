@@ -13,16 +13,12 @@ from torch.nn import functional
 from duet.backend import checks
 from duet.backend.checks import CPU
 from duet.backend.devices import MPS
-from duet.backend.torch.device import copy_stream, has_streams, is_page_locked, present
+from duet.backend.torch.device import copy_from_gpu, copy_to_gpu, has_streams, present
 
 Shape = Sequence[int]
 
 # Measured on 2.14.1: the gradient of its clamp is 0 at the limits, where the contract's is 1.
 CLAMP_ENDS_AT_LIMITS = torch.__version__ >= "2.14"
-
-# Bytes. Smaller copies take less than 0.1 ms at 12 GB/s, too little to hide with three more host
-# calls. And below 1 MiB PyTorch allocates parts of blocks, which each stream has of its own.
-LARGE_COPY = 2**20
 
 DTYPES = {
     "float32": torch.float32,
@@ -39,38 +35,11 @@ NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 def tensor(array: np.ndarray, device: str = "cpu") -> Tensor:
     dtype = dtype_named(array.dtype.name)
     where = present(device)
-    if not has_streams(where):
-        # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
-        copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
-        return torch.from_numpy(copied).to(where, dtype)
-    # A copy from page-locked memory does not wait for work queued on the device.
-    if is_page_locked(array):
-        return copied_beside(torch.from_numpy(array), where)
-    if array.nbytes < LARGE_COPY:
-        return page_locked(array).to(where, non_blocking=True)
-    return copied_beside(page_locked(array), where)
-
-
-def copied_beside(on_host: Tensor, device: str) -> Tensor:
-    """Copy a page-locked tensor while the device runs earlier work.
-
-    The current stream waits for the copy, on the device. The memory belongs to the copy stream, so
-    the copy does not wait for work that still reads it: `record_stream` keeps it until the current
-    stream has finished what was queued when the tensor was freed.
-    """
-    current, beside = torch.cuda.current_stream(device), copy_stream(device)
-    with torch.cuda.stream(beside):
-        copied = on_host.to(device, non_blocking=True)
-    current.wait_stream(beside)
-    copied.record_stream(current)
-    return copied
-
-
-def page_locked(array: np.ndarray) -> Tensor:
-    """Return a copy of an array in page-locked memory, which is used again once it was read."""
-    copied = torch.empty(array.shape, dtype=dtype_named(array.dtype.name), pin_memory=True)
-    copied.numpy()[...] = array
-    return copied
+    if has_streams(where):
+        return copy_to_gpu(array, dtype, where)
+    # A copy in native order: PyTorch reads neither negative strides nor swapped bytes.
+    copied = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(copied).to(where, dtype)
 
 
 def to_numpy(x: Tensor) -> np.ndarray:
@@ -81,19 +50,10 @@ def to_numpy_later(x: Tensor) -> Callable[[], np.ndarray]:
     if reads_at_once(x):
         copied = to_numpy(x)
         return lambda: copied
-    if not has_streams(x.device):
-        kept = x.detach().clone()
-        return lambda: to_numpy(kept)
-    on_host = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
-    on_host.copy_(x.detach(), non_blocking=True)
-    arrived = torch.cuda.Event()
-    arrived.record(torch.cuda.current_stream(x.device))
-
-    def read() -> np.ndarray:
-        arrived.synchronize()
-        return on_host.numpy()
-
-    return read
+    if has_streams(x.device):
+        return copy_from_gpu(x.detach())
+    kept = x.detach().clone()
+    return lambda: to_numpy(kept)
 
 
 def reads_at_once(x: Tensor) -> bool:

@@ -31,7 +31,7 @@ class LayerRequest:
     scale_width: Callable[[int], int]  # applies the width multiple to channels
 
     def counts(
-        self, args: Sequence[Any] | None = None, /, **defaults: int | None
+        self, args: Sequence[object] | None = None, /, **defaults: int | None
     ) -> dict[str, Any]:
         """Return the args by name as integers, with the width multiple applied to channels.
 
@@ -129,10 +129,9 @@ class Block:
 
 # Modules that register blocks or heads, imported at the first look-up.
 MODULES = (
-    "duet.models.blocks.bottleneck",
-    "duet.models.blocks.conv",
-    "duet.models.blocks.pooling",
     "duet.models.blocks.transformer",
+    "duet.models.blocks.variants",
+    "duet.models.blocks.yolov5",
     "duet.models.heads.anchor.head",
     "duet.models.heads.classify.head",
     "duet.models.heads.distribution.head",

@@ -7,14 +7,13 @@ matches the public model's stored outputs. Attention: Vaswani et al. 2017, arXiv
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
-from duet.models.blocks.bottleneck import C3
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.yolov5 import C3
 from duet.utils.errors import UserError
 
 HEADS = 4
@@ -103,7 +102,7 @@ class C3TR(C3):
     """`C3` with a transformer block instead of bottlenecks."""
 
     @staticmethod
-    def inner(channels: int, repeats: int, shortcut: bool) -> Any:
+    def inner(channels: int, repeats: int, shortcut: bool) -> nn.Module:
         return TransformerBlock(channels, repeats)
 
     @staticmethod

@@ -130,7 +130,7 @@ class TrainedDetector(NotCopied):
             return self._stream(self._sources(source, stride), config, ahead=0)
         return self._stream(self._sources(as_list(source), stride), config)
 
-    def _sources(self, images: Iterable[Any], stride: int) -> Iterator[Source]:
+    def _sources(self, images: Iterable[object], stride: int) -> Iterator[Source]:
         for index, image in enumerate(images):
             if isinstance(image, (str, os.PathLike)):
                 yield file_source(Path(os.fsdecode(image)), self._max_pixels, stride)

@@ -21,6 +21,7 @@ import numpy as np
 
 from duet import backend
 from duet.models.detect.settings import make_detector
+from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.letterbox import View
 from duet.utils.detect.config import DetectConfig
@@ -36,7 +37,7 @@ from duet.utils.files.run_folder import create_run_folder
 from duet.utils.text import say
 from duet.utils.weights.load import Weights
 
-Predicted = Future[tuple[list[list[Any]], float]]
+Predicted = Future[tuple[list[list[Candidates]], float]]
 Finished = tuple[Done, Place | None]
 Track = Callable[[Any, Frame, Fraction | None], tuple[Any, np.ndarray]]
 
@@ -95,7 +96,7 @@ class Pipeline:
                     in_turn = self._track is not None or read.source.kind != "image"
                     writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
-    def _predict(self, batch: Sequence[Read]) -> tuple[list[list[Any]], float]:
+    def _predict(self, batch: Sequence[Read]) -> tuple[list[list[object]], float]:
         """Return the candidates of each view of each frame, and the ms per frame."""
         start = time.perf_counter()
         rows = self.detector.predict_images([read.prepared for read in batch])
@@ -131,7 +132,7 @@ def finished(
     detector: ImageDetector,
     frame: Frame,
     views: Sequence[View],
-    rows: Sequence[Any],
+    rows: Sequence[object],
     track: Track | None = None,
     rate: Fraction | None = None,
 ) -> ImageResult:

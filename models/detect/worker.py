@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -184,7 +184,7 @@ class Worker:
             confidence_threshold=min(x.confidence_threshold for x in settings),
             max_detections=max(x.max_detections for x in settings),
         )
-        found: list[Any] = []
+        found: list[Candidates] = []
         with self._answering_errors(jobs):
             found = jobs[0].detector.predict([job.view for job in jobs], widest)
         for job in jobs:

@@ -37,8 +37,6 @@ DEFAULT_SUPPRESSION = SuppressionSettings()
 
 
 class Validation(NamedTuple):
-    """Result of an `Evaluation`."""
-
     result: Result  # from the head's evaluator; read by `Head.metrics`
     losses: np.ndarray  # float64 means in `Head.loss_names` order; zeros without a loss
 

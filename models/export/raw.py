@@ -13,6 +13,7 @@ import numpy as np
 
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
+from duet.models.detector import Detector
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import BOX_COLUMNS, RAW_FORMS
@@ -36,7 +37,7 @@ class Part(NamedTuple):
     is_logits: bool = True
 
 
-def maps_by_name(model: Any, images: Tensor, form: str) -> dict[str, Tensor]:
+def maps_by_name(model: Detector, images: Tensor, form: str) -> dict[str, Tensor]:
     """Run a model; return its maps (B, K, H, W) by name, such as classes_8 at stride 8.
 
     Args:
@@ -116,7 +117,7 @@ PARTS: dict[str, Callable[[Any, Sequence[Tensor], bool], Iterator[list[Part]]]] 
 }
 
 
-def raw_metadata(head: Any, form: str) -> dict[str, Any]:
+def raw_metadata(head: Any, form: str) -> dict[str, object]:
     """Return what a decoder needs: the form, strides and, in pixels, anchors [w, h, ...]."""
     found: dict[str, Any] = {"form": form, "strides": list(head.strides), "anchors": []}
     if hasattr(head, "anchors"):

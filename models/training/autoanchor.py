@@ -76,7 +76,7 @@ def choose_anchors(
     hyp: Hyperparameters,
     seed: int,
     keeps_head: bool = False,
-) -> Any:
+) -> object:
     """Return the anchors to train with, in model YAML format, and log the reason.
 
     Args:
@@ -123,7 +123,6 @@ def choose_anchors(
 
 
 def describe(fit: Fit) -> str:
-    """Return a description of the fit."""
     recall = fit.best_possible_recall
     return f"best possible recall {recall:.3f}, {fit.anchors_per_target:.2f} per target"
 

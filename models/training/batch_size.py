@@ -118,7 +118,6 @@ def measured_state(job: Job, device: str) -> TrainState:
 
 
 def train_on(state: TrainState, batch: Batch) -> None:
-    """Train on a batch and wait for the device."""
     for _ in range(STEPS):
         train_step(state, batch, StageTimer(state.device))
         settle(state)  # waits for the steps by reading the losses
@@ -177,7 +176,6 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
 
 
 def most_boxes(job: Job) -> int:
-    """Return the maximum number of boxes in an augmented image."""
     strengths = job.config.augmentation(job.hyp)
     tiles = 4 if strengths.mosaic else 1
     twice = (strengths.mixup > 0) + (strengths.copy_paste > 0)

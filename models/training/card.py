@@ -33,7 +33,6 @@ def write_card(folder: Path, job: Job, state: TrainState, epoch: int, result: Re
 
 
 def source_rows(job: Job, state: TrainState) -> Iterator[tuple[str, str]]:
-    """Yield what the weights were made from."""
     config, task = job.config, state.model.head.task
     yield "model", f"{Path(config.cfg or config.weights or task.model).name}, task {task.name}"
     yield "classes", ", ".join(job.data.class_names)
@@ -72,5 +71,4 @@ def metric_rows(state: TrainState, epoch: int, result: Result) -> Iterator[tuple
 
 
 def _cell(text: str) -> str:
-    """Return a text that stays in one cell of a table."""
     return printable(text).replace("|", "\\|")

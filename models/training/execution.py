@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -29,6 +29,8 @@ GFLOPS_OF_A_THREAD = 0.5
 SECONDS, WARM_UP = 0.3, 1  # of comparing bfloat16 with float32, and its rounds that do not count
 MOST_PRODUCTS = 5e7  # multiply-adds of a convolution then: a few milliseconds on a core
 
+P = ParamSpec("P")
+R = TypeVar("R")
 log = logging.getLogger("train")
 
 
@@ -50,7 +52,6 @@ class Execution:
 
     @property
     def layout(self) -> str:
-        """Memory layout of feature maps, for the log."""
         return "channels-last" if self.channels_last else "contiguous"
 
     def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
@@ -71,10 +72,9 @@ class Execution:
         return in_half_precision
 
     def loss_of(self, loss: Loss) -> Callable[..., LossTerms]:
-        """Return the loss, compiled if enabled."""
         return loss.compiled(self._compile) if self.compiled else loss
 
-    def _compile(self, function: Callable[..., Any], most_shapes: int = 1) -> Callable[..., Any]:
+    def _compile(self, function: Callable[P, R], most_shapes: int = 1) -> Callable[P, R]:
         # Do one look-up first: compilers cannot trace it, and it would break the graph.
         _ = fused.complete_iou
         return autograd.compiled(function, most_shapes, self.graphs)
@@ -145,7 +145,6 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
 
 
 def preferred_by_all(device: str) -> str:
-    """Return the precision that all ranks' devices gain from."""
     weakest_first = ("float32", "float16", "bfloat16")
     mine = np.array([weakest_first.index(amp.preferred(device))])
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]

@@ -60,7 +60,6 @@ log = logging.getLogger("train")
 
 @restoring_threads()
 def run_job(job: Job, train_loader: TrainLoader) -> Trained:
-    """Train a new run or resume one; return its result."""
     config, ranks = job.config, job.session.world.process.world_size
     checkpoint = load_state(job.point.path) if job.point is not None else None
     with watchdog.phase("building the model"), held_back(log) as notes:
@@ -110,7 +109,6 @@ def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -
 
 
 def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
-    """Return an out-of-memory error that suggests flags."""
     at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
     return UserError(
         f"out of memory with {count(at_a_time, 'image')} per pass (--batch-size "
@@ -170,7 +168,6 @@ def has_ended(run: Run, state: TrainState, world: World, uncounted: int = 0) -> 
 
 
 def train_epoch(run: Run, state: TrainState, loader: TrainLoader) -> None:
-    """Train on the rest of the current epoch."""
     config = run.job.config
     done = state.batch_number - state.epoch * len(loader)
     title, before = f"epoch {state.epoch + 1}/{config.epochs}", run.results.seconds
@@ -260,7 +257,6 @@ def end_epoch(run: Run, state: TrainState, validation: Validation | None) -> Bes
 def report_epoch(
     run: Run, state: TrainState, losses: np.ndarray, validation: Validation | None
 ) -> None:
-    """Add a row to results.csv and log it."""
     settings, head = state.schedule.at(state.batch_number - 1), state.model.head
     rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
     times, metrics, val_losses = state.timer.state(), {}, {}
@@ -305,7 +301,6 @@ def stop(run: Run, state: TrainState, agreed: bool | None = None) -> None:
 
 
 def save_state(run: Run, state: TrainState, is_best: bool = False, also: str = "") -> None:
-    """Save the complete state, optionally also under a permanent name."""
     with watchdog.phase("saving"):
         checkpoint = capture(run, state, is_best)
         if this_process().is_main:

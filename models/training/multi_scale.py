@@ -46,7 +46,6 @@ class MultiScale:
         return scale
 
     def sizes(self) -> list[int]:
-        """Return all possible sizes, ascending."""
         first, end = self._bounds()
         return list(range(self._on_grid(first), self._on_grid(end - 1) + 1, self.grid))
 
@@ -66,7 +65,6 @@ class MultiScale:
         return height, width
 
     def largest(self, shape: Sequence[int]) -> tuple[int, int, int, int]:
-        """Return the largest possible shape for images (B, C, H, W)."""
         images, channels, height, width = shape
         return images, channels, *max(self.shape((height, width), size) for size in self.sizes())
 

@@ -102,8 +102,6 @@ def frozen_names(names: Sequence[str], num_layers: int, freeze: Sequence[str]) -
 
 @dataclass(frozen=True)
 class StepSettings:
-    """The settings of one batch."""
-
     bias_rate: float  # learning rate of biases
     weight_rate: float  # learning rate of convolution and BatchNorm weights
     momentum: float

@@ -44,15 +44,11 @@ log = logging.getLogger("train")
 
 
 class BestEpoch(NamedTuple):
-    """The epoch with the best weights."""
-
     epoch: int  # from 1
     result: Result  # validation result, read by `Head.metrics`
 
 
 class Trained(NamedTuple):
-    """Result of a training."""
-
     folder: Path
     weights: Path  # best.safetensors, or last.safetensors without a best epoch
     epoch: int | None  # best epoch, from 1
@@ -60,7 +56,6 @@ class Trained(NamedTuple):
 
 
 def trained(run: Run, state: TrainState, best: BestEpoch | None) -> Trained:
-    """Return the result of a run."""
     metrics = state.model.head.metrics(best.result) if best is not None else {}
     return Trained(run.folder, weights_to_use(run, best), best and best.epoch, metrics)
 
@@ -73,7 +68,6 @@ def weights_to_use(run: Run, best: BestEpoch | None) -> Path:
 
 @on_main
 def describe_run(run: Run, state: TrainState) -> None:
-    """Write the settings to the folder, and log a summary."""
     job, names = run.job, run.job.data.class_names
     write_yaml(run.folder / "opt.yaml", run_settings(job.config))
     write_yaml(run.folder / "hyp.yaml", as_document(job.hyp))
@@ -128,7 +122,6 @@ def summary_lines(run: Run, state: TrainState) -> list[str]:
 
 
 def plotted_batches(no_plots: bool) -> int:
-    """Return the number of first batches to plot."""
     return 0 if no_plots else PLOTTED_BATCHES
 
 
@@ -144,13 +137,11 @@ def plot_trained_batch(run: Run, number: int, batch: Batch) -> None:
 
 @on_main
 def write_results(run: Run) -> None:
-    """Write results.csv and results.jsonl up to the current epoch."""
     run.results.write(run.folder / "results.csv")
     run.results.write_lines(run.folder / "results.jsonl")
 
 
 def columns_of(head: Head) -> list[str]:
-    """Return the columns of results.csv for a head."""
     return result_columns(head.loss_names.values(), head.metric_names)
 
 
@@ -192,7 +183,6 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
 
 
 def next_commands(run: Run, weights: Path) -> list[str]:
-    """Return the commands that validate, detect with and export the weights of a run."""
     config, first = run.job.config, run.job.data.val[0]
     data = ["--data", config.data]
     data += ["--split", str(config.train_part)] if config.train_part else []

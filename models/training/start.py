@@ -85,7 +85,6 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
 
 
 def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:
-    """Return the number of images each rank computes at a time."""
     images = -(-batch_size // ranks)
     return min(images, micro_batch or images)
 
@@ -221,6 +220,7 @@ def build_state(
         dtype=dtype,
         execution=execution,
         parallel=parallel,
+        parameters=[parameter for _, parameter in nn.named_parameters(model)],
         forward=execution.forward_of(parallel),
         step_loss=loss_scale.scaled(execution.loss_of(loss)),
         loss_scale=loss_scale,

@@ -46,6 +46,7 @@ class TrainState:
     dtype: str  # dtype of weights and images
     execution: Execution
     parallel: Any  # the model wrapped for training on several ranks
+    parameters: Sequence[Tensor]  # the model's, which take longer to find than to clip
     forward: Callable[[Tensor], Sequence[Tensor]]  # its forward pass, possibly compiled
     step_loss: Callable[..., LossTerms]  # the loss, possibly compiled and scaled
     loss_scale: LossScale
@@ -130,9 +131,8 @@ def update_weights(state: TrainState, settings: StepSettings, stage: Stage) -> N
     """
     settle(state)
     with stage("optimizer"):
-        parameters = [parameter for _, parameter in nn.named_parameters(state.model)]
-        state.loss_scale.unscale(parameters)
-        norm = autograd.clip_gradients(parameters, GRADIENT_NORM_LIMIT)
+        state.loss_scale.unscale(state.parameters)
+        norm = autograd.clip_gradients(state.parameters, GRADIENT_NORM_LIMIT)
         lost = state.watch.close_update(norm)
         rates = (settings.bias_rate, settings.weight_rate, settings.weight_rate)
         state.optimizer.step(rates, settings.momentum, lost)

@@ -65,7 +65,6 @@ class LossScale:
 
     @property
     def can_fall(self) -> bool:
-        """Whether a lower scale may avoid an overflow."""
         return self.adapts and self.value > LIMITS[0]
 
     def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
@@ -129,7 +128,6 @@ class StepWatch:
         self.asked, self._is_asked = False, is_asked
 
     def add(self, name: BatchName, terms: LossTerms) -> None:
-        """Record a batch's losses without reading them."""
         self._unread.append((name, [term.detach() for term in terms.by_name.values()]))
 
     def close_update(self, gradient_norm: Tensor) -> Tensor:
@@ -205,7 +203,6 @@ class StepWatch:
         return self._sums / self._batches if self._batches else nothing
 
     def describe(self, losses: np.ndarray) -> str:
-        """Format losses with their short names."""
         named = zip(self.loss_names.values(), losses, strict=True)
         return "  ".join(f"{name} {loss:.4f}" for name, loss in named)
 

@@ -53,7 +53,7 @@ CASES = {
     "sync-bn": ["--sync-bn"],
     "own statistics": [],
     "multi-tensor": ["--sync-bn", "--multi_tensor_optimizer", "--optimizer", "AdamW"],
-    "frozen": ["--sync-bn", "--freeze", "10"],
+    "frozen": ["--sync-bn", "--freeze", "2"],
     # Two batches an update, once from two epochs.
     "accumulating": ["--sync-bn", "--batch", "32", "--bbox_iou_optim"],
     "objects on one rank": ["--sync-bn", "--optimizer", "Adam"],
@@ -64,10 +64,9 @@ CASES = {
     "classifier": ["--sync-bn", "--dropout", "0.3", "--label-smoothing", "0.1"],
     "loss of other kinds": ["--sync-bn", "--label-smoothing", "0.1", "--override", "fl_gamma=1.5"],
 }
-DETECTOR_FILES = ("shapes/shapes.yaml", "narrow.yaml")
-SMALLEST_DETECTOR_FILES = ("shapes/shapes.yaml", "tiny.yaml")
+DETECTOR_FILES = ("shapes/shapes.yaml", "tiny.yaml")
 FILES = {
-    **dict.fromkeys(("multi-tensor", "objects on one rank", "not finite"), SMALLEST_DETECTOR_FILES),
+    **dict.fromkeys(("sync-bn", "accumulating"), ("shapes/shapes.yaml", "narrow.yaml")),
     "anchor-free": ("shapes/shapes.yaml", "tiny-free.yaml"),
     "masks": ("outlines/shapes.yaml", "tiny-seg.yaml"),
     "classifier": ("colours", "tiny-cls.yaml"),

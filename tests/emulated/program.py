@@ -57,11 +57,11 @@ def main() -> None:
         sys.modules["torch._dynamo"] = NO_COMPILER  # type: ignore[assignment]
     with emulated_gpu(at_once="AT_ONCE" in os.environ):
         backend.use("torch")
-        from duet.backend.torch import autograd, finishing, ops
+        from duet.backend.torch import autograd, device, finishing
         from duet.models.heads.found_boxes import BoxHead
         from duet.models.training import loop
 
-        ops.LARGE_COPY = 0
+        device.LARGE_COPY = 0
         if "FINISHES" in os.environ:
             finishing.has_triton = lambda: True
             finishing._compiled = lambda: finishing._finished

@@ -34,7 +34,7 @@ MODELS = {
     "p6": "models/hub/yolov5n6.yaml",
 }
 STATIC = ("yolov5n static", "yolov3-tiny static", "tiny static --batch-size=2")
-LARGE = "tiny static --imgsz=1024"  # with maps of more than `models.blocks.conv.LARGE_MAP`
+LARGE = "tiny static --imgsz=1024"  # with maps of more than `models.blocks.yolov5.LARGE_MAP`
 DYNAMIC = tuple(
     f"{name} dynamic" for name in ("yolov5n", "yolov3-tiny", "attention", "ghost", "p6", "grey")
 )

@@ -12,40 +12,40 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6569,
+    "backend": 6572,
     "duet": 412,
-    "models": 564,
-    "models/blocks": 907,
-    "models/detect": 1066,
-    "models/evaluation": 950,
-    "models/export": 1515,
-    "models/heads": 2599,
+    "models": 562,
+    "models/blocks": 896,
+    "models/detect": 1067,
+    "models/evaluation": 948,
+    "models/export": 1516,
+    "models/heads": 2598,
     "models/inference": 720,
-    "models/training": 2800,
-    "scripts": 1206,
+    "models/training": 2774,
+    "scripts": 1205,
     "utils": 768,
-    "utils/cli": 1346,
-    "utils/comparison": 1266,
+    "utils/cli": 1348,
+    "utils/comparison": 1265,
     "utils/data": 11278,
-    "utils/detect": 2088,
+    "utils/detect": 2087,
     "utils/evaluation": 1757,
     "utils/evolution": 415,
     "utils/export": 1704,
     "utils/files": 1087,
     "utils/geometry": 387,
     "utils/processes": 1194,
-    "utils/report": 1529,
+    "utils/report": 1528,
     "utils/serve": 875,
     "utils/setup": 364,
-    "utils/state": 842,
+    "utils/state": 829,
     "utils/system": 400,
-    "utils/tasks": 220,
+    "utils/tasks": 219,
     "utils/weights": 1668,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 58622, "benchmarks": 2713}
+OTHERS = {"tests": 58279, "benchmarks": 2713}
 
 
 def room_of(path: Path) -> str:

@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 import yaml
 
+import val
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.small import write_small_dataset, write_small_model
+from tests.train.short_runs import start
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
 
@@ -163,14 +165,16 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
 
 
-def test_val_repeats_the_figures_of_the_best_weights_of_a_run(trained, inputs):
+def test_val_repeats_the_figures_of_the_best_weights_of_a_run(trained, inputs, monkeypatch, capsys):
     run_folder, reported = trained
     lines = reported.stdout.splitlines()
     weights = run_folder / "weights" / "best.safetensors"
-    done = run("val.py", "--weights", weights, "--data", inputs[1], "--project", inputs[0], *SMALL)
-    assert done.returncode == 0, done.stderr
+    flags = map(str, ("--weights", weights, "--data", inputs[1], "--project", inputs[0], *SMALL))
+    monkeypatch.setattr("sys.argv", ["val.py", *flags])
+    val.main()
+    shown = capsys.readouterr().out
     table = [line for line in lines if line.split()[:1] == ["all"]]
-    assert table == [line for line in done.stdout.splitlines() if line.split()[:1] == ["all"]]
+    assert table == [line for line in shown.splitlines() if line.split()[:1] == ["all"]]
     printed = table[0]
     (best,) = (line for line in lines if line.startswith("best: epoch "))
     epoch = load_checkpoint(weights).header.epoch
@@ -182,22 +186,23 @@ def test_val_repeats_the_figures_of_the_best_weights_of_a_run(trained, inputs):
     # After two epochs of a few images nothing is found; one line says that this is normal.
     assert set(expected) == {"0.0000"}
     assert sum(line.startswith("nothing was found yet") for line in lines) == 1
-    assert "as YOLOv5 prints it" not in done.stdout
+    assert "as YOLOv5 prints it" not in shown
 
 
-def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path):
+def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path, caplog):
     _, data, _ = inputs
     weights = trained[0] / "weights" / "last.safetensors"
-    done = run(
-        "train.py", "--data", data, "--weights", weights, "--epochs", 1, "--hyp",
+    flags = (
+        "--data", data, "--weights", weights, "--epochs", 1, "--hyp",
         write_still_hyperparameters(tmp_path), "--project", tmp_path, "--bbox_iou_optim", *SMALL,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with caplog.at_level("INFO"):
+        start([*map(str, flags), "--name", "exp"])
     work = json.loads((tmp_path / "exp" / "work.json").read_text())
     assert work["means"]["box_iou"] == "fast"
     before = load_checkpoint(weights).ema
     after = load_checkpoint(tmp_path / "exp" / "weights" / "last.safetensors")
-    assert f"transferred {len(before)}/{len(before)}" in done.stdout
+    assert f"transferred {len(before)}/{len(before)}" in caplog.text
     for name, array in before.items():
         if "running_" not in name and array.dtype == np.float32:  # those follow the images
             np.testing.assert_array_equal(after.model[name], array, err_msg=name)

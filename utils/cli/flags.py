@@ -60,7 +60,7 @@ _NOT_GIVEN = object()
 class Settings(Protocol):
     """An instance of a dataclass whose fields are flags."""
 
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[object]]]
 
 
 class UnknownFlagError(UserError):
@@ -75,7 +75,12 @@ class Flag(NamedTuple):
 
 
 def flag(
-    group: str, *names: str, default: object, help: str, check: Check | None = None, **options: Any
+    group: str,
+    *names: str,
+    default: object,
+    help: str,
+    check: Check | None = None,
+    **options: object,
 ) -> Any:
     """Return a settings dataclass field with its flag.
 
@@ -101,7 +106,7 @@ def automatic_switch(group: str, *names: str, help: str) -> Any:
     return flag(group, *names, default=None, help=help, action=argparse.BooleanOptionalAction)
 
 
-def same_flag(settings: type, name: str, **options: Any) -> Any:
+def same_flag(settings: type, name: str, **options: object) -> Any:
     """Return a field with another class's flag and default, overriding some options."""
     found = flags_of(settings)[name]
     found = found._replace(options={**found.options, **options})
@@ -308,7 +313,7 @@ class _Parser(argparse.ArgumentParser):
         return f"unknown flag {name} for {self.prog}{hint}"
 
 
-def _parse(kind: type, text: str) -> Any:
+def _parse(kind: type, text: str) -> object:
     try:
         return kind(text)
     except ValueError:

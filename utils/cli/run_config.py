@@ -133,7 +133,6 @@ class RunConfig(CommandConfig):
 
 
 def require_tile(name: str, value: int) -> None:
-    """Raise UserError unless value is a tile size, or 0 for no tiles."""
     if value and value < MIN_SIDE:
         raise UserError(f"{name} {value}; accepted: 0, or at least {MIN_SIDE} pixels")
 
@@ -172,7 +171,6 @@ def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
 
 
 def whole(name: str, value: object) -> int:
-    """Return a whole number; UserError names the argument if it is not one."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise UserError(f"{name} {brief(value)}; accepted: a whole number")
     return int(value)

@@ -248,7 +248,6 @@ def read_train_flags(
     program: str = "train.py",
     about: str = "Train a YOLOv5 detector on OneFlow or PyTorch.",
 ) -> tuple[FlagValues, FlagValues]:
-    """Parse a command line; return all settings by name, and those given explicitly."""
     names = [field.name for field in dataclasses.fields(Hyperparameters)]
     overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
     parser = new_parser(program, about, absent={**overrides, **TRAINING})

@@ -163,8 +163,8 @@ def require_equal_work(cell: Cell, records: Records, settings: Settings) -> None
         )
 
 
-def flatten(work: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flatten(work: Mapping[str, object], prefix: str = "") -> dict[str, object]:
+    flat: dict[str, object] = {}
     for name, value in work.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{name}.")

@@ -13,7 +13,6 @@ import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -74,7 +73,7 @@ def children_seconds() -> float:
     return seconds
 
 
-def describe_machine() -> dict[str, Any]:
+def describe_machine() -> dict[str, object]:
     """Return processor, cores, memory, system, GPUs and variables read by frameworks."""
     return {
         "processor": processor(),

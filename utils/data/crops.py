@@ -30,7 +30,9 @@ class Crop(NamedTuple):
     title: str
     detail: str
     boxes: Sequence[tuple[Sequence[float], RGB]] = ()  # xyxy in pixels of the image; last on top
-    focus: Sequence[float] | None = None  # xyxy of what is shown with its surroundings; None: all
+    focus: Sequence[float] | None = (
+        None  # xyxy of the part to show with its surroundings; None: all
+    )
 
 
 def shown_image(sample: Sample) -> np.ndarray | None:

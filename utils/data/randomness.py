@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Stream(IntEnum):
-    """What is drawn; the draws of one stream never depend on those of another."""
+    """What is drawn; no stream depends on the draws of another."""
 
     SAMPLE = 0
     ORDER = 1

@@ -64,7 +64,7 @@ def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
 
 
 def call_config(
-    class_names: Sequence[str], classes: Iterable[int | str] | None = None, **options: Any
+    class_names: Sequence[str], classes: Iterable[int | str] | None = None, **options: object
 ) -> DetectConfig:
     """Return settings for the options of a call; None for the default.
 

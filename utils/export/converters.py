@@ -63,7 +63,7 @@ class TorchScriptRuntime:
     def __init__(self, path: Path, threads: int | None = None) -> None:
         self._content = read_bytes(path, MAX_BYTES)
         self.metadata = metadata_in_zip(self._content, f"/extra/{METADATA_FILE}")
-        self._run: Callable[[Tensor], Any] | None = None
+        self._run: Callable[[Tensor], object] | None = None
 
     def __call__(self, images: np.ndarray) -> Outputs:
         self._run = self._run or self._load()
@@ -73,7 +73,7 @@ class TorchScriptRuntime:
             raise UserError(f"TorchScript failed: {brief(str(error))}") from error
         return tuple(map(ops.to_numpy, found if isinstance(found, tuple) else (found,)))
 
-    def _load(self) -> Callable[[Tensor], Any]:
+    def _load(self) -> Callable[[Tensor], object]:
         if not device.supports("torchscript"):
             raise UserError(
                 "TorchScript runs in PyTorch, which only one backend has; give --backend torch"

@@ -47,7 +47,7 @@ MOST_MASKS = 1024  # per image: each costs its own prototype in a file with NMS
 HEAD = "Detect"  # rows of other heads may have other columns
 METADATA_FILE = "metadata.json"
 MAX_METADATA_BYTES = 1 << 24
-ABSENT_FROM_OLDER_FILES: dict[str, Any] = {"trained_size": None, "raw": {}}
+ABSENT_FROM_OLDER_FILES: dict[str, object] = {"trained_size": None, "raw": {}}
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _as_json(value: object) -> str:
 
 def metadata_of(texts: Mapping[str, str]) -> Metadata:
     """Parse the output of `Metadata.texts`; UserError names a missing or wrong field."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name in _ACCEPTED.keys() & texts.keys():
         try:
             values[name] = parse_json(texts[name])
@@ -174,11 +174,11 @@ def _is_fraction(value: Any) -> bool:
     return type(value) in (int, float) and 0 <= value <= 1
 
 
-def _is_switch(value: Any) -> bool:
+def _is_switch(value: object) -> bool:
     return isinstance(value, bool)
 
 
-_SUPPRESSION: dict[str, Callable[[Any], bool]] = {
+_SUPPRESSION: dict[str, Callable[[object], bool]] = {
     "confidence_threshold": _is_fraction,
     "iou_threshold": _is_fraction,
     "class_agnostic": _is_switch,
@@ -186,7 +186,7 @@ _SUPPRESSION: dict[str, Callable[[Any], bool]] = {
     "max_detections": lambda value: _is_whole(value, MOST),
     "multi_label": _is_switch,
 }
-_ACCEPTED: dict[str, Callable[[Any], bool]] = {
+_ACCEPTED: dict[str, Callable[[object], bool]] = {
     "class_names": lambda value: (
         isinstance(value, list) and 1 <= len(value) <= MOST and all(map(_is_text, value))
     ),

@@ -1,7 +1,7 @@
 """Cache arrays that can be recomputed in the user's cache folder, for the next run.
 
 $DUET_CACHE, else $XDG_CACHE_HOME/duet, else ~/.cache/duet. An empty DUET_CACHE disables the cache.
-Incomplete files and those of other versions are ignored. A failure to write is logged and otherwise
+Incomplete files and other versions are ignored. A failure to write is logged and otherwise
 ignored.
 
 Location: XDG Base Directory Specification 0.8.

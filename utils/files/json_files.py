@@ -51,7 +51,7 @@ def _integer(digits: str) -> int:
     return value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (repeated, _), *_ = Counter(key for key, _ in pairs).most_common(1)

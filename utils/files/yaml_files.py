@@ -86,7 +86,7 @@ def write_yaml(path: Path, document: Document) -> None:
         file.write(yaml_text(document))
 
 
-def parse_yaml(content: bytes, texts_in: Place | None = None) -> Any:
+def parse_yaml(content: bytes, texts_in: Place | None = None) -> object:
     """Parse a plain YAML document in UTF-8; None if empty; ValueError "line 3, names.5: ...".
 
     texts_in: place of a list or mapping whose numbers and dates stay texts, as ("names",) for
@@ -115,8 +115,8 @@ class _Reader:
     """Builds values from the parser's events, checking before building."""
 
     def __init__(self, text: str, texts_in: Place | None) -> None:
-        self._events: Iterator[Any] = yaml.parse(text, yaml.CSafeLoader)
-        self._anchors: dict[str | None, tuple[Any, int]] = {}  # a value and its number of nodes
+        self._events: Iterator[object] = yaml.parse(text, yaml.CSafeLoader)
+        self._anchors: dict[str | None, tuple[object, int]] = {}  # a value and its number of nodes
         self._nodes = 0
         self._texts_in = texts_in
         self._place: list[str | int] = []  # keys and positions, from the outside
@@ -137,7 +137,7 @@ class _Reader:
         place = ", ".join([f"line {event.start_mark.line + 1}", *filter(None, [".".join(names)])])
         return ValueError(f"{place}: {text}")
 
-    def _value(self, event: Any) -> Any:
+    def _value(self, event: Any) -> object:
         before = self._nodes
         self._nodes += 1
         if isinstance(event, yaml.AliasEvent):
@@ -155,7 +155,7 @@ class _Reader:
         self._anchors[event.anchor] = value, self._nodes - before
         return value
 
-    def _collection(self, event: Any) -> Any:
+    def _collection(self, event: Any) -> object:
         is_list = isinstance(event, yaml.SequenceStartEvent)
         own = "seq" if is_list else "map"
         if event.tag not in (None, "!", f"tag:yaml.org,2002:{own}"):
@@ -164,16 +164,16 @@ class _Reader:
             raise self._error(event, f"nested deeper than {MAX_DEPTH}")
         return self._list() if is_list else self._mapping()
 
-    def _list(self) -> list[Any]:
-        values: list[Any] = []
+    def _list(self) -> list[object]:
+        values: list[object] = []
         while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
             self._place.append(len(values))
             values.append(self._value(event))
             self._place.pop()
         return values
 
-    def _mapping(self) -> dict[str | int, Any]:
-        values: dict[str | int, Any] = {}
+    def _mapping(self) -> dict[str | int, object]:
+        values: dict[str | int, object] = {}
         texts: set[str] = set()  # 1 and "1" are the same key in JSON
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             key = self._key(event)
@@ -194,7 +194,7 @@ class _Reader:
             )
         return key
 
-    def _scalar(self, event: Any) -> Any:
+    def _scalar(self, event: Any) -> object:
         tag, text = _tag_of(event).removeprefix("tag:yaml.org,2002:"), event.value
         outer = self._texts_in
         depth = len(outer or ())

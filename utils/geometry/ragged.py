@@ -38,7 +38,7 @@ class Ragged(NamedTuple):
 
     @property
     def num_rows(self) -> int:
-        """The number of rows, K; `len` is that of the tuple."""
+        """The number of rows, K; `len` counts the tuple's fields."""
         return len(self.lengths)
 
     def rows(self) -> list[np.ndarray]:
@@ -104,7 +104,7 @@ class Polygons:
     """
 
     points_xy: np.ndarray  # (P, 2) floats
-    starts: np.ndarray  # (M + 1,) int64: those of object i are points_xy[starts[i] : starts[i + 1]]
+    starts: np.ndarray  # (M + 1,) int64: object i has points_xy[starts[i] : starts[i + 1]]
 
     def __len__(self) -> int:
         return len(self.starts) - 1

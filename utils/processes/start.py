@@ -139,7 +139,7 @@ def set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
 
 
 @contextmanager
-def handling(handlers: Mapping[signal.Signals, Any]) -> Iterator[None]:
+def handling(handlers: Mapping[signal.Signals, object]) -> Iterator[None]:
     """Handle signals like this in the block."""
     before = {number: signal.getsignal(number) for number in handlers}
     set_handlers(handlers)

@@ -87,7 +87,7 @@ def _make(name: str, kind: Any) -> RunLogger:
     return logger
 
 
-def _class_of(name: str) -> Any:
+def _class_of(name: str) -> object:
     """Return the class for module:Class, or for a known package."""
     module, separator, attribute = name.partition(":")
     if not separator:

@@ -6,7 +6,6 @@ import contextlib
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from duet import backend
 from duet.backend.checks import CPU
@@ -36,7 +35,7 @@ class StageTimer:
         """Start a timer now or, for a resumed epoch, continue from a `state()`."""
         self._device = device
         self._seconds = dict.fromkeys(STAGES, 0.0)
-        self._unread: deque[tuple[str, Any, Any]] = deque()
+        self._unread: deque[tuple[str, object, object]] = deque()
         self._start = time.perf_counter()
         if spent is not None:
             self._seconds = {stage: spent.get(stage, 0.0) for stage in STAGES}

@@ -59,7 +59,7 @@ def bad_request(message: str) -> RequestError:
 
 def read_query(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Parse a query; RequestError for an invalid value."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for name, text in pairs:
         if name not in PARAMETERS:
             known = ", ".join(PARAMETERS)
@@ -70,7 +70,7 @@ def read_query(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     return values
 
 
-def _value(name: str, text: str) -> Any:
+def _value(name: str, text: str) -> object:
     read, needed, field = PARAMETERS[name]
     try:
         value = read(text)

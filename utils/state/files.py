@@ -24,11 +24,9 @@ class StateFiles:
 
     @property
     def best(self) -> Path:
-        """Path of the best state, which may not exist yet."""
         return self.folder / "best.safetensors"
 
     def newest_first(self) -> list[Path]:
-        """Return the states by descending batch number."""
         return sorted(self.folder.glob(PATTERN), key=number_of, reverse=True)
 
     def save(self, checkpoint: Checkpoint, is_best: bool, also: str = "") -> Path:

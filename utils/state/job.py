@@ -39,8 +39,6 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class TrainData:
-    """Samples for training and validation."""
-
     class_names: tuple[str, ...]
     train: Sequence[Sample]
     val: Sequence[Sample]
@@ -48,7 +46,6 @@ class TrainData:
 
     @cached_property
     def digests(self) -> Document:
-        """Number and hash of the samples per split."""
         return {"train": describe_samples(self.train), "val": describe_samples(self.val)}
 
 
@@ -118,7 +115,6 @@ def note_shared(train: SampleTable, val: SampleTable, is_main: bool) -> None:
 
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
-    """Return the recipe for turning samples into training batches."""
     order = config.rect, config.image_weights
     augment = config.augmentation(hyp)
     return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, *order, items)

@@ -5,7 +5,7 @@ A new entry is a `Default`, so that a state written before it existed resumes.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.files.json_files import Document, complete
@@ -33,7 +33,7 @@ PROGRESS = {
 }
 
 
-def read_progress(document: Document) -> dict[str, Any]:
+def read_progress(document: Document) -> Document:
     """Return the progress in a state file; ValueError names an invalid entry."""
     return complete(document, PROGRESS)
 

@@ -47,7 +47,6 @@ class WorkRecord:
         self._batches = 0
 
     def add_batch(self, batch: Batch) -> None:
-        """Add a trained batch to the hash."""
         self._batches += 1
         digest = hashlib.sha1(self._hash.encode(), usedforsecurity=False)
         digest.update(repr(batch.images.shape).encode())
@@ -62,7 +61,6 @@ class WorkRecord:
         return {"batches": self._batches, "sha1": self._hash}
 
     def restore(self, state: Document) -> None:
-        """Restore a `state()`."""
         self._batches, self._hash = state["batches"], state["sha1"]
 
     def write(
@@ -102,8 +100,6 @@ def _rounded(loss: float) -> float | None:
 
 @dataclass(frozen=True)
 class Run:
-    """A job with its folder and records."""
-
     job: Job
     folder: Path
     results: Results = field(default_factory=Results)
@@ -112,7 +108,6 @@ class Run:
 
     @property
     def states(self) -> StateFiles:
-        """The run's state files."""
         return StateFiles(self.folder, self.job.config.keep)
 
     def resume_command(self) -> str:
@@ -124,7 +119,6 @@ class Run:
         return shlex.join([sys.executable, *program_words(), *several, *resume])
 
     def log_start(self, epochs_done: int, resumed: bool) -> None:
-        """Notify the loggers that the run starts or resumes."""
         settings, hyp = run_settings(self.job.config), as_document(self.job.hyp)
         names = self.job.data.class_names
         self.loggers.run_begins(RunBegins(self.folder, settings, hyp, names, epochs_done, resumed))
@@ -135,7 +129,6 @@ class Run:
         self.loggers.epoch_ends(EpochEnds(epoch, row))
 
     def log_end(self, best_epoch: int | None, metrics: Mapping[str, float]) -> None:
-        """Notify the loggers that the run ends, with the metrics of its best epoch."""
         images = sorted(x for x in self.folder.iterdir() if x.suffix in (".png", ".jpg"))
         weights = sorted(self.folder.glob("weights/*.safetensors"))
         self.loggers.run_ends(RunEnds(best_epoch, metrics, images, weights))

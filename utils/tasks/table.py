@@ -70,7 +70,7 @@ class Task:
     name: str
     head: str
     model: str = ""
-    head_args: tuple[Any, ...] = ("nc",)
+    head_args: tuple[object, ...] = ("nc",)
     takes_levels: bool = True
     fitness: Mapping[str, float] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
@@ -215,5 +215,4 @@ TASKS: dict[str, Task] = {
 
 
 def task_of_head(block: object) -> Task | None:
-    """Return the task with this head in model YAMLs."""
     return next((task for task in TASKS.values() if task.head == block), None)

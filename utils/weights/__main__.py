@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from duet import backend
 from duet.utils.cli.flags import new_parser
@@ -71,7 +70,7 @@ def describe(checkpoint: Checkpoint) -> str:
     return "\n".join(map(printable, lines))
 
 
-def _blocks(document: Document) -> list[Any]:
+def _blocks(document: Document) -> list[object]:
     """Return the block of each layer of a model description, which nothing has checked yet."""
     parts = [part for key in ("backbone", "head") if isinstance(part := document.get(key), list)]
     return [line[2] for part in parts for line in part if isinstance(line, list) and line[2:]]

@@ -28,7 +28,7 @@ def class_name(value: Any) -> str:
     return value.kind.rpartition(".")[2] if is_module(value) else ""
 
 
-def is_module(value: Any) -> bool:
+def is_module(value: object) -> bool:
     return (
         isinstance(value, Record)
         and isinstance(value.state, dict)

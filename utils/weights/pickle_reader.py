@@ -48,10 +48,10 @@ class Record:
     state: Any = None
 
 
-PersistentLoad = Callable[[Any], Any]
+PersistentLoad = Callable[[object], object]
 
 
-def read_pickle(data: bytes, persistent_load: PersistentLoad | None = None) -> Any:
+def read_pickle(data: bytes, persistent_load: PersistentLoad | None = None) -> object:
     """Read a pickle of protocol 2 to 5.
 
     Dicts, lists, tuples, strings, bytes and numbers are kept, an OrderedDict becomes a
@@ -80,12 +80,12 @@ class _Machine:
 
     def __init__(self, persistent_load: PersistentLoad | None) -> None:
         self.persistent_load = persistent_load
-        self.stack: list[Any] = []
-        self.below: list[list[Any]] = []  # stacks under the marks
-        self.memo: dict[int, Any] = {}
+        self.stack: list[object] = []
+        self.below: list[list[object]] = []  # stacks under the marks
+        self.memo: dict[int, object] = {}
         self.numeric_keys = 0
 
-    def run(self, file: io.BytesIO) -> Any:
+    def run(self, file: io.BytesIO) -> object:
         for number, (opcode, argument, _) in enumerate(pickletools.genops(file)):
             if number >= MAX_OPCODES:
                 raise UserError(f"over {MAX_OPCODES:,} opcodes; no weights file needs as many")
@@ -101,7 +101,7 @@ class _Machine:
 
     # Shared by several opcodes.
 
-    def pop(self, number: int) -> list[Any]:
+    def pop(self, number: int) -> list[object]:
         start = len(self.stack) - number
         if start < 0:
             damaged("it takes more values than the stack has")
@@ -109,7 +109,7 @@ class _Machine:
         del self.stack[start:]
         return items
 
-    def pop_to_mark(self) -> list[Any]:
+    def pop_to_mark(self) -> list[object]:
         items = self.stack
         self.stack = self.below.pop()
         return items
@@ -127,7 +127,7 @@ class _Machine:
             refuse(name)
         return Name(name)
 
-    def record(self, callee: object, arguments: object) -> Any:
+    def record(self, callee: object, arguments: object) -> object:
         if not isinstance(callee, Name):
             damaged("a call of something that is no global")
         if not isinstance(arguments, tuple):
@@ -145,7 +145,7 @@ class _Machine:
             refuse(callee.name)
         return Record(callee.name, arguments)
 
-    def set_pairs(self, items: list[Any]) -> None:
+    def set_pairs(self, items: list[object]) -> None:
         target = self.stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
             damaged("items set on something that is no dict")
@@ -156,7 +156,7 @@ class _Machine:
                     damaged(f"dict keys that no weights file needs, such as {brief(key)}")
             target[key] = value
 
-    def extend(self, items: list[Any]) -> None:
+    def extend(self, items: list[object]) -> None:
         if not isinstance(self.stack[-1], list):
             damaged("items appended to something that is no list")
         self.stack[-1].extend(items)
@@ -181,7 +181,7 @@ class _Machine:
     def put(self, index: int) -> None:
         self.memo[index] = self.stack[-1]
 
-    def push_tuple(self, items: list[Any]) -> None:
+    def push_tuple(self, items: list[object]) -> None:
         self.stack.append(tuple(items))
 
     def global_line(self, names: str) -> None:
@@ -225,7 +225,7 @@ def refuse(name: str) -> NoReturn:
     )
 
 
-def _is_known_attribute(arguments: tuple[Any, ...]) -> bool:
+def _is_known_attribute(arguments: tuple[object, ...]) -> bool:
     """Return whether getattr asks for one of the few attributes that a file may name."""
     if arguments[1:] == ("forward",):
         return isinstance(arguments[0], Name) and arguments[0].name == DETECT

@@ -64,7 +64,7 @@ def anchor_free_document(model: Record, layers: list[Record], names: Document) -
     return found
 
 
-def _scale_of(document: dict[str, Any]) -> Any:
+def _scale_of(document: dict[str, object]) -> Any:
     """Set the multiples of a document's scale; return the scale's channel limit, or None."""
     match document:
         case {"scale": str(name), "scales": {**scales}}:
@@ -187,7 +187,7 @@ def classifier_document(
     return document
 
 
-def _strides_of(layer: Record) -> Any:
+def _strides_of(layer: Record) -> object:
     """Return the strides of a Conv, which its arrays do not show; None for other layers."""
     convolution = layer.state["_modules"].get("conv")
     return convolution.state.get("stride") if is_module(convolution) else None

@@ -31,7 +31,7 @@ class StoredArray(NamedTuple):
 @dataclass(frozen=True)
 class Contents:
     file_format: str  # in words
-    root: Any
+    root: object
     read_tensor: Callable[[Record], StoredArray]  # for records that `is_tensor` accepts
 
 

@@ -76,7 +76,7 @@ class CellHead(Head):
 
     @classmethod
     def plan_levels(
-        cls, request: LayerRequest, num_added: int = 0, arguments: Sequence[Any] = ()
+        cls, request: LayerRequest, num_added: int = 0, arguments: Sequence[object] = ()
     ) -> LayerPlan:
         """Plan the convolutions of all levels from the first YAML args, nc and anchors.
 

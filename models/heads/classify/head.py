@@ -12,9 +12,9 @@ import numpy as np
 from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
-from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import ONCE, Cost, LayerPlan, LayerRequest, register
 from duet.models.blocks.transformer import Linear
+from duet.models.blocks.yolov5 import Conv
 from duet.models.heads.base import (
     Head,
     Loss,

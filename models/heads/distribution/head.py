@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from duet.backend import fused, nn, ops
 from duet.backend.contract import Tensor
-from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.yolov5 import Conv
 from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import LossSettings
 from duet.models.heads.distribution.loss import DistributionLoss
@@ -159,7 +158,7 @@ def hidden_channels(first_channels: int, num_classes: int) -> tuple[int, int]:
     return box, max(first_channels, min(num_classes, MOST_CLASS_CHANNELS))
 
 
-def branch(in_channels: int, hidden: int, outputs: int) -> Any:
+def branch(in_channels: int, hidden: int, outputs: int) -> nn.Sequential:
     """Return a branch, mapping (B, in, H, W) to (B, outputs, H, W)."""
     return nn.Sequential(
         Conv(in_channels, hidden, 3), Conv(hidden, hidden, 3), nn.Conv2d(hidden, outputs, 1)

@@ -13,8 +13,8 @@ import numpy as np
 
 from duet.backend import nn, ops
 from duet.backend.contract import Tensor
-from duet.models.blocks.conv import Conv
 from duet.models.blocks.registry import Cost, LayerPlan, LayerRequest, register
+from duet.models.blocks.yolov5 import Conv
 from duet.models.heads.anchor.head import CellHead
 from duet.models.heads.mask.loss import SegmentationLoss
 from duet.utils.data.image.letterbox import Letterbox

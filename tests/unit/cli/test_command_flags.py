@@ -97,13 +97,54 @@ def parse(command, flags=""):
     return PARSERS[command](["--weights", "W", *shlex.split(flags)])
 
 
-def test_training_defaults_are_the_public_ones():
-    config = parse_train_flags([])
-    assert (config.epochs, config.batch_size, config.image_size) == (100, 16, 640)
-    assert (config.seed, config.project, config.optimizer) == (0, Path("runs/train"), "SGD")
-    assert (config.hyp, config.workers) == (DEFAULT_HYPERPARAMETERS, None)
-    assert config.freeze == ("0",)  # the first 0 layers
-    assert config.bbox_iou_optim is None and config.multi_tensor_optimizer is None  # automatic
+EXPORT = (
+    "--weights W --include onnx --imgsz 640 480 --batch-size 2 --nms --topk-per-class 5 "
+    "--topk-all 50 --iou-thres 0.5 --conf-thres 0.3 --opset 14 --half"
+)
+SPEED = "--weights W --task speed"
+SMALL_TILES = "--weights W --tile 320 --overlap 0.25 --batch-size 4"
+# Command, flags, and settings that they give; without flags, the public defaults.
+GIVEN = [
+    ("train", "", {"epochs": 100, "batch_size": 16, "image_size": 640, "seed": 0,
+                   "project": Path("runs/train"), "optimizer": "SGD", "workers": None,
+                   "hyp": DEFAULT_HYPERPARAMETERS, "freeze": ("0",),  # the first 0 layers
+                   "bbox_iou_optim": None, "multi_tensor_optimizer": None}),  # automatic
+    ("train", "--multi-scale --image-weights", {"multi_scale": True, "image_weights": True}),
+    ("train", "--rect --multi-scale --single-cls", {"rect": True, "single_class": True}),
+    ("train", "--compile --fraction 0.5", {"compile": True}),
+    ("val", "--weights A B", {"weights": ("A", "B"), "split": "val", "classes": None,
+                              "iou_threshold": 0.6, "confidence_threshold": 0.001,
+                              "batch_size": 32, "max_detections": 300, "tiling": None}),
+    ("val", SPEED, {"split": "val", "confidence_threshold": 0.25, "iou_threshold": 0.45}),
+    ("val", f"{SPEED} --iou 0.6", {"confidence_threshold": 0.25, "iou_threshold": 0.6}),
+    ("val", "--weights W --task test", {"split": "test"}),
+    ("val", "--weights W --tile 640", {"tiling": Tiling(640, 0.2, 32)}),
+    ("val", SMALL_TILES, {"tiling": Tiling(320, 0.25, 4)}),
+    ("detect", SMALL_TILES, {"tiling": Tiling(320, 0.25, 4)}),
+    ("detect", "--weights W", {"line_thickness": None, **dict.fromkeys(SWITCHES, False)}),
+    ("detect", f"--weights W --{' --'.join(SWITCHES).replace('_', '-')} --line-thickness 3",
+     {"line_thickness": 3, **dict.fromkeys(SWITCHES, True)}),
+    ("export", "--weights W", {"include": ("onnx",), "sizes": (), "batch_size": 1, "top_all": 100,
+                               "top_per_class": 100, "iou_threshold": 0.45, "device": "cpu",
+                               "confidence_threshold": 0.25, "precision": "float32"}),
+    ("export", "--weights W --imgsz 320", {"image_size": (320, 320)}),
+    ("export", EXPORT, {"include": ("onnx",), "image_size": (640, 480), "batch_size": 2,
+                        "nms": True, "half": True, "top_per_class": 5, "top_all": 50, "opset": 14,
+                        "iou_threshold": 0.5, "confidence_threshold": 0.3,
+                        "precision": "float16"}),
+    ("export", "--weights W --nms --conf-thres 0.3 --iou 0.6 --agnostic-nms --topk-all 7",
+     {"suppression": SuppressionSettings(0.3, 0.6, True, None, 7, multi_label=False)}),
+    ("audit", "--data D --weights W V --task train --conf 0.3",
+     {"data": "D", "weights": ("W", "V"), "task": "train", "lowest_score": 0.3}),
+    ("audit", "--data D --weights W", {"task": "val", "project": Path("runs/audit"),
+                                       "image_size": None, "lowest_score": None}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "flags", "wanted"), GIVEN)
+def test_flags_give_settings_and_defaults_are_the_public_ones(command, flags, wanted):
+    config = PARSERS[command](shlex.split(flags))
+    assert {name: getattr(config, name) for name in wanted} == wanted
 
 
 def test_the_flags_that_were_given_are_reported_from_defaults():
@@ -122,80 +163,12 @@ def test_a_batch_must_be_divisible_by_the_processes():
     parse_train_flags(["--batch-size", "-1"]).check_processes(5)
 
 
-def test_recipes_that_do_not_exclude_each_other_parse():
-    for flags in ("--multi-scale --image-weights", "--rect --multi-scale --single-cls",
-                  "--compile --fraction 0.5"):  # fmt: skip
-        parse_train_flags(flags.split())
-
-
-def test_validation_defaults_are_the_public_ones():
-    config = parse_val_flags(["--weights", "A", "B"])
-    assert (config.weights, config.split, config.classes) == (("A", "B"), "val", None)
-    assert (config.iou_threshold, config.confidence_threshold) == (0.6, 0.001)
-    assert (config.batch_size, config.max_detections) == (32, 300)
-
-
-def test_tiles_are_cut_as_the_flags_say():
-    flags = "--weights W --tile 320 --overlap 0.25 --batch-size 4"
-    assert parse_val_flags(shlex.split(flags)).tiling == Tiling(320, 0.25, 4)
-    assert parse_detect_flags(shlex.split(flags)).tiling == Tiling(320, 0.25, 4)
-    assert parse_val_flags(["--weights", "W", "--tile", "640"]).tiling == Tiling(640, 0.2, 32)
-    assert parse_val_flags(["--weights", "W"]).tiling is None
-
-
-def test_the_public_timings_take_the_val_split_with_their_own_thresholds():
-    speed = parse_val_flags(["--weights", "W", "--task", "speed"])
-    assert (speed.split, speed.confidence_threshold, speed.iou_threshold) == ("val", 0.25, 0.45)
-    given = parse_val_flags(["--weights", "W", "--task", "speed", "--iou", "0.6"])
-    assert (given.confidence_threshold, given.iou_threshold) == (0.25, 0.6)
-    assert parse_val_flags(["--weights", "W", "--task", "test"]).split == "test"
-
-
-def test_the_public_output_flags_parse():
-    config = parse("detect", " ".join(f"--{name.replace('_', '-')}" for name in SWITCHES))
-    assert all(getattr(config, name) is True for name in SWITCHES)
-    assert not any(getattr(parse("detect"), name) for name in SWITCHES)
-    assert (
-        parse("detect", "--line-thickness 3").line_thickness,
-        parse("detect").line_thickness,
-    ) == (3, None)
-
-
-def test_the_public_export_flags_parse():
-    config = parse(
-        "export",
-        "--include onnx --imgsz 640 480 --batch-size 2 --nms --topk-per-class 5 "
-        "--topk-all 50 --iou-thres 0.5 --conf-thres 0.3 --opset 14 --half",
-    )
-    assert (config.include, config.image_size, config.batch_size) == (("onnx",), (640, 480), 2)
-    assert (config.nms, config.half) == 2 * (True,)
-    assert (config.top_per_class, config.top_all, config.opset) == (5, 50, 14)
-    assert (config.iou_threshold, config.confidence_threshold) == (0.5, 0.3)
-    assert config.precision == "float16"
-
-
-def test_export_defaults_are_the_public_ones_and_one_side_is_a_square():
-    config = parse("export")
-    assert (config.include, config.sizes, config.batch_size) == (("onnx",), (), 1)
-    assert (config.top_per_class, config.top_all) == (100, 100)
-    assert (config.iou_threshold, config.confidence_threshold) == (0.45, 0.25)
-    assert (config.precision, config.device) == ("float32", "cpu")
-    assert parse("export", "--imgsz 320").image_size == (320, 320)
-
-
 def test_the_words_of_settings_give_these_settings():
     config = parse(
         "export", "--imgsz 64 96 --nms --conf 0.125 --topk-all 7 --dynamic --opset 15 --data=-x"
     )
     assert parse_export_flags(as_words(config)) == config
     assert set(flags_of(ExportConfig)) >= {"sizes", "include", "nms"}
-
-
-def test_flags_become_the_settings_of_nms():
-    flags = "--nms --conf-thres 0.3 --iou 0.6 --agnostic-nms --topk-all 7"
-    wanted = SuppressionSettings(0.3, 0.6, True, None, 7, multi_label=False)
-    assert parse("export", flags).suppression == wanted
-    assert parse("export", "--nms --topk-per-class 3").top_per_class == 3
 
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
@@ -207,15 +180,6 @@ def test_a_format_without_it_is_refused(row, flag):
     else:
         with pytest.raises(UserError, match=f"--include {row.name} does not support --.*that do: "):
             parse("export", words)
-
-
-def test_flags_of_an_audit_parse_and_have_defaults():
-    config = parse_audit_flags(shlex.split("--data D --weights W V --task train --conf 0.3"))
-    assert (config.data, config.weights, config.task) == ("D", ("W", "V"), "train")
-    assert config.lowest_score == 0.3
-    default = parse_audit_flags(["--data", "D", "--weights", "W"])
-    assert (default.task, str(default.project), default.image_size) == ("val", "runs/audit", None)
-    assert default.lowest_score is None
 
 
 def test_a_model_is_called_as_its_file_unless_it_has_a_name():

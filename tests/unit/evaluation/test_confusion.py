@@ -7,39 +7,25 @@ import pytest
 
 from duet.utils.evaluation.coco.confusion import ConfusionCounter
 from duet.utils.geometry.boxes import pairwise_iou
-from duet.utils.geometry.detections import Detections, GroundTruth
+from tests.coco_reference import detections, ground_truth, rows_as_detections
 from tests.shared_files import shared_path
 
 HERE, THERE = [10, 10, 30, 30], [60, 60, 90, 90]
 
 
-def found(boxes, labels, scores=None):
-    boxes = np.array(boxes, np.float32).reshape(-1, 4)
-    scores = np.full(len(boxes), 0.9) if scores is None else np.array(scores)
-    return Detections(boxes, scores.astype(np.float32), np.array(labels, np.int64))
-
-
-def labelled(boxes, labels, is_crowd=None):
-    boxes = np.array(boxes, np.float64).reshape(-1, 4)
-    crowd = None if is_crowd is None else np.array(is_crowd)
-    return GroundTruth(np.array(labels, np.int64), boxes, crowd)
-
-
 def matrix_of(*images, num_classes=2):
     counter = ConfusionCounter(num_classes)
-    for detections, truth in images:
-        counter.add(detections, truth)
+    for found, truth in images:
+        counter.add(found, truth)
     return counter.result().matrix().tolist()
 
 
 def stored_images():
     stored = np.load(shared_path("golden/metrics/metrics.npz"))
     for number in range(8):
-        detections, labels = stored[f"pb{number}_det"], stored[f"pb{number}_lab"]
-        yield (
-            Detections(detections[:, :4], detections[:, 4], detections[:, 5].astype(np.int64)),
-            GroundTruth(labels[:, 0].astype(np.int64), labels[:, 1:]),
-        )
+        labels = stored[f"pb{number}_lab"]
+        found = rows_as_detections(stored[f"pb{number}_det"])
+        yield found, ground_truth(labels[:, 0], labels[:, 1:])
 
 
 def test_the_public_matrix_of_the_stored_images_is_met():
@@ -51,20 +37,20 @@ def test_the_public_matrix_of_the_stored_images_is_met():
     assert matrix[:, :3].sum() == 94 and matrix[:3].sum() == 170
 
 
-@pytest.mark.parametrize(("detections", "truth", "expected"), [
-    (found([], []), labelled([], []), [[0, 0, 0], [0, 0, 0], [0, 0, 0]]),
+@pytest.mark.parametrize(("found", "truth", "expected"), [
+    (detections([], [], []), ground_truth([], []), [[0, 0, 0], [0, 0, 0], [0, 0, 0]]),
     # The better overlap wins, whatever its score and class; the other one is a false alarm.
     # One that loses its best object takes another that it overlaps enough.
-    (found([HERE], [0], [0.25]), labelled([HERE], [0]), [[0, 0, 0], [0, 0, 0], [1, 0, 0]]),
-    (found([HERE, THERE], [0, 0]), labelled([[0, 0, 40, 40]], [0], [True]),
+    (detections([HERE], [0.25], [0]), ground_truth([0], [HERE]),
+     [[0, 0, 0], [0, 0, 0], [1, 0, 0]]),
+    (detections([HERE, THERE], [0.9, 0.9], [0, 0]), ground_truth([0], [[0, 0, 40, 40]], [True]),
      [[0, 0, 1], [0, 0, 0], [0, 0, 0]]),  # in a crowd, and beside it
-    (found([HERE], [1]), labelled([HERE, [0, 0, 40, 40]], [0, 0], [False, True]),
+    (detections([HERE], [0.9], [1]),
+     ground_truth([0, 0], [HERE, [0, 0, 40, 40]], [False, True]),
      [[0, 0, 0], [1, 0, 0], [0, 0, 0]]),
-], ids=["nothing", 
-        "at the confidence", "crowd",
-        "object in a crowd"])  # fmt: skip
-def test_an_image_counts_as_it_does_by_hand(detections, truth, expected):
-    assert matrix_of((detections, truth)) == expected
+], ids=["nothing", "at the confidence", "crowd", "object in a crowd"])  # fmt: skip
+def test_an_image_counts_as_it_does_by_hand(found, truth, expected):
+    assert matrix_of((found, truth)) == expected
 
 
 def test_pairs_are_those_that_choosing_one_after_the_other_gives():
@@ -73,8 +59,9 @@ def test_pairs_are_those_that_choosing_one_after_the_other_gives():
         boxes = random.uniform(0, 12, (40, 2))
         boxes = np.concatenate((boxes, boxes + random.uniform(8, 14, (40, 2))), axis=1)
         labels = random.integers(0, 3, 40)
-        detections, truth = found(boxes[:25], labels[:25]), labelled(boxes[25:], labels[25:])
-        iou = pairwise_iou(detections.boxes_xyxy, truth.boxes_xyxy)
+        found = detections(boxes[:25], [0.9] * 25, labels[:25])
+        truth = ground_truth(labels[25:], boxes[25:])
+        iou = pairwise_iou(found.boxes_xyxy, truth.boxes_xyxy)
         expected = np.zeros((4, 4), int)
         rows, columns = set(range(25)), set(range(15))
         pairs = sorted(itertools.product(rows, columns), key=lambda pair: -iou[pair])
@@ -87,4 +74,4 @@ def test_pairs_are_those_that_choosing_one_after_the_other_gives():
             expected[labels[row], 3] += 1
         for column in columns:
             expected[3, truth.class_index[column]] += 1
-        assert len(rows) < 20 and matrix_of((detections, truth), num_classes=3) == expected.tolist()
+        assert len(rows) < 20 and matrix_of((found, truth), num_classes=3) == expected.tolist()

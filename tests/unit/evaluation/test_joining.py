@@ -8,6 +8,7 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.boxes import pairwise_iou
 from duet.utils.geometry.detections import Detections
 from duet.utils.geometry.tiling import Tiling
+from tests.coco_reference import rows_as_detections
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 SIZE = (300, 420)  # of the image, (height, width)
@@ -104,8 +105,7 @@ def test_classes_stay_apart_unless_they_need_not():
 
 def found_in(*views):
     """Views given as rows of left, top, right, bottom, score, class."""
-    rows = [np.float32(view).reshape(-1, 6) for view in views]
-    return [Detections(x[:, :4], x[:, 4], x[:, 5].astype(np.int64)) for x in rows]
+    return [rows_as_detections(view) for view in views]
 
 
 # The whole, and two tiles with 28 px in common. 0.7 px before its border, a box is still cut.

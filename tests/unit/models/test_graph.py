@@ -11,7 +11,7 @@ import yaml
 
 from duet.backend import autograd, nn, ops
 from duet.models.blocks import registry
-from duet.models.blocks.conv import find_activation
+from duet.models.blocks.yolov5 import find_activation
 from duet.models.detector import Detector, require_image_size
 from duet.models.graph import parse_model, plan_layers, read_model_yaml
 from duet.models.heads.base import Head

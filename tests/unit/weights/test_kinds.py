@@ -223,9 +223,9 @@ def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
     def forward_fuse(self, x):
         return x
 
-    modules.classes["Conv"].forward_fuse = forward_fuse
+    modules.yolo_class("models.common.Conv").forward_fuse = forward_fuse
     state = folded(small_arrays())
-    model = modules.model("DetectionModel", state, document, (2,), names=["cat", "dog"])
+    model = modules.model(state, document, strides=(2,))
     model.model[0].forward = model.model[0].forward_fuse
     path = tmp_path / "written.pt"
     with warnings.catch_warnings():

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from duet.backend import autograd, nn, ops
-from duet.models.blocks.conv import Conv, Focus
-from duet.models.blocks.pooling import SPP, SPPF
+from duet.models.blocks.variants import SPP, Focus
+from duet.models.blocks.yolov5 import SPPF, Conv
 from duet.models.training.start import build_model
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags

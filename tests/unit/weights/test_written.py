@@ -49,7 +49,8 @@ def narrow(request):
 def write_checkpoint(monkeypatch, narrow, save, half, kind="DetectionModel"):
     document, state = narrow
     modules = YoloModules(backend.use(), monkeypatch)
-    model = modules.model(kind, state, document, (8, 16, 32), names=CLASS_NAMES, hyp={"lr0": 0.01})
+    own = {"kind": f"models.yolo.{kind}", "names": CLASS_NAMES, "hyp": {"lr0": 0.01}}
+    model = modules.model(state, document, strides=(8, 16, 32), nc=len(CLASS_NAMES), **own)
     save(modules.framework, {
         "epoch": 7, "best_fitness": np.array([0.5]), "model": None, "updates": 12,
         "ema": model.half() if half else model, "optimizer": None, "date": "2026-01-01",

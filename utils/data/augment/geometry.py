@@ -135,7 +135,7 @@ def warp_polygons(
     x, y = polygons.points_xy.T
     points = np.stack([row[0] * x + row[1] * y + row[2] for row in matrix.tolist()], axis=1)
     owner = np.repeat(np.arange(len(polygons)), polygons.num_points)
-    # Cut before the division: what is behind the viewer lies outside of one edge at least.
+    # Cut before the division: points behind the viewer lie outside of at least one edge.
     left, right = (1, 0, margin), (-1, 0, width + margin)
     top, bottom = (0, 1, margin), (0, -1, height + margin)
     for inward in (left, right, top, bottom):
@@ -151,7 +151,7 @@ def _cut(
     """Keep what lies on the inner side of an edge.
 
     Args:
-        points: (P, 3) homogeneous, those of a polygon in a row.
+        points: (P, 3) homogeneous, grouped by polygon.
         owner: (P,) index of the polygon of each, ascending.
         inward: normal of the edge; its product with a point is not negative inside.
     """

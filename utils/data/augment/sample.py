@@ -129,7 +129,7 @@ class Augmentation(Finish, Scene):
 
     @property
     def samples(self) -> tuple[int, ...]:
-        """The samples of its tiles, then those of the scene that is mixed in."""
+        """The samples of its tiles, then of the mixed-in scene."""
         return self.tiles + (self.mixed.tiles if self.mixed else ())
 
 
@@ -217,7 +217,7 @@ def augment(
     """Return the training image of a draw.
 
     Args:
-        sources: those of `draw.samples`; hidden ones are not decoded.
+        sources: of `draw.samples`; hidden ones are not decoded.
         image_size: the long side of each source, pixels.
         output_size: (height, width), about the middle of the canvas; None for a square of
             side `image_size`.
@@ -233,7 +233,7 @@ def augment(
 def draw_scene(
     scene: Scene, sources: Sequence[SourceImage], image_size: int, output_size: tuple[int, int]
 ) -> LabelledImage:
-    """Return an image of the samples of a scene, with what is seen of their objects."""
+    """Return an image of a scene's samples with their visible objects."""
     canvas = _lay_out(scene, [source.size for source in sources], image_size)
     matrix = scene.warp.matrix((canvas.side, canvas.side), output_size)
     objects = objects_on_canvas(canvas, sources)

@@ -28,7 +28,7 @@ NUM_TILES = 4
 _MARGIN = 2  # pixels around the part of an image that is seen: bilinear weights reach one
 _PHASES, _STEP = 32, 1 / 32
 _SMALLEST_SCALE = 1 / 64  # below it, far more pixels precede the view than the image has
-_ROUNDING = 1e-6  # far above that of float64 here, far below a pixel that could be seen
+_ROUNDING = 1e-6  # far above float64's here, far below a visible part of a pixel
 
 
 class Canvas(NamedTuple):
@@ -127,7 +127,7 @@ def _seen_in(
     # The centre of pixel 0 has the coordinate 0, its left edge -0.5.
     left, top, right, bottom = visible
     bounds = warp_corners((left - 0.5, top - 0.5, right - 0.5, bottom - 0.5), warp)
-    if bounds is None:  # a corner is behind the viewer: no box bounds what is seen
+    if bounds is None:  # a corner is behind the viewer: no box bounds the visible part
         return _Window(0, height, 0, width)
     left, top, right, bottom = (math.ceil(edge) for edge in bounds)
     return _Window(max(top, 0), min(bottom, height), max(left, 0), min(right, width))
@@ -266,7 +266,7 @@ def _shrink_factor(matrix: np.ndarray, size: tuple[int, int]) -> int:
 
 
 def _shrink(part: np.ndarray, factor: int) -> np.ndarray:
-    """Average over factor x factor pixels; what is left at the right and below is dropped."""
+    """Average over factor x factor pixels; the rest at the right and below is dropped."""
     height, width = (max(side // factor, 1) for side in part.shape[:2])
     whole = part[: height * factor, : width * factor]
     return cv2.resize(whole, (width, height), interpolation=cv2.INTER_AREA)

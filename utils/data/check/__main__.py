@@ -35,7 +35,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> Check:
-    """Check by flags, by default those of sys.argv; show, write and return what is found."""
+    """Check by flags, by default sys.argv's; show, write and return the findings."""
     flags = parse_flags(arguments)
     dataset = load(flags)
     if flags.fix:

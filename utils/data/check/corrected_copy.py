@@ -6,7 +6,7 @@
     FOLDER/left_out.txt          images that are not in it, and why
 
 No original is changed, and no image is copied but a JPEG that lacks its end mark. Boxes are
-clipped; objects without an area, repeated ones and those of an unknown class are dropped. An image
+clipped; objects without an area, repeated ones and unknown classes are dropped. An image
 with an undecidable label is left out.
 """
 
@@ -58,7 +58,7 @@ def refuse_place(dataset: DatasetSpec, folder: Path, page: Path) -> None:
 
 
 def write_corrected(check: Check, folder: Path) -> list[str]:
-    """Write the corrected copy into a new folder; return what was done, in lines.
+    """Write the corrected copy into a new folder; return a summary, in lines.
 
     DatasetError: packed images, no usable image, or a folder that cannot be written.
     """
@@ -122,7 +122,7 @@ class _Copy:
         for row in undecided:
             self._leave_out(": ".join(filter(None, [image.source.labels_at, row.place])), row.fault)
         if link.suffix.lower() not in IMAGE_SUFFIXES:
-            self._leave_out(path, "its name does not end as that of an image")
+            self._leave_out(path, "its name does not end like an image's")
         elif not undecided:
             # a.jpg and a.png share a label file; a_png.png may be there too.
             while self._taken & {link, label_path(link)}:

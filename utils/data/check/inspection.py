@@ -45,7 +45,7 @@ class Finding(NamedTuple):
     kind: str  # a key of KINDS
     split: str  # "" where it is of no split
     where: str  # the file, and the line or object
-    text: str  # what is found there
+    text: str  # the finding
     image: int = -1  # number of the image among all; -1 where there is none
     other: int = -1  # number of the image that it is a copy of
     box_xyxy_norm: Sequence[float] = ()  # the object in question, normalized; or empty
@@ -133,7 +133,7 @@ class CheckedImage(NamedTuple):
 def inspect(
     split: str, source: ImageSource, num_classes: int, max_pixels: int = MAX_PIXELS
 ) -> tuple[CheckedImage, list[Finding]]:
-    """Return an image with what is used of it, and all that is wrong with it and its labels.
+    """Return an image with its usable objects, and all faults of it and its labels.
 
     max_pixels: limit per image; training skips larger ones.
     """

@@ -1,4 +1,4 @@
-"""`duet fetch`: fetch what a list names, and what is still missing of it."""
+"""`duet fetch`: fetch the missing files of a list."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def fetch(item: Item, folder: Path) -> str:
-    """Fetch a file into a folder, and unpack it if listed so; return what was done.
+    """Fetch a file into a folder, and unpack it if listed so; return a summary.
 
     A file with the right hash is not fetched again. A fetched archive is removed once unpacked.
 

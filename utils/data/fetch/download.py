@@ -186,7 +186,7 @@ def _append(item: Item, answer: http.client.HTTPResponse, file: BinaryIO) -> Non
 
 
 def unpack(archive: Path, name: str, folder: Path) -> int:
-    """Unpack an archive beside what is in a folder already; return the number of files.
+    """Unpack an archive into a folder, beside its files; return the number of files.
 
     Args:
         name: its suffix gives the kind of archive.
@@ -245,7 +245,7 @@ def _require_bound(num_bytes: int, file: BinaryIO) -> None:
 
 
 def _move(source: Path, folder: Path) -> int:
-    """Move all files of a folder into another one; what is there already must be equal."""
+    """Move all files of a folder into another one; existing files must be equal."""
     files = [path for path in source.rglob("*") if path.is_file()]
     places = [folder / path.relative_to(source) for path in files]
     for path, place in zip(files, places, strict=True):

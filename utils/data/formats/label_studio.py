@@ -80,7 +80,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         yield image
 
 
-def _document(path: Path) -> list[dict[str, Any]]:
+def _document(path: Path) -> list[dict[str, object]]:
     try:
         document = read_json(path, MAX_BYTES)
     except ValueError as error:
@@ -92,7 +92,7 @@ def _document(path: Path) -> list[dict[str, Any]]:
 
 def _labelled(
     document: list[dict[str, Any]], notes: FileNotes
-) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+) -> Iterator[tuple[str, str, list[dict[str, object]]]]:
     """Yield of each task its name in messages, its image and the regions of its best annotation."""
     for position, item in enumerate(document):
         called = f"task {brief(item.get('id', position))}"
@@ -115,13 +115,13 @@ def _labelled(
         yield called, _image_of(item["data"]), [one for one in regions if isinstance(one, dict)]
 
 
-def _when(item: dict[str, Any]) -> str:
+def _when(item: dict[str, object]) -> str:
     """Return when it was last changed, as text that sorts by time."""
     when = item.get("updated_at") or item.get("created_at")
     return when if isinstance(when, str) else ""
 
 
-def _image_of(data: dict[str, Any]) -> str:
+def _image_of(data: dict[str, object]) -> str:
     """Return the image of a task, under "image" or whatever name the labelling interface has."""
     texts = {name: value for name, value in data.items() if isinstance(value, str)}
     ends = tuple(IMAGE_SUFFIXES)
@@ -162,7 +162,7 @@ def as_uploaded(name: str) -> str:
     return _NOT_KEPT.sub("", name.strip().replace(" ", "_"))
 
 
-def _add_regions(image: ImageLabels, regions: list[dict[str, Any]]) -> None:
+def _add_regions(image: ImageLabels, regions: list[dict[str, object]]) -> None:
     """Add the regions with a label; a box and its label may be two of the same id."""
     try:
         image.size = next(filter(None, map(_size_of, regions)), NORMALISED)
@@ -185,7 +185,7 @@ def _add_regions(image: ImageLabels, regions: list[dict[str, Any]]) -> None:
     image.left_out += ["regions without a label"] * len(alone)
 
 
-def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
+def _size_of(region: dict[str, object]) -> tuple[int, int] | None:
     """Return (height, width) of the image as it was labelled, if the region has it."""
     sides: list[Any] = [region.get("original_height"), region.get("original_width")]
     if sides == [None, None]:
@@ -196,7 +196,7 @@ def _size_of(region: dict[str, Any]) -> tuple[int, int] | None:
     return height, width
 
 
-def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
+def _labels_of(value: dict[str, object]) -> tuple[str, list[str]]:
     for kind, labels in value.items():
         if isinstance(labels, list) and kind.endswith("labels"):
             return kind, [label for label in labels if isinstance(label, str)]
@@ -204,7 +204,7 @@ def _labels_of(value: dict[str, Any]) -> tuple[str, list[str]]:
 
 
 def _add_region(
-    image: ImageLabels, kind: str, labels: list[str], value: dict[str, Any], turn: object
+    image: ImageLabels, kind: str, labels: list[str], value: dict[str, object], turn: object
 ) -> None:
     """Add a region; `turn` are the degrees by which its image was turned, if it was."""
     if kind in _LEFT_OUT or "rle" in value or "sequence" in value:
@@ -229,7 +229,7 @@ def _add_region(
             image.add_outline(label, shape)
 
 
-def _shape_of(value: dict[str, Any], size: tuple[int, int]) -> Box | np.ndarray:
+def _shape_of(value: dict[str, object], size: tuple[int, int]) -> Box | np.ndarray:
     """Return an upright box xyxy in pixels, or the outline (K, 2) of another shape."""
     scale_xy = size[1] / 100, size[0] / 100  # all lengths are percents of the image
     if "points" in value:

@@ -110,7 +110,7 @@ def _left_out_as(shape: Document) -> str:
     return "" if kind in _WITH_AREA else _LEFT_OUT.get(str(kind), "shapes of other kinds")
 
 
-def _kind(shape: Document) -> Any:
+def _kind(shape: Document) -> object:
     return shape.get("shape_type") or "polygon"  # once there was no other
 
 

@@ -46,7 +46,7 @@ def accepts(path: Path) -> bool:
 
 
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
-    """Read the rows of the images that are there; memory is bounded by what is kept.
+    """Read the rows of the images that are there; memory is bounded by the kept rows.
 
     Images without a row may show unlabelled objects and are left out, as are crowds (IsGroupOf).
 

@@ -6,7 +6,7 @@ import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import cv2
 import numpy as np
@@ -46,6 +46,7 @@ _OF_MATRIX = {
     (0, -1, -1, 0): 7,
     (0, -1, 1, 0): 8,
 }
+Read = TypeVar("Read")
 _WHITE = 255
 _ALPHA_MODES = ("LA", "La", "PA", "RGBA", "RGBa")
 _DEEP_MODE = "I;16"
@@ -110,7 +111,7 @@ def _decode(content: np.ndarray, header: ImageHeader, reduction: int) -> np.ndar
     """Return the image as it is stored, by Pillow perhaps upright; ValueError if it is damaged."""
     if header.kind != "JPEG":  # OpenCV takes half of its time for those
         image = open_image(header.kind, io.BytesIO(content.data))
-        image.load()  # here, so that its mode is that of the pixels
+        image.load()  # here: its mode may change
         return as_bgr(image)
     if content[-2:].tobytes() != JPEG_END:
         content = np.frombuffer(with_end(content.tobytes()), np.uint8)
@@ -189,17 +190,18 @@ def orientation_of_matrix(matrix: Sequence[int]) -> int:
     return _OF_MATRIX.get((a, b, c, d), UPRIGHT)
 
 
-def read_as(path: Path, read: Callable[[], Any]) -> Any:
+def read_as(path: Path, read: Callable[[], Read]) -> Read:
     """Return `read()`, in a frame that bears the image's name.
 
     If the process crashes meanwhile, the stack that faulthandler prints names the image.
     """
     # Angle brackets keep tracebacks from reading the image as source code.
     code = _call.__code__.replace(co_filename=f"<image {path}>")
-    return FunctionType(code, {})(read)
+    found: Read = FunctionType(code, {})(read)
+    return found
 
 
-def _call(read: Callable[[], Any]) -> Any:
+def _call(read: Callable[[], Read]) -> Read:
     return read()
 
 

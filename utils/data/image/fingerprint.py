@@ -109,7 +109,7 @@ def duplicates(fingerprints: Sequence[Fingerprint]) -> np.ndarray:
 
 
 def join_equal(groups: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Return groups as of `near_duplicates` after joining those of images with equal keys.
+    """Join the groups, as of `near_duplicates`, of images with equal keys.
 
     Args:
         keys: (N,) uint64; those that are `UNKNOWN` equal no other.

@@ -12,7 +12,7 @@ from duet.utils.data.image.letterbox import Letterbox
 
 
 class TargetMasks(NamedTuple):
-    """The pixels of T objects: those of object t are `maps[map_index[t]] == value[t]`.
+    """The pixels of T objects: object t has `maps[map_index[t]] == value[t]`.
 
     In a map of a whole image, an object hides those below it; in its own map, nothing is hidden.
     """
@@ -52,7 +52,7 @@ class Targets(NamedTuple):
 
 
 def join_targets(parts: Sequence[Targets], num_images: Iterable[int] | None = None) -> Targets:
-    """Return the objects of parts of a batch as those of the batch.
+    """Join the targets of parts of a batch.
 
     num_images: of each part; None for parts of one image.
     """
@@ -79,7 +79,7 @@ def join_targets(parts: Sequence[Targets], num_images: Iterable[int] | None = No
 class Finishing(NamedTuple):
     """Changes that B images still need and their targets do not."""
 
-    hsv_gains: np.ndarray  # (B, 3) float64; those of an image all 1: its colours stay
+    hsv_gains: np.ndarray  # (B, 3) float64; all 1: the image keeps its colours
     flips: np.ndarray  # (B, 2) bool: up and down, left and right
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import cv2
@@ -28,11 +28,12 @@ from duet.utils.data.sources.samples import SampleTable
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.strengths import AugmentConfig
 
-# A rank's contiguous part of a sequence: that of the images of a batch, for its shard.
+Name = TypeVar("Name")
+# Returns a rank's contiguous part of a sequence, such as the samples of a batch.
 Shard = Callable[[Any], Any]
 
 
-def all_of(items: object) -> Any:
+def all_of(items: Any) -> Any:
     return items
 
 
@@ -282,8 +283,8 @@ class ValBatches(Batches):
 
 def fill_images(
     images: np.ndarray,
-    names: Sequence[Any],
-    make_item: Callable[[Any], LabelledImage],
+    names: Sequence[Name],
+    make_item: Callable[[Name], LabelledImage],
     items: BoxItems = BOXES,
 ) -> Targets:
     """Make the item of each name, write its image into `images`, and return all targets.

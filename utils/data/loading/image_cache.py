@@ -9,7 +9,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -39,7 +38,7 @@ class NamelessFile:
         if descriptor is None:
             os.ftruncate(self.descriptor, max(num_bytes, 1))  # mapping 0 bytes fails
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _inherit, (inherited(self.descriptor),)
 
     def __del__(self) -> None:
@@ -80,7 +79,7 @@ class ImageCache:
         start = int(self._starts[index])
         if start < 0:
             return decode()
-        # A system call, unlike the mapping, also shows what was written before the mark.
+        # A system call, unlike the mapping, also shows all writes before the mark.
         if files.read_at(self._file.descriptor, 1, index) == _ABSENT:
             image = decode()
             assert image.shape == (*self._shapes[index], 3)

@@ -61,7 +61,7 @@ class BoxItems:
         return self
 
     def require_labels(self, samples: SampleTable, name: str, is_of_folders: bool) -> None:
-        """Raise DatasetError if the labels of the dataset `name` are those of another task.
+        """Raise DatasetError if the labels of the dataset `name` belong to another task.
 
         is_of_folders: folder names are the labels.
         """
@@ -180,7 +180,7 @@ class MaskItems(BoxItems):
 
 
 def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Polygons:
-    """Return an outline of each object: its own, or that of its box (M, 4) of the same unit."""
+    """Return an outline of each object: its own, or its box (M, 4) of the same unit."""
     num_objects = len(boxes_xyxy)
     polygons = polygons or without_outlines(num_objects)
     missing = polygons.num_points == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
 
+Own = TypeVar("Own", bound="_Loader")
+
 
 class _Loader:
     """A source of batches, with or without workers.
@@ -30,7 +32,7 @@ class _Loader:
     """
 
     split: str  # for the log
-    cache_fraction: float  # of what is free; both caches, the model and the workers must fit
+    cache_fraction: float  # of free memory or disk, for both caches, the model and the workers
 
     def __init__(self, source: TrainBatches | ValBatches, workers: int, cache: str, world: World):
         assert workers >= 0
@@ -73,7 +75,7 @@ class _Loader:
         if self._pool is not None:
             self._pool.close()
 
-    def __enter__(self) -> Any:
+    def __enter__(self: Own) -> Own:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -99,7 +101,7 @@ class TrainLoader(_Loader):
         recipe: how they become batches; rectangular ones have no mosaics.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept: "" nowhere, "ram" or "disk".
-        world: each rank builds a shard of every batch; those of a machine share a cache.
+        world: each rank builds a shard of every batch; ranks of a machine share a cache.
     """
 
     split, cache_fraction = "training", 0.5

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -55,7 +55,7 @@ class SharedSource:
         self._source = source
         self._file: NamelessFile | None = None  # shared arrays, once the first worker runs
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         rest, arrays = io.BytesIO(), []
         ForkingPickler(rest, 5, True, lambda array: arrays.append(array.raw())).dump(self._source)
         sizes = [-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays]
@@ -216,13 +216,13 @@ class WorkerPool:
         self._requests.append(request)
         self._num_requests += 1
 
-    def _replies(self) -> list[Any]:
+    def _replies(self) -> list[object]:
         """Wait for the parts of the next batch; return what their workers send."""
         replies = [self._receive(worker) for worker in self._requests[0].builders]
         self._requests.popleft()
         return replies
 
-    def _receive(self, worker: int) -> Any:
+    def _receive(self, worker: int) -> object:
         try:
             return self._workers[worker].connection.recv()
         except (EOFError, OSError) as error:
@@ -286,7 +286,9 @@ def _serve(connection: Connection, source: Batches, slots: NamelessFile) -> None
             return
 
 
-def _reply(source: Batches, epoch: Epoch, batch_index: int, part: slice, images: np.ndarray) -> Any:
+def _reply(
+    source: Batches, epoch: Epoch, batch_index: int, part: slice, images: np.ndarray
+) -> object:
     try:
         batch = source.build(epoch, batch_index, images, part)
         return batch.targets, batch.sample_indices, batch.letterboxes, batch.finishing

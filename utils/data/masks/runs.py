@@ -95,7 +95,7 @@ def iou(found: Ragged, truth: Ragged, is_crowd: np.ndarray | None = None) -> np.
 
 
 def _coded(runs: np.ndarray, size: tuple[int, int]) -> dict[str, Any]:
-    coded: dict[str, Any] = coco_mask.frPyObjects({"size": list(size), "counts": runs}, *size)
+    coded: dict[str, object] = coco_mask.frPyObjects({"size": list(size), "counts": runs}, *size)
     return coded
 
 
@@ -197,7 +197,7 @@ def from_text(text: str) -> np.ndarray:
     return numbers.astype(np.uint32)
 
 
-def read_runs(segmentation: Mapping[str, Any]) -> tuple[np.ndarray, tuple[int, int]]:
+def read_runs(segmentation: Mapping[str, object]) -> tuple[np.ndarray, tuple[int, int]]:
     """Return the runs (N,) uint32 and (height, width) of a mask in an annotation file.
 
     segmentation: {"size": [height, width], "counts": runs}, as numbers or as text.
@@ -218,7 +218,7 @@ def read_runs(segmentation: Mapping[str, Any]) -> tuple[np.ndarray, tuple[int, i
         raise ValueError(f"the runs of its mask are {brief(counts)}: {error!s:.100}") from error
     if not isinstance(counts, (str, list)) or runs.ndim != 1 or runs.dtype != np.int64:
         raise ValueError(f"the runs of its mask are {brief(counts)}")
-    # The sum of what is clipped stays far below 64 bits.
+    # The clipped sum stays far below 64 bits.
     if (runs < 0).any() or runs.clip(0, MAX_MASK_PIXELS + 1).sum() != height * width:
         raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
     return runs.astype(np.uint32), (height, width)

@@ -65,7 +65,7 @@ def base_depth(image_paths: Sequence[Path]) -> int:
     """Return how many leading parts of the absolute paths the images' names lack.
 
     They are common to all paths and end before the last folder `images` of each: names differ,
-    and their labels lie where those of the files do.
+    and their labels lie where the files' do.
     """
     folders = {_absolute_parts(path)[:-1] for path in image_paths}
     depth = len(os.path.commonprefix(list(folders)))

@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -63,7 +62,7 @@ def draw_dataset(folder: Path, config: ShapesConfig = _DEFAULTS) -> Path:
 
     DatasetError: the folder cannot be written, or holds something else.
     """
-    recipe: dict[str, Any] = {"version": _VERSION, **dataclasses.asdict(config)}
+    recipe: dict[str, object] = {"version": _VERSION, **dataclasses.asdict(config)}
     if not config.outlines:
         del recipe["outlines"]  # sets of boxes were drawn before there were any
     document = {
@@ -85,7 +84,7 @@ def _draw_once(
     """Return the YAML of a dataset; draw it into its folder, as a whole, unless it is there.
 
     Args:
-        document: content of the YAML; `drawn` defines what is drawn.
+        document: content of the YAML; `drawn` defines the images.
         config: has the number of images of each split.
         draw: draws an image into a folder, from its number over both splits and its split.
     """

@@ -159,7 +159,7 @@ def _pose(
 
 
 def _hue_of(generator: np.random.Generator, class_index: int) -> tuple[int, int]:
-    """Draw between which hues an object's is: around that of its class, or any."""
+    """Draw a range of hues for an object: around its class's hue, or all."""
     if generator.random() < TYPICAL_COLOUR:
         middle = 180 * class_index // len(OUTLINES)
         return middle - HUE_SPREAD, middle + HUE_SPREAD

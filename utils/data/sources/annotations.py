@@ -27,18 +27,17 @@ from duet.utils.data.sources.formats.format import (
 from duet.utils.data.sources.formats.voc import VOC
 from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import (
-    REPEATED,
-    ZERO_AREA,
     BrokenLabelError,
     Labels,
-    repeats,
     require_drawable,
+    usable_labels,
 )
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.scan_memory import FEWEST_IMAGES, Memory, version_of_readers
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
 from duet.utils.files.json_files import parse_json
+from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.geometry.ragged import Polygons
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
@@ -104,7 +103,7 @@ def _read(reader: Format, folder: AnnotatedFolder, notes: FileNotes) -> Annotati
 def recall_annotations(
     folder: AnnotatedFolder, notes: FileNotes, read: Callable[[], Annotations]
 ) -> Annotations:
-    """Return the annotations of a file; those of many images are read once.
+    """Return the annotations of a file; large files are read once.
 
     They are read anew when the file, the list of images or the places of its images change, and
     each time if there is a warning to log.
@@ -181,7 +180,7 @@ class AnnotatedImage(ImageSource):
             points = _clipped(polygons.points_xy)
             polygons = Polygons(points.astype(np.float32), polygons.starts)
             require_drawable(polygons.moved(size[::-1]), size)
-        return _labels(class_index, boxes, polygons)
+        return usable_labels(class_index, xyxy_to_cxcywh(boxes), polygons)
 
     def read_objects(self, size: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, Polygons | None]:
         """Return the objects of an image of that size as they were labelled; nothing is removed.
@@ -235,24 +234,6 @@ def _clipped(coordinates_norm: np.ndarray) -> np.ndarray:
             "out_of_range",
         )
     return coordinates_norm.clip(0, 1)
-
-
-def _labels(class_index: np.ndarray, boxes_xyxy: np.ndarray, polygons: Polygons | None) -> Labels:
-    """Return labels of normalised boxes; those without an area and repeated ones are removed."""
-    sizes = boxes_xyxy[:, 2:] - boxes_xyxy[:, :2]
-    centres = (boxes_xyxy[:, :2] + boxes_xyxy[:, 2:]) / 2
-    table = np.column_stack([class_index, centres, sizes])
-    has_area = (sizes > 0).all(axis=1)
-    numbers = np.flatnonzero(has_area)
-
-    def outline_of(number: int) -> bytes:
-        return b"" if polygons is None else polygons.outline(numbers[number]).tobytes()
-
-    originals = repeats(list(map(tuple, table[numbers].tolist())), outline_of)
-    kept = numbers[originals == np.arange(len(numbers))]
-    chosen = None if polygons is None else polygons.select(kept).range(0, len(kept))
-    removed = {ZERO_AREA: len(table) - len(numbers), REPEATED: len(numbers) - len(kept)}
-    return Labels(class_index[kept], table[kept, 1:].astype(np.float32), chosen, removed)
 
 
 def annotated_images(

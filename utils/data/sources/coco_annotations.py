@@ -109,7 +109,7 @@ def _images(found: Instances, samples: Sequence[Sample]) -> list[int]:
 def _image(
     found: Instances, sample: Sample, candidates: Sequence[tuple[int, tuple[str, ...]]]
 ) -> int:
-    """Return the image of a sample among those of its name: the one in the same folders."""
+    """Return the image of a sample among images of its name: the one in the same folders."""
     name, path = sample.image_path.name, sample.image_path.parts
     if not candidates:
         raise BrokenInstancesError(f"no image is named {name}; use the file of this split")
@@ -159,7 +159,7 @@ def _ground_truth(
             raise one.unusable(f"its category {name} is no class of the dataset")
     boxes = np.array([one.box_ltwh() for one in objects], np.float64).reshape(-1, 4)
     area = np.array([one.area() for one in objects], np.float64)
-    if not masks:  # else that of the mask counts
+    if not masks:  # else the mask's area counts
         area = np.where(np.isnan(area), boxes[:, 2] * boxes[:, 3], area)
     boxes[:, 2:] += boxes[:, :2]
     class_index = np.array([class_of[one.category_id] for one in objects], np.int64)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -160,7 +159,7 @@ class _DatasetYaml:
                 raise self._wrong("merge", merge, f"; {brief(target)} is merged itself")
         return dict(merge)
 
-    def _value(self, split: str) -> tuple[str, Any]:
+    def _value(self, split: str) -> tuple[str, object]:
         """Return the key of a split, which may be another name of it, and its value or None."""
         names = (name for name in SPLIT_NAMES[split] if self.document.get(name))
         key = next(names, split)

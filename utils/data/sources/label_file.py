@@ -69,7 +69,7 @@ def label_file_of(image_path: str) -> str:
 def overlooked_labels(image_path: str) -> str:
     """Return a file with an image's labels that is not read, if no other is; else "".
 
-    Its suffix is upper case or keeps that of the image, or it lies beside the image while there is
+    Its suffix is upper case or keeps the image's, or it lies beside the image while there is
     a folder of labels.
     """
     name = label_file_of(image_path)
@@ -140,24 +140,37 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     rows = list(label_rows(content, num_classes))
     if broken := next((row for row in rows if row.kind not in ("", ZERO_AREA)), None):
         raise BrokenLabelError(f"{broken.place}: {broken.fault:.300}", broken.kind)
-    found = [row for row in rows if not row.kind]
-    originals = repeats(
-        [(row.class_index, *row.box_cxcywh_norm) for row in found],
-        lambda number: tuple(found[number].outline_norm),
-    )
-    unique = [row for number, row in enumerate(found) if originals[number] == number]
-    boxes = np.array([row.box_cxcywh_norm for row in unique], np.float64).reshape(-1, 4)
     polygons = None
-    if any(row.outline_norm for row in unique):
-        flat = chain.from_iterable(row.outline_norm for row in unique)
+    if any(row.outline_norm for row in rows):
+        flat = chain.from_iterable(row.outline_norm for row in rows)
         points = np.fromiter(flat, np.float64).reshape(-1, 2).clip(0, 1).astype(np.float32)
-        polygons = Polygons(points, starts_of(np.array([len(x.outline_norm) // 2 for x in unique])))
-    return Labels(
-        np.array([row.class_index for row in unique], np.int64),
-        boxes.clip(0, 1).astype(np.float32),
-        polygons,
-        {ZERO_AREA: len(rows) - len(found), REPEATED: len(found) - len(unique)},
-    )
+        polygons = Polygons(points, starts_of(np.array([len(x.outline_norm) // 2 for x in rows])))
+    boxes = np.array([row.box_cxcywh_norm for row in rows], np.float64).reshape(-1, 4)
+    return usable_labels(np.array([row.class_index for row in rows], np.int64), boxes, polygons)
+
+
+def usable_labels(
+    class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray, polygons: Polygons | None
+) -> Labels:
+    """Return normalised objects but those without an area and repeated ones.
+
+    Args:
+        boxes_cxcywh_norm: (M, 4) float64; they may reach out of the image by a rounding error.
+        polygons: float32, of the M objects; None when all are boxes.
+    """
+    numbers = np.flatnonzero((boxes_cxcywh_norm[:, 2:] > 0).all(axis=1))
+
+    def outline_of(number: int) -> bytes:
+        return b"" if polygons is None else polygons.outline(numbers[number]).tobytes()
+
+    pairs = zip(class_index[numbers].tolist(), boxes_cxcywh_norm[numbers].tolist(), strict=True)
+    originals = repeats([(index, *box) for index, box in pairs], outline_of)
+    kept = numbers[np.equal(originals, np.arange(len(numbers)))]
+    if polygons is not None and len(kept) < len(class_index):
+        polygons = polygons.select(kept).range(0, len(kept))
+    boxes = boxes_cxcywh_norm[kept].clip(0, 1).astype(np.float32)
+    removed = {ZERO_AREA: len(class_index) - len(numbers), REPEATED: len(numbers) - len(kept)}
+    return Labels(class_index[kept], boxes, polygons, removed)
 
 
 def repeats(
@@ -241,7 +254,7 @@ def _parse_row(place: str, words: list[str], num_classes: int) -> LabelRow:
 
 
 def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str:
-    """Return what is wrong with the number of columns; "" for a box or a polygon."""
+    """Return the fault of the number of columns; "" for a box or a polygon."""
     columns = count(len(words), "column")
     if len(words) > BOX_COLUMNS + 1 and len(words) % 2 == 0:
         return f"{columns}: a score or track id too many; {WITHOUT_SCORES}"

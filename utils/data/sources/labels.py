@@ -1,4 +1,4 @@
-"""Images -> samples with checked labels, and a report of what is broken.
+"""Images -> samples with checked labels, and a report on the broken ones.
 
 Each rank scans a shard, and all ranks get all samples.
 """
@@ -35,7 +35,7 @@ _REMOVED = {
 
 
 class ScanReport(NamedTuple):
-    """The usable samples, in the order of the images, and what is to be said about others."""
+    """The usable samples, in the order of the images, and remarks on the others."""
 
     samples: SampleTable
     remarks: list[Remark]

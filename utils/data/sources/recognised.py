@@ -190,7 +190,7 @@ def _place_of(file: Path, value: str) -> Path:
 
 
 def _class_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of class names: those of the folder, or beside the labels or images."""
+    """Yield the files of class names, in the folder or beside the labels or images."""
     inner = [folder / name for name in ("labels", "images")]
     parts = [part for place in (folder, *inner) if place.is_dir() for part in split_folders(place)]
     for place in (folder, *inner, *parts, *(part / "labels" for part in parts)):

@@ -14,7 +14,7 @@ from duet.utils.text import count, printable
 MOST_MISSING = 0.1  # fraction of a split's images; a training with more ends
 LONGEST_EXAMPLE = 300  # characters
 
-# Kinds that cost an image, or all its labels; the keys are those of the check's findings.
+# Kinds that cost an image, or all its labels; the keys are kinds of the check's findings.
 IMAGES = {
     "unusable_image": "images that cannot be read",
     "broken_label": "images with a label that cannot be read",
@@ -38,7 +38,7 @@ TITLES = IMAGES | {
 
 class Remark(NamedTuple):
     kind: str  # a key of TITLES, or a title such as "crowds"
-    text: str  # the file, and what is wrong with it
+    text: str  # the file and its fault
     number: int = 1  # of images or objects
 
 

@@ -1,7 +1,7 @@
 """The samples of a split: each rank reads a shard, and all ranks get all samples.
 
 Where a dataset has no split, --split draws one: the side of an image depends only on the name of
-its file, but near-duplicates are kept on one side: that of the image whose name has the lowest
+its file, but near-duplicates stay on one side: the side of the image whose name has the lowest
 rank, a second hash. A new image in a group of n decides the side of the group with probability
 1 / (n + 1), otherwise it joins them; no other group moves. Fingerprints are cached between runs.
 """
@@ -193,7 +193,7 @@ def _original_of(name: str) -> str:
 
 def _hashes_of(name: str) -> tuple[int, int]:
     """Return place and rank of an image, 48 bits each; augmented copies share them."""
-    # Not those of `place_of`: --fraction takes a part of either side.
+    # Other hashes than in `place_of`: --fraction takes a part of either side.
     digest = hashlib.sha256(b"split\0" + os.fsencode(_original_of(name))).digest()
     return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
 
@@ -246,7 +246,7 @@ def read_fingerprint(image: ImageSource) -> Fingerprint:
 def choose_part(
     images: Sequence[Path | ImageSource], fraction: float
 ) -> Sequence[Path | ImageSource]:
-    """Return about this fraction of the images, in their order: those of the lowest hashes.
+    """Return about this fraction of the images, in their order: the lowest hashes.
 
     An image is chosen by the name of its file alone. UserError: no image is left.
     """

@@ -6,7 +6,6 @@ import io
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -59,7 +58,7 @@ def decode_image(content: bytes | bytearray | memoryview, max_pixels: int) -> np
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB, dst=image)
 
 
-def as_list(images: object) -> list[Any]:
+def as_list(images: object) -> list[object]:
     """Return the images of a list, tuple or array (B, H, W, 3), or one image; no iterators."""
     if isinstance(images, (list, tuple)) or (isinstance(images, np.ndarray) and images.ndim == 4):
         return list(images)

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from duet.utils.data.image.letterbox import (
-    Letterbox,
     Region,
     centre_region,
     centre_view,
@@ -62,43 +61,17 @@ def test_shapes_ratios_and_padding_equal_the_stored_ones(images):
         assert placement.padding == (math.floor(case["pad"][1]), math.floor(case["pad"][0]))
 
 
-def test_pixels_agree_with_the_stored_ones(images):
+def test_what_is_detected_in_has_the_stored_pixels(images):
     with np.load(shared_path("golden/images/letterbox_outputs.npz")) as outputs:
         stored = [case for case in stored_cases() if case["stored"]]
         assert len(stored) == 9
-        for case in stored:
-            placement = placement_of(case, images[case["image"]])
-            found = letterbox(images[case["image"]], placement).astype(int)
-            difference = found - outputs[f"c{case['id']}"]
-            if min(placement.scale) >= 1:
-                np.testing.assert_array_equal(difference, 0)
-            else:
-                assert_shrunk_alike(difference, placement)
-
-
-def test_what_is_detected_in_has_the_stored_pixels(images):
-    with np.load(shared_path("golden/images/letterbox_outputs.npz")) as outputs:
         shrunk = []
-        for case in filter(lambda case: case["stored"], stored_cases()):
+        for case in stored:
             placement = placement_of(case, images[case["image"]])
             found = letterbox(images[case["image"]], placement, resize_linear)
             np.testing.assert_array_equal(found, outputs[f"c{case['id']}"])
             shrunk.append(min(placement.scale))
         assert sum(scale < 0.5 for scale in shrunk) >= 1
-
-
-def assert_shrunk_alike(difference: np.ndarray, placement: Letterbox) -> None:
-    """Compare positions; the stored image was shrunk bilinearly, ours is averaged over areas."""
-    (top, left), (height, width) = placement.padding, placement.resized_size
-    image = difference[top : top + height, left : left + width].copy()
-    difference[top : top + height, left : left + width] = 0
-    np.testing.assert_array_equal(difference, 0)
-    # Measured: 2.3 grey values a pixel, 2.9 for a block of 16 x 16; a shift of the image by one
-    # pixel would make them 8.1 and 7.9.
-    assert np.abs(image).mean() < 3
-    rows, columns = height // 16, width // 16
-    blocks = image[: rows * 16, : columns * 16].reshape(rows, 16, columns, 16, 3)
-    assert np.abs(blocks.mean(axis=(1, 3))).max() < 4
 
 
 def test_images_of_a_dataset_have_the_stored_sizes():

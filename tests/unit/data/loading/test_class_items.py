@@ -1,24 +1,28 @@
 """Items of classes and of masks: from samples to batches."""
 
-import dataclasses
+from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from pycocotools import mask as coco_mask
 
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.image.letterbox import centre_region, crop
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
-from duet.utils.data.loading.items import CLASSES, MaskItems, complete_outlines
+from duet.utils.data.loading.items import CLASSES, MASKS, MaskItems, complete_outlines
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.samples import SampleTable
+from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE
+from tests.coco_reference import runs_of
 from tests.outlines import make_polygons
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 
+# COCO's decoder warns of NumPy 2's keyword `copy`.
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
 SIZES = [(40, 60), (90, 30), (64, 64), (33, 47), (200, 160)]
 
 
@@ -119,31 +123,6 @@ def test_masks_change_neither_images_nor_boxes(samples, items, rectangular):
         assert digest(with_masks._replace(targets=targets)) == digest(without)
 
 
-def test_masks_lie_on_the_pixels_of_bright_objects(tmp_path):
-    """Whatever moves an image moves its masks: of white objects on black they are the white."""
-    for number in range(4):
-        image = np.zeros((96, 128, 3), np.uint8)
-        outline = np.array([(20, 20), (90, 30 + 5 * number), (70, 80), (50, 45), (25, 75)])
-        cv2.fillPoly(image, [outline], (255, 255, 255))
-        (tmp_path / "images").mkdir(exist_ok=True)
-        (tmp_path / "labels").mkdir(exist_ok=True)
-        cv2.imwrite(str(tmp_path / f"images/{number}.png"), image)
-        points = " ".join(f"{x / 128} {y / 96}" for x, y in (outline + 0.5).tolist())
-        (tmp_path / f"labels/{number}.txt").write_text(f"0 {points}\n")
-    (tmp_path / "data.yaml").write_text("train: images\nval: images\nnames: [thing]\n")
-    samples = load_split(load_dataset(tmp_path / "data.yaml"), "train")
-    strengths = dataclasses.replace(EVERYTHING, hsv_v=0.0, mixup=0.0, copy_paste=0.5)
-    common = either = 0
-    for epoch in range(3):
-        recipe = TrainRecipe(128, 4, strengths, epoch, items=MaskItems(ratio=1))
-        with TrainLoader(samples, recipe) as loader:
-            for batch in loader.epoch(epoch):
-                white, maps = batch.images[:, 0] > 127, batch.targets.masks.maps > 0
-                common, either = common + (white & maps).sum(), either + (white | maps).sum()
-    assert either > 12 * 128 * 128 / 50
-    assert common / either > 0.9  # measured 0.94: corners are cut, small remains are dropped
-
-
 def item_of(outlines, boxes, size=(40, 60)) -> LabelledImage:
     polygons = None if outlines is None else make_polygons(outlines)
     boxes = np.array(boxes, np.float64).reshape(-1, 4)
@@ -174,3 +153,43 @@ def test_an_image_without_objects_has_an_empty_map_or_none(overlap):
     assert targets.masks.maps.dtype == np.uint8 and not targets.masks.maps.any()
     assert len(targets.masks.map_index) == len(targets.masks.value) == 0
     assert targets.masks.map_index.dtype == targets.masks.value.dtype == np.int64
+
+
+HEIGHT, WIDTH = 60, 90
+
+
+def sample_of(outlines, boxes):
+    """A sample of objects in pixels; an outline may be empty."""
+    size = np.array([WIDTH, HEIGHT])
+    polygons = make_polygons([np.reshape(x, (-1, 2)) / size for x in outlines], np.float32)
+    boxes = np.float32(boxes).reshape(-1, 4) / np.float32([*size, *size])
+    return Sample(Path("a.jpg"), HEIGHT, WIDTH, np.arange(len(boxes)), boxes, None, polygons)
+
+
+def drawn(outlines, size):
+    """Of each outline (K, 2) in pixels the mask of pycocotools, (H, W) uint8."""
+    rows = [coco_mask.frPyObjects([np.ravel(x).tolist()], *size) for x in outlines]
+    return [coco_mask.decode(coco_mask.merge(row)) for row in rows]
+
+
+def assert_masks(truth, masks):
+    wanted = runs_of(masks)
+    np.testing.assert_array_equal(truth.masks.values, wanted.values)
+    np.testing.assert_array_equal(truth.masks.lengths, wanted.lengths)
+    np.testing.assert_array_equal(truth.area, [np.count_nonzero(mask) for mask in masks])
+
+
+def test_labels_to_score_have_the_pixels_of_pycocotools_or_of_their_box():
+    triangle = [5, 5, 40, 8, 20, 50]
+    truth = MASKS.ground_truth(sample_of([[], triangle], [[45, 30, 20, 10], [20, 20, 30, 40]]))
+    box = np.zeros((HEIGHT, WIDTH), bool)
+    box[25:35, 35:55] = True
+    # Of the labels' float32, as the sample has them.
+    corners = np.float32(np.reshape(triangle, (3, 2)) / [WIDTH, HEIGHT]) * [WIDTH, HEIGHT]
+    assert_masks(truth, [box, *drawn([corners], (HEIGHT, WIDTH))])
+
+
+def test_an_image_without_objects_has_no_masks_to_score():
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    truth = MASKS.ground_truth(Sample(Path("a.jpg"), HEIGHT, WIDTH, *nothing))
+    assert truth.masks.num_rows == 0 and truth.area.shape == (0,)

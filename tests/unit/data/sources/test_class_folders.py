@@ -111,13 +111,16 @@ def write_yaml(folder: Path, **keys: object) -> Path:
     return path
 
 
-def test_the_names_of_a_yaml_give_the_order(tmp_path):
+def test_the_names_of_a_yaml_give_the_order_and_must_have_all_folders(tmp_path):
     write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
     dataset = load_dataset(write_yaml(tmp_path))
     assert dataset.class_names == ("a", "b")
     assert dataset.train == (ClassFolders(tmp_path / "train"),)
     dataset = load_dataset(write_yaml(tmp_path, names=["b", "a", "c"]))
     assert load_split(dataset, "train").class_index.tolist() == [1, 0]
+    dataset = load_dataset(write_yaml(tmp_path, names=["a", "c"]))
+    with pytest.raises(DatasetError, match=r"class 'b'.*\['a', 'c'\]; add it to 'names'"):
+        images_of(dataset, "train")
 
 
 def test_folders_that_cannot_be_classes_are_an_error(tmp_path):
@@ -128,13 +131,6 @@ def test_folders_that_cannot_be_classes_are_an_error(tmp_path):
     write(tmp_path / "one", "train/b/1.png")
     shutil.rmtree(tmp_path / "one/train" / os.fsdecode(b"\xff"))
     assert "--single-cls" in error_of(tmp_path / "one", single_class=True)
-
-
-def test_a_folder_of_no_class_of_the_yaml_is_an_error(tmp_path):
-    write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
-    dataset = load_dataset(write_yaml(tmp_path, names=["a", "c"]))
-    with pytest.raises(DatasetError, match=r"class 'b'.*\['a', 'c'\]; add it to 'names'"):
-        images_of(dataset, "train")
 
 
 def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path):

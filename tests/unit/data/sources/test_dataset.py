@@ -70,17 +70,6 @@ def test_path_is_relative_to_the_yaml_first_and_then_to_the_current_folder(
     assert load_dataset(elsewhere).root.resolve() == dataset
 
 
-def test_list_file_lines_start_at_the_folder_of_the_list(dataset, monkeypatch):
-    lists = dataset / "lists"
-    lists.mkdir()
-    lines = "./one.jpg\n\n../images/val/c.jpeg\n/absolute/two.png\n"
-    (lists / "val.txt").write_text(lines, encoding="utf-8")
-    monkeypatch.chdir(dataset.parent)
-    spec = load_dataset(write_yaml(dataset / "cells.yaml", val="lists/val.txt"))
-    expected = [lists / "one.jpg", lists / "../images/val/c.jpeg", Path("/absolute/two.png")]
-    assert list_images(spec.val) == expected
-
-
 def test_splits_that_are_not_asked_for_need_not_exist(dataset):
     path = write_yaml(dataset / "cells.yaml", train="absent", test="absent.txt")
     assert load_dataset(path, splits=("val",)).val == (dataset / "images/val",)
@@ -101,14 +90,6 @@ def test_annotations_of_splits_that_are_not_asked_for_need_not_exist(dataset, ab
     assert text.endswith("class names are taken from all splits; with 'names' it may be absent")
 
 
-def test_a_wrong_path_names_yaml_key_value_place_and_next_step(dataset):
-    path = write_yaml(dataset / "cells.yaml", val="images/vall")
-    text = error_of(path)
-    for part in (str(path), "'val'", "'images/vall'", str(dataset / "images/vall"), "correct"):
-        assert part in text
-    assert "download" not in text
-
-
 def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     command = "curl -O example.org/x.zip"
     assert load_dataset(write_yaml(dataset / "cells.yaml", download=command)).name == "cells"
@@ -117,13 +98,6 @@ def test_a_download_entry_matters_only_when_images_are_missing(dataset):
     assert f"it is {command!r}" in text and "duet fetch" in text
     long = error_of(write_yaml(dataset / "cells.yaml", download="rm -rf\n" * 9000, train="absent"))
     assert len(long) < 1000 and "rm -rf\\n" in long
-
-
-def test_a_dataset_without_val_is_reported_how_to_draw_it(dataset):
-    assert "or draw it: --split 0.8" in error_of(write_yaml(dataset / "cells.yaml", val=None))
-    for key in ("train", "names"):
-        text = error_of(write_yaml(dataset / "cells.yaml", **{key: None}))
-        assert f"key '{key}'" in text and "--split" not in text
 
 
 def test_a_folder_without_images_is_an_error(dataset):
@@ -166,12 +140,6 @@ def test_linked_folders_are_read_once_and_loops_end(dataset):
     assert remarks.numbers == {"dead_link": 1, "of_macos": 2}
 
 
-def test_a_pattern_is_answered(dataset):
-    text = error_of(write_yaml(dataset / "cells.yaml", train="cams/*/train"))
-    assert "key 'train' has the value 'cams/*/train', but there is no" in text
-    assert "patterns are not expanded: list the folders" in text
-
-
 def test_roboflow_s_paths_beside_the_yaml_are_found(dataset):
     write_images(dataset, "train/images/x.jpg", "valid/images/y.jpg")
     keys = {"train": "../train/images", "val": "../valid/images", "test": "../test/images"}
@@ -195,39 +163,12 @@ def test_the_split_for_validation_has_more_names(dataset, key):
     )
 
 
-def test_a_dataset_of_keypoints_is_refused_with_the_next_step(dataset):
-    text = error_of(write_yaml(dataset / "cells.yaml", kpt_shape=[17, 3]))
-    assert "'kpt_shape' has the value [17, 3]" in text
-    assert "first five columns" in text
-
-
-@pytest.mark.parametrize(
-    "place", ["images/val/c.jpeg", "data/images/val/c.jpeg", "lists/../images/val/c.jpeg"]
-)
-def test_a_list_may_start_where_darknet_s_and_cvat_s_lists_do(dataset, place):
-    (dataset / "lists").mkdir()
-    beside = dataset / "val.txt"
-    beside.write_text(place + "\nimages/train/b.jpg\n")
-    assert list_images([beside])[0].resolve() == dataset / "images/val/c.jpeg"
-    above = dataset / "lists/val.txt"
-    above.write_text("images/val/c.jpeg\nimages/absent.jpg\n")
-    found = [path.resolve() for path in list_images([above])]
-    assert found == [dataset / "images/val/c.jpeg", dataset / "images/absent.jpg"]
-
-
 @pytest.mark.parametrize(
     "folder", ["images\\train", ".\\images\\train\\", "..\\images\\train", "images/train/sub/.."]
 )
 def test_backslashes_in_the_paths_of_a_yaml_are_taken(dataset, folder):
     spec = load_dataset(write_yaml(dataset / "cells.yaml", path=".\\", train=folder))
     assert [path.name for path in list_images(spec.train)] == ["b.jpg", "a.PNG"]
-
-
-def test_a_path_of_windows_is_answered(dataset):
-    text = error_of(write_yaml(dataset / "cells.yaml", train="D:\\cells\\train"))
-    assert "it is a path of Windows: write where the folder is here" in text
-    (dataset / "bad.yaml").write_text('train: "D:\\data\\new"\n')
-    assert "write / for \\, or use single quotes" in error_of(dataset / "bad.yaml")
 
 
 def write_list(dataset, lines, encoding="utf-8", place="splits/a/train.txt"):
@@ -237,29 +178,31 @@ def write_list(dataset, lines, encoding="utf-8", place="splits/a/train.txt"):
     return path
 
 
-def found_in(dataset, path):
-    return [os.path.relpath(x, dataset) for x in list_images([path], dataset)]
+BOTH = ["images/train/b.jpg", "images/val/c.jpeg"]
+# Place and encoding of a list, its lines, and the images from the dataset's folder on.
+LISTS = [
+    ("lists/val.txt", "utf-8", ["./one.jpg", "", "../images/val/c.jpeg", "/absolute/two.png"],
+     ["lists/one.jpg", "images/val/c.jpeg", "/absolute/two.png"]),
+    # Where Darknet's and CVAT's lists start.
+    *(("val.txt", "utf-8", [f"{start}images/val/c.jpeg", BOTH[0]], BOTH[::-1])
+      for start in ("", "data/", "images/../")),
+    ("lists/val.txt", "utf-8", ["images/val/c.jpeg", "images/gone.jpg"],
+     ["images/val/c.jpeg", "images/gone.jpg"]),
+    # Where most of its images are: the first one may have been deleted.
+    *((place, "utf-8", ["images/gone.jpg", *BOTH], ["images/gone.jpg", *BOTH])
+      for place in ("splits/train.txt", "splits/a/train.txt")),
+    *(("splits/a/train.txt", "utf-8", [start + name.replace("/", "\\") for name in BOTH], BOTH)
+      for start in ("", ".\\", "D:\\work\\my cells\\", "C:/x/")),
+    *(("splits/a/train.txt", encoding, ["images/train/细胞.jpg", BOTH[0]],
+       ["images/train/细胞.jpg", BOTH[0]]) for encoding in ("utf-8", "utf-8-sig", "utf-16", "gbk")),
+]  # fmt: skip
 
 
-def test_a_list_starts_where_most_of_its_images_are(dataset):
-    """Whatever its first line is: that image may have been deleted."""
-    lines = ["images/gone.jpg", "images/train/b.jpg", "images/val/c.jpeg"]
-    for place in ("splits/train.txt", "splits/a/train.txt"):
-        assert found_in(dataset, write_list(dataset, lines, place=place)) == lines
-
-
-@pytest.mark.parametrize("start", ["", ".\\", "D:\\work\\my cells\\", "C:/x/"])
-def test_windows_lines_of_a_list_are_found(dataset, start):
-    lines = [f"{start}images\\train\\b.jpg", f"{start}images\\val\\c.jpeg"]
-    expected = ["images/train/b.jpg", "images/val/c.jpeg"]
-    assert found_in(dataset, write_list(dataset, lines)) == expected
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "gbk"])
-def test_lists_of_windows_editors_are_read(dataset, encoding):
+@pytest.mark.parametrize(("place", "encoding", "lines", "expected"), LISTS)
+def test_the_images_of_a_list_are_found(dataset, place, encoding, lines, expected):
     write_images(dataset, "images/train/细胞.jpg")
-    lines = ["images/train/细胞.jpg", "images/train/b.jpg"]
-    assert found_in(dataset, write_list(dataset, lines, encoding)) == lines
+    found = list_images([write_list(dataset, lines, encoding, place)], dataset)
+    assert list(map(os.path.normpath, found)) == [str(dataset / name) for name in expected]
 
 
 def test_a_list_of_absent_images_names_the_folders_tried_or_the_encoding(dataset):
@@ -274,20 +217,41 @@ def test_a_list_of_absent_images_names_the_folders_tried_or_the_encoding(dataset
         list_images([path], dataset)
 
 
-@pytest.mark.parametrize(
-    ("keys", "part"),
-    [
-        ({"names": ["a", "a"]}, "['a'] more than once"),
-        ({"names": {0: "a", 2: "b"}}, "class numbers [0, 2]; 0 to 1 are needed"),
-        ({"names": {0: "a", 1.0: "b"}}, "line 3, names: the key 1.0 is not text"),
-        ({"names": ["a", False]}, "holds False, which is not text"),
-        ({"names": "cell"}, "has the value 'cell'"),
-        ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
-        ({"train": 5}, "has the value 5; accepted: a path"),
-    ],
-)
-def test_wrong_values_are_named(dataset, keys, part):
-    assert part in error_of(write_yaml(dataset / "cells.yaml", **keys))
+# Keys of a YAML, and what the error says.
+MISTAKES = [
+    ({"names": ["a", "a"]}, "['a'] more than once"),
+    ({"names": {0: "a", 2: "b"}}, "class numbers [0, 2]; 0 to 1 are needed"),
+    ({"names": {0: "a", 1.0: "b"}}, "line 3, names: the key 1.0 is not text"),
+    ({"names": ["a", False]}, "holds False, which is not text"),
+    ({"names": "cell"}, "has the value 'cell'"),
+    ({"names": None}, "key 'names'"),
+    ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
+    ({"train": 5}, "has the value 5; accepted: a path"),
+    ({"train": None}, "key 'train' is missing: name the folder or the list of its images"),
+    ({"train": None, "trian": "x"}, "'train' is missing: did you mean train where it has 'trian'"),
+    ({"train": "cams/*/train"}, "key 'train' has the value 'cams/*/train', but there is no"),
+    ({"train": "cams/*/train"}, "patterns are not expanded: list the folders"),
+    ({"train": "D:\\cells\\train"}, "it is a path of Windows: write where the folder is here"),
+    ({"val": "images/vall"}, "key 'val' has the value 'images/vall', but there is no /"),
+    ({"val": "images/vall"}, "/images/vall; correct the path"),
+    ({"val": None}, "or draw it: --split 0.8"),
+    ({"val": None, "valid": "absent"}, "key 'valid'"),
+    ({"kpt_shape": [17, 3]}, "'kpt_shape' has the value [17, 3]: the labels hold keypoints"),
+    ({"kpt_shape": [17, 3]}, "keep the first five columns"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "part"), MISTAKES)
+def test_a_mistake_is_named_with_its_file_and_the_next_step(dataset, keys, part):
+    path = write_yaml(dataset / "cells.yaml", **keys)
+    text = error_of(path)
+    assert part in text and str(path) in text and "download" not in text
+    assert ("--split" in text) == (keys == {"val": None})
+
+
+def test_a_backslash_in_double_quotes_is_answered(tmp_path):
+    (tmp_path / "bad.yaml").write_text('train: "D:\\data\\new"\n')
+    assert "write / for \\, or use single quotes" in error_of(tmp_path / "bad.yaml")
 
 
 @pytest.mark.parametrize(
@@ -383,10 +347,3 @@ def test_images_come_in_the_order_of_their_paths(folder, monkeypatch):
     assert [str(path) for path in list_images([Path("images")])] == [
         f"images/{x}" for x in IN_ORDER
     ]
-
-
-def test_a_mistyped_key_is_answered_with_the_one_that_was_meant(tmp_path):
-    path = tmp_path / "d.yaml"
-    path.write_text("trian: images\nval: images\nnames: [a]\n")
-    with pytest.raises(DatasetError, match="'train' is missing: did you mean train where .*trian"):
-        load_dataset(path)

@@ -77,14 +77,6 @@ def test_labels_beside_images_are_read_where_there_is_no_folder_of_labels(tmp_pa
     assert sample.class_index.tolist() == [0]
 
 
-@pytest.mark.parametrize("labels", [None, "", "\n  \n"])
-def test_an_image_without_labels_is_a_background(tmp_path, labels):
-    (sample,), problems = scan_with_good_one(tmp_path, add_image(tmp_path, "a.png", labels))
-    assert sample.class_index.shape == (0,)
-    assert sample.boxes_cxcywh_norm.shape == (0, 4)
-    assert problems == []
-
-
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
@@ -113,27 +105,32 @@ def test_a_broken_line_leaves_the_image_out_and_explains_why(tmp_path, line, rea
     assert reason in problem
 
 
-def test_coordinates_a_rounding_error_outside_are_clipped(tmp_path):
-    path = add_image(tmp_path, "a.png", "0 1.00001 -0.00001 0.5 1.00009\n")
+ROW = "0 0.5 0.5 0.25 0.5\n"
+# A label file, or None; the classes and boxes that are used, and what is reported.
+USED = [
+    *((text, [], [], "") for text in (None, "", "\n  \n")),
+    ("0 1.00001 -0.00001 0.5 1.00009\n", [0], [[1, 0, 0.5, 1]], ""),  # rounding errors
+    (f"{ROW}1{ROW[1:]}{ROW}0 0.50 0.5 0.250 0.5\n", [0, 1], [[0.5, 0.5, 0.25, 0.5]] * 2,
+     "2 repeated objects removed"),
+    *((f"{ROW}{empty}\n2 0.5 0.5 0.5 0.5\n", [0, 2], [[0.5, 0.5, 0.25, 0.5], [0.5] * 4],
+       "1 object without an area removed") for empty in ("0 0.4 0.4 0 0.1", "1 0 0 .5 0 1 0")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "classes", "boxes", "problem"), USED)
+def test_an_image_is_used_with_the_objects_that_are_right(tmp_path, text, classes, boxes, problem):
+    path = add_image(tmp_path, "a.png", text)
     (sample,), problems = scan_with_good_one(tmp_path, path)
-    np.testing.assert_array_equal(sample.boxes_cxcywh_norm, np.float32([[1, 0, 0.5, 1]]))
-    assert problems == []
+    assert sample.class_index.tolist() == classes
+    np.testing.assert_array_equal(sample.boxes_cxcywh_norm, np.float32(boxes).reshape(-1, 4))
+    assert problems == ([f"{label_path(path)}: {problem}"] if problem else [])
 
 
-def test_repeated_rows_are_removed_and_reported(tmp_path):
-    row, other = "0 0.5 0.5 0.25 0.5\n", "1 0.5 0.5 0.25 0.5\n"
-    path = add_image(tmp_path, "a.png", row + other + row + "0 0.50 0.5 0.250 0.5\n")
-    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
-    assert sample.class_index.tolist() == [0, 1]
-    assert problem == f"{label_path(path)}: 2 repeated objects removed"
-
-
-@pytest.mark.parametrize("empty", ["0 0.4 0.4 0 0.1", "1 0 0 .5 0 1 0"])
-def test_an_object_without_an_area_is_left_out_alone(tmp_path, empty):
-    path = add_image(tmp_path, "a.png", f"0 0.5 0.5 0.25 0.5\n{empty}\n2 0.5 0.5 0.5 0.5\n")
-    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
-    assert sample.class_index.tolist() == [0, 2]
-    assert problem == f"{label_path(path)}: 1 object without an area removed"
+def test_a_jpeg_without_its_end_mark_is_used_and_counted(tmp_path):
+    path = add_image(tmp_path, "a.jpg")
+    path.write_bytes(path.read_bytes()[:-2])
+    samples, (problem,) = scan_with_good_one(tmp_path, path)
+    assert len(samples) == 1 and problem == f"{path}: it is read without its end mark"
 
 
 def test_outlines_in_one_box_are_objects_and_a_box_around_one_repeats_it():
@@ -222,13 +219,6 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     samples, (problem,) = scan_with_good_one(tmp_path, tmp_path / "images/absent.jpg")
     assert len(samples) == 0
     assert "No such file" in problem
-
-
-def test_a_jpeg_without_its_end_mark_is_used_and_counted(tmp_path):
-    path = add_image(tmp_path, "a.jpg")
-    path.write_bytes(path.read_bytes()[:-2])
-    samples, (problem,) = scan_with_good_one(tmp_path, path)
-    assert len(samples) == 1 and problem == f"{path}: it is read without its end mark"
 
 
 def test_a_dataset_without_usable_images_is_an_error(tmp_path):

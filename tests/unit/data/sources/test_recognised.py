@@ -54,10 +54,29 @@ def error_of(argument: Path | str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["data.yaml", "dataset.yaml", "cells.yml"])
-def test_a_folder_stands_for_its_dataset_yaml(tmp_path, name):
-    write(tmp_path, **SPLIT, **{name: dataset_yaml(), "hyp.yaml": "lr0: 0.1", "b.yaml": "["})
-    assert names_in(tmp_path) == {"train": ["images/train/a.jpg"], "val": ["images/val/b.jpg"]}
+SETTINGS = "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\nbackup = backup/\n"
+# Files of a folder, the images of each split, and the names of the classes.
+LAYOUTS = [
+    *(({**SPLIT, name: dataset_yaml(), "hyp.yaml": "lr0: 0.1", "b.yaml": "["},
+       {"train": ["images/train/a.jpg"], "val": ["images/val/b.jpg"]}, ("a",))
+      for name in ("data.yaml", "dataset.yaml", "cells.yml")),
+    # Roboflow's Darknet export has images beside labels.
+    ({f"{split}/{name}": text for split in ("train", "valid")
+      for name, text in (("a.jpg", ""), ("a.txt", ""), ("_darknet.labels", "cat\ndog"))},
+     {"train": ["train/a.jpg"], "val": ["valid/a.jpg"]}, ("cat", "dog")),
+    # CVAT's YOLO export.
+    ({**images("obj_train_data/a b.jpg", "obj_valid_data/x/b.jpg"), "obj.names": "猫\ndog\n",
+      "obj.data": f"{SETTINGS}valid = data/valid.txt\n",
+      "train.txt": "data/obj_train_data/a b.jpg\n", "valid.txt": "data/obj_valid_data/x/b.jpg\n"},
+     {"train": ["obj_train_data/a b.jpg"], "val": ["obj_valid_data/x/b.jpg"]}, ("猫", "dog")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "expected", "class_names"), LAYOUTS)
+def test_a_folder_is_the_dataset_that_it_holds(tmp_path, files, expected, class_names):
+    write(tmp_path, **files)
+    assert names_in(tmp_path) == expected
+    assert load_dataset(tmp_path).class_names == class_names
 
 
 def test_a_folder_with_several_dataset_yamls_is_an_error_that_names_them(tmp_path):
@@ -76,12 +95,6 @@ def test_images_and_labels_in_folders_of_splits_need_only_class_names(tmp_path, 
     assert load_dataset(tmp_path).class_names == ("cat", "dog")
     write(tmp_path / "labels", **{"val/classes.txt": "cat"})  # of an earlier day
     assert load_dataset(tmp_path).class_names == ("cat", "dog")
-
-
-def test_roboflow_s_darknet_folders_have_images_beside_labels(tmp_path):
-    for split in ("train", "valid"):
-        write(tmp_path / split, **images("a.jpg", "a.txt"), **{"_darknet.labels": "cat\ndog"})
-    assert names_in(tmp_path) == {"train": ["train/a.jpg"], "val": ["valid/a.jpg"]}
 
 
 @pytest.mark.parametrize("place", ["images/", ""])
@@ -111,25 +124,6 @@ def test_a_flat_folder_of_voc_files_is_recognised_and_its_split_drawn(tmp_path, 
     parts = [{image_of(each).path.name for each in images_of(dataset, x)} for x in ("train", "val")]
     assert dataset.class_names == ("fruit",) and len(parts[0]) > len(parts[1]) > 0
     assert parts[0].isdisjoint(parts[1]) and len(parts[0] | parts[1]) == 20
-
-
-def test_cvat_s_yolo_export_is_read(tmp_path):
-    settings = "classes = 2\nnames = data/obj.names\ntrain = data/train.txt\nbackup = backup/\n"
-    write(
-        tmp_path,
-        **images("obj_train_data/a b.jpg", "obj_valid_data/x/b.jpg"),
-        **{
-            "obj.data": settings + "valid = data/valid.txt\n",
-            "obj.names": "猫\ndog\n",
-            "train.txt": "data/obj_train_data/a b.jpg\n",
-            "valid.txt": "data/obj_valid_data/x/b.jpg\n",
-        },
-    )
-    assert names_in(tmp_path) == {
-        "train": ["obj_train_data/a b.jpg"],
-        "val": ["obj_valid_data/x/b.jpg"],
-    }
-    assert load_dataset(tmp_path).class_names == ("猫", "dog")
 
 
 @pytest.mark.parametrize(

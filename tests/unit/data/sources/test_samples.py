@@ -15,8 +15,7 @@ from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, ta
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.ragged import Polygons
 from duet.utils.tasks.table import TASKS
-from tests.outlines import make_polygons
-from tests.unit.data.sources.equal_samples import assert_same_samples
+from tests.outlines import assert_same_samples, make_polygons
 
 
 def make_sample(number: int, num_boxes: int) -> Sample:

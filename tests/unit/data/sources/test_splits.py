@@ -68,20 +68,15 @@ def test_each_image_is_in_the_validation_of_one_fold_whatever_the_order():
     assert found == {name: folds[2][name] for name in some}
 
 
-def test_near_duplicates_are_in_one_fold():
-    names = [f"{group} {number}.jpg" for group in range(200) for number in range(4)]
-    prints = [print for print in unlike(200) for _ in range(4)]
-    drawn = draw(names, prints, "2/3").reshape(200, 4)
-    assert (drawn == drawn[:, :1]).all()
-
-
-def test_groups_are_as_often_for_training_as_single_images():
+@pytest.mark.parametrize(("part", "fraction"), [(0.8, 0.8), ("2/3", 2 / 3)])
+def test_groups_stay_together_and_are_as_often_for_training_as_single_images(part, fraction):
     """Whatever their size: no vote of their images, which the larger side would win."""
     names = [f"{group} {number}.jpg" for group in range(500) for number in range(7)]
     prints = [print for print in unlike(500) for _ in range(7)]
-    drawn = draw(names, prints, 0.8).reshape(500, 7)
+    drawn = draw(names, prints, part).reshape(500, 7)
     assert (drawn == drawn[:, :1]).all()
-    assert abs(drawn[:, 0].sum() - 400) < 5 * np.sqrt(500 * 0.8 * 0.2)
+    allowed = 5 * np.sqrt(500 * fraction * (1 - fraction))  # of a binomial's deviations
+    assert abs(drawn[:, 0].sum() - 500 * fraction) < allowed
 
 
 def test_one_more_near_duplicate_joins_the_others_and_rarely_moves_them():

@@ -11,7 +11,7 @@ import pytest
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.report import FEW, Done, RunReport
 from duet.utils.detect.results.result import Result
-from duet.utils.geometry.detections import Detections
+from tests.coco_reference import detections
 from tests.unit.detect.pipeline.fake_sources import FakeSource
 
 NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
@@ -19,9 +19,7 @@ NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
 
 def done(source, *classes, frame=None, ids=None):
     number = len(classes)
-    found = Detections(
-        np.zeros((number, 4), np.float32), np.ones(number, np.float32), np.array(classes, np.int64)
-    )
+    found = detections(np.zeros((number, 4)), np.ones(number), classes)
     image = Frame(np.zeros((8, 8, 3), np.uint8), source.name, frame)
     return Done(source, Result(image, found, NAMES, None if ids is None else np.array(ids)))
 

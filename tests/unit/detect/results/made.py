@@ -12,15 +12,13 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import ClassResult, MaskResult, Result
 from duet.utils.geometry.detections import Classification, Detections, Segmentations
 from duet.utils.geometry.ragged import Ragged
+from tests.coco_reference import rows_as_detections
 
 CLASS_NAMES = ("person", "traffic light", "cat")
 
 
 def make_detections(*rows: tuple[float, ...]) -> Detections:
-    """Detections of rows (left, top, right, bottom, score, class)."""
-    table = np.array(rows, np.float64).reshape(-1, 6)
-    boxes, scores = table[:, :4].astype(np.float32), table[:, 4].astype(np.float32)
-    return Detections(boxes, scores, table[:, 5].astype(np.int64))
+    return rows_as_detections(rows)
 
 
 def make_result(

@@ -9,7 +9,7 @@ import pytest
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.label_files import LabelFiles
-from duet.utils.geometry.detections import Detections, GroundTruth
+from tests.coco_reference import ground_truth
 from tests.shared_files import shared_path
 from tests.unit.detect.results.made import make_detections, make_result
 
@@ -58,7 +58,7 @@ def test_a_row_holds_no_formula():
     assert result.table_lines("@a.jpg") == "'@a.jpg,'=cmd|calc,0.50\n"
 
 
-NOTHING = GroundTruth(np.zeros(0, np.int64), np.zeros((0, 4)))
+NOTHING = ground_truth([], [])
 
 
 def sample(path: str) -> Sample:
@@ -66,17 +66,12 @@ def sample(path: str) -> Sample:
     return Sample(Path(path), 50, 100, *labels)
 
 
-def found(*rows: tuple[float, ...]) -> Detections:
-    table = np.array(rows, np.float32).reshape(-1, 6)
-    return Detections(table[:, :4], table[:, 4], table[:, 5].astype(np.int64))
-
-
 def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
     files = LabelFiles(samples, scores=True)
-    files.add(2, found(), NOTHING)
-    files.add(1, found((0, 0, 100, 50, 0.5, 3)), NOTHING)
-    files.add(0, found((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)
+    files.add(2, make_detections(), NOTHING)
+    files.add(1, make_detections((0, 0, 100, 50, 0.5, 3)), NOTHING)
+    files.add(0, make_detections((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)
     (tmp_path / "two.txt").write_text("of an earlier run\n")
     files.write(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one-2.txt", "one.txt"]

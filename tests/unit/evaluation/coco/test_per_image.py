@@ -14,8 +14,7 @@ from duet.utils.evaluation.coco.per_image import (
     write_per_image,
 )
 from duet.utils.evaluation.coco.precision import CONFIDENCE_GRID, curves_by_confidence
-from duet.utils.geometry.detections import Detections, GroundTruth
-from tests.coco_reference import evaluate
+from tests.coco_reference import detections, evaluate, ground_truth
 from tests.unit.evaluation.coco.test_metric import generator, random_image
 
 NUM_CLASSES = 3
@@ -150,11 +149,9 @@ def box_at(place):
 def evaluator_of(scores_by_image):
     evaluator = DetectionEvaluator(["a"])
     for image_id, scores in scores_by_image.items():
-        boxes = np.array([box_at(20 * number) for number in range(len(scores))], np.float32)
-        found = Detections(boxes.reshape(-1, 4), np.array(scores, np.float32),
-                           np.zeros(len(scores), np.int64))  # fmt: skip
-        truth = GroundTruth(np.zeros(1, np.int64), np.array([box_at(0)], np.float64))
-        evaluator.add(image_id, found, truth)
+        boxes = [box_at(20 * number) for number in range(len(scores))]
+        found = detections(boxes, scores, [0] * len(scores))
+        evaluator.add(image_id, found, ground_truth([0], [box_at(0)]))
     return evaluator.result()
 
 

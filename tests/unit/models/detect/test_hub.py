@@ -12,7 +12,7 @@ from duet.models.detect.hub import HubResults, hub_views
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
-from duet.utils.geometry.detections import Detections
+from tests.coco_reference import rows_as_detections
 from tests.shared_files import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
@@ -39,10 +39,8 @@ def golden_results():
     results = []
     shapes = golden("results_image_shapes")
     for index, (rows, shape) in enumerate(zip(golden("results_predictions"), shapes, strict=True)):
-        table = np.array(rows, np.float32).reshape(-1, 6)
-        detections = Detections(table[:, :4], table[:, 4], table[:, 5].astype(np.int64))
         frame = Frame(np.zeros(shape, np.uint8), f"image{index}.jpg")
-        results.append(Result(frame, detections, ("person", "bicycle", "bus")))
+        results.append(Result(frame, rows_as_detections(rows), ("person", "bicycle", "bus")))
     return HubResults(results, (1.0, 2.0, 3.0), (3, 3, 640, 640))
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from duet import backend
 from duet.backend import amp, autograd, nn, ops
-from duet.models.blocks.conv import Conv
+from duet.models.blocks.yolov5 import Conv
 from duet.models.detector import Detector
 from duet.models.graph import parse_model, read_model_yaml
 from duet.models.heads.anchor.head import AnchorHead

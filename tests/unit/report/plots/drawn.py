@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
-from duet.utils.geometry.detections import Detections, GroundTruth
+from tests.coco_reference import detections, ground_truth
 
 NAMES = ["cell", r"$\bad$ formula", "红细胞"]
 
@@ -22,13 +22,11 @@ def result_of(class_names: list[str], objects: list[int] | None = None) -> Evalu
     """A result of images with one object each, found with score 0.5: one image a class, or so
     many as `objects` says of each.
     """
-    box = np.array([[0, 0, 9, 9]], np.float32)
+    box = [[0, 0, 9, 9]]
     evaluator = DetectionEvaluator(class_names)
     numbers = [1] * len(class_names) if objects is None else objects
     for place, index in enumerate(np.repeat(np.arange(len(class_names)), numbers)):
-        label = np.array([index])
-        found = Detections(box, np.array([0.5], np.float32), label)
-        evaluator.add(place, found, GroundTruth(label, box))
+        evaluator.add(place, detections(box, [0.5], [index]), ground_truth([index], box))
     return evaluator.result()
 
 

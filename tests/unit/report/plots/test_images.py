@@ -10,10 +10,9 @@ from duet.utils.colours import class_colour
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, Example
-from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.report.plots import images
 from duet.utils.report.plots.images import plot_batch, plot_examples
-from tests.coco_reference import masked_truth, segmentations
+from tests.coco_reference import detections, ground_truth, masked_truth, segmentations
 from tests.unit.report.plots.drawn import NAMES, read_rgb
 
 TILE, NAME_BELOW = 480, 21  # pixels: an image's square, and the line with its file's name
@@ -94,20 +93,14 @@ def write_image(folder, number, size, colour):
     return Sample(path, *size, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
 
 
-def found_at(box, label, score=0.9):
-    return Detections(np.array([box], np.float32), np.array([score], np.float32), np.array([label]))
-
-
-def labelled_at(box, label):
-    return GroundTruth(np.array([label]), np.array([box], np.float64))
-
-
 def test_labels_and_detections_share_images_and_places(tmp_path):
     samples = [write_image(tmp_path, 0, (200, 400), (90, 90, 90)),
                write_image(tmp_path, 1, (96, 48), (60, 60, 60))]  # fmt: skip
     examples = {
-        0: Example(found_at((40, 50, 200, 150), 1), labelled_at((200, 50, 360, 150), 0)),
-        1: Example(found_at((0, 0, 48, 48), 0), labelled_at((0, 48, 48, 96), 1)),
+        0: Example(
+            detections([(40, 50, 200, 150)], [0.9], [1]), ground_truth([0], [(200, 50, 360, 150)])
+        ),
+        1: Example(detections([(0, 0, 48, 48)], [0.9], [0]), ground_truth([1], [(0, 48, 48, 96)])),
     }
     plot_examples(examples, samples, NAMES, tmp_path)
     of_labels = read_rgb(tmp_path / "val_batch0_labels.jpg")
@@ -131,7 +124,7 @@ def test_labels_and_detections_share_images_and_places(tmp_path):
 def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplog):
     samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(2)]
     samples[0].image_path.unlink()
-    example = Example(found_at((0, 0, 8, 8), 0), labelled_at((0, 0, 8, 8), 0))
+    example = Example(detections([(0, 0, 8, 8)], [0.9], [0]), ground_truth([0], [(0, 0, 8, 8)]))
     with caplog.at_level(logging.WARNING):
         plot_examples({0: example, 1: example}, samples, NAMES, tmp_path)
     drawn = read_rgb(tmp_path / "val_batch0_labels.jpg")
@@ -142,8 +135,7 @@ def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplo
 
 
 def test_images_fill_sixteen_tiles_a_file(tmp_path):
-    nothing = Example(Detections(np.zeros((0, 4)), np.zeros(0), np.zeros(0, int)),
-                      GroundTruth(np.zeros(0, int), np.zeros((0, 4))))  # fmt: skip
+    nothing = Example(detections([], [], []), ground_truth([], []))
     samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(18)]
     plot_examples(dict.fromkeys(range(18), nothing), samples, NAMES, tmp_path)
     assert read_rgb(tmp_path / "val_batch0_pred.jpg").shape == (4 * (TILE + NAME_BELOW), 1920, 3)

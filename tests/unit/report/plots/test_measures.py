@@ -9,7 +9,6 @@ from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.coco.confusion import Confusion
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
-from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.report.plots import label_statistics, measures
 from duet.utils.report.plots.label_statistics import plot_labels
 from duet.utils.report.plots.measures import (
@@ -17,6 +16,7 @@ from duet.utils.report.plots.measures import (
     plot_over_confidence,
     plot_precision_recall,
 )
+from tests.coco_reference import detections, ground_truth
 from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
 
 CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")
@@ -24,15 +24,10 @@ CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")
 
 def two_classes():
     """Class a: 2 objects, found at 0.9 and, wrongly, 0.6; class b: 1 object, found at 0.4."""
-    boxes = np.array([[0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30]], np.float32)
-    elsewhere = np.array([[80, 80, 90, 90]], np.float32)
-    found = Detections(
-        np.concatenate((boxes[:1], elsewhere, boxes[2:])),
-        np.array([0.9, 0.6, 0.4], np.float32),
-        np.array([0, 0, 1]),
-    )
+    boxes = [[0, 0, 10, 10], [50, 50, 60, 60], [20, 20, 30, 30]]
+    found = detections([boxes[0], [80, 80, 90, 90], boxes[2]], [0.9, 0.6, 0.4], [0, 0, 1])
     evaluator = DetectionEvaluator(["a", "b", "never seen"])
-    evaluator.add(0, found, GroundTruth(np.array([0, 0, 1]), boxes))
+    evaluator.add(0, found, ground_truth([0, 0, 1], boxes))
     return evaluator.result()
 
 

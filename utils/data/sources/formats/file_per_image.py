@@ -59,7 +59,7 @@ class FilePerImage:
     def find(self, path: Path) -> Splits:
         """Return the splits of a folder; "" if it is not divided, {} if it has none.
 
-        Annotations lie beside the images, or in a folder beside that of the images. Either lies in
+        Annotations lie beside the images, or in a folder beside theirs. Either lies in
         folders of the splits, or holds them, or neither.
         """
         if not path.is_dir():
@@ -94,7 +94,7 @@ class FilePerImage:
     def read(self, folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         """Read the annotation files of a folder, or of the images in its list, in its order.
 
-        The image of a file is that of the same name; else the one that the file names, in the same
+        An annotation's image has its name; else it is the one that the file names, in the same
         folder or in the only one that has it. An image without a file is a background, unless it
         may belong to another split. DatasetError: the list cannot be read.
         """
@@ -123,7 +123,7 @@ class FilePerImage:
     def _read(
         self, folder: AnnotatedFolder, images: FileNames, wanted: Iterable[Path]
     ) -> Iterator[ImageLabels]:
-        """Read the annotation files of a folder, but not those of images that are not wanted."""
+        """Read the annotation files of wanted or unknown images in a folder."""
         files = FileNames(folder.annotations, (self.suffix,)).by_stem
         own = {name: images.fitting(name) for name in files}
         taken, wanted = {*chain.from_iterable(own.values())}, {*wanted}

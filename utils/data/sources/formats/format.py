@@ -187,7 +187,7 @@ def read_number(value: Any, name: str) -> float:
     return number
 
 
-def read_numbers(source: Mapping[str, Any] | Element, *names: str) -> list[float]:
+def read_numbers(source: Mapping[str, object] | Element, *names: str) -> list[float]:
     return [read_number(source.get(name), name) for name in names]
 
 

@@ -104,7 +104,7 @@ def _images_near(file: Path, split: str, nearby: Collection[str]) -> Path:
 class FileNames:
     """The files with some suffixes in a folder and its subfolders; a name may lack its suffix.
 
-    Folders in a name must not contradict those of the file: the labels of an absent image are
+    Folders in a name must not contradict the file's: the labels of an absent image are
     never given to another one.
 
     alias: returns another name for a file.
@@ -145,7 +145,7 @@ class FileNames:
         return trouble or (self.folder.joinpath(*parts_of(name)), "")
 
     def fitting(self, name: str) -> Sequence[Path]:
-        """Return the file of this path; else those whose folders end as those of the name do.
+        """Return the file of this path; else those whose folders end like the name's.
 
         Without a common folder a name stands for its only file, unless its own folder is there.
         """
