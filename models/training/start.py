@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from duet.models.training.from_labels import fit_to_labels, with_class_weights
+
 from duet import backend
 from duet.backend import amp, dist, multi_tensor, nn
 from duet.backend.checks import CPU
@@ -25,8 +27,6 @@ from duet.models.graph import (
 )
 from duet.models.heads.base import LossSettings
 from duet.models.stored import spec_of_weights
-from duet.models.training.autoanchor import fit_to_labels
-from duet.models.training.class_weights import with_class_weights
 from duet.models.training.execution import (
     bfloat16_ratio,
     choose_execution,
@@ -81,7 +81,7 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
     choose_step_threads(
         images_at_a_time(config.batch_size, config.micro_batch, ranks) * gflops, device
     )
-    return build_state(config, with_class_weights(job), model, batches, device)
+    return build_state(config, with_class_weights(job.hyp, job.data), model, batches, device)
 
 
 def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:
