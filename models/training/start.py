@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from duet.models.training.from_labels import fit_to_labels, with_class_weights
-
 from duet import backend
 from duet.backend import amp, dist, multi_tensor, nn
 from duet.backend.checks import CPU
@@ -32,6 +30,7 @@ from duet.models.training.execution import (
     choose_execution,
     choose_step_threads,
 )
+from duet.models.training.from_labels import fit_to_labels, with_class_weights
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import (
     ModelEMA,

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from duet.models.training.from_labels import effective_weights, with_class_weights
 
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
+from duet.models.training.from_labels import effective_weights, with_class_weights
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import parse_train_flags
