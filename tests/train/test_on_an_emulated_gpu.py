@@ -147,7 +147,7 @@ def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     assert (steps - passes).max() <= 40
 
 
-def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp_path):
+def test_mask_operations_do_not_grow_with_images(tmp_path):
     segmenters = Trainings(tmp_path, write_outlined_dataset(tmp_path), "models/yolov5n-seg.yaml")
     flags = ("--workers", 0, "--noval", "--override", "nbs=2", "--epochs", 2, "--batch", 12)
     _, text = segmenters.train("gpu", *flags)
@@ -201,7 +201,7 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
 
 
-def test_ranks_end_together_after_the_update_behind_a_request_to_one_of_them(tmp_path):
+def test_a_request_to_one_rank_ends_all_after_the_update(tmp_path):
     data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     flags = ("--data", data, "--cfg", cfg, "--img", 64, "--batch", 2, "--override", "nbs=2")
     flags += ("--project", tmp_path, "--noplots")
