@@ -99,14 +99,15 @@ def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
 )
 def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(tmp_path, write_model, flags):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
-    on_gpu, text = detectors.train("gpu", *flags, gpu="mps", EMULATED_KIND="mps")
-    assert "Apple GPU; float32" in text
-    on_cpu = detectors.train_on_cpu("cpu", *flags, "--amp", "off")
-    assert_equal_states(on_gpu, on_cpu)
-    weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", tmp_path)
-    for script, source in (("val.py", "--data"), ("detect.py", "--source")):
-        place = detectors.flags[1] if source == "--data" else tmp_path / "shapes/images/val"
-        run(script, *weights, source, place, gpu="mps", EMULATED_KIND="mps")
+    data, weights = detectors.flags[1], tmp_path / "gpu" / "weights" / "last.safetensors"
+    then = ("--device", "mps", "--weights", weights, "--project", tmp_path)
+    val = ("--then", "val.py", "--data", data, *then)
+    detect = ("--then", "detect.py", "--source", tmp_path / "shapes/images/val", *then)
+    on_gpu, text = detectors.train(
+        "gpu", *flags, "--device", "mps", *val, *detect, gpu="mps", EMULATED_KIND="mps"
+    )
+    assert "Apple GPU; float32" in text and text.count("results in ") == 3
+    assert_equal_states(on_gpu, detectors.train_on_cpu("cpu", *flags, "--amp", "off"))
 
 
 @pytest.mark.parametrize(
