@@ -215,12 +215,13 @@ def _name_in(line: str, images: FileNames) -> str:
     return next(filter(images.fitting, known), name)
 
 
-def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
-    """Return whether a list names an image of the folder; without a list all are named.
+def listed_in(image_list: Path | None, images: FileNames | Path) -> Callable[[Path], bool]:
+    """Return whether a list names an image of a folder; without a list all are named.
 
     Raises DatasetError as `listed_images` does.
     """
     if image_list is None:
         return lambda path: True
-    listed = set(listed_images(image_list, FileNames(folder)))
+    images = FileNames(images) if isinstance(images, Path) else images
+    listed = set(listed_images(image_list, images))
     return lambda path: path in listed or path.parent / path.stem in listed
