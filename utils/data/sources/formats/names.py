@@ -158,8 +158,10 @@ class FileNames:
         alike = [
             file for file in files if all(map(str.__eq__, reversed(folders[file]), reversed(named)))
         ]
-        if not named or any(folders[file] for file in alike):
-            return [file for file in alike if folders[file] or not named]
+        shared = {file: min(len(folders[file]), len(named)) for file in alike}
+        most = max(shared.values(), default=0)
+        if most or not named:
+            return [file for file in alike if shared[file] == most]
         return alike if len(files) == 1 and named not in self._folders else []
 
 
