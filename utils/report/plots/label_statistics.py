@@ -13,6 +13,7 @@ from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.geometry.boxes import corners_of, cxcywh_to_xyxy
 from duet.utils.report.plots.style import (
+    Axes,
     colour_of,
     figure_name,
     new_figure,
@@ -58,7 +59,7 @@ def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) ->
     save_figure(figure, path)
 
 
-def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
+def _draw_class_counts(axes: Axes, class_index: np.ndarray, class_names: Sequence[str]) -> None:
     """Draw a bar per class, most frequent on top, for at most 30 classes."""
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
@@ -78,7 +79,7 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
     axes.xaxis.set_major_locator(whole_numbers())
 
 
-def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
+def _draw_outlines(axes: Axes, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
     """Draw boxes on top of each other, all centred."""
     from matplotlib.collections import PolyCollection
 
@@ -97,7 +98,7 @@ def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.nda
     axes.set(title=f"Box shapes, {number}{boxes_in_words}", xlabel="centred in the image")
 
 
-def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
+def _draw_density(axes: Axes, x: np.ndarray, y: np.ndarray) -> Any:
     """Draw a 2-d histogram of points (M,) and (M,) in [0, 1], darkest for the highest counts."""
     from matplotlib.colors import PowerNorm
 
