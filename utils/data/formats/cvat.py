@@ -72,7 +72,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     OSError, ValueError: it cannot be read, has no image, or is of a video.
     """
     images = FileNames(folder.images)
-    is_listed = listed_in(folder.image_list, folder.images)
+    is_listed = listed_in(folder.image_list, images)
     num_images = 0
     for element in _elements(folder, "meta", "image", "track"):
         if element.tag == "track":

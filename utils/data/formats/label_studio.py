@@ -68,7 +68,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     OSError, ValueError: it cannot be read, or is no list of tasks.
     """
     images = FileNames(folder.images, alias=as_uploaded)
-    is_listed = listed_in(folder.image_list, folder.images)
+    is_listed = listed_in(folder.image_list, images)
     for called, source, regions in _labelled(_document(folder.annotations), notes):
         path, trouble = _file_of(source, images)
         if not is_listed(path):
