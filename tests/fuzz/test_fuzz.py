@@ -45,7 +45,7 @@ TRIED_BY = {
     "duet.utils.data.fetch.download": "fetch-answer",
     "duet.utils.data.fetch.__main__": "fetch-answer",
     "duet.utils.data.image.header": "jpeg",
-    "duet.utils.data.sources.reading": "jpeg",
+    "duet.utils.data.sources.samples": "jpeg",
     "duet.utils.data.records.__main__": "records",
     "duet.utils.data.records.layout": "records",
     "duet.utils.data.shapes.dataset": "dataset-yaml",

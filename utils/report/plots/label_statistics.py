@@ -11,7 +11,7 @@ import numpy as np
 from duet.utils.colours import COLOURS
 from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
-from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.boxes import corners_of, cxcywh_to_xyxy
 from duet.utils.report.plots.style import (
     Axes,
     colour_of,
@@ -86,7 +86,7 @@ def _draw_outlines(axes: Axes, class_index: np.ndarray, boxes_cxcywh_norm: np.nd
     rows = np.arange(0, len(class_index), max(-(-len(class_index) // MAX_OUTLINES), 1))
     boxes = boxes_cxcywh_norm[rows].copy()
     boxes[:, :2] = 0.5
-    corners = cxcywh_to_xyxy(boxes)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    corners = corners_of(cxcywh_to_xyxy(boxes))
     colours = [colour_of(index) for index in class_index[rows].tolist()]
     outlines = PolyCollection(list(corners), facecolors="none", edgecolors=colours, linewidths=0.6)
     outlines.set_alpha(0.6)
