@@ -92,17 +92,23 @@ test:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments
 	@claims=$$(mktemp -d) && trap 'rm -rf "$$claims"' EXIT && \
 		TESTS_CLAIMS=$(if $(word 2,$(SUITES)),$$claims) \
-		$(MAKE) --no-print-directory --jobs=2 --keep-going suites
+		$(MAKE) --no-print-directory --jobs=3 --keep-going suites
 
-suites: $(SUITES)
+# Both suites leave their cores now and then, to wait for a process: a third one takes them then.
+suites: $(SUITES) $(if $(PYTEST_ARGS),,$(if $(word 2,$(SUITES)),suite-once))
 
 suite-%: SHELL := bash
+suite-%: NAMED = $*
 suite-%:
-	@set -o pipefail; YOLO_BACKEND=$* \
+	@set -o pipefail; YOLO_BACKEND=$(NAMED) \
 		OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= \
-		.venv/$*/bin/python -X warn_default_encoding -m pytest -o cache_dir=.pytest_cache/$* \
-		--durations=60 --durations-min=1 $(PYTEST_ARGS) 2>&1 \
+		$(START) .venv/$(NAMED)/bin/python -X warn_default_encoding -m pytest \
+		-o cache_dir=.pytest_cache/$* --durations=60 --durations-min=1 $(PYTEST_ARGS) $(FILES) 2>&1 \
 		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
+
+suite-once: NAMED = oneflow
+suite-once: START = TESTS_ONCE_ALONE=1 nice -n 10
+suite-once: FILES = $$(.venv/oneflow/bin/python -m tests.one_suite)
 
 fuzz:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)

@@ -11,6 +11,7 @@ import pytest
 from duet import backend
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.files.array_cache import VARIABLE as CACHE_VARIABLE
+from tests import shared_files
 from tests.one_suite import CLAIMS, SharedFiles, is_left_out
 from tests.seconds import FolderSeconds
 
@@ -36,7 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(SharedFiles(Path(claims)))
 
 
+def pytest_collection() -> None:
+    shared_files.collecting = True
+
+
 def pytest_collection_finish() -> None:
+    shared_files.collecting = False
     gc.freeze()  # what is imported stays: the collector need not look through it again and again
 
 

@@ -1,4 +1,7 @@
-"""Which suite runs which tests: `make test` runs a suite of each backend, side by side."""
+"""Which suite runs which tests: `make test` runs a suite of each backend, side by side.
+
+A third one runs files of ONCE while the others wait; `python -m tests.one_suite` prints them.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from duet.backend.select import ENVIRONMENT_VARIABLE
 # Set by `make test` where both suites run: the folder in which a suite marks the files it takes. If
 # it is no folder, the other suite takes all.
 CLAIMS = "TESTS_CLAIMS"
+# Set for the third suite.
+ONCE_ALONE = "TESTS_ONCE_ALONE"
 TESTS = Path(__file__).parent
 # What needs packages of .venv/torch alone: torch.hub, TorchScript, the figures' Matplotlib.
 OF_TORCH = (
@@ -93,7 +98,9 @@ IN_BOTH = (
 
 
 def is_left_out(path: Path, environ: Mapping[str, str]) -> bool:
-    """Tell whether a test file, or a folder, belongs to the suite of PyTorch alone."""
+    """Tell whether a test file, or a folder, belongs to another suite."""
+    if environ.get(ONCE_ALONE) and path in {TESTS / file for file in IN_BOTH}:
+        return True
     own = environ.get(ENVIRONMENT_VARIABLE)
     return own != "torch" and path in {TESTS / file for file in OF_TORCH}
 
@@ -141,3 +148,7 @@ class SharedFiles:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{self.left} tests ran in the other suite")
+
+
+if __name__ == "__main__":
+    print(*(f"tests/{name}" for name in ONCE))

@@ -114,7 +114,8 @@ def test_the_command_is_installed(user: Path) -> None:
     assert run(user, "python", "-m", "duet", "--help").stdout == shown
     done = run(user, "duet", "weights", "show", "yolov5.pt")
     assert "tensors: 9" in done.stdout, done.stderr
-    weights = ("--weights", "yolov5.pt", "--img", 64, "--backend", use(), "--source", "shapes")
+    images = write_small_dataset(user).parent / "images" / "val"
+    weights = ("--weights", "yolov5.pt", "--img", 64, "--backend", use(), "--source", images)
     done = run(user, "duet", "detect", *weights)
     assert done.returncode == 0 and (user / "runs/detect").is_dir(), done.stderr
     done = run(user, "duet", "train", "--epcohs", 3)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from duet.backend.select import ENVIRONMENT_VARIABLE
-from tests.one_suite import IN_BOTH, OF_TORCH, ONCE, TESTS, SharedFiles, is_left_out, place
+from tests.one_suite import (
+    IN_BOTH,
+    OF_TORCH,
+    ONCE,
+    ONCE_ALONE,
+    TESTS,
+    SharedFiles,
+    is_left_out,
+    place,
+)
 from tests.structure.test_imports import FILES, graph
 
 SCRIPTS = {"duet.backend", "train", "val", "detect", "export"}  # they ask the bound backend
@@ -48,4 +57,5 @@ def test_a_file_without_a_framework_runs_where_it_is_claimed_first(tmp_path: Pat
     shared, bound = TESTS / "unit/files/test_json.py", TESTS / "train/test_resume.py"
     assert place(shared) >= 0 and place(bound) == -1
     first, second = SharedFiles(tmp_path), SharedFiles(tmp_path)
+    assert all(is_left_out(TESTS / name, {ONCE_ALONE: "1"}) for name in (*IN_BOTH, *OF_TORCH))
     assert first.is_taken(shared) and not second.is_taken(shared) and first.is_taken(shared)

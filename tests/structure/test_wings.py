@@ -11,7 +11,7 @@ import pytest
 
 from duet import backend
 from duet.utils.project import PROJECT
-from tests.small import write_tiny_model
+from tests.small import write_small_dataset, write_tiny_model
 from tests.structure.source_files import name_of
 from tests.structure.test_budgets import BUDGETS, room_of
 from tests.structure.test_imports import FILES, graph
@@ -102,12 +102,15 @@ def run(folder: Path, line: str) -> str:
 
 def test_the_core_trains_and_validates_and_one_wing_alone_detects(core: Path) -> None:
     write_tiny_model(core)
+    data = write_small_dataset(core).relative_to(core)
     weights = "runs/core/weights/last.safetensors"
-    run(core, "train.py --data shapes --fraction 0.1 --epochs 1 --batch 8 --cfg tiny.yaml"
+    run(core, f"train.py --data {data} --epochs 1 --batch 8 --cfg tiny.yaml"
               " --workers 0 --project runs --name core")  # fmt: skip
-    assert "all" in run(core, f"val.py --data shapes --weights {weights}")
+    assert "all" in run(core, f"val.py --data {data} --weights {weights}")
     for place in WINGS["detection"]:
         copy(place, core)
-    images = next(core.glob("datasets/*/images/val")).relative_to(core)
-    run(core, f"detect.py --weights {weights} --source {images} --project runs --name found")
+    run(
+        core,
+        f"detect.py --weights {weights} --source shapes/images/val --project runs --name found",
+    )
     assert any((core / "runs" / "found").iterdir())

@@ -19,7 +19,7 @@ import val
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.small import write_small_dataset, write_small_model
+from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import start
 
 SMALL = ["--img", "64", "--batch", "4", "--workers", "1", "--device", "cpu"]
@@ -39,7 +39,7 @@ def inputs(tmp_path_factory):
         image.rename(image.with_stem(HOSTILE_NAME))
         label.rename(label.with_stem(HOSTILE_NAME))
     (data.parent / "images" / "train" / f"{HOSTILE_NAME}2.jpg").write_bytes(b"broken")
-    return folder, data, write_small_model(folder)
+    return folder, data, write_tiny_model(folder)
 
 
 def run(*arguments):

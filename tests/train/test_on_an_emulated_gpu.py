@@ -65,10 +65,10 @@ def run_on_cpu(script: str, *flags: object) -> None:
 class Trainings:
     """Short trainings in one folder."""
 
-    def __init__(self, folder: Path, data: Path, cfg: Path) -> None:
+    def __init__(self, folder: Path, data: Path, cfg: Path, *flags: object) -> None:
         self.folder = folder
         self.flags = ["--data", data, "--cfg", cfg, "--img", 64, "--epochs", 1, "--batch", 2]
-        self.flags += ["--project", folder, "--noplots"]
+        self.flags += ["--project", folder, "--noplots", *flags]
 
     def train(self, name: str, *flags: object, **options) -> tuple[Path, str]:
         text = run("train.py", *self.flags, "--name", name, *flags, **options)
@@ -90,41 +90,35 @@ def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
             assert difference < ROUNDING, (section, name)
 
 
-@pytest.mark.parametrize(
-    ("write_model", "flags"),
-    [
-        (write_tiny_model, ()),
-        (write_tiny_anchor_free, ("--optimizer", "AdamW")),
-    ],
-)
-def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(tmp_path, write_model, flags):
-    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
-    on_gpu, text = detectors.train("gpu", *flags, gpu="mps", EMULATED_KIND="mps")
+MODELS = {
+    "anchors": (write_tiny_model, ()),
+    "anchor-free": (write_tiny_anchor_free, ("--optimizer", "AdamW")),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def trainings(request, tmp_path_factory) -> tuple[Trainings, Path]:
+    """Return trainings of a model, and the folder of one on a CPU."""
+    folder, (write_model, flags) = tmp_path_factory.mktemp("trainings"), MODELS[request.param]
+    detectors = Trainings(folder, write_small_dataset(folder), write_model(folder), *flags)
+    return detectors, detectors.train_on_cpu("cpu", "--amp", "off")
+
+
+def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
+    detectors, on_cpu = trainings
+    on_gpu, text = detectors.train("apple", gpu="mps", EMULATED_KIND="mps")
     assert "Apple GPU; float32" in text
-    on_cpu = detectors.train_on_cpu("cpu", *flags, "--amp", "off")
     assert_equal_states(on_gpu, on_cpu)
-    weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", tmp_path)
-    for script, source in (("val.py", "--data"), ("detect.py", "--source")):
-        place = detectors.flags[1] if source == "--data" else tmp_path / "shapes/images/val"
-        run(script, *weights, source, place, gpu="mps", EMULATED_KIND="mps")
+    weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", on_gpu)
+    images = detectors.folder / "shapes" / "images" / "val"
+    run("detect.py", *weights, "--source", images, gpu="mps", EMULATED_KIND="mps")
 
 
-@pytest.mark.parametrize(
-    ("write_model", "flags", "means"),
-    [
-        pytest.param(write_tiny_model, (), "fast", id="default"),
-        pytest.param(
-            write_tiny_anchor_free, (*PLAIN, "--optimizer", "AdamW"), "plain", id="plain-AdamW"
-        ),
-    ],
-)
-def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
-    tmp_path, write_model, flags, means
-):
-    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
-    flags = (*flags, "--amp", "off", "--workers", 1)
+def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, request):
+    detectors, on_cpu = trainings
+    is_plain = "anchor-free" in request.node.callspec.id
+    flags = ("--amp", "off", "--workers", 1, *(PLAIN if is_plain else ()))
     on_gpu, text = detectors.train("gpu", *flags)
-    on_cpu = detectors.train_on_cpu("cpu", *flags)
     assert_equal_states(on_gpu, on_cpu)
     waits = json.loads(text.splitlines()[-1])
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
@@ -134,7 +128,8 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
     next_one, nothing = waits["beside_nms"]
     assert next_one > 50 > nothing
     done = json.loads((on_gpu / "work.json").read_text(encoding="utf-8"))["means"]
-    assert {done["box_iou"], done["optimizer"], done["average"]} == {means}
+    means = {done["box_iou"], done["optimizer"], done["average"]}
+    assert means == {"plain" if is_plain else "fast"}
 
 
 def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
