@@ -1,4 +1,4 @@
-"""A dataset and a model small enough for a test to train on either backend."""
+"""Datasets and models small enough for a test to train on either backend."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
+import cv2
+import numpy as np
 import yaml
 
 from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
@@ -38,6 +40,19 @@ head:
 TINY_SEGMENTER = TINY.replace("Detect, [nc, anchors]", "Segment, [nc, anchors, 6, 64]")
 
 TINY_ANCHOR_FREE = TINY.replace("Detect, [nc, anchors]", "DetectAnchorFree, [nc]")
+
+TINY_CLASSIFIER = """
+nc: 3
+depth_multiple: 1.0
+width_multiple: 1.0
+backbone:
+  - [-1, 1, Conv, [8, 6, 4, 2]]
+  - [-1, 1, Conv, [16, 3, 2]]
+head:
+  - [-1, 1, Classify, [nc]]
+"""
+COLOURS = ("blue", "green", "red")
+COLOUR_SIDE = 40  # pixels
 
 
 def write_small_dataset(folder: Path, class_names: Sequence[str] = ()) -> Path:
@@ -86,4 +101,24 @@ def write_tiny_segmenter(folder: Path) -> Path:
     """Write the smallest model of masks; return its YAML."""
     path = folder / "tiny-seg.yaml"
     path.write_text(TINY_SEGMENTER, encoding="utf-8")
+    return path
+
+
+def write_class_folders(folder: Path, train: int = 12, val: int = 6) -> Path:
+    """Draw noise of one colour a class, in turn; return the folder."""
+    for split, number in (("train", train), ("val", val)):
+        for index in range(number):
+            random = np.random.default_rng((len(split), index))
+            image = random.integers(0, 128, (COLOUR_SIDE, COLOUR_SIDE + 8, 3), np.uint8)
+            image[..., index % len(COLOURS)] += 127
+            path = folder / split / COLOURS[index % len(COLOURS)] / f"{index}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            cv2.imwrite(str(path), image)
+    return folder
+
+
+def write_tiny_classifier(folder: Path) -> Path:
+    """Write the smallest classifier; return its YAML."""
+    path = folder / "tiny-cls.yaml"
+    path.write_text(TINY_CLASSIFIER, encoding="utf-8")
     return path

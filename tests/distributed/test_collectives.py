@@ -10,7 +10,7 @@ import pytest
 from duet import backend
 from tests.conformance.all_checks import CHECKS
 from tests.conformance.judging import Check
-from tests.distributed.ranks import run_ranks
+from tests.distributed.jobs import run_ranks
 
 SHARED_CHECKS = [c for c in CHECKS if c.run.__module__ == "tests.conformance.checks_dist"]
 

@@ -97,7 +97,7 @@ def launch_command(
     return machines[number].command(sys.executable, *launcher, *arguments)
 
 
-def test_training_ends_within_its_timeout_when_the_link_is_cut_and_resumes_as_if_it_never_was(
+def test_a_cut_link_ends_the_job_in_time_and_it_resumes_exactly(
     tmp_path,
 ):
     flags = training_flags(tmp_path)

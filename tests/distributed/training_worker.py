@@ -38,14 +38,15 @@ from duet.utils.processes.world import World
 from duet.utils.report.stage_timer import StageTimer
 from duet.utils.system.children import delay_abort
 from tests.small import (
+    write_class_folders,
     write_outlined_dataset,
     write_small_dataset,
     write_small_model,
     write_tiny_anchor_free,
+    write_tiny_classifier,
     write_tiny_model,
     write_tiny_segmenter,
 )
-from tests.small_classes import write_class_folders, write_tiny_classifier
 
 TIMEOUT_S = 240.0
 IMAGES, BATCH, EPOCHS = 9, 4, 2  # the last batch of an epoch has one image: a rank has none

@@ -1,5 +1,6 @@
 """A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
 
+`--then SCRIPT FLAGS` runs another one after it.
 Copies of any size take the way of large ones. The last line of a training counts how often the host
 waited for the device, the operations of each step and of each forward pass with its loss and
 backward pass, and those still queued when NMS of each batch began: {"steps": [...],
@@ -88,7 +89,9 @@ def main() -> None:
             mock.patch("duet.utils.processes.launch.run_ranks", run_emulated_ranks),
             mock.patch("duet.utils.processes.command.end_process", end_rank),
         ):
-            runpy.run_path(sys.argv[0], run_name="__main__")
+            for line in "\n".join(sys.argv).split("\n--then\n"):
+                sys.argv = line.split("\n")
+                runpy.run_path(sys.argv[0], run_name="__main__")
     print_counts(waits)
 
 

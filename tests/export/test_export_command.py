@@ -165,9 +165,7 @@ def lowered(bias):
     return bias - np.float32(1e4)
 
 
-def test_a_file_that_cannot_be_run_here_is_written_and_said_to_be_unverified(
-    run, tmp_path, monkeypatch
-):
+def test_a_file_without_a_runtime_here_is_written_unverified(run, tmp_path, monkeypatch):
     add_format(monkeypatch, "far", write_onnx, needs_macos=True)
     code, printed, errors = run("--include", "far")
     assert (code, errors) == (0, "")
@@ -265,7 +263,7 @@ def test_all_absent_packages_are_named_with_the_command_that_installs_them(tmp_p
 
 
 @pytest.mark.parametrize("backend", ["oneflow", "onnx"])
-def test_a_format_made_of_a_trace_is_refused_before_any_file_without_pytorch(backend, tmp_path):
+def test_traced_formats_need_pytorch(backend, tmp_path):
     """Also where its packages are absent, which would be installed in vain."""
     weights = str(write_tiny_weights(tmp_path))
     for name in ("torchscript", "ncnn", "coreml"):

@@ -41,7 +41,7 @@ def config_for(weights: Path | str, **settings: object) -> ExportConfig:
     return ExportConfig(weights=str(weights), sizes=(64,), **settings)
 
 
-def test_equal_arrays_give_equal_bytes_whichever_backend_saved_or_exports_them(
+def test_exported_bytes_do_not_depend_on_the_backend(
     tmp_path: Path,
 ) -> None:
     checkpoint = tiny_checkpoint(tmp_path)

@@ -172,7 +172,7 @@ def read_yolo(path: Path) -> object:
     return recognise(path.parent, ())
 
 
-_READERS = {
+_PLAIN = {
     "voc-annotations": Reader(reader_of(VOC), lambda: VOC_SEEDS, "a.xml", VOC_TOKENS),
     # A mask may have many more pixels than bytes.
     "labelme-annotations": Reader(
@@ -205,4 +205,4 @@ _READERS = {
     ),
 }
 
-ANNOTATION_READERS = {name: replace(reader, seal=as_text) for name, reader in _READERS.items()}
+READERS = {name: replace(reader, seal=as_text) for name, reader in _PLAIN.items()}

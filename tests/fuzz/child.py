@@ -6,6 +6,7 @@ for the seeds of its reader. If it dies, the mutant after the last line is the c
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import resource
@@ -25,8 +26,7 @@ from duet import backend
 from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.label_file import BrokenLabelError
 from duet.utils.errors import BrokenSourceError, UserError
-from tests.fuzz.mutate import mutate
-from tests.fuzz.reader import MIB, Reader
+from tests.fuzz.reader import MIB, Reader, mutate
 
 REFUSALS = (UserError, BrokenImageError, BrokenLabelError, BrokenSourceError)
 # Stated limits: what each byte may cost, in processor time and in memory. `Reader` has the rest.
@@ -35,6 +35,8 @@ BYTES_A_BYTE = 100
 MAX_MESSAGE = 5000  # characters; it is for a person, whatever the file holds
 HARD_MEMORY = 4096 * MIB  # address space above which an allocation fails
 SHOWN_CHARACTERS = 300
+# Which modules have readers; each has an entry in READERS.
+KINDS = ("text", "annotation", "image", "weights", "further", "fetch")
 SILENT_SECONDS = 120  # of a mutant: it waits for something, as it may not compute so long
 
 
@@ -47,9 +49,8 @@ def mutant(reader: Reader, name: str, seeds: list[bytes], seed: int, index: int)
 def readers() -> Mapping[str, Reader]:
     """Choose a backend as the product does, then return all readers by name."""
     backend.use()
-    from tests.fuzz.all_readers import READERS
-
-    return READERS
+    modules = (importlib.import_module(f"tests.fuzz.{kind}_readers") for kind in KINDS)
+    return {name: reader for module in modules for name, reader in module.READERS.items()}
 
 
 def main(seed: int, tasks: Sequence[str]) -> None:

@@ -96,7 +96,7 @@ def send(server: socket.socket, content: bytes) -> None:
         return  # the server was closed, or who asked has heard enough
 
 
-FETCH_READERS = {
+READERS = {
     "fetch-list": replace(
         Reader(
             lambda path: find_list(str(path)),

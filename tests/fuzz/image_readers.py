@@ -167,7 +167,7 @@ def image_reader(suffix: str, tokens: tuple[bytes, ...] = ()) -> Reader:
     return Reader(read_one, encoded(suffix), f"mutant{suffix}", tokens, memory_bytes=DECODED_BYTES)
 
 
-IMAGE_READERS = {
+READERS = {
     "jpeg": image_reader(".jpg", JPEG_TOKENS),
     "checked-image": Reader(
         read_checked, encoded(".jpg"), "mutant.jpg", JPEG_TOKENS, memory_bytes=DECODED_BYTES

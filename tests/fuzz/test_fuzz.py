@@ -9,13 +9,12 @@ import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
-from tests.fuzz.all_readers import READERS
 from tests.fuzz.campaign import read_mutants
-from tests.fuzz.child import judge
-from tests.fuzz.mutate import MAX_BYTES, mutate
-from tests.fuzz.reader import MIB, Reader
+from tests.fuzz.child import judge, readers
+from tests.fuzz.reader import MAX_BYTES, MIB, Reader, mutate
 from tests.structure.source_files import PYTHON_FILES
 
+READERS = readers()
 MUTANTS = 60  # of each reader; `make fuzz` reads more
 
 
@@ -162,7 +161,7 @@ for index in range(int(first), int(last)):
 """
 
 
-def test_the_mutant_that_ends_a_process_is_named_and_the_next_ones_are_read():
+def test_reading_goes_on_after_a_mutant_ends_the_process():
     outcome = read_mutants(0, {"dies": range(6)}, (sys.executable, "-c", DIES))["dies"]
     assert [fault.index for fault in outcome.faults] == [3]
     assert "SIGABRT" in str(outcome.faults[0])
@@ -174,7 +173,7 @@ def test_a_reader_that_refuses_its_seeds_is_an_error():
         read_mutants(0, {"a": range(6)}, (sys.executable, "-c", "raise SystemExit(1)"))
 
 
-def test_a_mutant_is_a_function_of_its_generator_and_differs_from_the_seeds():
+def test_mutants_are_reproducible_and_differ_from_the_seeds():
     seeds = [b"one: 1\n", b"[1, 2.5]"]
 
     def mutants(key):

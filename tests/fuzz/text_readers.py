@@ -188,7 +188,7 @@ def write_search() -> list[bytes]:
         return [Path(folder, "search").read_bytes()]
 
 
-_READERS = {
+_PLAIN = {
     "dataset-yaml": Reader(read_dataset, lambda: [DATASET, SECOND_YAML], "data.yaml", YAML_TOKENS),
     "hyperparameters": Reader(
         read_hyperparameters,
@@ -258,4 +258,4 @@ _READERS = {
     ),
 }
 
-TEXT_READERS = {name: replace(reader, seal=as_text) for name, reader in _READERS.items()}
+READERS = {name: replace(reader, seal=as_text) for name, reader in _PLAIN.items()}

@@ -216,7 +216,7 @@ WEIGHTS_BYTES = 256 * MIB
 ZIP_TOKENS = (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06")
 PLACE_TOKENS = (*JSON_TOKENS, b'"data_offsets":', b'"F32"', b'"BF16"', b'"__metadata__":')
 
-WEIGHTS_READERS = {
+READERS = {
     "torch-zip": Reader(use_weights, zip_seeds, "a.pt", ZIP_TOKENS),
     "pickle": Reader(use_weights, pickle_seeds, "a.pt", PICKLE_TOKENS, in_zip),
     "pickled-classifier": Reader(

@@ -127,7 +127,7 @@ def canned(agreeing, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_command_prints_the_table_and_ends_with_one_when_a_number_differs(canned, capsys):
+def test_the_command_exits_with_1_when_a_number_differs(canned, capsys):
     assert main(["--steps", str(STEPS)]) == 0
     head, *_, last = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["compared", "row", "worst"] and last.endswith("all agree")

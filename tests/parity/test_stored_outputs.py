@@ -116,7 +116,7 @@ def backward(model, loss, dtype="float32"):
     return autograd.value_and_backward(model, loss, images, stored_targets("random"), StageTimer())
 
 
-def test_training_forward_and_backward_give_the_stored_statistics_and_gradients(detector):
+def test_a_training_pass_gives_the_stored_statistics_and_gradients(detector):
     detector.train()
     backward(detector, make_loss(detector))
     statistics = stored("bn_after_one_train_forward")

@@ -115,7 +115,7 @@ def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
 
 
 @pytest.mark.parametrize("python", ENVIRONMENTS["torch"])
-def test_the_lock_of_pytorch_has_one_version_of_each_package_for_each_python(python):
+def test_the_lock_of_pytorch_pins_one_version_per_python(python):
     version = {"python_version": python, "python_full_version": f"{python}.0"}
     names = [name for name, _ in pinned(("torch", "torch-cuda"), version)]
     assert len(names) == len(set(names))
@@ -130,7 +130,7 @@ def test_the_package_and_pyproject_have_one_version():
     assert f'\nversion = "{duet.__version__}"\n' in (PROJECT / "pyproject.toml").read_text()
 
 
-def test_the_public_workflow_runs_each_system_each_python_and_the_oldest_packages():
+def test_the_workflow_covers_systems_pythons_and_oldest_packages():
     text = (PROJECT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     matrix = yaml.safe_load(text)["jobs"]["quick"]["strategy"]["matrix"]
     assert {name.partition("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
@@ -181,7 +181,7 @@ def test_what_is_installed_has_what_it_needs_but_a_second_opencv():
 
 
 @pytest.mark.parametrize("name", [*SETUP_PACKAGES, *SETUP_FILES])
-def test_setup_files_parse_on_python_3_8_and_import_the_standard_library_alone(name):
+def test_setup_files_run_on_python_3_8_without_packages(name):
     path = PROJECT / "utils" / f"{name.replace('.', '/')}.py"
     imported = imported_modules(ast.parse(path.read_text(), feature_version=(3, 8)))
     ours = {f"duet.utils.{other}" for other in SETUP_FILES}

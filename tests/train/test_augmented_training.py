@@ -33,9 +33,7 @@ def flags(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_suspended_run_with_every_augmentation_ends_as_the_undisturbed_one(
-    flags, tmp_path, caplog
-):
+def test_resume_with_every_augmentation_is_exact(flags, tmp_path, caplog):
     start([*flags, "--name", "whole"])
     for stop in (3, 8):  # in the middle of the first and of the second epoch
         with pytest.raises(Suspended):

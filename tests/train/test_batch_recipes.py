@@ -109,9 +109,7 @@ INTERRUPTED = [
 ]  # fmt: skip
 
 
-def test_an_interrupted_run_of_drawn_sizes_and_fitted_anchors_ends_as_the_whole_one(
-    flags, tmp_path, monkeypatch
-):
+def test_resume_with_multi_scale_and_fitted_anchors_is_exact(flags, tmp_path, monkeypatch):
     # The tiny model finds nothing in so short a time: the figures of its classes are made up.
     made_up = staticmethod(lambda result: (0.9, 0.1, 0.5, 0.0, 0.3 + result.map))
     monkeypatch.setattr(AnchorHead, "class_scores", made_up)

@@ -76,7 +76,7 @@ def test_a_file_name_that_is_no_text_is_spelt_out(trained):
     assert all(line.isprintable() for line in done.stdout.splitlines())
 
 
-def test_the_commands_shown_at_the_end_use_the_weights_as_they_were_trained(trained, tmp_path):
+def test_the_next_commands_shown_use_the_training_size(trained, tmp_path):
     _, done = trained
     lines = done.stdout.splitlines()
     best = next(line for line in lines if line.startswith("best: "))
@@ -216,7 +216,7 @@ def write_still_hyperparameters(folder):
     return path
 
 
-def test_ctrl_c_saves_the_state_names_the_line_to_go_on_and_ends_the_workers(inputs, tmp_path):
+def test_ctrl_c_saves_the_state_and_shows_the_resume_command(inputs, tmp_path):
     _, data, model = inputs
     command = [
         sys.executable, "train.py", "--data", str(data), "--cfg", str(model), "--epochs", "1000",

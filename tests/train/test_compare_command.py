@@ -98,7 +98,7 @@ def test_a_cell_that_fails_is_named_and_the_rest_runs(run, tmp_path):
     assert document["cells"][2]["seconds_per_epoch"]["count"] == 4
 
 
-def test_what_train_refuses_of_every_run_ends_the_comparison_with_its_message(run, tmp_path):
+def test_a_flag_that_train_refuses_ends_the_comparison(run, tmp_path):
     stubs(tmp_path, torch={"refuses": {"--data": "--data: there is no such dataset"}})
     code, printed, _ = run()
     assert code == 2 and printed.splitlines()[-1] == "error: --data: there is no such dataset"

@@ -98,9 +98,7 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     assert "last.safetensors, best.safetensors\n" in shown
 
 
-def test_hours_count_over_all_parts_and_without_validations_the_last_epoch_has_one(
-    flags, monkeypatch, capsys
-):
+def test_time_limit_counts_all_parts_and_validates_the_last_epoch(flags, monkeypatch, capsys):
     monkeypatch.setattr(StageTimer, "total", lambda timer: 1000.0)  # of each epoch
     run = [*flags, "--time", "0.5", "--noval", "--name", "timed"]
     assert finish(run, boundaries=3) == 2  # 2 + 2 batches and a validation

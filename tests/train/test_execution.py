@@ -261,9 +261,7 @@ head: [[[1], 1, Detect, [nc, anchors]]]
 """
 
 
-def test_a_compiled_step_computes_what_an_eager_one_does_or_says_that_it_is_eager(
-    training, tmp_path, caplog
-):
+def test_a_compiled_step_equals_an_eager_one_or_says_it_is_eager(training, tmp_path, caplog):
     start, batches = training
     cfg = tmp_path / "short.yaml"
     cfg.write_text(SHORT_MODEL)
@@ -304,9 +302,7 @@ def record(tmp_path):
 
 
 @pytest.mark.parametrize("problem", ["", "no compiler"])
-def test_the_means_are_those_that_were_chosen_not_those_that_were_asked_for(
-    record, monkeypatch, problem
-):
+def test_work_json_records_the_means_in_use(record, monkeypatch, problem):
     assert record()["means"] == {
         "compiled": False, "box_iou": "plain", "optimizer": "plain", "average": "plain",
     }  # fmt: skip

@@ -106,12 +106,16 @@ def trainings(request, tmp_path_factory) -> tuple[Trainings, Path]:
 
 def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
     detectors, on_cpu = trainings
-    on_gpu, text = detectors.train("apple", gpu="mps", EMULATED_KIND="mps")
-    assert "Apple GPU; float32" in text
-    assert_equal_states(on_gpu, on_cpu)
-    weights = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", on_gpu)
+    data, weights = detectors.flags[1], detectors.folder / "apple" / "weights" / "last.safetensors"
+    then = ("--device", "mps", "--weights", weights, "--project", detectors.folder)
+    val = ("--then", "val.py", "--data", data, *then)
     images = detectors.folder / "shapes" / "images" / "val"
-    run("detect.py", *weights, "--source", images, gpu="mps", EMULATED_KIND="mps")
+    detect = ("--then", "detect.py", "--source", images, *then)
+    on_gpu, text = detectors.train(
+        "apple", "--device", "mps", *val, *detect, gpu="mps", EMULATED_KIND="mps"
+    )
+    assert "Apple GPU; float32" in text and text.count("results in ") == 3
+    assert_equal_states(on_gpu, on_cpu)
 
 
 def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, request):
@@ -134,7 +138,8 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, reque
 
 def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
-    _, text = detectors.train("gpu", "--workers", 0, "--noval", "--override", "nbs=2")
+    flags = ("--workers", 0, "--noval", "--batch", 4, "--override", "nbs=4")
+    _, text = detectors.train("gpu", *flags)
     counts = json.loads(text.splitlines()[-1])
     steps, passes = (np.array(counts[name][1:]) for name in ("operations", "passes"))
     assert steps.max() <= 600
@@ -142,7 +147,7 @@ def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     assert (steps - passes).max() <= 40
 
 
-def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp_path):
+def test_mask_operations_do_not_grow_with_images(tmp_path):
     segmenters = Trainings(tmp_path, write_outlined_dataset(tmp_path), "models/yolov5n-seg.yaml")
     flags = ("--workers", 0, "--noval", "--override", "nbs=2", "--epochs", 2, "--batch", 12)
     _, text = segmenters.train("gpu", *flags)
@@ -150,23 +155,18 @@ def test_masks_take_the_operations_of_a_few_patches_for_any_number_of_images(tmp
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
 
 
-FAST = ["--amp", "bf16", "--micro-batch", 1, "--workers", 1]
-
-
 @pytest.mark.parametrize(
-    ("flags", "colours", "environment"),
-    [
-        ([*FAST, "--no-device-augment"], "loader", {"FINISHES": "1"}),
-        (FAST, "device", {"FINISHES": "1"}),
-    ],
+    ("flags", "colours"),
+    [(["--no-device-augment"], "loader"), (["--noval"], "device")],
     ids=["images from the loader", "images finished on the device"],
 )
-def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours, environment):
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
-    segmenters = Trainings(tmp_path, data, cfg)
-    late, _ = segmenters.train("late", *flags, **environment)
-    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1", **environment)
+    fast = ("--amp", "bf16", "--micro-batch", 1, "--workers", 1)
+    segmenters = Trainings(tmp_path, data, cfg, *fast, *flags)
+    late, _ = segmenters.train("late", FINISHES="1")
+    at_once, _ = segmenters.train("once", FINISHES="1", AT_ONCE="1")
     assert_equal_runs(late, at_once)
     work = json.loads((late / "work.json").read_text(encoding="utf-8"))
     assert work["means"]["colours"] == colours
@@ -196,7 +196,7 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
 
 
-def test_ranks_end_together_after_the_update_behind_a_request_to_one_of_them(tmp_path):
+def test_a_request_to_one_rank_ends_all_after_the_update(tmp_path):
     data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     flags = ("--data", data, "--cfg", cfg, "--img", 64, "--batch", 2, "--override", "nbs=2")
     flags += ("--project", tmp_path, "--noplots")

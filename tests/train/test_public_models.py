@@ -95,9 +95,7 @@ def test_a_public_model_trains_validates_and_detects(folder, name, image_size, s
         (64, "equals the model's stride 64: a single cell"),
     ],
 )
-def test_a_size_that_a_coarse_model_cannot_train_on_is_refused_before_anchors_are_fitted(
-    folder, image_size, message, caplog
-):
+def test_sizes_too_small_for_the_strides_are_refused_first(folder, image_size, message, caplog):
     caplog.set_level("INFO")
     with pytest.raises(UserError, match=message):
         train_on(

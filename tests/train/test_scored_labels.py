@@ -159,9 +159,7 @@ def write_dataset(folder, weights, sizes):
     return folder / "data.yaml"
 
 
-def test_text_scores_as_val_py_where_both_see_the_same_pixels_and_one_class_a_box(
-    monkeypatch, in_process, weights, tmp_path
-):
+def test_saved_labels_score_as_val_does(monkeypatch, in_process, weights, tmp_path):
     data = write_dataset(tmp_path, weights, [(64, 64)] * 12)
     given = ["--weights", str(weights), "--device", "cpu", *FLAGS]
     in_process(["detect.py", *given, "--source", str(tmp_path / "images"), "--project",

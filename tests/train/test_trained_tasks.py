@@ -26,12 +26,14 @@ from duet.utils.weights.load import load_weights
 from tests.equal_runs import assert_equal_runs, rows
 from tests.shared_files import shared_path
 from tests.small import (
+    COLOURS,
+    write_class_folders,
     write_outlined_dataset,
     write_small_dataset,
     write_tiny_anchor_free,
+    write_tiny_classifier,
     write_tiny_segmenter,
 )
-from tests.small_classes import CLASS_NAMES, write_class_folders, write_tiny_classifier
 from tests.tiny_weights import untrained
 from tests.train.short_runs import StopAt, start
 
@@ -218,7 +220,7 @@ def test_defaults_are_those_of_the_task(inputs):
     assert (config.image_size, config.batch_size) == (224, 64)
     best = max(float(row["metrics/accuracy_top1"]) for row in rows(whole))
     assert header.best_fitness == pytest.approx(best, abs=1e-5)  # six digits in the file
-    assert header.class_names == CLASS_NAMES
+    assert header.class_names == COLOURS
 
 
 def test_classifiers_are_validated_with_table_and_plots(inputs, tmp_path, capsys):
@@ -257,7 +259,7 @@ def test_weights_of_a_classifier_give_a_detector_its_backbone():
     classifier = Detector(read_model_yaml("models/yolov5n-cls.yaml", 3))
     classifier.initialize(seed=1)
     arrays = nn.state_arrays(classifier)
-    weights = untrained(classifier, CLASS_NAMES)
+    weights = untrained(classifier, COLOURS)
     values = read_train_flags(["--weights", "F", "--cfg", "yolov5n.yaml"])[0]
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     model = build_model(TrainConfig(**values), hyp, weights, ("a", "b"))

@@ -23,7 +23,7 @@ from tests.small import write_small_dataset
 from tests.train.short_runs import StopAt, short_flags, start
 
 
-def test_an_epoch_from_records_has_the_losses_and_metrics_of_one_from_files(tmp_path, monkeypatch):
+def test_records_give_the_losses_and_metrics_of_files(tmp_path, monkeypatch):
     flags = [*short_flags(tmp_path), "--epochs", "1"]
     packed = tmp_path / "packed"
     monkeypatch.setattr("sys.argv", ["records", "pack", "--data", flags[1], "--out", str(packed)])

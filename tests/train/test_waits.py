@@ -81,9 +81,7 @@ def test_it_does_not_matter_when_the_host_reads_of_an_update(training, optimizer
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_a_state_saved_right_after_a_lost_update_goes_on_as_if_nothing_had_been(
-    training, tmp_path, optimizer
-):
+def test_a_state_saved_after_a_lost_update_resumes_exactly(training, tmp_path, optimizer):
     start, batches = training
     flags = (FAST, "--optimizer", optimizer)
     whole = losing(start(*flags), {2})

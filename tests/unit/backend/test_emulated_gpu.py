@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 from duet import backend
-from tests.distributed.ranks import run_ranks
+from tests.distributed.jobs import run_ranks
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 

@@ -18,8 +18,7 @@ from duet.utils.files.yaml_files import parse_yaml
 from tests.dispatched import dispatched, total
 from tests.golden_models import drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
-from tests.small import TINY
-from tests.small_classes import write_tiny_classifier
+from tests.small import TINY, write_tiny_classifier
 
 # Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
 # measured for OneFlow.

@@ -18,7 +18,7 @@ from duet.models.heads.classify.head import ClassificationLoss, dropout_factors
 from duet.utils.data.loading.batch import Targets
 from duet.utils.report.stage_timer import StageTimer
 from tests.golden_models import draw, drawn_input, info, stored
-from tests.small_classes import write_tiny_classifier
+from tests.small import write_tiny_classifier
 
 SIZES = ("n", "s")
 NETWORK_TOLERANCE = 1e-5
