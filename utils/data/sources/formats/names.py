@@ -133,7 +133,7 @@ class FileNames:
     def find(self, names: Iterable[str]) -> tuple[Path, str]:
         """Return the file of an image, and ""; or an expected or ambiguous path, and the fault.
 
-        names: possible names, most likely first; the last is the expected path.
+        names: possible names, most likely first.
         """
         trouble: tuple[Path, str] | None = None
         for name in names:
@@ -218,10 +218,7 @@ def _name_in(line: str, images: FileNames) -> str:
 
 
 def listed_in(image_list: Path | None, images: FileNames | Path) -> Callable[[Path], bool]:
-    """Return whether a list names an image of a folder; without a list all are named.
-
-    Raises DatasetError as `listed_images` does.
-    """
+    """Return whether a list names an image of a folder; without a list all are named."""
     if image_list is None:
         return lambda path: True
     images = FileNames(images) if isinstance(images, Path) else images
