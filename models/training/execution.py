@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class Execution:
     def layout(self) -> str:
         return "channels-last" if self.channels_last else "contiguous"
 
-    def forward_of(self, model: Any) -> Callable[[Tensor], Sequence[Tensor]]:
+    def forward_of(self, model: nn.Module) -> Callable[[Tensor], Sequence[Tensor]]:
         """Return the forward pass of a `dist.data_parallel` module: images to raw maps.
 
         Raw maps have the network's compute dtype, which losses accept.

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from duet import backend
 from duet.backend import amp, dist, multi_tensor, nn
@@ -243,7 +242,7 @@ def uses_fused(asked: bool | None, device: str) -> bool:
     return device != CPU if asked is None else asked
 
 
-def parallelize(model: Detector, sync_bn: bool) -> Any:
+def parallelize(model: Detector, sync_bn: bool) -> nn.Module:
     """Wrap the model for data parallelism; --sync-bn synchronizes its BatchNorm layers.
 
     In a single process it is returned unchanged.

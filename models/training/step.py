@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class TrainState:
     device: str
     dtype: str  # dtype of weights and images
     execution: Execution
-    parallel: Any  # the model wrapped for training on several ranks
+    parallel: nn.Module  # the model wrapped for training on several ranks
     parameters: Sequence[Tensor]  # the model's, which take longer to find than to clip
     forward: Callable[[Tensor], Sequence[Tensor]]  # its forward pass, possibly compiled
     step_loss: Callable[..., LossTerms]  # the loss, possibly compiled and scaled

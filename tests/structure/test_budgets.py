@@ -21,12 +21,12 @@ BUDGETS = {
     "models/export": 1514,
     "models/heads": 2598,
     "models/inference": 720,
-    "models/training": 2756,
+    "models/training": 2753,
     "scripts": 1205,
     "utils": 768,
     "utils/cli": 1348,
     "utils/comparison": 1265,
-    "utils/data": 11254,
+    "utils/data": 11279,
     "utils/detect": 2087,
     "utils/evaluation": 1757,
     "utils/evolution": 415,
@@ -45,7 +45,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 58307, "benchmarks": 2711}
+OTHERS = {"tests": 58230, "benchmarks": 2711}
 
 
 def room_of(path: Path) -> str:

@@ -8,7 +8,7 @@ losses of the public YOLOv8.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class DistributionLoss(Loss):
     ) -> None:
         self.strides, self.num_classes, self.gains = tuple(strides), num_classes, gains
         self.box_iou = box_iou
-        self._cells: dict[Any, Cells] = {}
+        self._cells: dict[tuple[object, ...], Cells] = {}
 
     @property
     def implementations(self) -> Mapping[str, str]:
@@ -230,7 +230,7 @@ def _over_ranks(
 
 
 def _make_cells(
-    images: int, grids: Sequence[Any], strides: Sequence[int], dtype: str, device: str
+    images: int, grids: Sequence[tuple[int, int]], strides: Sequence[int], dtype: str, device: str
 ) -> Cells:
     levels = [np.stack(np.meshgrid(np.arange(w), np.arange(h)), -1) for h, w in grids]
     centres = np.concatenate([level.reshape(-1, 2) + 0.5 for level in levels])

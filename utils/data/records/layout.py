@@ -1,7 +1,7 @@
 """The FFRecord layout: a header of checksums and offsets, then the records back to back.
 
-Reads are positioned, not mapped: if a mapped file is cut off or its disk fails, a signal ends the
-process instead of an error.
+A process opens a file at its first read. Reads are positioned, not mapped: if a mapped file is cut
+off or its disk fails, a signal ends the process instead of an error.
 
 Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no padding.
 """
@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 import struct
+import weakref
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,7 +22,7 @@ import numpy as np
 
 from duet.utils.data.sources.image_sources import RecordPlace
 from duet.utils.errors import DatasetError
-from duet.utils.files.regular import open_regular
+from duet.utils.files.regular import open_descriptor, open_regular
 from duet.utils.system.files import read_at
 from duet.utils.text import count
 
@@ -30,6 +32,7 @@ CHECKSUM_TYPE, OFFSET_TYPE = np.dtype("<u4"), np.dtype("<i8")
 # A file may consist of holes, which take no disk space: no more records than this are read.
 MAX_RECORDS = 1 << 26
 MAX_RECORD_BYTES = 1 << 30
+_OPEN_FILES = 128  # well below the usual limit of 1,024 a process
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +118,7 @@ def read_record(place: RecordPlace) -> np.ndarray:
             place, f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read"
         )
     try:
-        with open_regular(place.path) as file:
-            content = read_at(file.fileno(), place.length, place.offset)
+        content = read_at(_open_file(place.path).descriptor, place.length, place.offset)
     except OSError as error:
         raise DatasetError(
             f"{place.path}: record {place.number} cannot be read: {error.strerror}"
@@ -126,6 +128,24 @@ def read_record(place: RecordPlace) -> np.ndarray:
     if (found := zlib.crc32(content)) != place.checksum:
         raise damaged_record(place, f"has the checksum {found:08x}, stored is {place.checksum:08x}")
     return np.frombuffer(content, np.uint8)
+
+
+class _OpenFile:
+    """A descriptor that is closed when it is garbage collected."""
+
+    def __init__(self, path: Path):
+        self.descriptor = open_descriptor(path)
+        weakref.finalize(self, os.close, self.descriptor)
+
+
+@lru_cache(maxsize=_OPEN_FILES)  # on a shared file system an open costs more than the read
+def _open_file(path: Path) -> _OpenFile:
+    return _OpenFile(path)
+
+
+def forget_open_files() -> None:
+    """Reopen every file at its next read, in case it was replaced."""
+    _open_file.cache_clear()
 
 
 def write_records(path: Path, num_records: int, records: Iterable[np.ndarray]) -> None:

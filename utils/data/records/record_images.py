@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from duet.utils.data.image.header import CheckedFile, check_size
-from duet.utils.data.records.layout import damaged_record, read_record, read_table
+from duet.utils.data.records.layout import (
+    damaged_record,
+    forget_open_files,
+    read_record,
+    read_table,
+)
 from duet.utils.data.sources.image_sources import ImageSource, Records
 from duet.utils.data.sources.label_file import MAX_LABEL_BYTES, label_name
 from duet.utils.errors import DatasetError
@@ -144,6 +149,7 @@ class RecordImage(ImageSource):
 
 def read_record_images(path: Path) -> list[RecordImage]:
     """Return the images of a record file, in their order; DatasetError if damaged or not ours."""
+    forget_open_files()
     table = read_table(path)
     last = table.place(len(table) - 1)
     if last.length > MAX_INDEX_BYTES:
