@@ -21,8 +21,7 @@ from duet.backend import autograd, nn, ops
 from duet.utils.cli.flags import from_one
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.reading import ground_truth
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from duet.utils.evaluation.nms import non_max_suppression

@@ -1,11 +1,11 @@
-"""An image of the built-in dataset beside the lines of its label file."""
+"""A photograph above the lines of its label file."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from docs.figures.drawing import HUES, Figure
-from docs.figures.pictures import CLASS_NAMES, on_picture, shapes
+from docs.figures.drawing import HUES, WIDTH, Figure
+from docs.figures.pictures import on_picture, photograph
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 
 WORDS = {
@@ -14,31 +14,31 @@ WORDS = {
     "zh": ("标注文件：每行一个物体，中心与宽高是相对图像边长的比例",
            "类别", "中心 x、y", "宽", "高"),
 }  # fmt: skip
-INDEX, SIDE = 29, 320
-LEFT, TOP = 80, 26
+NAMES = ("cup", "table")
+LEFT, TOP = 24, 26
+SCALE = (WIDTH - LEFT - 8) / 600  # of a photograph of 600 px
 
 
 def draw(language: str) -> Figure:
     title, class_word, centre, width_word, height_word = WORDS[language]
-    scene = shapes(INDEX, (SIDE, SIDE))
-    lines = [
-        (int(number), *(xyxy_to_cxcywh(box[None])[0] / SIDE).tolist())
-        for number, box in zip(scene.class_index, scene.boxes_xyxy, strict=True)
-    ]
-    figure = Figure(TOP + SIDE + 66 + 24 * len(lines), title, language)
-    figure.image(scene.image, LEFT, TOP, SIDE, SIDE)
-    for number, box in zip(scene.class_index.tolist(), scene.boxes_xyxy, strict=True):
-        on_picture(figure, box, number, (LEFT, TOP), 1)
-    _measure(figure, scene.boxes_xyxy[0])
-    y = TOP + SIDE + 34
+    photo = photograph("cup.jpg")
+    height, width = photo.size
+    boxes, tall = photo.objects.boxes_xyxy, height * SCALE
+    lines = xyxy_to_cxcywh(boxes) / np.tile([width, height], 2)
+    figure = Figure(TOP + tall + 66 + 24 * len(lines), title, language)
+    figure.image(photo.decode(), LEFT, TOP, width * SCALE, tall)
+    for number, box in enumerate(boxes):
+        on_picture(figure, box, number, (LEFT, TOP), SCALE)
+    _measure(figure, boxes[0] * SCALE)
+    y = TOP + tall + 34
     for x, word in ((14, class_word), (120, centre), (276, width_word), (366, height_word)):
         figure.text(x, y, word, "bold")
-    for row, (number, *numbers) in enumerate(lines):
-        y = TOP + SIDE + 60 + 24 * row
+    for number, numbers in enumerate(lines.tolist()):
+        y = TOP + tall + 60 + 24 * number
         hue = HUES[number % len(HUES)]
         figure.rectangle(8, y - 16, 464, 21, f"t-{hue}", 4)
         figure.text(14, y, str(number), "code bold")
-        figure.text(34, y, CLASS_NAMES[number], "f-soft")
+        figure.text(34, y, NAMES[number], "f-soft")
         for x, value in zip((120, 196, 276, 366), numbers, strict=True):
             figure.text(x, y, f"{value:.4f}", "code")
     return figure

@@ -12,7 +12,7 @@ from docs.figures.drawing import HUES, Figure, Point
 from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_file
-from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape, draw_scene
+from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape
 from duet.utils.files.json_files import read_json
 from duet.utils.geometry.ragged import Polygons, starts_of
 from duet.utils.project import PROJECT
@@ -49,11 +49,6 @@ def wide_photograph(name: str, top: int) -> np.ndarray:
     """Return a part of a photograph, 16 by 9, as wide as it and from a row on."""
     pixels = photograph(name).decode()
     return pixels[top : top + round(pixels.shape[1] * 9 / 16)]
-
-
-def shapes(index: int, size: tuple[int, int]) -> Scene:
-    """Return a scene of shapes, another for each index, drawn at (height, width)."""
-    return draw_scene(sample_generator(0, 0, index), size)
 
 
 def shapes_file(index: int) -> Scene:

@@ -12,9 +12,9 @@ from duet.utils.geometry.tiling import Tiling
 
 WORDS = {
     "en": ("Tiles of an image with --tile 640, and the three sizes of --augment",
-           "tiles of 640, and the whole", "test-time augmentation", "mirrored"),
+           ": tiles of 640, and the whole", "test-time augmentation", "mirrored"),
     "zh": ("--tile 640 的切片与 --augment 的三种尺寸",
-           "边长 640 的切片，另加整图", "测试时增强", "镜像"),
+           "：边长 640 的切片，另加整图", "测试时增强", "镜像"),
 }  # fmt: skip
 FILE = 1080, 1920
 TILING = Tiling(640)
@@ -27,7 +27,7 @@ def draw(language: str) -> Figure:
     title, tiles, augmentation, mirrored = WORDS[language]
     figure = Figure(PASSES_TOP + PASS_SIDE * 9 / 16 + 52, title, language)
     small = wide_photograph("photographer.jpg", 40)
-    figure.text(8, 22, f"1920 × 1080: {tiles}", "bold")
+    figure.text(8, 22, f"1920 × 1080{tiles}", "bold")
     figure.image(small, 8, TILES_TOP, FILE[1] * SCALE, FILE[0] * SCALE)
     height, width = TILING.tile_size(FILE)
     for place, (top, left) in enumerate(TILING.corners(FILE)):

@@ -30,7 +30,7 @@ WORDS = {
            "图像如何变成损失", "一个算子如何找到它的框架"),
 }  # fmt: skip
 LOSS_STOPS = (
-    Stop("read, decode", "读取、解码", "(H, W, 3) uint8", "utils/data/sources/reading.py",
+    Stop("read, decode", "读取、解码", "(H, W, 3) uint8", "utils/data/sources/samples.py",
          "tutorials/02-data"),
     Stop("augment", "数据增强", "+ (M, 4)", "utils/data/augment/sample.py",
          "tutorials/05-augmentation"),

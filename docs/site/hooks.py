@@ -40,6 +40,7 @@ from duet.utils.files.json_files import read_json
 PROJECT = Path(__file__).resolve().parents[2]
 DOCS = PROJECT / "docs"
 DEFAULT, OTHER = "en", "zh"
+LETTERS = str.maketrans("0123456789", "ghijklmnop")  # digits make the search's index lose words
 LATEST = -200  # after all plugins
 FIRST = 200  # before them
 # What is shown as it is, not as text.
@@ -337,7 +338,8 @@ def word_tag(word: str) -> str:
 
     The theme cuts "数据增强" and "数据集" alike to "数据".
     """
-    return word if word.isascii() else "word" + "".join(f"{ord(one):x}" for one in word)
+    codes = "".join(f"{ord(one):x}" for one in word)
+    return word if word.isascii() else f"word{codes.translate(LETTERS)}"
 
 
 def split_index(entries: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:

@@ -23,8 +23,7 @@ from duet.utils.data.image.letterbox import View
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.items import BoxItems
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.sources.reading import read_ahead
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, read_ahead
 from duet.utils.evaluation.collector import Collector, FoundImage
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.detections import GroundTruth

@@ -17,8 +17,7 @@ from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.letterbox import View, whole_view
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.sources.reading import read_ahead
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, read_ahead
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import MASKS, Metadata
 from duet.utils.export.quantization import Calibration

@@ -21,8 +21,7 @@ from duet.utils.data.image.letterbox import fit_letterbox, letterbox, resize_lin
 from duet.utils.data.masks.assemble import THRESHOLD, prototype_masks
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import draw_scene
-from duet.utils.data.sources.reading import read_ahead, read_image_bytes
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, read_ahead, read_image_bytes
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.export.config import ExportConfig

@@ -136,6 +136,5 @@ class ImageDetector:
         return list(map(self.finish, views, self.predict_images(views)))
 
     def predict_images(self, images: Sequence[Sequence[View]]) -> list[list[Candidates]]:
-        """Return the candidates in each view of each image."""
         rows = iter(self.predict([view for views in images for view in views]))
         return [[next(rows) for _ in views] for views in images]

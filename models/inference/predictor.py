@@ -79,7 +79,6 @@ def log_once(text: str, *given: str, level: int = logging.WARNING) -> None:
 
 
 def augmented(predictor: Predictor) -> Predictor:
-    """Return a predictor of the same models with test-time augmentation."""
     if isinstance(predictor, Ensemble):
         return Ensemble(list(map(augmented, predictor.members)), predictor.names)
     return Augmented(predictor)

@@ -22,6 +22,7 @@ from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.text import count
 
 HALF = "float16"
+Raw = Any  # what a predictor returns for its own `decode_above`
 FILL = 0.447  # padding of scaled images, as in the evaluation of the public weights
 
 
@@ -44,13 +45,13 @@ class Predictor(Protocol):
     def takes_arrays(self) -> bool:
         """Whether images are passed as NumPy arrays: the network does not run in the backend."""
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: Any) -> Raw:
         """Queue the forward pass for (B, 3, H, W) in [0, 1]; return input for `decode_above`.
 
         If `takes_arrays`, the input is an array (B, 3, H, W) uint8.
         """
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[np.ndarray]:
+    def decode_above(self, raw: Raw, settings: SuppressionSettings) -> list[np.ndarray]:
         """Return each image's candidates; see `Head.decode_above`."""
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
@@ -71,10 +72,10 @@ class PredictorAround:
         self.model, self.head, self.stride = model, model.head, model.stride
         self.fixed_size, self.takes_arrays = model.fixed_size, model.takes_arrays
 
-    def __call__(self, images: Any) -> Any:
+    def __call__(self, images: Any) -> Raw:
         return self.model(images)
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
+    def decode_above(self, raw: Raw, settings: SuppressionSettings) -> list[Candidates]:
         return self.model.decode_above(raw, settings)
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
@@ -126,7 +127,7 @@ class OneClass(PredictorAround):
     The head can finish rows with any number of classes.
     """
 
-    def decode_above(self, raw: Any, settings: SuppressionSettings) -> list[Candidates]:
+    def decode_above(self, raw: Raw, settings: SuppressionSettings) -> list[Candidates]:
         images = super().decode_above(raw, settings)
         return [self.head.of_best_class(rows) for rows in images]
 
@@ -151,12 +152,14 @@ class Augmented(PredictorAround):
                 "image sizes cannot be combined; omit it"
             )
 
-    def __call__(self, images: Tensor) -> tuple[Any, int]:
+    def __call__(self, images: Tensor) -> tuple[tuple[Raw, ...], int]:
         """Return the maps of each pass, and the width of the images."""
         maps = tuple(self.model(view(images, one, self.stride)) for one in self.head.passes)
         return maps, images.shape[3]
 
-    def decode_above(self, raw: tuple[Any, int], settings: SuppressionSettings) -> list[Candidates]:
+    def decode_above(
+        self, raw: tuple[tuple[Raw, ...], int], settings: SuppressionSettings
+    ) -> list[Candidates]:
         return self.head.join_passes(*raw, settings)
 
 
@@ -199,7 +202,6 @@ class Ensemble:
             self._join(member, name)
 
     def _join(self, member: Predictor, name: str) -> None:
-        """Add a member; UserError if it cannot be combined with the ones before."""
         first, head, size = self.head, member.head, member.fixed_size
         joins = member is self.members[0] or head.joins_models and first.joins_models
         if not joins:
@@ -223,10 +225,10 @@ class Ensemble:
             )
         self.fixed_size = size
 
-    def __call__(self, images: Any) -> list[Candidates]:
+    def __call__(self, images: Any) -> list[Raw]:
         return [member(images) for member in self.members]
 
-    def decode_above(self, raw: Sequence[Any], settings: SuppressionSettings) -> list[np.ndarray]:
+    def decode_above(self, raw: Sequence[Raw], settings: SuppressionSettings) -> list[np.ndarray]:
         rows = [
             member.decode_above(predicted, settings)
             for member, predicted in zip(self.members, raw, strict=True)

@@ -25,13 +25,12 @@ from duet.models.graph import (
 )
 from duet.models.heads.base import LossSettings
 from duet.models.stored import spec_of_weights
-from duet.models.training.autoanchor import fit_to_labels
-from duet.models.training.class_weights import with_class_weights
 from duet.models.training.execution import (
     bfloat16_ratio,
     choose_execution,
     choose_step_threads,
 )
+from duet.models.training.from_labels import fit_to_labels, with_class_weights
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import (
     ModelEMA,
@@ -81,7 +80,7 @@ def build(job: Job, batches: int, model: Detector | None = None) -> TrainState:
     choose_step_threads(
         images_at_a_time(config.batch_size, config.micro_batch, ranks) * gflops, device
     )
-    return build_state(config, with_class_weights(job), model, batches, device)
+    return build_state(config, with_class_weights(job.hyp, job.data), model, batches, device)
 
 
 def images_at_a_time(batch_size: int, micro_batch: int, ranks: int) -> int:

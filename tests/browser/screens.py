@@ -24,7 +24,7 @@ from duet.models.evaluation.audit.report import Audit
 from duet.utils.colours import hex_colours
 from duet.utils.data.check.__main__ import run as check
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.reading import ground_truth
+from duet.utils.data.sources.samples import ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.files.json_files import read_json

@@ -33,7 +33,7 @@ def test_mutants_are_read_or_refused(outcomes, name):
 # Which reader tries each module that reads what comes from outside.
 TRIED_BY = {
     "duet.models.graph": "model-yaml",
-    "duet.models.training.autoanchor": "model-yaml",
+    "duet.models.training.from_labels": "model-yaml",
     "duet.models.training.start": "model-yaml",
     "duet.utils.cli.hyperparameters": "hyperparameters",
     "duet.utils.comparison.report": "comparison",
@@ -44,7 +44,7 @@ TRIED_BY = {
     "duet.utils.data.fetch.download": "fetch-answer",
     "duet.utils.data.fetch.__main__": "fetch-answer",
     "duet.utils.data.image.header": "jpeg",
-    "duet.utils.data.sources.reading": "jpeg",
+    "duet.utils.data.sources.samples": "jpeg",
     "duet.utils.data.records.__main__": "records",
     "duet.utils.data.records.layout": "records",
     "duet.utils.data.shapes.dataset": "dataset-yaml",

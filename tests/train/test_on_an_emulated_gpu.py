@@ -65,10 +65,10 @@ def run_on_cpu(script: str, *flags: object) -> None:
 class Trainings:
     """Short trainings in one folder."""
 
-    def __init__(self, folder: Path, data: Path, cfg: Path) -> None:
+    def __init__(self, folder: Path, data: Path, cfg: Path, *flags: object) -> None:
         self.folder = folder
         self.flags = ["--data", data, "--cfg", cfg, "--img", 64, "--epochs", 1, "--batch", 2]
-        self.flags += ["--project", folder, "--noplots"]
+        self.flags += ["--project", folder, "--noplots", *flags]
 
     def train(self, name: str, *flags: object, **options) -> tuple[Path, str]:
         text = run("train.py", *self.flags, "--name", name, *flags, **options)
@@ -90,42 +90,39 @@ def assert_equal_states(on_gpu: Path, on_cpu: Path) -> None:
             assert difference < ROUNDING, (section, name)
 
 
-@pytest.mark.parametrize(
-    ("write_model", "flags"),
-    [
-        (write_tiny_model, ()),
-        (write_tiny_anchor_free, ("--optimizer", "AdamW")),
-    ],
-)
-def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(tmp_path, write_model, flags):
-    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
-    data, weights = detectors.flags[1], tmp_path / "gpu" / "weights" / "last.safetensors"
-    then = ("--device", "mps", "--weights", weights, "--project", tmp_path)
+MODELS = {
+    "anchors": (write_tiny_model, ()),
+    "anchor-free": (write_tiny_anchor_free, ("--optimizer", "AdamW")),
+}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def trainings(request, tmp_path_factory) -> tuple[Trainings, Path]:
+    """Return trainings of a model, and the folder of one on a CPU."""
+    folder, (write_model, flags) = tmp_path_factory.mktemp("trainings"), MODELS[request.param]
+    detectors = Trainings(folder, write_small_dataset(folder), write_model(folder), *flags)
+    return detectors, detectors.train_on_cpu("cpu", "--amp", "off")
+
+
+def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
+    detectors, on_cpu = trainings
+    data, weights = detectors.flags[1], detectors.folder / "apple" / "weights" / "last.safetensors"
+    then = ("--device", "mps", "--weights", weights, "--project", detectors.folder)
     val = ("--then", "val.py", "--data", data, *then)
-    detect = ("--then", "detect.py", "--source", tmp_path / "shapes/images/val", *then)
+    images = detectors.folder / "shapes" / "images" / "val"
+    detect = ("--then", "detect.py", "--source", images, *then)
     on_gpu, text = detectors.train(
-        "gpu", *flags, "--device", "mps", *val, *detect, gpu="mps", EMULATED_KIND="mps"
+        "apple", "--device", "mps", *val, *detect, gpu="mps", EMULATED_KIND="mps"
     )
     assert "Apple GPU; float32" in text and text.count("results in ") == 3
-    assert_equal_states(on_gpu, detectors.train_on_cpu("cpu", *flags, "--amp", "off"))
+    assert_equal_states(on_gpu, on_cpu)
 
 
-@pytest.mark.parametrize(
-    ("write_model", "flags", "means"),
-    [
-        pytest.param(write_tiny_model, (), "fast", id="default"),
-        pytest.param(
-            write_tiny_anchor_free, (*PLAIN, "--optimizer", "AdamW"), "plain", id="plain-AdamW"
-        ),
-    ],
-)
-def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
-    tmp_path, write_model, flags, means
-):
-    detectors = Trainings(tmp_path, write_small_dataset(tmp_path), write_model(tmp_path))
-    flags = (*flags, "--amp", "off", "--workers", 1)
+def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, request):
+    detectors, on_cpu = trainings
+    is_plain = "anchor-free" in request.node.callspec.id
+    flags = ("--amp", "off", "--workers", 1, *(PLAIN if is_plain else ()))
     on_gpu, text = detectors.train("gpu", *flags)
-    on_cpu = detectors.train_on_cpu("cpu", *flags)
     assert_equal_states(on_gpu, on_cpu)
     waits = json.loads(text.splitlines()[-1])
     # Updates follow batches 1, 2 and 4; each asks whether the one before it has happened.
@@ -135,12 +132,14 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(
     next_one, nothing = waits["beside_nms"]
     assert next_one > 50 > nothing
     done = json.loads((on_gpu / "work.json").read_text(encoding="utf-8"))["means"]
-    assert {done["box_iou"], done["optimizer"], done["average"]} == {means}
+    means = {done["box_iou"], done["optimizer"], done["average"]}
+    assert means == {"plain" if is_plain else "fast"}
 
 
 def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
-    _, text = detectors.train("gpu", "--workers", 0, "--noval", "--override", "nbs=2")
+    flags = ("--workers", 0, "--noval", "--batch", 4, "--override", "nbs=4")
+    _, text = detectors.train("gpu", *flags)
     counts = json.loads(text.splitlines()[-1])
     steps, passes = (np.array(counts[name][1:]) for name in ("operations", "passes"))
     assert steps.max() <= 600
@@ -156,23 +155,18 @@ def test_mask_operations_do_not_grow_with_images(tmp_path):
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
 
 
-FAST = ["--amp", "bf16", "--micro-batch", 1, "--workers", 1]
-
-
 @pytest.mark.parametrize(
-    ("flags", "colours", "environment"),
-    [
-        ([*FAST, "--no-device-augment"], "loader", {"FINISHES": "1"}),
-        (FAST, "device", {"FINISHES": "1"}),
-    ],
+    ("flags", "colours"),
+    [(["--no-device-augment"], "loader"), (["--noval"], "device")],
     ids=["images from the loader", "images finished on the device"],
 )
-def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours, environment):
+def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
-    segmenters = Trainings(tmp_path, data, cfg)
-    late, _ = segmenters.train("late", *flags, **environment)
-    at_once, _ = segmenters.train("once", *flags, AT_ONCE="1", **environment)
+    fast = ("--amp", "bf16", "--micro-batch", 1, "--workers", 1)
+    segmenters = Trainings(tmp_path, data, cfg, *fast, *flags)
+    late, _ = segmenters.train("late", FINISHES="1")
+    at_once, _ = segmenters.train("once", FINISHES="1", AT_ONCE="1")
     assert_equal_runs(late, at_once)
     work = json.loads((late / "work.json").read_text(encoding="utf-8"))
     assert work["means"]["colours"] == colours

@@ -17,7 +17,7 @@ from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictor import make_predictor
 from duet.utils.cli.val_config import ValConfig
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.reading import ground_truth
+from duet.utils.data.sources.samples import ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.evaluation.nms import SuppressionSettings

@@ -10,8 +10,7 @@ import cv2
 import numpy as np
 
 from duet.utils.colours import RGB
-from duet.utils.data.sources.reading import decode
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, decode
 from duet.utils.errors import DatasetError
 from duet.utils.files.html import Html, text
 from duet.utils.geometry.boxes import clip_boxes

@@ -101,7 +101,6 @@ class Tracker:
         return gap if gap > 0 else 1 / self._rate
 
     def _match(self, detections: Detections | Segmentations) -> np.ndarray:
-        """Return the ID of each detection, NO_ID for boxes that are not finite."""
         ids = np.full(len(detections.scores), NO_ID, np.int64)
         rows = np.flatnonzero(np.isfinite(detections.boxes_xyxy).all(axis=1))
         boxes, scores, class_index = (field[rows] for field in detections[:3])

@@ -20,9 +20,9 @@ def xyxy_to_cxcywh(boxes_xyxy: np.ndarray) -> np.ndarray:
     return np.concatenate(((top_left + bottom_right) / 2, bottom_right - top_left), axis=-1)
 
 
-def corners_of(box_xyxy: np.ndarray) -> np.ndarray:
-    """Return the corners of a box (4,) in order around it, (4, 2)."""
-    return box_xyxy[[0, 1, 0, 3, 2, 3, 2, 1]].reshape(4, 2)
+def corners_of(boxes_xyxy: np.ndarray) -> np.ndarray:
+    """Return the corners of boxes (..., 4), clockwise from the top left one, (..., 4, 2)."""
+    return boxes_xyxy[..., [0, 1, 2, 1, 2, 3, 0, 3]].reshape(*boxes_xyxy.shape, 2)
 
 
 def clip_boxes(boxes_xyxy: np.ndarray, image_size: tuple[int, int]) -> np.ndarray:

@@ -214,7 +214,6 @@ def draw_masks(image: np.ndarray, masks: Ragged, class_index: np.ndarray) -> Non
 
 @cache
 def font_files() -> tuple[str, ...]:
-    """Return the installed font files, best first."""
     import matplotlib
     from matplotlib import font_manager
 

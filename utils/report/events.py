@@ -24,8 +24,6 @@ log = logging.getLogger("train")
 
 
 class RunBegins(NamedTuple):
-    """A run starts, or resumes after an interruption."""
-
     folder: Path  # the run's folder, named after the run
     settings: Document  # as in opt.yaml
     hyperparameters: Document  # as in hyp.yaml
@@ -40,8 +38,6 @@ class EpochEnds(NamedTuple):
 
 
 class RunEnds(NamedTuple):
-    """The run ends: all its epochs are done."""
-
     best_epoch: int | None  # from 1; None if every metric was NaN
     figures: Mapping[str, float]  # the best epoch's metrics, named as in results.csv after metrics/
     plots: Sequence[Path]  # images in the run's folder
@@ -88,7 +84,6 @@ def _make(name: str, kind: Any) -> RunLogger:
 
 
 def _class_of(name: str) -> object:
-    """Return the class for module:Class, or for a known package."""
     module, separator, attribute = name.partition(":")
     if not separator:
         known = {key: kind for wing in load_wings(WINGS) for key, kind in wing.LOGGERS.items()}

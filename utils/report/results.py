@@ -69,7 +69,6 @@ class Results:
 
     @property
     def seconds(self) -> float:
-        """Total time of all epochs; missing values count as 0."""
         if EPOCH_SECONDS not in self.columns:
             return 0.0
         place = self.columns.index(EPOCH_SECONDS)

@@ -16,7 +16,8 @@ const flagQuery = (_, space, name) => {
   return `${space}${parts.map(part => `+${part}*`).join(" ")} +tags:flag tags:flag${parts.join("")}^2`;
 };
 const queryOf = text => {
-  const codes = [...text.trim().toLowerCase()].map(one => one.codePointAt(0).toString(16));
+  const letters = code => code.replace(/\d/g, digit => "ghijklmnop"[digit]);
+  const codes = [...text.trim().toLowerCase()].map(one => letters(one.codePointAt(0).toString(16)));
   const word = /\p{sc=Han}/u.test(text) ? ` tags:word${codes.join("")}^2` : "";
   return text.replace(/(^|\s)--?([a-z][\w-]*)/gi, flagQuery) + word;
 };

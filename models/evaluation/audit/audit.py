@@ -24,8 +24,7 @@ from duet.models.inference.predictor import (
 )
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
-from duet.utils.data.sources.reading import ground_truth
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, ground_truth
 from duet.utils.errors import UserError, brief
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.files.atomic import atomic_text_file

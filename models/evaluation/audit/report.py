@@ -20,8 +20,7 @@ from duet.models.evaluation.audit.findings import (
 )
 from duet.utils.colours import RGB
 from duet.utils.data.crops import Crop, crop_grid, shown_image
-from duet.utils.data.sources.reading import pixel_boxes
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, pixel_boxes
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.html import html_page, paragraph, section
 from duet.utils.text import count, csv_cell

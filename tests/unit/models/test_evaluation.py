@@ -41,19 +41,22 @@ def model(tmp_path_factory):
     return detector.eval()
 
 
-@pytest.fixture(scope="module")
-def samples(tmp_path_factory):
-    """Noise whose objects are drawn: what they are does not matter."""
-    folder = tmp_path_factory.mktemp("images")
+def noise(folder, sizes, num_objects=lambda number: 2):
+    """Return samples of noise with drawn objects: what they are does not matter."""
     random = np.random.Generator(np.random.Philox(4))
     found = []
-    for number, (height, width) in enumerate(SIZES):
+    for number, (height, width) in enumerate(sizes):
         path = folder / f"{number}.png"
         coarse = random.integers(0, 256, (6, 6, 3), dtype=np.uint8)
         cv2.imwrite(str(path), cv2.resize(coarse, (width, height)))
-        boxes = np.float32([[0.5, 0.5, 0.4, 0.4], [0.3, 0.6, 0.2, 0.3]])
-        found.append(Sample(path, height, width, np.array([0, 1]), boxes))
+        boxes = np.float32([[0.5, 0.5, 0.4, 0.4], [0.3, 0.6, 0.2, 0.3]])[: num_objects(number)]
+        found.append(Sample(path, height, width, np.arange(len(boxes)), boxes))
     return found
+
+
+@pytest.fixture(scope="module")
+def samples(tmp_path_factory):
+    return noise(tmp_path_factory.mktemp("images"), SIZES)
 
 
 def detect_alone(model, sample, input_size):

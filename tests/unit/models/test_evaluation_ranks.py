@@ -2,7 +2,6 @@
 
 import threading
 
-import cv2
 import numpy as np
 import pytest
 
@@ -13,10 +12,10 @@ from duet.models.heads.base import LossTerms
 from duet.models.heads.mask.head import MaskHead, MaskRows
 from duet.models.inference import predictors
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.data.sources.samples import Sample
 from duet.utils.geometry.ragged import Ragged
 from duet.utils.processes.world import ALONE
 from tests.rank_threads import run_rank_threads
+from tests.unit.models.test_evaluation import noise
 
 CLASS_NAMES = ("a", "b")
 SIZES = ((48, 80), (96, 64), (64, 64), (30, 96), (90, 70), (64, 60), (33, 44))  # (height, width)
@@ -26,16 +25,7 @@ _ONE_AT_A_TIME = threading.Lock()  # ranks are threads here, and a framework's p
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("images")
-    random = np.random.Generator(np.random.Philox(4))
-    found = []
-    for number, (height, width) in enumerate(SIZES):
-        path = folder / f"{number}.png"
-        coarse = random.integers(0, 256, (6, 6, 3), dtype=np.uint8)
-        cv2.imwrite(str(path), cv2.resize(coarse, (width, height)))
-        boxes = np.float32([[0.5, 0.5, 0.4, 0.4], [0.3, 0.6, 0.2, 0.3]])[: number % 3]
-        found.append(Sample(path, height, width, np.array([0, 1])[: number % 3], boxes))
-    return found
+    return noise(tmp_path_factory.mktemp("images"), SIZES, lambda number: number % 3)
 
 
 class PerImage:

@@ -18,7 +18,7 @@ from duet.backend import nn
 from duet.models.evaluation import validation
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.reading import ground_truth
+from duet.utils.data.sources.samples import ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.per_image import FILE, read_per_image

@@ -28,7 +28,7 @@ from duet.utils.data.sources.label_file import (
     label_rows,
     repeats,
 )
-from duet.utils.data.sources.reading import read_image_bytes
+from duet.utils.data.sources.samples import read_image_bytes
 from duet.utils.data.sources.splits import MOST_DECODED
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import xyxy_to_cxcywh

@@ -14,8 +14,7 @@ from duet.utils.data.check.checking import Check
 from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count_objects
 from duet.utils.data.crops import Crop, crop_grid, shown_image
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.reading import pixel_boxes
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, pixel_boxes
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.html import Html, bullets, html_page, paragraph, section, table
 from duet.utils.strengths import FEW_IMAGES

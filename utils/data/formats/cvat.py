@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.formats.outlines import ellipse_outline, turned, within
 from duet.utils.data.masks.runs import read_runs, whole_outline
 from duet.utils.data.sources.formats.format import (
     UNKNOWN,
@@ -29,6 +29,7 @@ from duet.utils.data.sources.formats.names import FileNames, find_files, listed_
 from duet.utils.errors import brief
 from duet.utils.files.regular import open_regular
 from duet.utils.files.xml_files import Element, stream_xml
+from duet.utils.geometry.boxes import corners_of
 
 NAME = "CVAT for images 1.1"
 UNDIVIDED = "default"  # the subset of tasks that are in none
@@ -71,7 +72,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     OSError, ValueError: it cannot be read, has no image, or is of a video.
     """
     images = FileNames(folder.images)
-    is_listed = listed_in(folder.image_list, folder.images)
+    is_listed = listed_in(folder.image_list, images)
     num_images = 0
     for element in _elements(folder, "meta", "image", "track"):
         if element.tag == "track":
@@ -165,7 +166,7 @@ def _outline_of(shape: Element, size: tuple[int, int]) -> np.ndarray:
         outline = ellipse_outline((x, y), (radius_x, radius_y))
     else:
         left, top, right, bottom = read_numbers(shape, "xtl", "ytl", "xbr", "ybr")
-        outline = box_outline((left, top, right, bottom))
+        outline = corners_of(np.array([left, top, right, bottom]))
         x, y = (left + right) / 2, (top + bottom) / 2
     outline = turned(outline, (x, y), _degrees(shape))
     return outline if size == UNKNOWN else within(outline, size)

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.formats.outlines import ellipse_outline, turned, within
 from duet.utils.data.sources.formats.format import (
     LARGEST,
     NORMALISED,
@@ -31,6 +31,7 @@ from duet.utils.data.sources.formats.format import (
 from duet.utils.data.sources.formats.names import FileNames, find_files, listed_in
 from duet.utils.errors import brief
 from duet.utils.files.json_files import read_json
+from duet.utils.geometry.boxes import corners_of
 from duet.utils.image_limits import IMAGE_SUFFIXES
 from duet.utils.text import count
 
@@ -67,7 +68,7 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     OSError, ValueError: it cannot be read, or is no list of tasks.
     """
     images = FileNames(folder.images, alias=as_uploaded)
-    is_listed = listed_in(folder.image_list, folder.images)
+    is_listed = listed_in(folder.image_list, images)
     for called, source, regions in _labelled(_document(folder.annotations), notes):
         path, trouble = _file_of(source, images)
         if not is_listed(path):
@@ -243,7 +244,9 @@ def _shape_of(value: dict[str, object], size: tuple[int, int]) -> Box | np.ndarr
         return within(turned(ellipse_outline((x, y), radii), (x, y), degrees), size)
     width, height = np.multiply(read_numbers(value, "width", "height"), scale_xy).tolist()
     box = x, y, x + width, y + height
-    return within(turned(box_outline(box), (x, y), degrees), size) if degrees else box
+    if not degrees:
+        return box
+    return within(turned(corners_of(np.array(box)), (x, y), degrees), size)
 
 
 _find = partial(find_files, format_name=NAME, suffix=".json", accepts=accepts)

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from duet.utils.data.formats.outlines import box_outline
 from duet.utils.data.image.decoding import OtherSizeError, decode_bytes
 from duet.utils.data.image.header import BrokenImageError, read_header
 from duet.utils.data.masks.runs import MAX_MASK_PIXELS, runs_of_mask, whole_outline
@@ -29,6 +28,7 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.errors import brief
 from duet.utils.files.json_files import Document, read_json
+from duet.utils.geometry.boxes import corners_of
 from duet.utils.geometry.ragged import join_parts
 from duet.utils.text import count
 
@@ -129,7 +129,7 @@ def _read_shape(shape: Document, masks: list[int]) -> _Shape:
 
 
 def _box(first_xy: np.ndarray, last_xy: np.ndarray) -> _Shape:
-    return box_outline((*first_xy, *last_xy)), False
+    return corners_of(np.concatenate([first_xy, last_xy])), False
 
 
 def _mask(text: object, origin_xy: np.ndarray, masks: list[int]) -> _Shape:

@@ -52,9 +52,9 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
 
     OSError, DatasetError: a file that cannot be read.
     """
-    is_listed = listed_in(folder.image_list, folder.images)
+    images = FileNames(folder.images)
     files: defaultdict[bytes, list[Path]] = defaultdict(list)
-    for path in sorted(filter(is_listed, FileNames(folder.images).paths)):
+    for path in sorted(filter(listed_in(folder.image_list, images), images.paths)):
         files[os.fsencode(path.stem)].append(path)
     rows = _Rows({stem: index for index, stem in enumerate(files)})
     rows.read(folder.annotations)

@@ -8,16 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from duet.utils.data.augment.geometry import warp_polygons
-from duet.utils.data.sources.formats.format import Box
 from duet.utils.geometry.ragged import Polygons, starts_of
 
 ELLIPSE_POINTS = 64  # its sides lie within 0.12 % of a radius of the ellipse
-
-
-def box_outline(box_xyxy: Box) -> np.ndarray:
-    """Return the corners of a box, clockwise from the left and top one, (4, 2)."""
-    left, top, right, bottom = box_xyxy
-    return np.array([(left, top), (right, top), (right, bottom), (left, bottom)])
 
 
 def ellipse_outline(

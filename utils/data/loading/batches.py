@@ -23,8 +23,7 @@ from duet.utils.data.loading.image_cache import ImageCache
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch, aspect_order, rectangle, weighted
 from duet.utils.data.randomness import epoch_order, sample_generator
-from duet.utils.data.sources.reading import decode, objects_of
-from duet.utils.data.sources.samples import SampleTable
+from duet.utils.data.sources.samples import SampleTable, decode, objects_of
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.strengths import AugmentConfig
 

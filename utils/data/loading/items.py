@@ -32,10 +32,9 @@ from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, runs_of_polygons
 from duet.utils.data.sources.class_folders import fill_images
-from duet.utils.data.sources.reading import ground_truth, objects_of
-from duet.utils.data.sources.samples import Sample, SampleTable
+from duet.utils.data.sources.samples import Sample, SampleTable, ground_truth, objects_of
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.boxes import xyxy_to_cxcywh
+from duet.utils.geometry.boxes import corners_of, xyxy_to_cxcywh
 from duet.utils.geometry.detections import GroundTruth
 from duet.utils.geometry.ragged import Polygons, Ragged, starts_of, without_outlines
 from duet.utils.strengths import AugmentConfig
@@ -188,7 +187,7 @@ def complete_outlines(polygons: Polygons | None, boxes_xyxy: np.ndarray) -> Poly
     is_corner = np.repeat(missing, num_points)
     points = np.empty((len(is_corner), 2))
     points[~is_corner] = polygons.points_xy
-    points[is_corner] = boxes_xyxy[missing][:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 2)
+    points[is_corner] = corners_of(boxes_xyxy[missing]).reshape(-1, 2)
     return Polygons(points, starts_of(num_points))
 
 

@@ -18,7 +18,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from duet.utils.data.sources.samples import RecordPlace
+from duet.utils.data.sources.image_sources import RecordPlace
 from duet.utils.errors import DatasetError
 from duet.utils.files.regular import open_regular
 from duet.utils.system.files import read_at

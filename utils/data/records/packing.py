@@ -19,8 +19,7 @@ from duet.utils.data.records.record_images import (
 )
 from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
 from duet.utils.data.sources.label_file import BrokenLabelError, label_file_of, read_label_bytes
-from duet.utils.data.sources.reading import read_image_bytes
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, read_image_bytes
 from duet.utils.errors import DatasetError
 from duet.utils.files.atomic import new_folder
 from duet.utils.geometry.ragged import without_outlines

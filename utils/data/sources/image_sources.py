@@ -25,7 +25,6 @@ from duet.utils.data.sources.label_file import (
     require_drawable,
 )
 from duet.utils.data.sources.remarks import Remark, Remarks
-from duet.utils.data.sources.samples import RecordPlace
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.array_cache import state_of_files
 from duet.utils.files.regular import encoding_fault, read_text_bytes
@@ -38,6 +37,14 @@ MAX_LIST_BYTES = 1 << 28  # millions of images
 OTHER_SUFFIXES = (".dng", ".jp2", ".pbm", ".pfm", ".pgm", ".ppm", ".tga")  # are not decoded
 MOST_PROBED = 100  # names of a list, spread over it, that are looked for at each start
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")
+
+
+class RecordPlace(NamedTuple):
+    path: Path
+    number: int  # from 0
+    offset: int  # bytes from the start of the file
+    length: int
+    checksum: int  # CRC-32
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 from duet.utils.data.masks.runs import LONGEST_OUTLINE, outline_of_runs
 from duet.utils.errors import brief
 from duet.utils.files.regular import as_utf8, encoding_fault, read_bytes
-from duet.utils.geometry.boxes import xyxy_to_cxcywh
+from duet.utils.geometry.boxes import corners_of, xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections, Segmentations
 from duet.utils.geometry.ragged import Polygons, starts_of
 from duet.utils.text import count
@@ -320,7 +320,7 @@ def _outlines(found: Segmentations, image_size: tuple[int, int]) -> list[np.ndar
     for runs, box in zip(found.masks.rows(), found.boxes_xyxy, strict=True):
         corners = outline_of_runs(runs, image_size)
         if len(corners) < FEWEST_CORNERS:
-            corners = box[[0, 1, 2, 1, 2, 3, 0, 3]].reshape(4, 2)
+            corners = corners_of(box)
         outlines.append(corners.astype(np.float64))
     return outlines
 

@@ -6,7 +6,7 @@ Each rank scans a shard, and all ranks get all samples.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -19,7 +19,7 @@ from duet.utils.data.sources.image_sources import ImageSource, image_of
 from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
 from duet.utils.data.sources.remarks import Remark
 from duet.utils.data.sources.samples import Places, SampleTable
-from duet.utils.data.sources.scan_memory import Memory, scan
+from duet.utils.data.sources.scan_memory import Memory, scan_shards
 from duet.utils.errors import DatasetError
 from duet.utils.files.array_cache import Arrays
 from duet.utils.geometry.ragged import Polygons, Texts, join_polygons, starts_of, without_outlines
@@ -50,45 +50,30 @@ class ScanReport(NamedTuple):
 _Scanned = tuple[tuple[int, int], Labels | None, list[Remark]]
 
 
-class _ScanArrays(NamedTuple):
-    """The results of N images with T objects in a few arrays: to be sent, kept and joined."""
+def _arrays_of(results: Sequence[_Scanned]) -> Arrays:
+    """Return the results of N images with T objects as arrays: to be sent, kept and joined."""
+    usable = [labels for _, labels, _ in results if labels is not None]
+    counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
+    parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
+    polygons = join_polygons(parts) or without_outlines(sum(counts))
+    fields = (field for _, _, remarks in results for remark in remarks for field in remark)
+    text = "".join(str(field).replace("\0", "") + "\0" for field in fields)
+    no_boxes = np.zeros((0, 4), np.float32)
+    return {
+        "sizes": np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
+        "num_objects": np.array(counts, np.int64),
+        "class_index": np.concatenate([np.zeros(0, np.int64), *(x.class_index for x in usable)]),
+        "boxes": np.concatenate([no_boxes, *(x.boxes_cxcywh_norm for x in usable)]),
+        "num_points": polygons.num_points,
+        "points": polygons.points_xy,
+        "remarks": np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8),
+    }
 
-    sizes: np.ndarray  # (N, 2) int64, height and width; 0 of an image that is left out
-    num_objects: np.ndarray  # (N,) int64
-    class_index: np.ndarray  # (T,) int64
-    boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
-    num_points: np.ndarray  # (T,) int64, of each polygon
-    points_norm: np.ndarray  # (P, 2) float32
-    remarks: np.ndarray  # uint8, the fields of all remarks, each with a null character behind it
 
-    @staticmethod
-    def of(results: Sequence[_Scanned]) -> _ScanArrays:
-        usable = [labels for _, labels, _ in results if labels is not None]
-        counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
-        parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
-        polygons = join_polygons(parts) or without_outlines(sum(counts))
-        fields = (field for _, _, remarks in results for remark in remarks for field in remark)
-        text = "".join(str(field).replace("\0", "") + "\0" for field in fields)
-        no_boxes = np.zeros((0, 4), np.float32)
-        return _ScanArrays(
-            np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
-            np.array(counts, np.int64),
-            np.concatenate([np.zeros(0, np.int64), *(one.class_index for one in usable)]),
-            np.concatenate([no_boxes, *(one.boxes_cxcywh_norm for one in usable)]),
-            polygons.num_points,
-            polygons.points_xy,
-            np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8),
-        )
-
-    @staticmethod
-    def join(parts: Iterable[Sequence[np.ndarray]]) -> _ScanArrays:
-        """Join the results of several lists of images, at least one, in order."""
-        return _ScanArrays(*map(np.concatenate, zip(*parts, strict=True)))
-
-    def all_remarks(self) -> list[Remark]:
-        fields = self.remarks.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1]
-        rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=True)
-        return [Remark(kind, text, int(number)) for kind, text, number in rows]
+def _remarks_of(text: np.ndarray) -> list[Remark]:
+    fields = text.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1]
+    rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=True)
+    return [Remark(kind, text, int(number)) for kind, text, number in rows]
 
 
 def scan_samples(
@@ -123,10 +108,7 @@ def scan_samples(
         return _scan_one(image_of(image), num_classes, max_pixels)
 
     def scan_all() -> Arrays:
-        parts = scan(work, world.process.shard(images), scan_one, _ScanArrays.of)
-        mine = _ScanArrays.join([*parts, _ScanArrays.of([])])
-        gathered = (world.all_gather(array) for array in mine)
-        return _ScanArrays.join(zip(*gathered, strict=True))._asdict()
+        return scan_shards(work, images, scan_one, _arrays_of, world)
 
     def state(image: Path | ImageSource, now_ns: int) -> bytes | None:
         return image_of(image).state(now_ns)
@@ -136,7 +118,7 @@ def scan_samples(
         return any(scan_one(images[index])[1] is not None for index in left_out)
 
     kept = None if memory is None else memory.recall(images, state, is_old, scan_all, world)
-    report = _report(images, _ScanArrays(**(kept or scan_all())))
+    report = _report(images, kept or scan_all())
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
         overlooked = [one.text for one in report.remarks if one.kind == "near_label"]
@@ -165,10 +147,10 @@ def require_same_images(images: Sequence[Path | ImageSource], world: World) -> N
         )
 
 
-def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanReport:
+def _report(images: Sequence[Path | ImageSource], found: Arrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
-    remarks = found.all_remarks()
-    usable = np.flatnonzero(found.sizes[:, 0])
+    remarks, sizes = _remarks_of(found["remarks"]), found["sizes"]
+    usable = np.flatnonzero(sizes[:, 0])
     if not len(usable):
         lines = [printable(remark.text) for remark in remarks[:_SHOWN_PROBLEMS]]
         if (hidden := len(remarks) - _SHOWN_PROBLEMS) > 0:
@@ -176,15 +158,15 @@ def _report(images: Sequence[Path | ImageSource], found: _ScanArrays) -> ScanRep
         text = f"of {count(len(images), 'image')} none is usable:"
         raise DatasetError("\n".join([text, *lines]))
     sources = [image_of(images[index]) for index in usable.tolist()]
-    polygons = Polygons(found.points_norm, starts_of(found.num_points))
+    polygons = Polygons(found["points"], starts_of(found["num_points"]))
     samples = SampleTable(
         Texts.of(str(source.path) for source in sources),
         Places.of(source.place for source in sources),
-        found.sizes[usable].astype(np.int32),
-        starts_of(found.num_objects[usable]),
-        found.class_index,  # an image that is left out has none
-        found.boxes_cxcywh_norm,
-        polygons if len(found.points_norm) else None,
+        sizes[usable].astype(np.int32),
+        starts_of(found["num_objects"][usable]),
+        found["class_index"],  # an image that is left out has none
+        found["boxes"],
+        polygons if len(polygons.points_xy) else None,
     )
     return ScanReport(samples, remarks)
 

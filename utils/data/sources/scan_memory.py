@@ -129,6 +129,20 @@ def scan(
         return list(map(join, _in_pieces(pool, read_one, items)))
 
 
+def scan_shards(
+    work: str,
+    items: Sequence[_Item],
+    read: Callable[[_Item], _Result],
+    join: Callable[[list[_Result]], Arrays],
+    world: World,
+    most_threads: int = _MOST_THREADS,
+) -> Arrays:
+    """Read a shard of the items on each rank; return the arrays of all, on every rank."""
+    parts = [join([]), *scan(work, world.process.shard(items), read, join, most_threads)]
+    mine = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return {name: np.concatenate(world.all_gather(array)) for name, array in mine.items()}
+
+
 def _in_pieces(
     pool: ThreadPoolExecutor, work: Callable[[_Item], _Result], items: Sequence[_Item]
 ) -> Iterator[list[_Result]]:

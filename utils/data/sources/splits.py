@@ -33,10 +33,9 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
 from duet.utils.data.sources.labels import require_same_images, scan_samples
-from duet.utils.data.sources.reading import read_image_bytes
 from duet.utils.data.sources.remarks import Remarks
-from duet.utils.data.sources.samples import SampleTable
-from duet.utils.data.sources.scan_memory import Memory, scan
+from duet.utils.data.sources.samples import SampleTable, read_image_bytes
+from duet.utils.data.sources.scan_memory import Memory, scan_shards
 from duet.utils.errors import DatasetError, UserError
 from duet.utils.files.array_cache import Arrays, state_of_files
 from duet.utils.image_limits import MAX_PIXELS
@@ -219,11 +218,11 @@ def read_fingerprints(
         file = state_of_files((str(image.path if place is None else place.path),), now_ns)
         return None if file is None else file + repr(place and place[1:]).encode()
 
+    def join(found: list[Fingerprint]) -> Arrays:
+        return {"rows": np.array(found, np.uint64).reshape(-1, 2).view(np.int64)}
+
     def read_all() -> Arrays:
-        mine = world.process.shard(sources)
-        parts = scan(WORK, mine, read_fingerprint, lambda x: np.array(x, np.uint64), _MOST_THREADS)
-        rows = np.concatenate([np.zeros((0, 2), np.uint64), *parts])
-        return {"rows": np.concatenate(world.all_gather(rows.view(np.int64)))}
+        return scan_shards(WORK, sources, read_fingerprint, join, world, _MOST_THREADS)
 
     def is_old(kept: Arrays) -> bool:
         unknown = np.flatnonzero(kept["rows"][:, 1] == UNKNOWN).tolist()

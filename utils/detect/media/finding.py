@@ -110,7 +110,6 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
 
 
 def _read_list(argument: str) -> list[str]:
-    """Return the non-empty lines of a list, decoded like file names."""
     try:
         content = read_text_bytes(argument, _MAX_LIST_BYTES)
     except OSError as error:

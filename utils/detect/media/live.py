@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from fractions import Fraction
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import cv2
 
@@ -24,6 +24,9 @@ from duet.utils.data.image.header import check_size
 from duet.utils.detect.media.source import Frame, Kind, Source
 from duet.utils.detect.media.video import (
     CONTAINERS,
+    Container,
+    Picture,
+    Stream,
     find_video,
     open_options,
     rate_of,
@@ -103,7 +106,6 @@ class LiveSource(Source):
             self._give(failure, replace=False)
 
     def _give(self, frame: Frame | Exception | None, replace: bool) -> None:
-        """Hand a frame over, replacing an unread one or waiting until it is read."""
         while not self._closed.is_set():
             if replace:
                 with suppress(queue.Empty):
@@ -199,8 +201,7 @@ def open_stream(url: str, max_pixels: int) -> Iterator[Feed]:
         raise BrokenSourceError(reason) from error
 
 
-def _decoded(av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
-    """Yield PyAV's frames; skip packets damaged in transmission."""
+def _decoded(av: ModuleType, container: Container, stream: Stream) -> Iterator[Picture]:
     for packet in container.demux(stream):
         with suppress(av.InvalidDataError):
             yield from stream.decode(packet)

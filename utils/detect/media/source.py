@@ -14,8 +14,6 @@ Kind = Literal["image", "video", "live"]
 
 
 class Frame(NamedTuple):
-    """An image to search, and where it comes from."""
-
     image: np.ndarray  # (H, W, 3) uint8 RGB, upright according to EXIF or the video
     source: Path | str  # the file; else a camera, URL, or a name for an image in memory
     number: int | None = None  # frame number in display order, from 0; None for an image

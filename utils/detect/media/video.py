@@ -26,6 +26,11 @@ from duet.utils.files.regular import open_regular
 from duet.utils.optional import import_optional
 from duet.utils.text import count
 
+# Of PyAV, which is imported where it decodes.
+Container = Any
+Stream = Any
+Picture = Any
+
 # Containers that FFmpeg may detect. Excluded are playlists and the like (HLS, DASH, concat, SDP),
 # which open other files and addresses, past all hooks; and single images.
 CONTAINERS = (
@@ -49,7 +54,7 @@ def open_options(max_pixels: int, containers: str = CONTAINERS) -> dict[str, str
     return {"format_whitelist": containers, "max_pixels": str(max_pixels + _PIXELS_AROUND)}
 
 
-def find_video(container: Any, max_pixels: int) -> Any:
+def find_video(container: Container, max_pixels: int) -> Stream:
     """Return the video stream of a container, ready to decode; else BrokenSourceError."""
     found = container.streams.video
     covers = [x for x in found if x.disposition & type(x.disposition).attached_pic]  # one image
@@ -65,14 +70,14 @@ def find_video(container: Any, max_pixels: int) -> Any:
     return stream
 
 
-def rate_of(stream: Any) -> Fraction:
+def rate_of(stream: Stream) -> Fraction:
     """Return the frames per second of a video stream, on average; 30 if it is not known."""
     rate = stream.average_rate or stream.guessed_rate
     return Fraction(rate) if rate else _DEFAULT_RATE
 
 
 def timed_frames(
-    decoded: Iterable[Any], source: Path | str, rate: Fraction, max_pixels: int, stride: int = 1
+    decoded: Iterable[Picture], source: Path | str, rate: Fraction, max_pixels: int, stride: int = 1
 ) -> Iterator[Frame]:
     """Yield every n-th of PyAV's frames, at increasing times; BrokenSourceError for large ones."""
     # `frame.to_ndarray(format="rgb24")` alone would start one thread per core, for each frame.
@@ -89,7 +94,7 @@ def timed_frames(
             yield Frame(_upright_rgb(frame, converter), source, number, seconds)
 
 
-def _upright_rgb(frame: Any, converter: Any) -> np.ndarray:
+def _upright_rgb(frame: Picture, converter: Any) -> np.ndarray:
     """Convert a PyAV frame to (H, W, 3) uint8 RGB, rotated by its display matrix."""
     matrix = frame.side_data.get("DISPLAYMATRIX")
     image: np.ndarray = converter.reformat(frame, format="rgb24", threads=1).to_ndarray()
@@ -144,7 +149,7 @@ class VideoFile(Source):
             raise BrokenSourceError("damaged, truncated or not a video") from error
         self._check_end(num_counted, num_frames)
 
-    def _decoded(self, av: ModuleType, container: Any, stream: Any) -> Iterator[Any]:
+    def _decoded(self, av: ModuleType, container: Container, stream: Stream) -> Iterator[Picture]:
         """Yield the frames that can be decoded, in display order, and count damaged packets."""
         for packet in container.demux(stream):  # the last one is empty, and ends the decoder
             self._num_packets += packet.size > 0
@@ -200,7 +205,7 @@ class VideoWriter:
             self._stream = self._new_stream()
             self._stack = stack.pop_all()
 
-    def _new_stream(self) -> Any:
+    def _new_stream(self) -> Stream:
         stream = self._container.add_stream("libx264", rate=self._rate)
         stream.height, stream.width = (side + side % 2 for side in self._size)
         stream.pix_fmt = "yuv420p"

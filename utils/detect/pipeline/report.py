@@ -102,7 +102,6 @@ class RunReport:
             say(f"left out or incomplete: {self.num_broken:,} of {self._total}, named above")
 
     def found_line(self) -> str:
-        """Return how many of each class were found, the most frequent classes first."""
         if not self._found:
             return "found: nothing; a lower --conf-thres finds more"
         # Sort ties by name, because thread order must not change the output.

@@ -23,7 +23,6 @@ Done = TypeVar("Done")
 
 
 def num_threads() -> int:
-    """Return the number of threads to decode in, and of those to write in."""
     return min(cores_of_rank(), MOST_THREADS)
 
 

@@ -22,6 +22,8 @@ from duet.utils.files.atomic import atomic_text_file
 from duet.utils.optional import import_optional
 from duet.utils.text import csv_cell, printable
 
+Records = dict[str, list[Any]]  # JSON values by what they say of each detection
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImageResult(Sequence[Any]):
@@ -107,10 +109,10 @@ class ImageResult(Sequence[Any]):
         """Return the lines of a label file of the public YOLOv5; [] for no file."""
 
     @abstractmethod
-    def records(self) -> dict[str, list[Any]]:
+    def records(self) -> Records:
         """Return the result as plain values by kind."""
 
-    def drawable_records(self) -> dict[str, list[Any]]:
+    def drawable_records(self) -> Records:
         return self.records()
 
     def to_pandas(self) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import mask_of_runs, outline_of_runs, to_text
 from duet.utils.data.sources.label_file import label_lines
-from duet.utils.detect.results.image_result import ImageResult, as_utf8
+from duet.utils.detect.results.image_result import ImageResult, Records, as_utf8
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.geometry.detections import Classification, Detections, Segmentations
@@ -115,7 +115,7 @@ class Result(ImageResult):
         columns = (self.scores.tolist(), self.class_index.tolist(), self.names, ids)
         return (Detection(*row) for row in zip(boxes, *columns, strict=True))
 
-    def records(self) -> dict[str, list[Any]]:
+    def records(self) -> Records:
         return {"detections": [self._record(found) for found in self]}
 
     def _record(self, found: Detection) -> dict[str, Any]:
@@ -129,7 +129,6 @@ class Result(ImageResult):
 
 
 def _plural(name: str) -> str:
-    """Return the plural of an English name; others, and "skis", stay unchanged."""
     if not name[-1:].isascii():
         return name
     for ending, plural in IRREGULAR.items():
@@ -194,14 +193,14 @@ class MaskResult(Result):
         draw_masks(canvas, self.found.masks, self.class_index)
         return canvas
 
-    def records(self) -> dict[str, list[Any]]:
+    def records(self) -> Records:
         found = super().records()
         for record, runs in zip(found["detections"], self.found.masks.rows(), strict=True):
             # COCO's compressed run lengths
             record["segmentation"] = {"size": list(self.size), "counts": to_text(runs)}
         return found
 
-    def drawable_records(self) -> dict[str, list[Any]]:
+    def drawable_records(self) -> Records:
         """Return `records`, each with its outline: [x, y] of each point, pixels of the image."""
         found = self.records()
         for record, outline in zip(found["detections"], self.outlines, strict=True):
@@ -282,5 +281,5 @@ class ClassResult(ImageResult):
         columns = (self.scores.tolist(), self.top5.tolist(), self.names)
         return (ClassScore(*row) for row in zip(*columns, strict=True))
 
-    def records(self) -> dict[str, list[Any]]:
+    def records(self) -> Records:
         return {"classes": [{**x._asdict(), "name": as_utf8(x.name)} for x in self]}

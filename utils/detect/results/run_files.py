@@ -219,7 +219,6 @@ class Names:
 
 
 def _video_of_frame(stem: str) -> str:
-    """Return NAME of NAME_12, else ""."""
     name, _, number = stem.rpartition("_")
     return name if number.isdecimal() else ""
 

@@ -20,8 +20,7 @@ from duet.utils.data.image.image_file import save_image
 from duet.utils.data.image.letterbox import resize
 from duet.utils.data.loading.batch import Targets
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
-from duet.utils.data.sources.reading import decode
-from duet.utils.data.sources.samples import Sample
+from duet.utils.data.sources.samples import Sample, decode
 from duet.utils.errors import DatasetError
 from duet.utils.evaluation.coco.metric import Example
 from duet.utils.geometry.boxes import cxcywh_to_xyxy

@@ -11,8 +11,9 @@ import numpy as np
 from duet.utils.colours import COLOURS
 from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, table_of
-from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.boxes import corners_of, cxcywh_to_xyxy
 from duet.utils.report.plots.style import (
+    Axes,
     colour_of,
     figure_name,
     new_figure,
@@ -58,7 +59,7 @@ def _plot_classes(table: SampleTable, class_names: Sequence[str], path: Path) ->
     save_figure(figure, path)
 
 
-def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence[str]) -> None:
+def _draw_class_counts(axes: Axes, class_index: np.ndarray, class_names: Sequence[str]) -> None:
     """Draw a bar per class, most frequent on top, for at most 30 classes."""
     counts = np.bincount(class_index, minlength=len(class_names))
     shown = np.argsort(-counts, kind="stable")[:MAX_BARS]
@@ -78,14 +79,14 @@ def _draw_class_counts(axes: Any, class_index: np.ndarray, class_names: Sequence
     axes.xaxis.set_major_locator(whole_numbers())
 
 
-def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
+def _draw_outlines(axes: Axes, class_index: np.ndarray, boxes_cxcywh_norm: np.ndarray) -> None:
     """Draw boxes on top of each other, all centred."""
     from matplotlib.collections import PolyCollection
 
     rows = np.arange(0, len(class_index), max(-(-len(class_index) // MAX_OUTLINES), 1))
     boxes = boxes_cxcywh_norm[rows].copy()
     boxes[:, :2] = 0.5
-    corners = cxcywh_to_xyxy(boxes)[:, [0, 1, 2, 1, 2, 3, 0, 3]].reshape(-1, 4, 2)
+    corners = corners_of(cxcywh_to_xyxy(boxes))
     colours = [colour_of(index) for index in class_index[rows].tolist()]
     outlines = PolyCollection(list(corners), facecolors="none", edgecolors=colours, linewidths=0.6)
     outlines.set_alpha(0.6)
@@ -97,7 +98,7 @@ def _draw_outlines(axes: Any, class_index: np.ndarray, boxes_cxcywh_norm: np.nda
     axes.set(title=f"Box shapes, {number}{boxes_in_words}", xlabel="centred in the image")
 
 
-def _draw_density(axes: Any, x: np.ndarray, y: np.ndarray) -> Any:
+def _draw_density(axes: Axes, x: np.ndarray, y: np.ndarray) -> Any:
     """Draw a 2-d histogram of points (M,) and (M,) in [0, 1], darkest for the highest counts."""
     from matplotlib.colors import PowerNorm
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -16,6 +15,8 @@ from duet.utils.evaluation.coco.precision import CONFIDENCE_GRID, RECALL_GRID
 from duet.utils.report.plots.style import (
     GREY,
     INK,
+    Axes,
+    Figure,
     empty_figure,
     figure_name,
     line_colour,
@@ -73,7 +74,7 @@ def plot_over_confidence(result: MetricResult, folder: Path, of: str = "") -> No
 
 def _draw(
     result: MetricResult, x: np.ndarray, curves: np.ndarray, values: np.ndarray, title: str
-) -> tuple[Any, Any]:
+) -> tuple[Figure, Axes]:
     """Return a figure and its axes: curves (C, N) over x (N,), their mean, and a legend.
 
     Curves of classes without ground truth are NaN; values (C,) and title are for the legend.
@@ -138,7 +139,7 @@ def plot_confusion(
     save_figure(figure, path, bbox_inches="tight", pad_inches=0.3)
 
 
-def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
+def _draw_cells(axes: Axes, parts: np.ndarray, names: Sequence[str]) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
     colours = LinearSegmentedColormap.from_list("parts", ["#FFFFFF", COLOURS[0]])
@@ -153,7 +154,7 @@ def _draw_cells(axes: Any, parts: np.ndarray, names: Sequence[str]) -> None:
     axes.set(xlabel="true class", ylabel="predicted class")
 
 
-def _write_numbers(axes: Any, parts: np.ndarray) -> None:
+def _write_numbers(axes: Axes, parts: np.ndarray) -> None:
     for row, column in np.argwhere(parts >= LEAST_NUMBER).tolist():
         part = parts[row, column]
         colour = "#FFFFFF" if part > DARK else INK

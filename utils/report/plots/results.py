@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from duet.utils.colours import COLOURS
 from duet.utils.report.plots.style import (
     GREY,
     INK,
+    Axes,
     panel_grid,
     save_figure,
     whole_numbers,
@@ -45,7 +45,7 @@ def plot_results(results: Results, path: Path) -> None:
 
 
 def _draw_panel(
-    axes: Any, epochs: np.ndarray, lines: Mapping[str, np.ndarray], has_limit: bool
+    axes: Axes, epochs: np.ndarray, lines: Mapping[str, np.ndarray], has_limit: bool
 ) -> None:
     """Draw lines by label, one value per epoch; has_limit: cut off values far above others."""
     for colour, style, (label, values) in zip(COLOURS, LINES, lines.items(), strict=False):
@@ -86,7 +86,6 @@ def _result_panels(columns: Sequence[str]) -> dict[str, dict[str, str]]:
 
 
 def _as_title(name: str) -> str:
-    """Capitalize a name unless its first word contains capitals."""
     return name[:1].upper() + name[1:] if name[:2].islower() else name
 
 

@@ -15,6 +15,10 @@ from duet.utils.colours import COLOURS, class_colour
 from duet.utils.files.atomic import atomic_file
 from duet.utils.report.drawing import drawable_name, font_for
 
+# Of matplotlib, which is imported where it draws.
+Figure = Any
+Axes = Any
+
 GREY, INK, GRID = "#C8C8C8", "#303030", "#E4E4E4"
 DOTS_PER_INCH = 110
 MAX_BRIGHTNESS = 0.43  # of lines; white is 1
@@ -25,8 +29,7 @@ MAX_NAME_LETTERS = 24
 BESIDE_NAMES = "0123456789. lp"
 
 
-def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Any, Any]:
-    """Return a figure of width x height inches and its axes, in the common style."""
+def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[Figure, Axes]:
     figure = empty_figure(width, height)
     panels = figure.subplots(rows, columns)
     for axes in np.ravel(panels):
@@ -36,7 +39,7 @@ def new_figure(rows: int, columns: int, width: float, height: float) -> tuple[An
     return figure, panels
 
 
-def panel_grid(number: int, a_row: int, width: float, height: float) -> tuple[Any, np.ndarray]:
+def panel_grid(number: int, a_row: int, width: float, height: float) -> tuple[Figure, np.ndarray]:
     rows, columns = -(-number // a_row), min(number, a_row)
     figure, panels = new_figure(rows, columns, width * columns, height * rows)
     places = np.ravel(panels)
@@ -45,7 +48,7 @@ def panel_grid(number: int, a_row: int, width: float, height: float) -> tuple[An
     return figure, places[:number]
 
 
-def empty_figure(width: float, height: float) -> Any:
+def empty_figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained")
@@ -57,7 +60,7 @@ def whole_numbers() -> Any:
     return MaxNLocator(integer=True)
 
 
-def save_figure(figure: Any, path: Path, **options: Any) -> None:
+def save_figure(figure: Figure, path: Path, **options: Any) -> None:
     """Write a figure in the format given by the file name, with options for `print_figure`."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 

@@ -107,33 +107,44 @@ class Case(NamedTuple):
     """How objects of a.jpg become the file of a format; b.jpg has one box of 20, 10, 60, 40."""
 
     file: str
+    box: Any  # an object of 20, 20, 80, 60
     text: Callable[[Iterable[Any]], str]
     more: dict[str, str] = {}  # other files
 
 
 CASES = {
-    "Pascal VOC": Case("a.xml", voc, {"b.xml": voc([voc_box(20, 10, 60, 40)], "b.jpg")}),
+    "Pascal VOC": Case(
+        "a.xml",
+        voc_box(20, 20, 80, 60),
+        voc,
+        {"b.xml": voc([voc_box(20, 10, 60, 40)], "b.jpg")},
+    ),
     "LabelMe": Case(
         "a.json",
+        labelme_shape("rectangle", [[80, 20], [20, 60]]),
         labelme,
         {"b.json": labelme([labelme_shape("rectangle", [[20, 10], [60, 40]])], "b.jpg")},
     ),
     "CVAT for images 1.1": Case(
         "annotations.xml",
+        cvat_box(20, 20, 80, 60),
         lambda shapes: cvat_file(cvat(shapes), cvat([cvat_box(20, 10, 60, 40)], "b.jpg")),
     ),
     "Label Studio JSON": Case(
         "tasks.json",
+        studio_box(10, 20, 30, 40),
         lambda regions: json.dumps(
             [task(regions), task([studio_box(10, 10, 20, 30)], "b.jpg", id=2)]
         ),
     ),
     "COCO JSON": Case(
         "a.json",
+        coco_object([20, 20, 60, 40]),
         lambda objects: json.dumps(coco([*objects, coco_object([20, 10, 40, 30], image=8)])),
     ),
     "OpenImages CSV": Case(
         "train-annotations-bbox.csv",
+        csv_row((0.1, 0.2, 0.4, 0.6)),
         lambda rows: "\n".join([CSV_HEADER, *rows, csv_row((0.1, 0.1, 0.3, 0.4), image="b")]),
     ),
 }

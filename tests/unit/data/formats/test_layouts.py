@@ -19,7 +19,6 @@ from tests.unit.data.formats.annotation_files import (
     coco_object,
     csv_row,
     cvat,
-    cvat_box,
     cvat_file,
     labelme,
     labelme_shape,
@@ -308,14 +307,9 @@ def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_list_names_some_of_the_images(tmp_path, name):
-    objects = {
-        VOC: voc_box(1, 1, 9, 9), LABELME: labelme_shape("rectangle", [[1, 1], [9, 9]]),
-        CVAT: cvat_box(1, 1, 9, 9), STUDIO: studio_box(1, 1, 9, 9), COCO: coco_object([1, 1, 9, 9]),
-        CSV: csv_row((0.1, 0.1, 0.3, 0.4)),
-    }  # fmt: skip
     case = CASES[name]
     touch(tmp_path, "a.jpg", "b.jpg", "cam/b.jpg")
-    for file, text in {case.file: case.text([objects[name]]), **case.more}.items():
+    for file, text in {case.file: case.text([case.box]), **case.more}.items():
         write(tmp_path / file, text)
     write(tmp_path / "list.txt", "./b.jpg\n")
     place = tmp_path if name in (VOC, LABELME) else tmp_path / case.file

@@ -13,11 +13,12 @@ import pytest
 from PIL import Image
 
 from duet.utils.data.formats import labelme as labelme_format
-from duet.utils.data.formats.outlines import box_outline, ellipse_outline, turned, within
+from duet.utils.data.formats.outlines import ellipse_outline, turned, within
 from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import UNKNOWN
 from duet.utils.data.sources.label_file import parse_labels
 from duet.utils.errors import DatasetError
+from duet.utils.geometry.boxes import corners_of
 from tests.unit.data.formats.annotation_files import (
     CASES,
     CATEGORIES,
@@ -40,14 +41,6 @@ from tests.unit.data.formats.annotation_files import (
 
 VOC, LABELME, CVAT, STUDIO, COCO, CSV = CASES
 TRIANGLE = [[20, 10], [40, 10], [30, 30]]
-SAME_BOX = {
-    VOC: voc_box(20, 20, 80, 60),
-    LABELME: labelme_shape("rectangle", [[80, 20], [20, 60]]),
-    CVAT: cvat_box(20, 20, 80, 60),
-    STUDIO: studio_box(10, 20, 30, 40),
-    COCO: coco_object([20, 20, 60, 40]),
-    CSV: csv_row((0.1, 0.2, 0.4, 0.6)),
-}
 FLAT = [number for point in TRIANGLE for number in point]
 SAME_OUTLINE = {
     LABELME: labelme_shape("polygon", TRIANGLE),
@@ -66,7 +59,7 @@ SAME_OUTLINE = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_the_same_objects_have_the_labels_of_a_label_file_bit_for_bit(tmp_path, name):
-    objects = [SAME_BOX[name], *([SAME_OUTLINE[name]] if name in SAME_OUTLINE else [])]
+    objects = [CASES[name].box, *([SAME_OUTLINE[name]] if name in SAME_OUTLINE else [])]
     found = read_case(tmp_path, name, objects)
     assert not any(found.broken) and found.left_out == {}
     assert found.paths == (str(tmp_path / "a.jpg"), str(tmp_path / "b.jpg"))
@@ -252,7 +245,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("name", "shape", "reason"), BROKEN)
 def test_a_shape_that_cannot_be_read_refuses_its_image_alone(tmp_path, name, shape, reason):
-    found = read_case(tmp_path, name, [SAME_BOX[name], shape])
+    found = read_case(tmp_path, name, [CASES[name].box, shape])
     assert 0 < len(found.broken[0]) < 300 and not any(found.broken[1:])
     assert re.search(reason, found.broken[0]), found.broken[0]
     assert found.starts[2] - found.starts[1] == 1
@@ -468,7 +461,7 @@ def test_what_is_cut_has_the_area_that_opencv_finds():
     for _ in range(50):
         left, top = random.uniform(-20, 30, 2)
         box = left, top, left + random.uniform(1, 30), top + random.uniform(1, 30)
-        outline = turned(box_outline(box), (left, top), random.uniform(0, 360))
+        outline = turned(corners_of(np.array(box)), (left, top), random.uniform(0, 360))
         expected, _ = cv2.intersectConvexConvex(outline.astype(np.float32), corners)
         cut = within(outline, INSIDE)
         found = area_of(cut) if len(cut) >= 3 else 0.0

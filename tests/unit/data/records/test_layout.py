@@ -145,36 +145,30 @@ def test_records_and_indexes_of_absurd_length_are_refused_before_memory_is_fille
     assert f"record 0 is an index of {MAX_INDEX_BYTES + 1} bytes" in refusal(path)
 
 
+GOOD = index_entry(b"images/b.jpg")
+# The entries of an index, changes of its head, and why it is refused.
 BAD_INDEXES = {
-    "a later version": ({"version": 2}, "has version 2; version 1 is known"),
-    "too few images": ({"number": 1}, "describes 1 image, and there are 2"),
+    "a later version": ([GOOD] * 2, {"version": 2}, "has version 2; version 1 is known"),
+    "too few images": ([GOOD] * 2, {"number": 1}, "describes 1 image, and there are 2"),
+} | {
+    kind: ([GOOD, entry], {}, reason)
+    for kind, entry, reason in (
+        ("cut off", b"\0" * 13, "it is cut off"),
+        ("labels past the end", index_entry(b"a.jpg", num_labels=1), "of labels, where 5 are left"),
+        ("fewer labels than none", index_entry(b"a.jpg", num_labels=-2), "-2 of labels"),
+        ("an empty image", index_entry(b"a.jpg", size=(0, 0)), "it is 0x0 px"),
+        ("an endless image", index_entry(b"a.jpg", size=(32, 2**32 - 1)), "4294967295x32 px"),
+        ("no UTF-8", index_entry(b"\xff.jpg"), "codec can't decode byte 0xff"),
+        ("bytes behind", index_entry(b"a.jpg") + b"0", "has 1 bytes after its last image"),
+    )
 }
 
 
 @pytest.mark.parametrize("kind", BAD_INDEXES)
-def test_an_index_that_contradicts_its_file_is_refused(tmp_path, kind):
-    changes, reason = BAD_INDEXES[kind]
-    entries = [index_entry(b"images/a.jpg"), index_entry(b"images/b.jpg")]
-    assert reason in refusal(write_image_file(tmp_path / "a.ffr", entries, **changes))
-
-
-BAD_ENTRIES = {
-    "cut off": (b"\0" * 13, "it is cut off"),
-    "labels past the end": (index_entry(b"a.jpg", num_labels=1), "1 of labels, where 5 are left"),
-    "fewer labels than none": (index_entry(b"a.jpg", num_labels=-2), "-2 of labels"),
-    "an empty image": (index_entry(b"a.jpg", size=(0, 0)), "it is 0x0 px"),
-    "an endless image": (index_entry(b"a.jpg", size=(32, 2**32 - 1)), "it is 4294967295x32 px"),
-    "no UTF-8": (index_entry(b"\xff.jpg"), "codec can't decode byte 0xff"),
-    "bytes behind": (index_entry(b"a.jpg") + b"0", "has 1 bytes after its last image"),
-}
-
-
-@pytest.mark.parametrize("kind", BAD_ENTRIES)
-def test_a_broken_entry_of_the_index_is_refused(tmp_path, kind):
-    entry, reason = BAD_ENTRIES[kind]
-    text = refusal(write_image_file(tmp_path / "a.ffr", [index_entry(b"images/b.jpg"), entry]))
-    assert reason in text
-    assert "record 2 is an index that " in text
+def test_an_index_that_is_broken_or_contradicts_its_file_is_refused(tmp_path, kind):
+    entries, changes, reason = BAD_INDEXES[kind]
+    text = refusal(write_image_file(tmp_path / "a.ffr", entries, **changes))
+    assert reason in text and "record 2 is an index that " in text
 
 
 @pytest.mark.parametrize(

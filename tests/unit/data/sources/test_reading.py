@@ -9,8 +9,8 @@ import pytest
 
 from duet.utils.data.image.decoding import choose_reduction
 from duet.utils.data.image.header import BrokenImageError, read_header
-from duet.utils.data.sources.reading import decode
-from duet.utils.data.sources.samples import RecordPlace, Sample
+from duet.utils.data.sources.image_sources import RecordPlace
+from duet.utils.data.sources.samples import Sample, decode
 from duet.utils.errors import DatasetError
 
 SIZE = (200, 133)

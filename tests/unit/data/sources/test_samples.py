@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from duet.utils.data.sources.class_folders import FULL_BOX
-from duet.utils.data.sources.samples import RecordPlace, Sample, SampleTable, table_of
+from duet.utils.data.sources.image_sources import RecordPlace
+from duet.utils.data.sources.samples import Sample, SampleTable, table_of
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.ragged import Polygons
 from duet.utils.tasks.table import TASKS

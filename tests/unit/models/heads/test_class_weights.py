@@ -12,14 +12,14 @@ import yaml
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
-from duet.models.training.class_weights import effective_weights, with_class_weights
+from duet.models.training.from_labels import effective_weights, with_class_weights
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import UserError
-from duet.utils.state.job import Job, TrainData
+from duet.utils.state.job import TrainData
 from tests.losses import arrays_of, loss_settings
 from tests.small import TINY, TINY_ANCHOR_FREE, TINY_SEGMENTER
 from tests.tiny_tasks import CLASSIFIER
@@ -107,27 +107,27 @@ def test_effective_weights_are_those_of_the_paper():
     assert effective_weights(np.array([7, 7])) == (1.0, 1.0)
 
 
-def job_of(weights, *classes):
+def weighed(weights, *classes):
     index = np.array(classes, np.int64)
     boxes = np.full((len(index), 4), 0.5, np.float32)
     samples = table_of([Sample(Path("a.jpg"), 64, 64, index, boxes)])
-    config = parse_train_flags([])
-    hyp = read_hyperparameters(config.hyp, [f"cls_weights={weights}"])
-    return Job(config, hyp, TrainData(("car", "bus", "tram"), samples, samples))
+    hyp = read_hyperparameters(parse_train_flags([]).hyp, [f"cls_weights={weights}"])
+    data = TrainData(("car", "bus", "tram"), samples, samples)
+    return with_class_weights(hyp, data).cls_weights
 
 
 def test_auto_logs_the_rarest_class_with_its_weight(caplog):
     with caplog.at_level(logging.INFO):
-        hyp = with_class_weights(job_of("auto", 0, 0, 0, 1))
-    assert hyp.cls_weights == effective_weights(np.array([3, 1, 0]))
+        found = weighed("auto", 0, 0, 0, 1)
+    assert found == effective_weights(np.array([3, 1, 0]))
     assert "cls_weights: bus, the rarest class (1 object), 1.5; all from 0.5 to 1.5" in caplog.text
 
 
 def test_a_list_needs_a_weight_per_class():
-    assert with_class_weights(job_of("1,2,4", 0, 1)).cls_weights == (1.0, 2.0, 4.0)
-    assert with_class_weights(job_of("", 0)).cls_weights == ()
+    assert weighed("1,2,4", 0, 1) == (1.0, 2.0, 4.0)
+    assert weighed("", 0) == ()
     with pytest.raises(UserError, match="2 weights for 3 classes; accepted: one per class, or"):
-        with_class_weights(job_of("1,2", 0))
+        weighed("1,2", 0)
 
 
 def test_weights_reach_the_loss_as_they_were_read():

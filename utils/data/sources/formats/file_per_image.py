@@ -50,7 +50,6 @@ class FilePerImage:
     """Read a file; None if it is not in the format, OSError or ValueError if it is broken."""
 
     def accepts(self, path: Path) -> bool:
-        """Return whether a folder, or one in it, holds annotation files of the format."""
         return path.is_dir() and self._is_any(FileNames(path, (self.suffix,)).paths)
 
     def _is_any(self, files: Sequence[Path]) -> bool:

@@ -133,7 +133,7 @@ class FileNames:
     def find(self, names: Iterable[str]) -> tuple[Path, str]:
         """Return the file of an image, and ""; or an expected or ambiguous path, and the fault.
 
-        names: possible names, most likely first; the last is the expected path.
+        names: possible names, most likely first.
         """
         trouble: tuple[Path, str] | None = None
         for name in names:
@@ -158,8 +158,10 @@ class FileNames:
         alike = [
             file for file in files if all(map(str.__eq__, reversed(folders[file]), reversed(named)))
         ]
-        if not named or any(folders[file] for file in alike):
-            return [file for file in alike if folders[file] or not named]
+        shared = {file: min(len(folders[file]), len(named)) for file in alike}
+        most = max(shared.values(), default=0)
+        if most or not named:
+            return [file for file in alike if shared[file] == most]
         return alike if len(files) == 1 and named not in self._folders else []
 
 
@@ -215,12 +217,10 @@ def _name_in(line: str, images: FileNames) -> str:
     return next(filter(images.fitting, known), name)
 
 
-def listed_in(image_list: Path | None, folder: Path) -> Callable[[Path], bool]:
-    """Return whether a list names an image of the folder; without a list all are named.
-
-    Raises DatasetError as `listed_images` does.
-    """
+def listed_in(image_list: Path | None, images: FileNames | Path) -> Callable[[Path], bool]:
+    """Return whether a list names an image of a folder; without a list all are named."""
     if image_list is None:
         return lambda path: True
-    listed = set(listed_images(image_list, FileNames(folder)))
+    images = FileNames(images) if isinstance(images, Path) else images
+    listed = set(listed_images(image_list, images))
     return lambda path: path in listed or path.parent / path.stem in listed

@@ -46,6 +46,30 @@ def test_the_cell_and_the_neighbours_in_whose_half_the_centre_lies_are_used(x, c
     np.testing.assert_array_equal(turned.boxes_cxcywh[:, 1], x - np.array(columns))
 
 
+def cells_along(x, size):
+    """The own cell along an axis, and which neighbours the plain rule adds, one after the other."""
+    near, far = x % 1 < 0.5 and x > 1, (size - x) % 1 < 0.5 and size - x > 1
+    return [np.clip(int(x + shift), 0, size - 1) for shift in (0, -0.5, 0.5)], (near, far)
+
+
+def test_any_targets_get_the_cells_of_the_plain_rule_in_its_order():
+    random = np.random.default_rng(0)
+    centres = random.integers(0, 4 * 32 + 1, (300, 2)) / 4  # many on lines and edges
+    boxes = np.concatenate([centres, random.uniform(0.5, 20, (300, 2))], axis=1)
+    wanted = []
+    for target, (x, y, *sides) in enumerate(boxes.astype(np.float32).tolist()):
+        (column, left, right), (at_left, at_right) = cells_along(x, 32)
+        (row, above, below), (at_top, at_bottom) = cells_along(y, 32)
+        cells = [(row, column, True), (row, left, at_left), (above, column, at_top),
+                 (row, right, at_right), (below, column, at_bottom)]  # fmt: skip
+        for anchor, wh in enumerate(ANCHORS[0]):
+            if np.maximum(sides / wh, wh / sides).max() < 4:
+                wanted += [(i, anchor, target, *c[:2]) for i, c in enumerate(cells) if c[2]]
+    found = assign(boxes)
+    fields = found.anchor_index, found.target_index, found.row, found.column
+    assert list(zip(*(x.tolist() for x in fields), strict=True)) == [x[1:] for x in sorted(wanted)]
+
+
 def test_the_limit_is_that_of_the_public_anchor_check():
     """Of BCCD's boxes some are exactly 4 or 8 times an anchor; its stored count has none of them.
 

@@ -1,16 +1,19 @@
 """Complete IoU, the focal loss, the loss around them and the order of equal claims on a cell."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from duet.backend import autograd, ops
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
-from duet.models.heads.anchor.assign import wins_cell
+from duet.models.heads.anchor.assign import padded_size, wins_cell
 from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.anchor.loss import DetectionLoss, cross_entropy
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
+from tests.losses import arrays_of
 from tests.shared_files import shared_path
 
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
@@ -24,12 +27,12 @@ CROWDED = Targets(
 )
 
 
-def make_loss(num_classes, box_iou=complete_iou):
+def make_loss(num_classes, box_iou=complete_iou, **changes):
     model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes))
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     anchors = ops.to_numpy(model.head.anchors)
     gains = hyp.loss_gains().scaled(3, num_classes, 64)
-    return DetectionLoss(anchors, num_classes, gains, box_iou)
+    return DetectionLoss(anchors, num_classes, dataclasses.replace(gains, **changes), box_iou)
 
 
 def raw_maps(num_classes, dtype=np.float64, images=2, seed=0):
@@ -120,3 +123,31 @@ def test_gamma_zero_is_the_plain_cross_entropy():
     x, truth = ops.tensor(np.array([0.5, -2.0])), ops.tensor(np.array([1.0, 0.2]))
     found = float(ops.to_numpy(cross_entropy(x, truth, 2.0, 0.0)))
     assert found == float(ops.to_numpy(ops.bce_with_logits(x, truth, 2.0)))
+
+
+@pytest.mark.parametrize("count", [1, 40, 400])
+@pytest.mark.parametrize("num_classes", [1, 3])
+def test_the_padded_form_that_is_compiled_costs_the_same(count, num_classes):
+    # 400 targets claim many cells several times and need the second size. In float64 only OneFlow's
+    # float32 constants are left, the 1e-7 of denominators among them.
+    random = np.random.Generator(np.random.Philox(0))
+    sides = np.exp(random.uniform(-3.5, -0.2, (count, 2)))
+    boxes = np.concatenate([random.uniform(0, 1, (count, 2)), sides], axis=1).astype(np.float32)
+    images = np.sort(random.integers(0, 3, count))
+    targets = Targets(images, random.integers(0, num_classes, count), boxes)
+    plain = make_loss(num_classes, objectness_positive=1.5, classification_positive=0.7)
+    results = []
+    for loss in (plain, plain.compiled(lambda cost, most_shapes: cost)):
+        raw = raw_maps(num_classes, images=3)
+        terms = loss(raw, targets)
+        gradients = autograd.gradients(terms.total, raw)
+        results.append(([*arrays_of(terms).values()], [ops.to_numpy(x) for x in gradients]))
+    (expected, wanted), (values, found) = results
+    np.testing.assert_allclose(values, expected, rtol=1e-9)
+    for gradient, level in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(gradient, level, rtol=0, atol=1e-9 * np.abs(level).max())
+
+
+def test_sizes_are_few_and_hold_what_is_asked():
+    counts = (0, 1, 256, 257, 1024, 1025, 5000)
+    assert [padded_size(count) for count in counts] == [256, 256, 256, 512, 1024, 2048, 8192]

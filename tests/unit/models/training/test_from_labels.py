@@ -1,4 +1,4 @@
-"""Which anchors a training takes, and what it says of them."""
+"""Which anchors a training takes from its labels, and what it logs of them."""
 
 import dataclasses
 import json
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from duet.models.training.autoanchor import choose_anchors, with_anchors
+from duet.models.training.from_labels import choose_anchors, with_anchors
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.anchors import measure_fit

@@ -1,10 +1,12 @@
-"""Initial anchors of a training: the model's, or new ones fitted to the labels.
+"""What a training takes from its labels: anchors, and the weights of unbalanced classes.
 
-Checks and threshold are the same as in the public YOLOv5.
+Checks and threshold of anchors are the same as in the public YOLOv5. Class weights are those of
+Cui et al. 2019, arXiv:1901.05555, class-balanced loss by the effective number of samples.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 from collections.abc import Sequence
@@ -13,16 +15,19 @@ from typing import Any
 import numpy as np
 
 from duet.models.graph import ModelSpec, parse_model, plan_layers
-from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.hyperparameters import AUTO_WEIGHTS, Hyperparameters
 from duet.utils.data.anchors import Fit, fit_anchors, label_sizes, measure_fit
+from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document, parse_json
-from duet.utils.state.job import Job
+from duet.utils.state.job import Job, TrainData
+from duet.utils.text import count, printable
 
 ENOUGH_RECALL = 0.98  # above it, anchors are kept
 # COCO at 320 px has 0.973: new anchors under a head trained for the old ones take mAP50-95 of the
 # public YOLOv5n from 0.33 to 0.15 even at a learning rate of 1e-8.
 ENOUGH_TO_KEEP_HEAD = 0.9
+BETA = 0.999  # each further object of a class adds this fraction of what the one before added
 
 log = logging.getLogger("train")
 
@@ -143,3 +148,41 @@ def _in_order(
         return anchors
     log.info("anchors: reversed the levels, whose order did not match their strides")
     return anchors[::-1]
+
+
+def with_class_weights(hyp: Hyperparameters, data: TrainData) -> Hyperparameters:
+    """Return the hyper-parameters with a weight per class, or none; log the rarest class's.
+
+    Raises:
+        UserError: cls_weights has another number of classes.
+    """
+    weights, names = hyp.cls_weights, data.class_names
+    if not weights:
+        return hyp
+    numbers = np.bincount(table_of(data.train).class_index, minlength=len(names))
+    if weights == AUTO_WEIGHTS:
+        weights = effective_weights(numbers)
+    elif len(weights) != len(names):
+        found, wanted = count(len(weights), "weight"), count(len(names), "class", "classes")
+        raise UserError(f"cls_weights: {found} for {wanted}; accepted: one per class, or auto")
+    rarest = int(np.where(numbers > 0, numbers, numbers.max(initial=0) + 1).argmin())
+    objects = count(int(numbers[rarest]), "object")
+    log.info(
+        "cls_weights: %s, the rarest class (%s), %.3g; all from %.3g to %.3g",
+        printable(names[rarest]), objects, weights[rarest], min(weights), max(weights),
+    )  # fmt: skip
+    return dataclasses.replace(hyp, cls_weights=weights)
+
+
+def effective_weights(numbers: np.ndarray) -> tuple[float, ...]:
+    """Return the inverse effective number of each class's objects, scaled to a mean of 1.
+
+    Classes without objects are not counted in the mean, and get 1.
+
+    Args:
+        numbers: (C,) int64, objects per class.
+    """
+    found = numbers > 0
+    weights = np.where(found, (1 - BETA) / (1 - BETA ** np.maximum(numbers, 1)), 0.0)
+    weights[found] /= weights[found].mean() if found.any() else 1.0
+    return tuple(np.where(found, weights, 1.0).tolist())
