@@ -46,6 +46,9 @@ HELPED = ("train", "val", "detect", "export", "compare", "check", "audit", "reco
 # Text that is opened in the encoding of the system, which is not UTF-8 on Windows, is named.
 WARNINGS = {"PYTHONWARNDEFAULTENCODING": "1", "PYTHONWARNINGS": "always::EncodingWarning"}
 SYSTEMS = ("windows", "macos") if sys.platform == "linux" else ("",)
+WORKERS, RANKS = ("--workers", 2), ("--nproc", 2, "--device", "cpu")
+INTERRUPTED = [(SYSTEMS[0], WORKERS), (SYSTEMS[0], RANKS)]
+INTERRUPTED += [(system, (*RANKS, *WORKERS)) for system in SYSTEMS[1:]]
 # As in a notebook or `python -c`: without a main module that another process could import.
 PROGRAM = """
 import pathlib
@@ -141,8 +144,7 @@ def test_a_program_without_a_guard_trains_with_workers(folder: Path, system: str
     assert (found, refusal) == ("6 images", "shapes/images/val: is a folder, not a regular file")
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-@pytest.mark.parametrize("flags", [("--workers", 2), ("--nproc", 2, "--device", "cpu")])
+@pytest.mark.parametrize(("system", "flags"), INTERRUPTED)
 def test_ctrl_c_suspends_a_training_that_then_resumes(
     folder: Path, system: str, flags: tuple[object, ...], tmp_path: Path
 ) -> None:
