@@ -69,9 +69,8 @@ def pages() -> dict[Path, str]:
 
 def pages_in(words: Words) -> dict[str, str]:
     """Return the pages of a language by their names."""
-    groups = [group_table(words, TrainConfig, group) for group in GROUPS]
     return {
-        "train-flags.md": "\n".join([words.pages["train"], *filter(None, groups)]),
+        "train-flags.md": page(words, "train", TrainConfig, titled=True),
         "val-flags.md": page(words, "val", ValConfig),
         "detect-flags.md": page(words, "detect", DetectConfig),
         "export-flags.md": page(words, "export", ExportConfig),
@@ -80,21 +79,18 @@ def pages_in(words: Words) -> dict[str, str]:
     }
 
 
-def page(words: Words, name: str, settings: type) -> str:
-    """Return the page of a script with few flags: one table, in the order of their groups."""
-    rows = [line for group in GROUPS for line in rows_of(words, settings, group)]
+def page(words: Words, name: str, settings: type, titled: bool = False) -> str:
+    """Return the page of a script: one table, in the order of its groups, perhaps with titles."""
+    rows = []
+    for group in GROUPS:
+        found = rows_of(words, settings, group)
+        rows += [f"| **{words.groups[group]}** | | |", *found] if titled and found else found
     return f"{words.pages[name]}\n{table(words.columns, rows)}"
 
 
 def table(columns: Sequence[str], rows: list[str]) -> str:
     """Return a table, with the end of its last line."""
     return "\n".join([f"| {' | '.join(columns)} |", "|" + len(columns) * "---|", *rows]) + "\n"
-
-
-def group_table(words: Words, settings: type, group: str) -> str:
-    """Return the table of a group's flags under its title; "" if it has none."""
-    rows = rows_of(words, settings, group)
-    return f"{heading(words.groups[group], group)}\n\n{table(words.columns, rows)}" if rows else ""
 
 
 def rows_of(words: Words, settings: type, group: str) -> list[str]:
@@ -113,12 +109,6 @@ def names_of(flag: Flag) -> Sequence[str]:
     """Return the names of a flag, with that of its opposite if it has one."""
     is_automatic = flag.options.get("action") is argparse.BooleanOptionalAction
     return (*flag.names, f"--no-{flag.names[0][2:]}") if is_automatic else flag.names
-
-
-def heading(title: str, english: str) -> str:
-    """Return a heading that other pages find by the anchor of the English one."""
-    anchor = english.lower().replace(" ", "-")
-    return f"## {title}" + (f" {{#{anchor}}}" if title.lower() != english.lower() else "")
 
 
 def parser_table(words: Words, parser: argparse.ArgumentParser) -> str:
