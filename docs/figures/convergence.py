@@ -51,8 +51,7 @@ def draw(language: str) -> Figure:
     axes = Axes(figure, (48, 256, 412, 180), (0, STEPS), (0, MOST))
     figure.text(8, 240, measure, "bold")
     figure.text(460, 482, steps, "end bold")
-    axes.frame([(float(x), str(x)) for x in range(0, STEPS + 1, 50)],
-               [(y, f"{y:g}") for y in range(MOST + 1)])  # fmt: skip
+    axes.frame(range(0, STEPS + 1, 50), range(MOST + 1))
     for name, error in block("iou")["curves"].items():
         axes.curve(range(STEPS + 1), error, f"s-{HUE[name]} {WIDTH.get(name, '')}")
     return figure

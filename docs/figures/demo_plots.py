@@ -1,7 +1,7 @@
 """The plots of a run on the pages: python -m docs.figures.demo_plots [RUN]
 
 It draws plots-results.webp of docs/demo-results.csv, and plots-f1.webp and plots-confusion.webp of
-docs/detections.json, which `detect_shapes.py` writes. With RUN, the folder of a run of `make demo`,
+docs/detections.json, which `detect.py` writes. With RUN, the folder of a run of `make demo`,
 it stores the losses, metrics and rates of its results.csv first.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from docs.figures.detect_shapes import DETECTIONS, DOCS
+from docs.figures.detect import DETECTIONS, DOCS
 from docs.figures.pictures import CLASS_NAMES, shapes_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.evaluation.coco.metric import DetectionEvaluator

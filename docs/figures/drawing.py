@@ -204,19 +204,17 @@ class Axes:
             top + height - (y - y_low) / (y_high - y_low) * height,
         )
 
-    def frame(
-        self, x_ticks: Sequence[tuple[float, str]], y_ticks: Sequence[tuple[float, str]]
-    ) -> None:
-        """Draw grid lines with their labels, and the two axes."""
+    def frame(self, x_ticks: Iterable[float] = (), y_ticks: Iterable[float] = ()) -> None:
+        """Draw grid lines with their values, and the two axes."""
         left, top, width, height = self.area
-        for value, label in x_ticks:
+        for value in x_ticks:
             x, _ = self.at(value, self.y_range[0])
             self.figure.line([(x, top), (x, top + height)], "stroke thin s-faint")
-            self.figure.text(x, top + height + 18, label, "middle f-soft")
-        for value, label in y_ticks:
+            self.figure.text(x, top + height + 18, _tick(value), "middle f-soft")
+        for value in y_ticks:
             _, y = self.at(self.x_range[0], value)
             self.figure.line([(left, y), (left + width, y)], "stroke thin s-faint")
-            self.figure.text(left - 6, y + 5, label, "end f-soft")
+            self.figure.text(left - 6, y + 5, _tick(value), "end f-soft")
         corner = [(left, top), (left, top + height), (left + width, top + height)]
         self.figure.line(corner, "stroke thin s-line")
 
@@ -224,6 +222,10 @@ class Axes:
         """Draw a line through values."""
         points = [self.at(float(x), float(y)) for x, y in zip(xs, ys, strict=True)]
         self.figure.line(points, f"stroke {style}")
+
+
+def _tick(value: float) -> str:
+    return f"{value:,g}".replace(",", " ")
 
 
 def element(tag: str, inside: str | None = None, **attributes: object) -> str:

@@ -60,7 +60,7 @@ def _draw_shares(figure: Figure, unit: str) -> None:
     logits = np.array([LOGITS.get(cells, 0.0) for cells in range(BINS)])
     shares = np.exp(logits) / np.exp(logits).sum()
     axes = Axes(figure, (272, TOP, 196, 150), (-0.5, BINS - 0.5), (0, 0.7))
-    axes.frame([(float(x), str(x)) for x in range(0, BINS, 5)], [])
+    axes.frame(range(0, BINS, 5))
     for cells, share in enumerate(shares.tolist()):
         left, top = axes.at(cells - 0.35, share)
         right, bottom = axes.at(cells + 0.35, 0)

@@ -1,8 +1,8 @@
-"""What a classifier of the built-in dataset says of ten images: `detect_shapes.py` has asked it."""
+"""What a classifier of the built-in dataset says of ten images: `detect.py` has asked it."""
 
 from __future__ import annotations
 
-from docs.figures.detect_shapes import SORTED
+from docs.figures.detect import SORTED
 from docs.figures.drawing import WIDTH, Figure
 from docs.figures.pictures import class_image
 from duet.utils.data.shapes.dataset import CLASSES

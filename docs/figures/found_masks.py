@@ -1,11 +1,11 @@
 """What a segmentation of the built-in dataset finds, with masks.
 
-`detect_shapes.py` has written docs/masks.json.
+`detect.py` has written docs/masks.json.
 """
 
 from __future__ import annotations
 
-from docs.figures.detect_shapes import MASKS, MASKS_CONFIDENCE
+from docs.figures.detect import MASKS, MASKS_CONFIDENCE
 from docs.figures.drawing import Figure
 from docs.figures.found_shapes import beside
 

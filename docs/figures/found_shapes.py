@@ -1,6 +1,6 @@
 """What the model of `make demo` finds in images of its validation split.
 
-`detect_shapes.py` has written docs/detections.json.
+`detect.py` has written docs/detections.json.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from docs.figures.detect_shapes import CONFIDENCE, DETECTIONS, SHOWN
+from docs.figures.detect import CONFIDENCE, DETECTIONS, SHOWN
 from docs.figures.drawing import HUES, PLATE, WIDTH, Figure, Point, number, plate_width
 from docs.figures.pictures import CLASS_NAMES, on_picture, shapes_file
 from duet.utils.files.json_files import read_json
@@ -30,7 +30,7 @@ def draw(language: str) -> Figure:
 
 
 def beside(title: str, language: str, path: Path, confidence: float) -> Figure:
-    """Draw images of the built-in dataset side by side with what `detect_shapes.py` stored."""
+    """Draw images of the built-in dataset side by side with what `detect.py` stored."""
     stored = read_json(path)["images"]
     pictures = {index: shapes_file(index).image for index in SHOWN}
     tall = height_beside(list(pictures.values()), WIDTH - GAP * (len(SHOWN) - 1))

@@ -42,7 +42,7 @@ def draw(language: str) -> Figure:
         left, top = 30 + 232 * (place % 2), 60 + 156 * (place // 2)
         figure.text(left, top - 8, name, "bold")
         axes = Axes(figure, (left, top, *PANEL_WH), (0, EPOCHS - 1), (0, 1))
-        axes.frame([], [])
+        axes.frame()
         for losses, hue in zip(both, ("blue", "orange"), strict=True):
             axes.curve(range(EPOCHS), losses, f"s-{hue}")
     return figure

@@ -51,8 +51,7 @@ def _axes(figure: Figure, place: int, x_end: float, y_end: float, label: str, un
 
 def _draw_run(figure: Figure, label: str, names: tuple[str, str], unit: str) -> None:
     axes = _axes(figure, 0, EPOCHS, 0.0104, label, unit)
-    axes.frame([(float(x), str(x)) for x in range(0, EPOCHS + 1, 25)],
-               [(y, f"{y:g}") for y in (0, 0.005, 0.01)])  # fmt: skip
+    axes.frame(range(0, EPOCHS + 1, 25), (0, 0.005, 0.01))
     for name, is_cosine, hue, at in zip(names, (False, True), ("blue", "orange"),
                                         ((24, 0.0058), (52, 0.0074)), strict=True):  # fmt: skip
         batches = range(0, EPOCHS * BATCHES, 50)
@@ -63,8 +62,7 @@ def _draw_run(figure: Figure, label: str, names: tuple[str, str], unit: str) -> 
 
 def _draw_warm_up(figure: Figure, label: str, names: tuple[str, ...], unit: str) -> None:
     axes = _axes(figure, 1, WARM_EPOCHS, 0.104, label, unit)
-    axes.frame([(float(x), str(x)) for x in range(WARM_EPOCHS + 1)],
-               [(y, f"{y:g}") for y in (0, 0.05, 0.1)])  # fmt: skip
+    axes.frame(range(WARM_EPOCHS + 1), (0, 0.05, 0.1))
     batches = range(0, WARM_EPOCHS * BATCHES, 5)
     settings = [schedule(False).at(batch) for batch in batches]
     epochs = [batch / BATCHES for batch in batches]
@@ -84,7 +82,6 @@ def _draw_warm_up(figure: Figure, label: str, names: tuple[str, ...], unit: str)
 
 def _draw_decay(figure: Figure, label: str, unit: str) -> None:
     axes = _axes(figure, 2, 10_000, 1.04, label, unit)
-    axes.frame([(float(x), f"{x:,}".replace(",", " ")) for x in (0, 2_500, 5_000, 7_500)],
-               [(y, f"{y:g}") for y in (0, 0.5, 1)])  # fmt: skip
+    axes.frame((0, 2_500, 5_000, 7_500), (0, 0.5, 1))
     steps = np.arange(0, 10_001, 100)
     axes.curve(steps, [decay_after(int(step)) for step in steps], "s-purple wide")

@@ -1,13 +1,13 @@
 """What the public YOLOv5n finds in the photographs of data/images.
 
-`detect_photos.py` has written docs/photos.json.
+`detect.py` has written docs/photos.json.
 """
 
 from __future__ import annotations
 
 from docs.figures.drawing import WIDTH, Figure
 from docs.figures.found_shapes import GAP, height_beside, put_found
-from docs.figures.pictures import DETECTIONS, photograph
+from docs.figures.pictures import FOUND_IN_PHOTOS, photograph
 from duet.utils.files.json_files import read_json
 
 WORDS = {
@@ -21,7 +21,7 @@ ROWS = (("cat.jpg", "astronaut.jpg"), ("photographer.jpg", "cup.jpg"))
 
 def draw(language: str) -> Figure:
     (title,) = WORDS[language]
-    found = read_json(DETECTIONS)["images"]
+    found = read_json(FOUND_IN_PHOTOS)["images"]
     names = sorted({one["name"] for rows in found.values() for one in rows})
     pictures = {name: photograph(name).decode() for row in ROWS for name in row}
     heights = [height_beside([pictures[name] for name in row], WIDTH - GAP) for row in ROWS]

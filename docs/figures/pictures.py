@@ -20,7 +20,7 @@ from duet.utils.project import PROJECT
 CLASS_NAMES = tuple(OUTLINES)
 CLASS_IMAGES = range(1200, 1210)  # behind those of the dataset, one of each class
 PHOTOGRAPHS = PROJECT / "data" / "images"
-DETECTIONS = PROJECT / "docs" / "photos.json"  # by detect_photos.py
+FOUND_IN_PHOTOS = PROJECT / "docs" / "photos.json"  # by detect.py
 PHOTOS = ("cup.jpg", "cat.jpg", "astronaut.jpg", "photographer.jpg")
 CUP = np.array([  # its outline, by hand
     (174, 105), (180, 70), (205, 40), (240, 22), (285, 18), (330, 25), (365, 45), (393, 75),
@@ -33,7 +33,7 @@ CUP = np.array([  # its outline, by hand
 @cache
 def photograph(name: str) -> SourceImage:
     """Return a photograph with the boxes that the public YOLOv5n found; the cup has an outline."""
-    found = read_json(DETECTIONS)["images"]
+    found = read_json(FOUND_IN_PHOTOS)["images"]
     classes = sorted({one["name"] for rows in found.values() for one in rows})
     pixels = cv2.imread(str(PHOTOGRAPHS / name))
     names = [one["name"] for one in found[name]]

@@ -44,12 +44,11 @@ def draw(language: str) -> Figure:
     axes = Axes(figure, (236, 44, 232, 232), (0, 1), (0, 1))
     figure.text(200, 26, precision_word, "bold")
     figure.text(468, 318, recall_word, "end bold")
-    ticks = [(value, f"{value:g}") for value in (0, 0.5, 1)]
     best = envelope()
     corners = [axes.at(x, y) for x, y in zip(RECALL_GRID, best, strict=True)]
     outline = "L".join(f"{x:.1f} {y:.1f}" for x, y in [axes.at(0, 0), *corners, axes.at(1, 0)])
     figure.add("path", d=f"M{outline}Z", class_="t-blue")
-    axes.frame(ticks, ticks)
+    axes.frame((0, 0.5, 1), (0, 0.5, 1))
     axes.curve(recall, precision, "s-orange")
     axes.curve(RECALL_GRID, best, "s-blue wide")
     for x, y, is_hit in zip(recall, precision, HITS, strict=True):

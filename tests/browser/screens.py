@@ -17,7 +17,7 @@ import cv2
 import numpy as np
 
 from docs.figures.demo_plots import DOCS, stored_detections
-from docs.figures.pictures import CLASS_NAMES, DETECTIONS, PHOTOGRAPHS, shapes_file
+from docs.figures.pictures import CLASS_NAMES, FOUND_IN_PHOTOS, PHOTOGRAPHS, shapes_file
 from duet.models.evaluation.audit import report as audit_report
 from duet.models.evaluation.audit.findings import WORTH, Auditor
 from duet.models.evaluation.audit.report import Audit
@@ -89,7 +89,7 @@ def audit_page(folder: Path) -> None:
 
 def answers() -> tuple[str, str]:
     """Return what a server says of its models, and of the cup, as JSON."""
-    rows = read_json(DETECTIONS)["images"]["cup.jpg"]
+    rows = read_json(FOUND_IN_PHOTOS)["images"]["cup.jpg"]
     found = [{**one, "class_index": MODEL["class_names"].index(one["name"])} for one in rows]
     answer = {"model": "yolov5n", "image": {"width": 600, "height": 400}, "detections": found,
               "milliseconds": {"decode": 2.1, "network": 24.3, "total": 27.9}}  # fmt: skip

@@ -1,8 +1,8 @@
-"""Detect on images of the built-in datasets: python -m docs.figures.detect_shapes WEIGHTS
+"""Detect for figures, plots and the page of an audit: python -m docs.figures.detect WEIGHTS
 
-It writes docs/detections.json, of which figures, plots and the page of an audit are drawn. WEIGHTS
-are those of `make demo`; those of a segmentation of shapes-seg give docs/masks.json, those of a
-classifier of shapes-cls docs/classes.json.
+With WEIGHTS of `make demo` it writes docs/detections.json, of images of the built-in dataset. Those
+of a segmentation of shapes-seg give docs/masks.json, those of a classifier of shapes-cls
+docs/classes.json, and the public YOLOv5n docs/photos.json, of the photographs of data/images.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ import json
 from typing import Any
 
 import duet
-from docs.figures.pictures import CLASS_IMAGES, CLASS_NAMES, class_image, shapes_file
+from docs.figures.pictures import (
+    CLASS_IMAGES,
+    CLASS_NAMES,
+    FOUND_IN_PHOTOS,
+    PHOTOGRAPHS,
+    class_image,
+    shapes_file,
+)
 from duet.utils.cli.flags import new_parser
 from duet.utils.data.shapes.dataset import CLASSES
 from duet.utils.detect.results.result import MaskResult, Result
@@ -30,6 +37,7 @@ DETECTIONS, MASKS, SORTED = (DOCS / f"{name}.json" for name in ("detections", "m
 IMAGES = range(400, 500)  # the validation split
 SHOWN = IMAGES[1:3]  # in figures
 CONFIDENCE, MASKS_CONFIDENCE, LOWEST = 0.5, 0.35, 0.1
+PHOTO_SIZE = 320
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
@@ -60,18 +68,26 @@ def class_of(detector: Any, index: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = new_parser("python -m docs.figures.detect_shapes", "Detect on built-in images.")
-    parser.add_argument("weights", help="of a built-in dataset, as `make demo` leaves them")
+    parser = new_parser("python -m docs.figures.detect", "Detect for the figures.")
+    parser.add_argument("weights", help="of `make demo`, or the public YOLOv5n, for instance")
     weights = parser.parse_args().weights
     detector = duet.load(weights)
     names = tuple(detector.class_names)
-    if names not in (CLASS_NAMES, tuple(sorted(CLASSES))):
+    if "cup" not in names and names not in (CLASS_NAMES, tuple(sorted(CLASSES))):
         raise UserError(
             f"{weights}: its classes are {brief(list(names))}; give weights that are trained with "
-            "--data shapes, as `make demo` does"
+            "--data shapes, as `make demo` does, or the public YOLOv5n"
         )
+    found: dict[Any, list[dict[str, Any]]]
     (first,) = detector(shapes_file(IMAGES[0]).image)
-    if isinstance(first, MaskResult):
+    if "cup" in names:
+        path = FOUND_IN_PHOTOS
+        command = f"duet detect --img {PHOTO_SIZE} --conf {CONFIDENCE} --source data/images"
+        found = {
+            photo.name: rows_of(detector(photo, size=PHOTO_SIZE, conf=CONFIDENCE)[0])
+            for photo in sorted(PHOTOGRAPHS.glob("*.jpg"))
+        }
+    elif isinstance(first, MaskResult):
         path, command = MASKS, "duet train --data shapes-seg"
         found = {index: boxes_and_masks(detector, index, MASKS_CONFIDENCE) for index in SHOWN}
     elif isinstance(first, Result):
