@@ -145,7 +145,7 @@ class FileNames:
         return trouble or (self.folder.joinpath(*parts_of(name)), "")
 
     def fitting(self, name: str) -> Sequence[Path]:
-        """Return the file of this path; else those whose folders end like the name's.
+        """Return the file of this path; else those that share most folders, from the end on.
 
         Without a common folder a name stands for its only file, unless its own folder is there.
         """
@@ -155,12 +155,15 @@ class FileNames:
         folders = {file: self._folders_of[file] for file in files}
         if same := [file for file in files if folders[file] == named]:
             return same
-        alike = [
-            file for file in files if all(map(str.__eq__, reversed(folders[file]), reversed(named)))
-        ]
-        if not named or any(folders[file] for file in alike):
-            return [file for file in alike if folders[file] or not named]
-        return alike if len(files) == 1 and named not in self._folders else []
+        shared = {
+            file: min(len(own), len(named))
+            for file, own in folders.items()
+            if all(map(str.__eq__, reversed(own), reversed(named)))
+        }
+        most = max(shared.values(), default=0)
+        if named and not most and (len(files) > 1 or named in self._folders):
+            return []
+        return [file for file in shared if shared[file] == most]
 
 
 def parts_of(name: str) -> tuple[str, ...]:
