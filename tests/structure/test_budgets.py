@@ -26,7 +26,7 @@ BUDGETS = {
     "utils": 768,
     "utils/cli": 1348,
     "utils/comparison": 1265,
-    "utils/data": 11279,
+    "utils/data": 11283,
     "utils/detect": 2087,
     "utils/evaluation": 1757,
     "utils/evolution": 415,
@@ -45,7 +45,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 58230, "benchmarks": 2711}
+OTHERS = {"tests": 58240, "benchmarks": 2711}
 
 
 def room_of(path: Path) -> str:

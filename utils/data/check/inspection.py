@@ -205,7 +205,11 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
 def _without_repeats(rows: Sequence[LabelRow]) -> Iterator[LabelRow]:
     usable = [row for row in rows if row.is_decided]
     places = [(row.class_index, *row.box_cxcywh_norm) for row in usable]
-    originals = repeats(places, lambda number: tuple(usable[number].outline_norm))
+
+    def outline_of(number: int) -> bytes:  # as a training keeps it
+        return np.clip(usable[number].outline_norm, 0, 1).astype(np.float32).tobytes()
+
+    originals = repeats(places, outline_of)
     same_as = {
         row.place: usable[original].place
         for row, original in zip(usable, originals, strict=True)

@@ -273,6 +273,14 @@ def test_the_fault_of_a_line(line, kind, is_decided):
     assert kinds(rows_of_text(f"\n{line}\n".encode(), 2)) == [("line 2", kind, is_decided)]
 
 
+def test_outlines_that_a_training_takes_for_one_are_repeated(tmp_path):
+    triangles = "0 0.1 0.1 0.9 0.1 0.5 0.9", "0 0.1 0.1 0.9 0.1 0.50000000001 0.9"
+    (tmp_path / "a.txt").write_text("\n".join(triangles))
+    image = ImageFile(tmp_path / "a.jpg")
+    assert image.read_labels(1, SIZE).removed["repeated_object"] == 1
+    assert kinds(read_rows(image, 1, SIZE))[1] == ("line 2", "repeated_object", False)
+
+
 def test_the_faults_of_annotated_objects():
     image = annotated(
         (20, 10, 60, 50),

@@ -145,7 +145,7 @@ class FileNames:
         return trouble or (self.folder.joinpath(*parts_of(name)), "")
 
     def fitting(self, name: str) -> Sequence[Path]:
-        """Return the file of this path; else those whose folders end like the name's.
+        """Return the file of this path; else those that share most folders, from the end on.
 
         Without a common folder a name stands for its only file, unless its own folder is there.
         """

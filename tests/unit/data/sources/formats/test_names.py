@@ -28,7 +28,7 @@ def find(folder: Path, files: tuple[str, ...], *names: str) -> tuple[str, str]:
         (("a.jpg", "cam1/a.jpg"), "a.jpg", "a.jpg"),
         (("a.jpg", "cam1/a.jpg"), "cam1/a.jpg", "cam1/a.jpg"),
         (("x/cam1/a.jpg", "y/cam1/a.jpg", "cam2/a.jpg"), "z/cam2/a.jpg", "cam2/a.jpg"),
-        (("cam1/a.jpg", "x/cam1/a.jpg"), "z/x/cam1/a.jpg", "x/cam1/a.jpg"),
+        (("cam1/a.jpg", "day/cam1/a.jpg"), "bucket/day/cam1/a.jpg", "day/cam1/a.jpg"),
     ],
 )
 def test_a_name_is_the_file_whose_folders_it_shares(tmp_path, files, name, found):
