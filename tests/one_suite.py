@@ -32,6 +32,7 @@ OF_TORCH = (
 # longest come first.
 ONCE = (
     "parity/test_parity_command.py",
+    "site/test_copied_pages.py",  # what they print is stored from PyTorch: any suite compares
     "parity/test_backends_agree.py",
     "train/test_newcomer.py",
     "export/test_files_as_weights.py",
