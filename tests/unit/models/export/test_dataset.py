@@ -85,7 +85,7 @@ def test_without_data_a_file_is_checked_on_photographs_and_drawings_whose_licenc
     assert (
         cat.shape == (300, 451, 3) and cat[..., 0].mean() > cat[..., 2].mean() + 20
     )  # ginger: RGB
-    about = (PHOTOS / "README.md").read_text()
+    about = (PHOTOS.parent / "photographs.md").read_text()
     for path in photos:
         (row,) = (line for line in about.splitlines() if path.name in line)
         assert row.rstrip(" |").endswith(("CC0", "public domain: no known copyright restrictions"))
