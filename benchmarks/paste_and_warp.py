@@ -40,7 +40,7 @@ def plain_item(
 ) -> LabelledImage:
     """Return the training sample that `TrainBatches` makes from the same arguments."""
     generator = sample_generator(seed, epoch, index)
-    draw = draw_augmentation(config.in_epoch(epoch), generator, index, len(samples))
+    draw = draw_augmentation(config, generator, index, len(samples))
     shown = [samples[tile] for tile in draw.samples]
     images = [LabelledImage(decode(sample), *objects_of(sample)) for sample in shown]
     return plain_augment(draw, images, image_size)
