@@ -8,6 +8,7 @@ from pathlib import Path
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.run_folder import Names
 from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
 
 
@@ -34,14 +35,9 @@ class LabelFiles:
         If several images have the same name, the second becomes NAME-2.txt.
         """
         folder.mkdir(exist_ok=True)
-        taken: set[str] = set()
+        names = Names()
         for index, sample in enumerate(self._samples):
-            name, number = sample.image_path.stem, 1
-            while name in taken:
-                number += 1
-                name = f"{sample.image_path.stem}-{number}"
-            taken.add(name)
-            path = folder / f"{name}.txt"
+            path = folder / f"{names.take(sample.image_path.stem)}.txt"
             lines = self._lines.get(index)
             if not lines:  # remove the file of an earlier run
                 path.unlink(missing_ok=True)
