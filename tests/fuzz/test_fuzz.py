@@ -145,8 +145,7 @@ def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatc
     path = tmp_path / "a"
     path.write_text(text)
     found = judge(Reader(read, list, "a", memory_bytes=16 * MIB, seconds=0.1), path, size=1)
-    assert found["kind"] == kind
-    assert what in found["what"]
+    assert found[0] == kind and what in found[1]
 
 
 DIES = """
@@ -156,8 +155,7 @@ print(json.dumps({"reader": name, "index": int(first) - 1}), flush=True)
 for index in range(int(first), int(last)):
     if index == 3:
         os.abort()
-    row = {"kind": "read", "what": "", "seconds": 0.5, "memory": 7}
-    print(json.dumps({"reader": name, "index": index, **row}), flush=True)
+    print(json.dumps({"reader": name, "index": index, "kind": "read", "what": ""}), flush=True)
 """
 
 
@@ -165,7 +163,7 @@ def test_reading_goes_on_after_a_mutant_ends_the_process():
     outcome = read_mutants(0, {"dies": range(6)}, (sys.executable, "-c", DIES))["dies"]
     assert [fault.index for fault in outcome.faults] == [3]
     assert "SIGABRT" in str(outcome.faults[0])
-    assert (outcome.kinds["read"], outcome.seconds, outcome.memory) == (5, 0.5, 7)
+    assert outcome.kinds["read"] == 5
 
 
 def test_a_reader_that_refuses_its_seeds_is_an_error():

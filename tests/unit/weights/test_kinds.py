@@ -1,15 +1,12 @@
 """Foreign weights that are no plain detection checkpoint: read where that is simple, else named."""
 
-import importlib
 import json
 import logging
 import struct
-import warnings
 
 import numpy as np
 import pytest
 
-from duet import backend
 from duet.backend import autograd, cores, nn, ops
 from duet.models.detect.settings import num_lanes
 from duet.models.detector import Detector
@@ -42,7 +39,6 @@ from tests.foreign_files import (
 from tests.onnx_files import ROW, SIDE, write_detector
 from tests.shared_files import shared_path
 from tests.tiny_weights import write_tiny_weights
-from tests.unit.weights.foreign_modules import YoloModules
 from tests.unit.weights.hostile_files import OWN_HEADER
 from tests.unit.weights.test_files import assert_equal_arrays
 
@@ -136,45 +132,10 @@ def test_a_data_parallel_model_is_read_as_the_one_in_it(tmp_path, key):
     detector_of_weights(weights)
 
 
-def test_a_prefix_of_all_names_is_dropped(tmp_path):
-    for names in ("state_dict", "state_dict_dataparallel"):
-        path = shared_path(f"golden/checkpoints/{names}.pt")
-        weights = load_weights(path)
-        with open(shared_path("golden/checkpoints/expected.json"), encoding="utf-8") as file:
-            expected = json.load(file)[path.name]["arrays"]
-        assert list(weights.ema) == [name.removeprefix("module.") for name in expected]
-        for name, stored in expected.items():
-            array = weights.ema[name.removeprefix("module.")]
-            assert list(array.shape) == stored["shape"]
-            assert np.sqrt(np.sum(array.astype(np.float64) ** 2)) == pytest.approx(stored["l2"])
-
-
 def test_a_prefix_of_some_names_is_kept(tmp_path):
     file = TorchFile()
     state = {name: file.tensor(np.ones(2, np.float32)) for name in ("module.a", "b")}
     assert list(load_weights(file.write_zip(tmp_path / "state.pt", state)).ema) == ["module.a", "b"]
-
-
-@pytest.mark.parametrize("name", ["seg", "cls"])
-def test_public_models_of_other_tasks_are_read(name):
-    weights = load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
-    with open(shared_path("golden/checkpoints/expected.json"), encoding="utf-8") as file:
-        expected = json.load(file)[f"{name}.pt"]["model"]
-    assert list(weights.ema) == list(expected["arrays"])
-    for key, stored in expected["arrays"].items():
-        assert list(weights.ema[key].shape) == stored["shape"]
-        norm = np.sqrt(np.sum(weights.ema[key].astype(np.float64) ** 2))
-        assert norm == pytest.approx(stored["l2"], rel=1e-12)
-    names = expected["names"]
-    assert list(weights.header.class_names) == list(names.values() if name == "seg" else names)
-
-
-def test_a_segmentation_file_gives_masks_anchors_and_strides():
-    header = load_weights(shared_path("golden/checkpoints/seg.pt")).header
-    assert header.model["head"][-1] == [[17, 20, 23], 1, "Segment", ["nc", "anchors", 32, 256]]
-    assert header.model["width_multiple"] == 0.0625
-    assert header.settings["strides"] == [8, 16, 32] and header.settings["image_size"] == 64
-    assert header.model["anchors"][2] == [116, 90, 156, 198, 373, 326]
 
 
 @pytest.mark.parametrize(
@@ -200,43 +161,6 @@ def test_layers_of_other_models_are_named_before_anything_is_written(tmp_path, b
     with pytest.raises(UserError, match=f"layer 0: unknown block '{block}'; known: Bottleneck, "):
         main(["convert", str(path), str(tmp_path / "out.safetensors")])
     assert not (tmp_path / "out.safetensors").exists()
-
-
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16"])
-def test_a_type_that_is_not_read_is_named(tmp_path, dtype):
-    torch = importlib.import_module("torch")
-    path = tmp_path / "state.pt"
-    torch.save({"weight": torch.zeros(4).to(getattr(torch, dtype))}, path)
-    with pytest.raises(UserError, match=rf"state.pt: tensors of the type torch.{dtype}, which is"):
-        load_weights(path)
-
-
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
-@pytest.mark.parametrize("protocol", [2, 5])
-def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
-    tmp_path, monkeypatch, protocol
-):
-    modules = YoloModules("torch", monkeypatch)
-    torch, document = modules.framework, {**SMALL_DOCUMENT, "nc": 2}
-
-    def forward_fuse(self, x):
-        return x
-
-    modules.yolo_class("models.common.Conv").forward_fuse = forward_fuse
-    state = folded(small_arrays())
-    model = modules.model(state, document, strides=(2,))
-    model.model[0].forward = model.model[0].forward_fuse
-    path = tmp_path / "written.pt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wrapped = torch.nn.DataParallel(model)
-        best = np.array([0.5])  # in protocol 5 NumPy writes it in another way
-        torch.save({"model": wrapped, "best_fitness": best}, path, pickle_protocol=protocol)
-    weights = load_weights(path)
-    assert_equal_arrays(weights.ema, unfold(state)[0])
-    assert weights.header.settings["fused"]
-    detector_of_weights(weights)
 
 
 def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
