@@ -24,7 +24,7 @@ from duet.utils.evaluation.coco.metric import MaskEvaluator, MaskResult, coco_ma
 from duet.utils.evaluation.nms import best_rows_of_images
 from duet.utils.geometry.detections import Detections, Segmentations, SuppressionSettings
 from duet.utils.geometry.ragged import Ragged
-from duet.utils.tasks.table import SEGMENTATION
+from duet.utils.tasks import SEGMENTATION
 
 
 class MaskRows(NamedTuple):

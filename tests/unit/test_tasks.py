@@ -20,7 +20,7 @@ from duet.utils.files.model_yamls import read_model
 from duet.utils.geometry.detections import Classification, Detections, GroundTruth, Segmentations
 from duet.utils.geometry.ragged import Polygons, Ragged, starts_of
 from duet.utils.strengths import STRENGTHS, AugmentConfig
-from duet.utils.tasks.table import (
+from duet.utils.tasks import (
     ANCHOR_FREE,
     CLASSIFICATION,
     CLASSIFIER_HYPERPARAMETERS,
