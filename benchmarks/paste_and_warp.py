@@ -26,7 +26,7 @@ from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
 from duet.utils.data.loading.items import BOXES
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.samples import Sample, decode, objects_of
-from duet.utils.geometry.ragged import join_polygons
+from duet.utils.geometry.boxes import join_polygons
 from duet.utils.strengths import AugmentConfig
 
 

@@ -19,8 +19,7 @@ from duet.utils.evaluation.coco.metric import (
     MetricResult,
     coco_masks,
 )
-from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Detections, GroundTruth, Ragged, Segmentations
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

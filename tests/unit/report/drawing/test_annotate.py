@@ -5,7 +5,7 @@ import pytest
 
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import runs_of_mask
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Ragged
 from duet.utils.report.drawing import (
     default_font_size,
     draw_boxes,
