@@ -25,9 +25,8 @@ from duet.utils.export.quantization import (
 )
 from tests.export.every_kind import change_constant
 from tests.export.recorded_files import write_graphs
-from tests.export.small_graphs import run_graph
+from tests.onnx_files import run_graph, write_doubling
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-from tests.unit.export.doubling import write_doubling
 
 SIDE = 64
 GRAPHS = {
