@@ -1,4 +1,4 @@
-"""Run folders, locked against a second process, and distinct names for the files in them."""
+"""Run folders, locked against a second process, and distinct names of the files in them."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def digests(batches):
 
 
 def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samples):
-    closing = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic_epochs=2))
+    closing = train_loader(samples, mosaic_epochs=2)
     never = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic=0))
     assert digests(closing.epoch(1)) == digests(train_loader(samples).epoch(1))
     assert digests(closing.epoch(2)) == digests(never.epoch(2))
