@@ -36,6 +36,7 @@ class Outcome:
 
     kinds: Counter[str] = dataclasses.field(default_factory=Counter)
     faults: list[Fault] = dataclasses.field(default_factory=list)
+    modules: set[str] = dataclasses.field(default_factory=set)  # that read the seeds
 
     def add(self, other: Outcome) -> None:
         self.kinds += other.kinds
@@ -92,7 +93,9 @@ def _run_child(
             left[name] = range(index + 1, left[name].stop)
             if name in ready:
                 outcomes[name].count(row["kind"], Fault(name, seed, index, row["what"]))
-            ready.add(name)  # the first line is of the seeds
+            else:  # of the seeds
+                outcomes[name].modules |= set(row["modules"])
+                ready.add(name)
         code = child.wait()
         errors.seek(0)
         message = errors.read().decode(errors="replace")[-SHOWN_BYTES:]
