@@ -31,8 +31,15 @@ from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
 from tests.export.recorded_files import write_graphs
 from tests.small import SMALL_SHAPES, with_names, write_small_dataset
-from tests.tiny_tasks import tiny_anchor_free, tiny_segmenter, write_tiny_classifier
-from tests.tiny_weights import CLASS_NAMES, noise, write_checkpoint, write_tiny_weights
+from tests.tiny_weights import (
+    CLASS_NAMES,
+    noise,
+    tiny_anchor_free,
+    tiny_segmenter,
+    write_checkpoint,
+    write_tiny_classifier,
+    write_tiny_weights,
+)
 
 SIZE = ("--imgsz", "64")
 

@@ -25,13 +25,13 @@ from duet.utils.evaluation.coco.per_image import FILE, read_per_image
 from duet.utils.processes import watchdog
 from tests.coco_reference import EXACT, reference_of, unknown_as_nan
 from tests.small import write_small_dataset, write_small_model
-from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import (
     CLASS_NAMES,
     initial_model,
     noise,
     untrained,
     write_checkpoint,
+    write_tiny_classifier,
     write_tiny_weights,
 )
 
