@@ -27,7 +27,7 @@ TESTS = Path(__file__).parent
 # pages: they train, which takes a third longer on OneFlow.
 OF_TORCH = (
     "conformance/test_onnx_backend.py",
-    "export/examples/test_cpp_example.py",
+    "export/examples/test_compiled_and_page.py",
     "export/test_export_command.py",
     "package/test_wheel.py",
     "site/test_copied_pages.py",
@@ -49,7 +49,6 @@ ONCE = (
     "unit/scripts/test_first_contact.py",
     "unit/scripts/test_public_commands.py",
     "unit/scripts/test_onnx_backend.py",
-    "export/examples/test_page_example.py",
     "export/test_graph_process.py",
     "site/test_pages.py",
     "site/test_strict_build.py",

@@ -293,7 +293,7 @@ class Head(nn.Module, ABC):
         settings: SuppressionSettings,
     ) -> Sequence[Found]:
         """Return each image's detections in its own pixels: a NamedTuple of arrays and
-        `utils/geometry/ragged.py::Ragged`, with one row per detection.
+        `utils/geometry/detections.py::Ragged`, with one row per detection.
 
         It must not touch the device, where reading a result waits for all queued work.
 

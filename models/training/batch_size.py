@@ -22,6 +22,7 @@ from duet.models.inference.predictors import network_input
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.start import build_model, build_state, quietly
 from duet.models.training.step import TrainState, settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
@@ -32,7 +33,6 @@ from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main
 from duet.utils.processes.world import World
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.text import count
 

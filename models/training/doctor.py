@@ -18,6 +18,7 @@ from duet.backend.checks import CPU
 from duet.backend.devices import check_device, sees_driver
 from duet.backend.select import choose
 from duet.backend.system import cores_of
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.task_flags import complete_flags, find_task
 from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
@@ -27,7 +28,6 @@ from duet.utils.errors import UserError
 from duet.utils.optional import EXTRAS, install_command
 from duet.utils.processes.command import run_command
 from duet.utils.processes.cores import loader_workers
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, read_data, train_recipe
 from duet.utils.text import say
 from duet.utils.weights.load import load_weights

@@ -38,6 +38,7 @@ from duet.models.training.outputs import (
 )
 from duet.models.training.start import build, images_at_a_time, uses_fused
 from duet.models.training.step import TrainState, accumulate_again, settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import UserError, WorkerError
@@ -47,7 +48,6 @@ from duet.utils.processes.world import World
 from duet.utils.progress import Progress, clock, held_back
 from duet.utils.report.console import Costs
 from duet.utils.report.results import epoch_row
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.state.job import val_loader as make_val_loader
 from duet.utils.state.progress import EndRule

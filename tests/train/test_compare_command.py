@@ -16,7 +16,7 @@ import pytest
 import compare
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.files.run_folder import LOCK_FILE, RunLock
-from duet.utils.report.stage_timer import STAGES
+from duet.utils.report.results import STAGES
 from tests.small import RESULT_COLUMNS
 
 BODY = """

@@ -7,10 +7,10 @@ import pytest
 
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import outputs
+from duet.models.training.step_watch import StageTimer
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.report import task_reports
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.train.short_runs import StopAt, assert_equal_runs, folder_of, rows, short_flags, start
 from tests.train.test_resume import die

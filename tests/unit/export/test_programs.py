@@ -21,7 +21,7 @@ from duet.utils.export.metadata import metadata_as_json
 from duet.utils.optional import run_program
 from duet.utils.project import PROJECT
 from tests.environments import SECONDS, has_ended, wait_until
-from tests.unit.export.doubling import METADATA, random_images, rows_of
+from tests.onnx_files import METADATA, random_images, rows_of
 
 PROGRAM = """#!{python}
 import json, sys

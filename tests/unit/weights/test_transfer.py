@@ -138,11 +138,6 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
         assert np.array_equal(new[:, 6], drawn[name].reshape(3, 8, -1)[:, 6])
 
 
-def test_remap_classes_without_weights_is_refused():
-    with pytest.raises(UserError, match="--remap-classes reuses classes of --weights"):
-        parse_train_flags(["--cfg", "models/yolov5n.yaml", "--remap-classes"])
-
-
 def test_a_state_dict_without_a_model_asks_for_one():
     start = start_of_coco()
     start = dataclasses.replace(start, header=dataclasses.replace(start.header, model={}))

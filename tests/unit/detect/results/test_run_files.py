@@ -16,8 +16,9 @@ import pytest
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.video import VideoFile
 from duet.utils.detect.results.result import Result
-from duet.utils.detect.results.run_files import Names, RunFiles, name_of_source, safe_name
+from duet.utils.detect.results.run_files import RunFiles, name_of_source, safe_name
 from duet.utils.errors import UserError
+from duet.utils.files.run_folder import Names
 from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
 
 PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)
