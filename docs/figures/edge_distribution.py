@@ -1,6 +1,6 @@
 """The cells that must predict an object without anchors, and the distribution of one edge.
 
-The cells are those of `models/heads/distribution/candidates.py`.
+The cells are those of `models/heads/distribution/assign.py`.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure
-from duet.models.heads.distribution.candidates import find_candidates
+from duet.models.heads.distribution.assign import find_candidates
 from duet.models.heads.distribution.rows import BINS
 from duet.utils.data.loading.batch import Targets
 

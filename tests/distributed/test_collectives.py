@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from duet import backend
-from tests.conformance.all_checks import CHECKS
-from tests.conformance.judging import Check
+from tests.conformance.judging import Check, all_checks
 from tests.distributed.jobs import run_ranks
 
-SHARED_CHECKS = [c for c in CHECKS if c.run.__module__ == "tests.conformance.checks_dist"]
+SHARED_CHECKS = [c for c in all_checks() if c.run.__module__ == "tests.conformance.checks_dist"]
 
 
 @pytest.fixture(scope="module")
