@@ -71,7 +71,7 @@ ONCE = (
     "unit/scripts/test_val_names.py",
     "unit/setup",
     "unit/state",
-    "unit/tasks",
+    "unit/test_tasks.py",
     "unit/test_optional.py",
     "unit/test_wings.py",
     "unit/weights/test_checkpoint.py",

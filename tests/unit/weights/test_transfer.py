@@ -13,8 +13,9 @@ from duet.models.training.start import build_model
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
+from duet.utils.tasks import ClassRows
 from duet.utils.weights.load import load_weights
-from duet.utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
+from duet.utils.weights.transfer import match_classes, remap_rows, transfer_arrays
 from tests.shared_files import shared_path
 
 BOXES = ClassRows(("m.",), before=5)

@@ -26,7 +26,7 @@ from duet.utils.geometry.detections import (
     Segmentations,
 )
 from duet.utils.strengths import STRENGTHS, AugmentConfig
-from duet.utils.tasks.table import (
+from duet.utils.tasks import (
     ANCHOR_FREE,
     CLASSIFICATION,
     CLASSIFIER_HYPERPARAMETERS,
