@@ -113,8 +113,7 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     trials = make_trials(model, images, metadata)
     source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
     if dataset is not None and config.calibration_list:
-        listed = images_to_list(dataset.samples)
-        write_calibration_list(Path(config.calibration_list), listed)
+        write_calibration_list(Path(config.calibration_list), images_to_list(dataset.samples))
     if config.raw:
         dataset = None  # nothing is detected that could be scored
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:

@@ -14,13 +14,9 @@ from duet import backend
 from duet.backend import nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.evaluation.evaluate import (
-    DEFAULT_SUPPRESSION,
-    Evaluation,
-    Validation,
-    in_precision,
-)
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation, Validation
 from duet.models.heads.base import Result
+from duet.models.inference.predictors import in_precision
 from duet.models.training.checkpointing import capture, rebuild_model, restore
 from duet.models.training.execution import restoring_threads
 from duet.models.training.finishing import choose_finishing

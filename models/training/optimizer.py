@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any
 
 from duet.backend import amp, dist, multi_tensor, nn, ops, optim
 from duet.backend.contract import Optimizer, Tensor
@@ -210,7 +209,7 @@ class LossScale:
     def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
         """Return the loss with `total` multiplied by the scale's current value."""
 
-        def scaled_loss(*piece: Any) -> LossTerms:
+        def scaled_loss(*piece: object) -> LossTerms:
             terms = loss(*piece)
             return terms._replace(total=terms.total * self.value)
 

@@ -13,11 +13,11 @@ from duet import backend
 from duet.backend import amp, dist, multi_tensor, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, require_image_size
 from duet.models.graph import (
     ModelSpec,
     coarsest_stride,
+    count_gflops,
     parse_model,
     plan_layers,
     read_model_yaml,

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -163,7 +163,7 @@ class StepWatch:
         named = zip(self.loss_names.values(), self.means(), strict=True)
         return " ".join(f"{name} {loss:.3f}" for name, loss in named) if self._batches else ""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Document:
         """Read all losses, and return the state as JSON values for `restore`."""
         self._read()
         return {

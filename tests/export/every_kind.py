@@ -19,8 +19,13 @@ from duet.utils.export.onnx import write_onnx
 from duet.utils.export.opening import open_runtime
 from duet.utils.weights.load import load_weights
 from tests.export.recorded_files import write_graphs
-from tests.tiny_tasks import tiny_classifier, tiny_segmenter
-from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
+from tests.tiny_weights import (
+    noise,
+    tiny_classifier,
+    tiny_segmenter,
+    write_checkpoint,
+    write_tiny_weights,
+)
 
 SQUARE, WIDE = ["--imgsz", "64"], ["--imgsz", "64", "96"]
 FLAGS = {
@@ -72,6 +77,16 @@ def write_every_kind(folder: Path) -> Callable[[str], Exported]:
     return make
 
 
+def change_constant(path: Path, name: str, change: Callable[[np.ndarray], object]) -> None:
+    """Change a constant of an ONNX file in place."""
+    content = onnx.load_model(path)
+    (tensor,) = [tensor for tensor in content.graph.initializer if tensor.name == name]
+    values = numpy_helper.to_array(tensor).copy()
+    change(values)
+    tensor.CopyFrom(numpy_helper.from_array(values, name))
+    onnx.save_model(content, path)
+
+
 class Exported:
     """An ONNX file, and what the model predicts in the images of its trials."""
 
@@ -91,15 +106,6 @@ class Exported:
 
     def verify(self, runtime: str = "onnx") -> Comparison:
         return verify(self.runtime(runtime), self.metadata, self.trials, self.config)
-
-    def change(self, name: str, change: Callable[[np.ndarray], object]) -> None:
-        """Change a constant of the file's graph in place."""
-        content = onnx.load_model(self.path)
-        (tensor,) = [tensor for tensor in content.graph.initializer if tensor.name == name]
-        values = numpy_helper.to_array(tensor).copy()
-        change(values)
-        tensor.CopyFrom(numpy_helper.from_array(values, name))
-        onnx.save_model(content, self.path)
 
     def anchors(self) -> str:
         """Return the name of the first level's anchors in the graph, whatever unit they have."""

@@ -1,7 +1,8 @@
 """A process that reads mutants one after the other, each within stated time and memory.
 
 `python -m tests.fuzz.child SEED READER:FIRST:LAST ...` prints a line of JSON a mutant, after one
-for the seeds of its reader. If it dies, the mutant after the last line is the cause.
+for the seeds of its reader, with the modules that read them. If it dies, the mutant after the last
+line is the cause.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 
@@ -36,6 +40,7 @@ HARD_MEMORY = 4096 * MIB  # address space above which an allocation fails
 SHOWN_CHARACTERS = 300
 # Which modules have readers; each has an entry in READERS.
 KINDS = ("text", "annotation", "image", "weights", "further", "fetch")
+FILES = "duet.utils.files."
 SILENT_SECONDS = 120  # of a mutant: it waits for something, as it may not compute so long
 
 
@@ -65,10 +70,12 @@ def main(seed: int, tasks: Sequence[str]) -> None:
 def read_mutants(reader: Reader, name: str, seed: int, indices: range, path: Path) -> None:
     """Read the seeds, which must succeed, then the mutants; print a line for each."""
     seeds = list(reader.seeds())
-    for content in seeds:  # imports and caches are no cost of a mutant
-        path.write_bytes(reader.seal(content))
-        reader.read(path)
-    print(json.dumps({"reader": name, "index": indices.start - 1}), flush=True)
+    with noting_who_reads() as modules:
+        for content in seeds:  # imports and caches are no cost of a mutant
+            path.write_bytes(reader.seal(content))
+            reader.read(path)
+    row = {"reader": name, "index": indices.start - 1, "modules": sorted(modules)}
+    print(json.dumps(row), flush=True)
     _limit_memory()
     for index in indices:
         content = mutant(reader, name, seeds, seed, index)
@@ -76,6 +83,28 @@ def read_mutants(reader: Reader, name: str, seed: int, indices: range, path: Pat
         kind, what = judge(reader, path, len(content))
         row = {"reader": name, "index": index, "kind": kind, "what": what}
         print(json.dumps(row), flush=True)
+
+
+@contextmanager
+def noting_who_reads() -> Iterator[set[str]]:
+    """Collect the modules that call what reads in utils/files, in any thread."""
+    found: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name.startswith(("read_", "open_", "parse_")):
+            caller = frame.f_back
+            while caller and caller.f_globals.get("__name__") == "contextlib":
+                caller = caller.f_back
+            if caller and str(frame.f_globals.get("__name__")).startswith(FILES):
+                found.add(caller.f_globals["__name__"])
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(None)
 
 
 def _limit_memory() -> None:

@@ -12,8 +12,8 @@ from duet import backend
 from duet.backend import amp, autograd, dist, nn, ops
 from duet.backend.processes import Process
 from duet.models.detector import Detector, images_to_tensor
-from duet.models.evaluation.evaluate import in_precision
 from duet.models.graph import read_model_yaml
+from duet.models.inference.predictors import in_precision
 from duet.models.training import start as start_of_run
 from duet.models.training.execution import bfloat16_ratio, choose_precision
 from duet.models.training.outputs import write_work

@@ -12,7 +12,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.project import PROJECT
 from duet.utils.state.job import Job, read_data, train_loader
-from duet.utils.tasks.table import DETECTION
+from duet.utils.tasks import DETECTION
 from tests.small import write_small_dataset
 
 PRODUCT = ("backend", "duet", "models", "utils")
@@ -35,7 +35,7 @@ utils/processes/watchdog.py
 utils/processes/world.py
 utils/progress.py
 utils/state/job.py
-utils/tasks/table.py
+utils/tasks.py
 """
 # From the bytes of its files to a batch, of the default recipe.
 BATCH = """

@@ -25,7 +25,7 @@ from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document
 from duet.utils.strengths import AugmentConfig
-from duet.utils.tasks.table import TASKS
+from duet.utils.tasks import TASKS
 from duet.utils.text import count
 
 MAX_SEED = 2**63 - 1

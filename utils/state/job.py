@@ -29,7 +29,7 @@ from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.processes.world import ALONE, World
 from duet.utils.state.resume import ResumePoint
-from duet.utils.tasks.table import Task
+from duet.utils.tasks import Task
 from duet.utils.text import count, printable
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import stored_model

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from duet.utils.errors import UserError
+from duet.utils.tasks import ClassRows
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -17,15 +18,6 @@ class Transfer:
     state: dict[str, np.ndarray]
     taken: int  # tensors that came from the weights, wholly or by class
     left: tuple[str, ...]  # one line for each tensor that did not, with the reason
-
-
-@dataclass(frozen=True)
-class ClassRows:
-    """The arrays of a head that have a row for each class, once or several times over."""
-
-    prefixes: tuple[str, ...]  # of their names
-    before: int = 0  # rows before the classes'
-    after: int = 0  # rows behind them
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from tests.foreign_files import (
     small_model,
     write_zip,
 )
-from tests.onnx_files import ROW, SIDE, write_detector
+from tests.onnx_files import MEAN, ROW, SIDE, write_detector
 from tests.shared_files import shared_path
 from tests.tiny_weights import write_tiny_weights
 from tests.unit.weights.hostile_files import OWN_HEADER
@@ -174,48 +174,35 @@ def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
             load_weights(path)
 
 
-def test_an_exported_file_is_opened_by_its_name(tmp_path):
-    found = load_to_detect(write_detector(tmp_path / "a.onnx"))
-    assert isinstance(found, ExportedWeights) and found.path.endswith("a.onnx")
-    (rows,) = found.runtime(np.zeros((1, 3, SIDE, SIDE), np.float32))
-    np.testing.assert_array_equal(rows, ROW)
-    assert "ONNX Runtime" in found.runtime.name
-
-
-def test_uppercase_suffixes_are_exported_files_too(tmp_path):
-    path = write_detector(tmp_path / "A.ONNX")
-    assert "ONNX Runtime" in load_to_detect(path).runtime.name
+@pytest.mark.parametrize("name", ["a.onnx", "A.ONNX"])
+@pytest.mark.parametrize(("runtime", "program"), [("", "ONNX Runtime"), ("openvino", "OpenVINO")])
+def test_an_exported_file_is_opened_by_its_name_and_by_another_runtime_that_reads_it(
+    tmp_path, name, runtime, program
+):
     pytest.importorskip("openvino")
-    assert "OpenVINO" in load_to_detect(path, "openvino").runtime.name
-    with pytest.raises(UserError, match="give --runtime torchscript"):
-        load_to_detect(tmp_path / "A.TorchScript")
+    found = load_to_detect(write_detector(tmp_path / name), runtime)
+    assert isinstance(found, ExportedWeights) and found.path.endswith(name)
+    assert program in found.runtime.name
+    (rows,) = found.runtime(np.full((1, 3, SIDE, SIDE), 0.5, np.float32))
+    np.testing.assert_allclose(rows, ROW + MEAN / 2, rtol=1e-5)
 
 
-def test_another_runtime_that_reads_it_can_be_asked_for(tmp_path):
-    pytest.importorskip("openvino")
-    found = load_to_detect(write_detector(tmp_path / "a.onnx"), "openvino")
-    assert "OpenVINO" in found.runtime.name
-    images = np.full((1, 3, SIDE, SIDE), 0.5, np.float32)
-    expected = ROW.copy()
-    expected[..., 4] = 0.5
-    (rows,) = found.runtime(images)
-    np.testing.assert_allclose(rows, expected, rtol=1e-5)
-
-
-def test_a_runtime_that_does_not_read_it_is_refused(tmp_path):
-    path = write_detector(tmp_path / "a.onnx")
-    with pytest.raises(UserError, match="--runtime ncnn does not read .*a.onnx; accepted: onnx, o"):
-        load_to_detect(path, "ncnn")
-    with pytest.raises(UserError, match="--runtime onnx runs exported files, and .* is none"):
-        load_to_detect(write_tiny_weights(tmp_path), "onnx")
-
-
-def test_an_absent_file_and_a_folder_are_refused(tmp_path):
-    with pytest.raises(UserError, match="gone.onnx: no such file"):
-        load_to_detect(tmp_path / "gone.onnx")
+@pytest.mark.parametrize(
+    ("name", "runtime", "text"),
+    [
+        ("a.onnx", "ncnn", "--runtime ncnn does not read .*a.onnx; accepted: onnx, o"),
+        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is none"),
+        ("A.TorchScript", "", "give --runtime torchscript"),
+        ("gone.onnx", "", "gone.onnx: no such file"),
+        ("folder.onnx", "", "folder.onnx: is a folder, not a regular file"),
+    ],
+)
+def test_what_no_runtime_or_not_the_given_one_reads_is_refused(tmp_path, name, runtime, text):
+    write_detector(tmp_path / "a.onnx")
+    write_tiny_weights(tmp_path)
     (tmp_path / "folder.onnx").mkdir()
-    with pytest.raises(UserError, match="folder.onnx: is a folder, not a regular file"):
-        load_to_detect(tmp_path / "folder.onnx")
+    with pytest.raises(UserError, match=text):
+        load_to_detect(tmp_path / name, runtime)
 
 
 # Threads.

@@ -18,7 +18,7 @@ from duet.utils.data.sources.image_sources import RecordPlace
 from duet.utils.data.sources.samples import Sample, SampleTable, decode, table_of
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import Polygons
-from duet.utils.tasks.table import TASKS
+from duet.utils.tasks import TASKS
 from tests.outlines import assert_same_samples, make_polygons
 
 
