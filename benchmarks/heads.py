@@ -28,12 +28,12 @@ from benchmarks.side_by_side import (
 from benchmarks.train_step import Candidate, draw_batch, start
 from duet.backend import autograd, nn, ops
 from duet.backend.checks import CPU
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.flags import from_one
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.report.stage_timer import StageTimer
 
 ENDS = {"with anchors": "", "anchor-free": "u"}  # of the names of the models
 FAST = Candidate(("--bbox_iou_optim", "--multi_tensor_optimizer"), 0.0)

@@ -26,7 +26,7 @@ from duet.utils.data.image.letterbox import FILL, fit_long_side, resize
 from duet.utils.data.loading.items import BOXES
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.sources.samples import Sample, decode, objects_of
-from duet.utils.geometry.ragged import join_polygons
+from duet.utils.geometry.boxes import join_polygons
 from duet.utils.strengths import AugmentConfig
 
 
@@ -40,7 +40,7 @@ def plain_item(
 ) -> LabelledImage:
     """Return the training sample that `TrainBatches` makes from the same arguments."""
     generator = sample_generator(seed, epoch, index)
-    draw = draw_augmentation(config.in_epoch(epoch), generator, index, len(samples))
+    draw = draw_augmentation(config, generator, index, len(samples))
     shown = [samples[tile] for tile in draw.samples]
     images = [LabelledImage(decode(sample), *objects_of(sample)) for sample in shown]
     return plain_augment(draw, images, image_size)
@@ -120,29 +120,14 @@ def mosaic(
     Returns:
         The canvas, grey where no tile lies; boxes are clipped to it, and some may be empty.
     """
-    places = []
-    for position, tile in enumerate(tiles):
-        height, width = _resized_size(tile, image_size)
-        left = centre_xy[0] - (width if position in (0, 2) else 0)
-        top = centre_xy[1] - (height if position in (0, 1) else 0)
-        places.append((left, top))
-    return _paste(tiles, places, image_size)
-
-
-def _resized_size(tile: LabelledImage, image_size: int) -> tuple[int, int]:
-    return fit_long_side(tile.size, image_size, (image_size, image_size)).resized_size
-
-
-def _paste(
-    tiles: Sequence[LabelledImage], places_xy: Sequence[tuple[int, int]], image_size: int
-) -> LabelledImage:
-    """Paste images at (left, top) onto a canvas of twice the size, and clip their boxes to it."""
     side = 2 * image_size
     canvas = np.full((side, side, 3), FILL, np.uint8)
     boxes, polygons = [], []
-    for tile, (left, top) in zip(tiles, places_xy, strict=True):
+    for position, tile in enumerate(tiles):
         placement = fit_long_side(tile.size, image_size, (image_size, image_size))
         height, width = placement.resized_size
+        left = centre_xy[0] - (width if position in (0, 2) else 0)
+        top = centre_xy[1] - (height if position in (0, 1) else 0)
         rows = slice(max(top, 0), max(min(top + height, side), 0))
         columns = slice(max(left, 0), max(min(left + width, side), 0))
         image = resize(tile.image, placement.resized_size)

@@ -39,12 +39,12 @@ from benchmarks.train_step import Candidate, draw_batch, start
 from duet import backend
 from duet.backend import amp, autograd
 from duet.backend.checks import CPU
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.document import number
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.report.stage_timer import StageTimer
 
 FAST = ("--bbox_iou_optim", "--multi_tensor_optimizer")
 PRECISIONS = {"float32": "off", "bfloat16": "bf16"}  # and train.py's --amp

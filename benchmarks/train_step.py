@@ -22,6 +22,7 @@ import numpy as np
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, time_in_turns
 from duet.backend import amp, autograd, device, ops
 from duet.backend.checks import CPU
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
@@ -29,7 +30,7 @@ from duet.utils.comparison.settings import REFERENCE
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.memory import keep_freed_memory
 from duet.utils.processes.command import run_command
-from duet.utils.report.stage_timer import STAGES, StageTimer
+from duet.utils.report.results import STAGES
 
 # Of COCO: 7 objects an image, four images a mosaic, of which about half remain inside.
 TARGETS_AN_IMAGE = 14

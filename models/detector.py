@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.memory import require_memory
 from duet.utils.text import count
+
+Value = TypeVar("Value", Tensor, float)
 
 
 class Detector(nn.Module):
@@ -145,7 +147,7 @@ def grey_of(images: Tensor) -> Tensor:
     return luma(red, green, blue)
 
 
-def luma(red: Any, green: Any, blue: Any) -> Any:
+def luma(red: Value, green: Value, blue: Value) -> Value:
     """Return the luma of colours given as tensors or numbers."""
     return red * 0.299 + green * 0.587 + blue * 0.114
 

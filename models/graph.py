@@ -14,7 +14,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duet.models.blocks.registry import MAX_CHANNELS, LayerPlan, LayerRequest, find_block, names_of
+from duet.models.blocks.registry import (
+    MAX_CHANNELS,
+    ONCE,
+    Cost,
+    LayerPlan,
+    LayerRequest,
+    find_block,
+    names_of,
+)
 from duet.models.blocks.yolov5 import Activation, find_activation
 from duet.models.heads.base import Head
 from duet.utils.errors import UserError, brief
@@ -32,6 +40,9 @@ MAX_CLASSES = 10_000
 MAX_BLOCKS = 1_000
 MAX_NUMBERS = 2_000_000_000
 MAX_MAP_NUMBERS = 4_096  # values in all layers' maps per image pixel
+# Multiply-adds, as counted by the tool behind the public tables.
+NORMALIZATION = 4  # per value normalized by BatchNorm
+SOFTMAX = 3  # per value, minus 1 per row
 
 
 @dataclass(frozen=True)
@@ -137,6 +148,27 @@ def plan_layers(spec: ModelSpec) -> list[LayerPlan]:
 
 def coarsest_stride(plans: Sequence[LayerPlan]) -> int:
     return max(plan.stride for plan in plans)
+
+
+def count_gflops(plans: Sequence[LayerPlan], image_size: int = 640, folded: bool = False) -> float:
+    """Return GFLOPs for a square image, counting a multiply-add as two operations.
+
+    Like the public tables, this counts convolutions, matrix products, softmaxes, and BatchNorm
+    unless folded into the convolutions, but not activations or decoding.
+    """
+    parts = [
+        (1 if stride == ONCE else (image_size / stride) ** 2, cost)
+        for plan in plans
+        for stride, cost in plan.costs
+    ]
+    return 2e-9 * sum(_multiply_adds(cells, cost, folded) for cells, cost in parts)
+
+
+def _multiply_adds(cells: float, cost: Cost, folded: bool) -> float:
+    """Return a block's multiply-adds for a map with this many cells."""
+    normalization = 0 if folded else NORMALIZATION * cost.normalized
+    attention = cost.attended * cells + cost.heads * (SOFTMAX * cells - 1)
+    return cells * (cost.weights + normalization + attention)
 
 
 def _check_sums(plans: Sequence[LayerPlan], blocks: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +12,8 @@ from pycocotools import mask as coco_mask
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.coco.matching import SIZE_RANGES
 from duet.utils.evaluation.coco.metric import (
     DetectionEvaluator,
@@ -19,8 +22,7 @@ from duet.utils.evaluation.coco.metric import (
     MetricResult,
     coco_masks,
 )
-from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Detections, GroundTruth, Ragged, Segmentations
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}
@@ -217,3 +219,38 @@ def assert_masks_equal_pycocotools(
 
 def unknown_as_nan(figures: np.ndarray) -> np.ndarray:
     return np.where(figures < 0, np.nan, figures)
+
+
+def as_coco(data: Path) -> dict[str, Any]:
+    """The labels of a dataset's val split as COCO has them: outlines, and areas of masks."""
+    dataset = load_dataset(data)
+    images, objects = [], []
+    for image_id, sample in enumerate(load_split(dataset, "val"), start=500):
+        size = {"height": sample.height, "width": sample.width}
+        images.append({"id": image_id, "file_name": sample.image_path.name, **size})
+        for index, label in enumerate(sample.class_index.tolist()):
+            x, y, width, height = sample.boxes_cxcywh_norm[index] * ([*size.values()][::-1] * 2)
+            box = [x - width / 2, y - height / 2, width, height]
+            left, top, right, bottom = box[0], box[1], box[0] + width, box[1] + height
+            polygons = sample.polygons_norm
+            if polygons is not None and polygons.num_points[index]:
+                outline = polygons.outline(index) * [sample.width, sample.height]
+            else:
+                outline = np.array([[left, top], [left, bottom], [right, bottom], [right, top]])
+            points = [np.float64(outline).ravel().tolist()]
+            coded = coco_mask.merge(coco_mask.frPyObjects(points, *size.values()))
+            objects.append({
+                "id": len(objects) + 1, "image_id": image_id, "category_id": label,
+                "bbox": [float(value) for value in box], "segmentation": points,
+                "area": float(coco_mask.area(coded)), "iscrowd": 0,
+            })  # fmt: skip
+    categories = [{"id": i, "name": name} for i, name in enumerate(dataset.class_names)]
+    return {"info": {}, "images": images, "annotations": objects, "categories": categories}
+
+
+def by_pycocotools_of_files(annotations: Path, predictions: Path, kind: str) -> np.ndarray:
+    """The summary of files: an instances JSON, and rows of --save-json."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        truth = COCO(str(annotations))
+        found = truth.loadRes(str(predictions))
+        return unknown_as_nan(reference_of(COCOeval(truth, found, kind)).summary)

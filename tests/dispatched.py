@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 from duet.backend import ops
-from duet.utils.report.stage_timer import StageTimer
+from duet.models.training.step_watch import StageTimer
 
 # They give the host a number of the device, or sizes that depend on one.
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")

@@ -22,7 +22,7 @@ TESTS = Path(__file__).parent
 # What needs packages of .venv/torch alone: torch.hub, TorchScript, the figures' Matplotlib.
 OF_TORCH = (
     "conformance/test_onnx_backend.py",
-    "export/examples/test_cpp_example.py",
+    "export/examples/test_compiled_and_page.py",
     "export/test_export_command.py",
     "package/test_wheel.py",
     "unit/docs/test_figures.py",
@@ -43,7 +43,6 @@ ONCE = (
     "unit/scripts/test_first_contact.py",
     "unit/scripts/test_public_commands.py",
     "unit/scripts/test_onnx_backend.py",
-    "export/examples/test_page_example.py",
     "export/test_graph_process.py",
     "site/test_pages.py",
     "site/test_strict_build.py",
@@ -72,7 +71,7 @@ ONCE = (
     "unit/scripts/test_val_names.py",
     "unit/setup",
     "unit/state",
-    "unit/tasks",
+    "unit/test_tasks.py",
     "unit/test_optional.py",
     "unit/test_wings.py",
     "unit/weights/test_checkpoint.py",

@@ -1,15 +1,21 @@
-"""Small ONNX files, written node by node: detectors, and files that are none."""
+"""Small ONNX files, written node by node: detectors, and files that are none; running graphs."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+
+from duet.backend.onnx.model_proto import build_model
+from duet.backend.onnx.recording import Tensor, graph_input
+from duet.utils.export.metadata import Metadata
 
 SIDE = 32
 CLASSES = ("cat", "dog")
@@ -138,3 +144,78 @@ def write_classifier(
     initial = [constant(name, np.int64([at])) for name, at in (("from", 0), ("to", 2))]
     initial.append(constant("along", np.int64([1])))
     return make_file(path, nodes, initial, shape, ((shape[0], 2),), texts)
+
+
+# The smallest network of an exported file: it doubles its images and calls them rows.
+ODD_NAME = "é<&\"'\n三"
+METADATA = Metadata(class_names=(ODD_NAME,), stride=32, image_size=(SIDE, SIDE))
+DYNAMIC = dataclasses.replace(METADATA, dynamic=True)
+
+
+def write_doubling(path: Path, factor: float = 2, dynamic: bool = False) -> Path:
+    """Write an ONNX graph that maps (B, 3, H, W) to (B, H * W / 2, 6), times a factor."""
+    sizes = ["b", 3, "h", "w"] if dynamic else [1, 3, SIDE, SIDE]
+    factors = np.full((1, 3, 1, 1) if dynamic else (1, 3, SIDE, SIDE), factor, np.float32)
+    graph = helper.make_graph(
+        [
+            NODE("Mul", ["images", "factors"], ["product"]),
+            NODE("Reshape", ["product", "shape"], ["output0"]),
+        ],
+        "doubling",
+        [helper.make_tensor_value_info("images", TensorProto.FLOAT, sizes)],
+        [helper.make_tensor_value_info("output0", TensorProto.FLOAT, [sizes[0], None, 6])],
+        [constant("factors", factors), constant("shape", [0, -1, 6])],
+    )
+    opset = [helper.make_opsetid("", 17)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    return path
+
+
+def random_images(batch: int = 1, height: int = SIDE, width: int = SIDE) -> np.ndarray:
+    shape = batch, 3, height, width
+    return np.random.default_rng(0).random(shape, np.float32)
+
+
+def rows_of(images: np.ndarray, factor: float = 2) -> np.ndarray:
+    """What the network returns."""
+    return (images * np.float32(factor)).reshape(len(images), -1, 6)
+
+
+# Parts of an exported graph, run alone by ONNX Runtime.
+
+
+def small_graph(
+    part: Callable[[Tensor], Sequence[Tensor]],
+    shape: Sequence[int],
+    dtype: str = "float32",
+    free: Sequence[int] = (),
+    opset: int = 17,
+) -> Any:
+    """Return the checked ModelProto of what a function makes of one input, called `given`."""
+    given = graph_input("given", shape, dtype, {side: f"side{side}" for side in free})
+    outputs = part(given)
+    for index, output in enumerate(outputs):
+        output.name = f"output{index}"
+    model = build_model(outputs, [given], opset)
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def run_graph(model: Any) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """Load a graph with one input; return what runs it."""
+    content = model if isinstance(model, bytes) else model.SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(content, options, ["CPUExecutionProvider"])
+    (given,) = session.get_inputs()
+    return lambda array: session.run(None, {given.name: array})
+
+
+def shapes(model: Any) -> Mapping[str, tuple[int | str, ...]]:
+    """Return the shapes of the outputs, which a name stands in for where they are free."""
+    return {
+        output.name: tuple(
+            side.dim_param or side.dim_value for side in output.type.tensor_type.shape.dim
+        )
+        for output in model.graph.output
+    }

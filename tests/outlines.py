@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from duet.utils.data.sources.samples import Sample
-from duet.utils.geometry.ragged import Polygons, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
 
 
 def make_polygons(outlines: Sequence[np.ndarray], dtype: type = np.float64) -> Polygons:

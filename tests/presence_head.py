@@ -18,9 +18,7 @@ from duet.models.blocks.registry import Block, Cost, LayerPlan, LayerRequest
 from duet.models.heads.base import Head, Loss, LossSettings, LossTerms
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.report.task_reports import TaskReport
-from duet.utils.tasks import table
-from duet.utils.tasks.table import Part, Task
-from duet.utils.weights.transfer import ClassRows
+from duet.utils.tasks import TASKS, ClassRows, Part, Task
 
 YAML = """
 nc: 5
@@ -152,4 +150,4 @@ REPORT = TaskReport(table_of, plot)
 def register(monkeypatch: Any) -> None:
     """Make `Presence` a block of model YAMLs for one test."""
     monkeypatch.setitem(registry._BLOCKS, "Presence", Block(PresenceHead, False, False))
-    monkeypatch.setitem(table.TASKS, "presence", PRESENCE)
+    monkeypatch.setitem(TASKS, "presence", PRESENCE)

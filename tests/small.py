@@ -104,14 +104,16 @@ def write_tiny_segmenter(folder: Path) -> Path:
     return path
 
 
-def write_class_folders(folder: Path, train: int = 12, val: int = 6) -> Path:
-    """Draw noise of one colour a class, in turn; return the folder."""
+def write_class_folders(
+    folder: Path, train: int = 12, val: int = 6, names: Sequence[str] = COLOURS
+) -> Path:
+    """Draw noise of one of three colours for each class in turn; return the folder."""
     for split, number in (("train", train), ("val", val)):
         for index in range(number):
             random = np.random.default_rng((len(split), index))
             image = random.integers(0, 128, (COLOUR_SIDE, COLOUR_SIDE + 8, 3), np.uint8)
             image[..., index % len(COLOURS)] += 127
-            path = folder / split / COLOURS[index % len(COLOURS)] / f"{index}.png"
+            path = folder / split / names[index % len(names)] / f"{index}.png"
             path.parent.mkdir(parents=True, exist_ok=True)
             cv2.imwrite(str(path), image)
     return folder

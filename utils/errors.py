@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 LONGEST_TEXT = 200
 
@@ -39,6 +41,20 @@ def brief(value: object) -> str:
     """
     text = _BOUNDED.repr(value)
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
+@contextmanager
+def naming_weights(path: object) -> Iterator[None]:
+    """Turn the errors of reading a weights file into a UserError that names it."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"--weights {path}: {error.strerror or error}") from error
+    except MemoryError as error:
+        raise UserError(f"--weights {path}: it does not fit into memory") from error
+    except UserError as error:
+        text = str(error)
+        raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
 
 
 class DatasetError(UserError):

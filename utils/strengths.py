@@ -30,7 +30,6 @@ class AugmentConfig:
     copy_paste: float = 0.0  # fraction of a mosaic's objects with polygons that are pasted again
     mixup: float = 0.0  # fraction of mosaics mixed with another one
     transforms: float = 0.0  # probability of each of --albumentations
-    mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
     def __post_init__(self) -> None:
         for name in STRENGTHS:
@@ -38,21 +37,13 @@ class AugmentConfig:
             if not 0 <= value <= limit:
                 raise UserError(f"{name}: {value}; accepted: a number from 0 to {limit:g}")
 
-    def in_epoch(self, epoch: int) -> AugmentConfig:
-        """Return the strengths in an epoch, from 0: the last epochs may have no mosaics."""
-        if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
-            return self
-        return dataclasses.replace(self, mosaic=0.0, mixup=0.0)
-
     def without_effect(self) -> tuple[str, ...]:
         """Return the strengths above 0 that need mosaics, if there are no mosaics."""
         return ("mixup",) if self.mixup and not self.mosaic else ()
 
 
 STRENGTHS = tuple(
-    field.name
-    for field in dataclasses.fields(AugmentConfig)
-    if field.name not in ("transforms", "mosaic_epochs")
+    field.name for field in dataclasses.fields(AugmentConfig) if field.name != "transforms"
 )
 
 

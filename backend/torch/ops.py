@@ -294,7 +294,7 @@ def ema_update_(
 
 def unless_lost(
     number: float, otherwise: float, lost: Tensor | None, like: Sequence[Tensor]
-) -> Any:
+) -> float | Tensor:
     """Return a factor for `like`, `otherwise` if lost is 1.
 
     On a GPU it is a tensor, because reading `lost` would wait for the device.

@@ -1,5 +1,5 @@
 # Runs without a framework.
-from duet.utils.tasks.table import Part, Task
+from duet.utils.tasks import Part, Task
 
 task = Task(
     name="presence",

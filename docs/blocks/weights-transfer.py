@@ -8,8 +8,8 @@ import numpy as np
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
+from duet.utils.tasks import ClassRows
 from duet.utils.weights.transfer import (
-    ClassRows,
     match_classes,
     transfer_arrays,
 )

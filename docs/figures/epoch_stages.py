@@ -9,7 +9,7 @@ from docs.figures.bars import bars
 from docs.figures.drawing import Figure
 from duet.utils.files.json_files import read_json
 from duet.utils.project import PROJECT
-from duet.utils.report.stage_timer import STAGES
+from duet.utils.report.results import STAGES
 
 WORDS = {
     "en": ("Seconds of each stage of one epoch on each backend, on a CPU", "seconds",

@@ -15,7 +15,7 @@ from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_file
 from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape
 from duet.utils.files.json_files import read_json
-from duet.utils.geometry.ragged import Polygons, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
 from duet.utils.project import PROJECT
 
 SHEET_SIDE = 160  # pixels of a photograph

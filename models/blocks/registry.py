@@ -59,9 +59,6 @@ class LayerRequest:
 
 
 ONCE = 0  # instead of a stride: computed once per image
-# Multiply-adds, as counted by the tool behind the public tables.
-NORMALIZATION = 4  # per value normalized by BatchNorm
-SOFTMAX = 3  # per value, minus 1 per row
 BATCHNORM_NUMBERS = 4  # per channel: weight, bias, mean and variance
 
 
@@ -171,24 +168,3 @@ def find_block(name: object) -> Block:
     if not isinstance(name, str) or name not in _BLOCKS:
         raise UserError(f"unknown block {brief(name)}; known: {', '.join(sorted(_BLOCKS))}")
     return _BLOCKS[name]
-
-
-def count_gflops(plans: Sequence[LayerPlan], image_size: int = 640, folded: bool = False) -> float:
-    """Return GFLOPs for a square image, counting a multiply-add as two operations.
-
-    Like the public tables, this counts convolutions, matrix products, softmaxes, and BatchNorm
-    unless folded into the convolutions, but not activations or decoding.
-    """
-    parts = [
-        (1 if stride == ONCE else (image_size / stride) ** 2, cost)
-        for plan in plans
-        for stride, cost in plan.costs
-    ]
-    return 2e-9 * sum(_multiply_adds(cells, cost, folded) for cells, cost in parts)
-
-
-def _multiply_adds(cells: float, cost: Cost, folded: bool) -> float:
-    """Return a block's multiply-adds for a map with this many cells."""
-    normalization = 0 if folded else NORMALIZATION * cost.normalized
-    attention = cost.attended * cells + cost.heads * (SOFTMAX * cells - 1)
-    return cells * (cost.weights + normalization + attention)

@@ -15,10 +15,9 @@ import numpy as np
 
 from duet.backend import autograd, ops
 from duet.backend.contract import Tensor
-from duet.models.detector import Detector
 from duet.models.heads.base import Candidates, Evaluator, Loss, Result, Sink
 from duet.models.inference.image_detector import ImageDetector
-from duet.models.inference.predictors import HalfPrecision, Predictor, network_input
+from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.letterbox import View
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.items import BoxItems
@@ -162,8 +161,3 @@ class Evaluation:
 
 def _labels_of(items: BoxItems, samples: Sequence[Sample], index: int) -> GroundTruth:
     return items.ground_truth(samples[index])
-
-
-def in_precision(model: Detector, device: str, dtype: str, channels_last: bool) -> Predictor:
-    """Wrap a float32 model to compute in a dtype; "float32" returns it unchanged."""
-    return model if dtype == "float32" else HalfPrecision(model, device, dtype, channels_last)

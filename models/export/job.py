@@ -96,12 +96,7 @@ class Exports(NamedTuple):
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
-    if size > MOST_BYTES:
-        raise UserError(
-            f"the weights have {size:,} bytes; an ONNX file holds at most {MOST_BYTES:,}: use "
-            "--half, or export a smaller model"
-        )
+    require_room_in_graph(config, checkpoint)
     model = load_detector(checkpoint, CPU)
     if config.sizes:
         warn_of_other_size(max(config.sizes), [checkpoint])
@@ -109,30 +104,16 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         config = dataclasses.replace(config, sizes=(input_size(None, model, [checkpoint]),))
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
-        samples = table_of(dataset.samples)
-        of_folders = dataset.is_of_folders
-        model.head.task.check_labels(samples, dataset.name, of_folders, config.weights)
-        data, known = f"--data {dataset.name}", checkpoint.class_names and metadata.class_names
-        file, names = f"--weights {config.weights}", dataset.class_names
-        classes = scored_classes(data, names, file, known, model.head.num_classes)
-        dataset = dataset._replace(class_names=classes.names, samples=classes.renumbered(samples))
+        dataset = scored_dataset(config, checkpoint, model, dataset)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((metadata.smallest_batch, 3, *config.image_size), trains=True)
-    if config.device not in ("", CPU):
-        log.warning(
-            "--device %s: only --include engine uses it; other formats use the CPU", config.device
-        )
-    if not FRAMEWORKS[backend.use()].trains:
-        log.warning(
-            "backend onnx runs the model: files are compared with their own graph, unoptimized"
-        )
+    warn_of_limits(config)
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
     if dataset is not None and config.calibration_list:
-        listed = images_to_list(dataset.samples)
-        write_calibration_list(Path(config.calibration_list), listed)
+        write_calibration_list(Path(config.calibration_list), images_to_list(dataset.samples))
     if config.raw:
         dataset = None  # nothing is detected that could be scored
     with ending_at_termination(), tempfile.TemporaryDirectory(prefix="duet-export-") as place:
@@ -148,11 +129,40 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         done = {row: exported(export, row) for row in formats}
     if export.scores:
         say(*table(export.scores, model.head))
-    paths = (
-        (exported_path(config.weights, row, config.suffix), fine) for row, fine in done.items()
-    )
-    files = tuple(path for path, fine in paths if fine)
-    return Exports(files, tuple(row.name for row, fine in done.items() if not fine))
+    files = (exported_path(config.weights, row, config.suffix) for row in formats if done[row])
+    return Exports(tuple(files), tuple(row.name for row in formats if not done[row]))
+
+
+def require_room_in_graph(config: ExportConfig, checkpoint: Checkpoint) -> None:
+    size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
+    if size > MOST_BYTES:
+        raise UserError(
+            f"the weights have {size:,} bytes; an ONNX file holds at most {MOST_BYTES:,}: use "
+            "--half, or export a smaller model"
+        )
+
+
+def scored_dataset(
+    config: ExportConfig, checkpoint: Checkpoint, model: Detector, dataset: Dataset
+) -> Dataset:
+    """Return --data with the model's classes; UserError if its labels or classes do not fit."""
+    head, samples = model.head, table_of(dataset.samples)
+    head.task.check_labels(samples, dataset.name, dataset.is_of_folders, config.weights)
+    known = checkpoint.class_names and class_names_of(checkpoint, head.num_classes)
+    data, file = f"--data {dataset.name}", f"--weights {config.weights}"
+    classes = scored_classes(data, dataset.class_names, file, known, head.num_classes)
+    return dataset._replace(class_names=classes.names, samples=classes.renumbered(samples))
+
+
+def warn_of_limits(config: ExportConfig) -> None:
+    if config.device not in ("", CPU):
+        log.warning(
+            "--device %s: only --include engine uses it; other formats use the CPU", config.device
+        )
+    if not FRAMEWORKS[backend.use()].trains:
+        log.warning(
+            "backend onnx runs the model: files are compared with their own graph, unoptimized"
+        )
 
 
 def next_commands(config: ExportConfig, files: Sequence[Path]) -> list[str]:

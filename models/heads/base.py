@@ -21,11 +21,9 @@ from duet.backend.processes import this_process
 from duet.models.blocks.registry import LayerPlan, LayerRequest
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
-from duet.utils.files.json_files import Document
 from duet.utils.geometry.detections import Found, GroundTruth, SuppressionSettings
 from duet.utils.strengths import LossGains
-from duet.utils.tasks.table import Task
-from duet.utils.weights.transfer import ClassRows
+from duet.utils.tasks import ClassRows, Task
 
 
 class LossSettings(NamedTuple):
@@ -120,8 +118,8 @@ Candidates = Any
 MOST_SHAPES = 4
 
 
-class Loss(Protocol):
-    """The loss of a batch; a class whose `on_device` can be compiled calls `_compiled` if set."""
+class Loss(ABC):
+    """The loss of a batch; the part that can be compiled is `on_device`, called by `_computed`."""
 
     on_device: Callable[..., Any]
     _compiled: Callable[..., Any] | None = None
@@ -137,6 +135,7 @@ class Loss(Protocol):
         """
         return bool(raw[0].shape[0]) and bool(self._compiled or ops.device_of(raw[0]) != CPU)
 
+    @abstractmethod
     def __call__(
         self, raw: Sequence[Tensor], targets: Targets, whole: WholeBatch | None = None
     ) -> LossTerms:
@@ -156,6 +155,10 @@ class Loss(Protocol):
         loss = copy.copy(self)
         loss._compiled = compile_(self.on_device, MOST_SHAPES)
         return loss
+
+    def _computed(self, num_images: int, *inputs: object) -> Any:
+        """Return the result of `on_device`, by its compiled form unless there are no images."""
+        return (self._compiled if num_images and self._compiled else self.on_device)(*inputs)
 
 
 class PassImages(NamedTuple):
@@ -247,7 +250,7 @@ class Head(nn.Module, ABC):
         return cls.metric_names
 
     @classmethod
-    def yaml_values(cls, document: Document) -> Document:
+    def yaml_values(cls, document: Mapping[str, object]) -> Mapping[str, object]:
         """Return values that the head's YAML args may name; UserError for an invalid one."""
         return {}
 
@@ -293,7 +296,7 @@ class Head(nn.Module, ABC):
         settings: SuppressionSettings,
     ) -> Sequence[Found]:
         """Return each image's detections in its own pixels: a NamedTuple of arrays and
-        `utils/geometry/ragged.py::Ragged`, with one row per detection.
+        `utils/geometry/detections.py::Ragged`, with one row per detection.
 
         It must not touch the device, where reading a result waits for all queued work.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class BoxHead(Head):
         """Return each image's candidates from some levels, or all."""
 
     def join_passes(
-        self, raw: Sequence[Any], width: int, settings: SuppressionSettings
+        self, raw: Sequence[Sequence[Tensor]], width: int, settings: SuppressionSettings
     ) -> list[np.ndarray]:
         """Return each image's rows from all passes in order, in image pixels."""
         passes = []

@@ -112,6 +112,11 @@ class HalfPrecision(PredictorAround):
         return tuple(ops.cast(level, "float32") for level in raw)
 
 
+def in_precision(model: Detector, device: str, dtype: str, channels_last: bool) -> Predictor:
+    """Wrap a float32 model to compute in a dtype; "float32" returns it unchanged."""
+    return model if dtype == "float32" else HalfPrecision(model, device, dtype, channels_last)
+
+
 def why_not_half(device: str) -> str:
     """Return why --half falls back to float32 on a device; "" if it does not."""
     if device == CPU:

@@ -17,22 +17,20 @@ from duet import backend
 from duet.backend import autograd
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.evaluation.evaluate import in_precision
-from duet.models.inference.predictors import network_input
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
+from duet.models.inference.predictors import in_precision, network_input
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.start import build_model, build_state, quietly
 from duet.models.training.step import TrainState, settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.sources.samples import table_of
 from duet.utils.errors import UserError
-from duet.utils.geometry.boxes import cxcywh_to_xyxy
-from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main
 from duet.utils.processes.world import World
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.text import count
 
@@ -41,7 +39,8 @@ LARGEST = 1024  # images per process
 ON_CPU = 16  # more are no faster there, so nothing is measured
 STEPS = 2  # per size; the first one allocates optimizer state
 GIB = 2**30
-EVERY_ROW = SuppressionSettings(confidence_threshold=0.0)  # up to the limit per image
+# Up to the limit per image.
+EVERY_ROW = dataclasses.replace(DEFAULT_SUPPRESSION, confidence_threshold=0.0)
 
 log = logging.getLogger("train")
 
@@ -192,7 +191,7 @@ def crowded_batch(images: int, side: int, boxes: int, items: BoxItems = BOXES) -
     pixels = generator.integers(0, 256, (images, 3, side, side), np.uint8)
     centres = generator.uniform(0.2, 0.8, (images * boxes, 2))
     sizes = np.exp(generator.uniform(np.log(0.02), np.log(0.4), (images * boxes, 2)))
-    edges = cxcywh_to_xyxy(np.concatenate([centres, sizes], axis=1)) * side
+    edges = np.concatenate([centres - sizes / 2, centres + sizes / 2], axis=1) * side
     image, class_index = np.zeros((side, side, 3), np.uint8), np.zeros(boxes, np.int64)
     targets = [
         items.targets(LabelledImage(image, class_index, own))

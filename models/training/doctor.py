@@ -27,7 +27,6 @@ from duet.utils.errors import UserError
 from duet.utils.optional import EXTRAS, install_command
 from duet.utils.processes.command import run_command
 from duet.utils.processes.cores import loader_workers
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, read_data, train_recipe
 from duet.utils.text import say
 from duet.utils.weights.load import load_weights
@@ -118,6 +117,7 @@ def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
     """Train on the first batch forever; yield it whenever the device is done."""
     from duet.models.training.start import build
     from duet.models.training.step import train_step
+    from duet.models.training.step_watch import StageTimer
 
     state = build(job, len(loader))
     loader.align(state.model.stride)

@@ -65,7 +65,7 @@ def with_anchors(spec: ModelSpec, job: Job) -> Document:
     return {**document, "anchors": anchors}
 
 
-def number_to_fit(anchors: Any, hyp: Hyperparameters) -> int:
+def number_to_fit(anchors: object, hyp: Hyperparameters) -> int:
     """Return the requested number of new anchors per level; 0 to keep the model's.
 
     Args:
@@ -94,7 +94,7 @@ def choose_anchors(
         UserError: anchors must be fitted, but there are no labels.
     """
 
-    def measure(levels: Any) -> Fit:
+    def measure(levels: Sequence[Sequence[float]]) -> Fit:
         return measure_fit(sizes_wh, np.reshape(np.array(levels), (-1, 2)), hyp.anchor_t)
 
     def fit_new(number: int) -> list[list[float]]:

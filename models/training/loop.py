@@ -14,13 +14,9 @@ from duet import backend
 from duet.backend import nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.evaluation.evaluate import (
-    DEFAULT_SUPPRESSION,
-    Evaluation,
-    Validation,
-    in_precision,
-)
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation, Validation
 from duet.models.heads.base import Result
+from duet.models.inference.predictors import in_precision
 from duet.models.training.checkpointing import capture, rebuild_model, restore
 from duet.models.training.execution import restoring_threads
 from duet.models.training.finishing import choose_finishing
@@ -38,6 +34,7 @@ from duet.models.training.outputs import (
 )
 from duet.models.training.start import build, images_at_a_time, uses_fused
 from duet.models.training.step import TrainState, accumulate_again, settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import UserError, WorkerError
@@ -47,7 +44,6 @@ from duet.utils.processes.world import World
 from duet.utils.progress import Progress, clock, held_back
 from duet.utils.report.console import Costs
 from duet.utils.report.results import epoch_row
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job
 from duet.utils.state.job import val_loader as make_val_loader
 from duet.utils.state.progress import EndRule

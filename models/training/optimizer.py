@@ -1,4 +1,4 @@
-"""The optimizer and the EMA: parameter groups, frozen layers, settings per batch as in YOLOv5.
+"""The optimizer, loss scale and EMA: parameter groups, settings per batch as in YOLOv5.
 
 As in the public YOLOv5, BatchNorm layers frozen by --freeze keep updating their running statistics:
 the whole model is in training mode.
@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import compress
 
-from duet.backend import dist, multi_tensor, nn, ops, optim
+from duet.backend import amp, dist, multi_tensor, nn, ops, optim
 from duet.backend.contract import Optimizer, Tensor
+from duet.backend.processes import this_process
 from duet.models.detector import Detector
+from duet.models.heads.base import LossTerms
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.errors import UserError
 
@@ -23,6 +25,11 @@ Groups = list[tuple[dict[str, Tensor], float]]
 MIN_WARMUP_BATCHES = 100
 DECAY = 0.9999  # of the EMA
 RAMP = 2000.0  # updates; the average forgets faster at first
+# Of the loss in float16.
+INITIAL = 2.0**16
+GROWTH, BACKOFF = 2.0, 0.5
+GROWTH_INTERVAL = 2000  # consecutive updates without overflow
+LIMITS = 1.0, 2.0**24
 
 log = logging.getLogger("train")
 
@@ -172,6 +179,57 @@ class Schedule:
 
 def _blend(start: float, end: float, progress: float) -> float:
     return start + (end - start) * progress
+
+
+@dataclass
+class LossScale:
+    """Loss scale that halves when gradients overflow and doubles after many finite updates.
+
+    It keeps small gradients from vanishing: Micikevicius et al. 2017, arXiv:1710.03740, 3.2.
+
+    Attributes:
+        value: constant 1 unless the network computes in float16, whose range is too small.
+    """
+
+    value: float = 1.0
+    adapts: bool = False
+    finite_updates: int = 0
+
+    @classmethod
+    def of_precision(cls, dtype: str) -> LossScale:
+        if dtype != "float16":
+            return cls()
+        # Totals include the number of ranks as a factor: see `BatchParts`.
+        return cls(INITIAL / this_process().world_size, adapts=True)
+
+    @property
+    def can_fall(self) -> bool:
+        return self.adapts and self.value > LIMITS[0]
+
+    def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
+        """Return the loss with `total` multiplied by the scale's current value."""
+
+        def scaled_loss(*piece: object) -> LossTerms:
+            terms = loss(*piece)
+            return terms._replace(total=terms.total * self.value)
+
+        return scaled_loss if self.adapts else loss
+
+    def unscale(self, parameters: Iterable[Tensor]) -> None:
+        """Divide the gradients by the scale; overflowed ones stay infinite or NaN."""
+        if self.value != 1:
+            amp.scale_gradients_(parameters, 1.0 / self.value)
+
+    def update(self, finite: bool) -> None:
+        """Adjust the scale, given whether an update's gradients were finite."""
+        if not self.adapts:
+            return
+        self.finite_updates = self.finite_updates + 1 if finite else 0
+        if not finite:
+            before, self.value = self.value, max(self.value * BACKOFF, LIMITS[0])
+            log.info("loss scale %g -> %g", before, self.value)
+        elif self.finite_updates == GROWTH_INTERVAL:
+            self.value, self.finite_updates = min(self.value * GROWTH, LIMITS[1]), 0
 
 
 class ModelEMA:

@@ -10,9 +10,8 @@ from typing import NamedTuple
 
 from duet import backend
 from duet.backend.processes import this_process
-from duet.models.blocks.registry import count_gflops
 from duet.models.detector import count_parameters
-from duet.models.graph import plan_layers
+from duet.models.graph import count_gflops, plan_layers
 from duet.models.heads.base import Head, Result
 from duet.models.training.advice import advice_at_end, advice_at_start
 from duet.models.training.card import write_card

@@ -13,11 +13,11 @@ from duet import backend
 from duet.backend import amp, dist, multi_tensor, nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, require_image_size
 from duet.models.graph import (
     ModelSpec,
     coarsest_stride,
+    count_gflops,
     parse_model,
     plan_layers,
     read_model_yaml,
@@ -32,6 +32,7 @@ from duet.models.training.execution import (
 from duet.models.training.from_labels import fit_to_labels, with_class_weights
 from duet.models.training.multi_scale import MultiScale
 from duet.models.training.optimizer import (
+    LossScale,
     ModelEMA,
     Schedule,
     build_optimizer,
@@ -39,7 +40,7 @@ from duet.models.training.optimizer import (
     parameter_groups,
 )
 from duet.models.training.step import TrainState
-from duet.models.training.step_watch import LossScale, StepWatch
+from duet.models.training.step_watch import StepWatch
 from duet.utils.cli.hyperparameters import Hyperparameters
 from duet.utils.cli.task_flags import adopted, find_task
 from duet.utils.cli.train_config import TrainConfig

@@ -21,13 +21,12 @@ from duet.models.heads.base import Loss, LossTerms, PassImages, WholeBatch
 from duet.models.training.execution import Execution
 from duet.models.training.finishing import finish_images
 from duet.models.training.multi_scale import MultiScale
-from duet.models.training.optimizer import ModelEMA, Schedule, StepSettings
-from duet.models.training.step_watch import BatchName, LossScale, StepWatch
+from duet.models.training.optimizer import LossScale, ModelEMA, Schedule, StepSettings
+from duet.models.training.step_watch import BatchName, StageTimer, StepWatch
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.processes import watchdog
 from duet.utils.report.console import EpochTable
-from duet.utils.report.stage_timer import StageTimer
 
 GRADIENT_NORM_LIMIT = 10.0
 

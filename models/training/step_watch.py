@@ -1,33 +1,34 @@
-"""Track losses without waiting for the device, and skip updates that are not finite.
+"""Losses, skipped updates and times of training steps, read without waiting for the device.
 
-The device decides at each update whether all values are finite. In float16, losses are scaled to
-keep small gradients from vanishing: Micikevicius et al. 2017, arXiv:1710.03740, 3.2.
+The device decides at each update whether all values are finite.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
-from duet.backend import amp, dist, ops
+from duet import backend
+from duet.backend import dist, ops
+from duet.backend.checks import CPU
 from duet.backend.contract import Tensor
-from duet.backend.processes import this_process
 from duet.models.heads.base import LossTerms
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document
 from duet.utils.processes.ranks import on_main
+from duet.utils.report.results import STAGES
 from duet.utils.text import count
 
 MAX_FIRST_LOSSES = 1000
 MOST_IN_A_ROW = 10  # consecutive skipped updates that end a run
-INITIAL = 2.0**16
-GROWTH, BACKOFF = 2.0, 0.5
-GROWTH_INTERVAL = 2000  # consecutive updates without overflow
-LIMITS = 1.0, 2.0**24
+# Unread device marks to keep: a few dozen steps, which are done long before they are read.
+UNREAD_STAGES = 256
 
 log = logging.getLogger("train")
 warn = on_main(log.warning)  # all ranks have the same result
@@ -42,55 +43,6 @@ class BatchName(NamedTuple):
 
     def __str__(self) -> str:
         return f"epoch {self.epoch}, step {self.step}, images {self.sample_indices.tolist()}"
-
-
-@dataclass
-class LossScale:
-    """Loss scale that halves when gradients overflow and doubles after many finite updates.
-
-    Attributes:
-        value: constant 1 unless the network computes in float16, whose range is too small.
-    """
-
-    value: float = 1.0
-    adapts: bool = False
-    finite_updates: int = 0
-
-    @classmethod
-    def of_precision(cls, dtype: str) -> LossScale:
-        if dtype != "float16":
-            return cls()
-        # Totals include the number of ranks as a factor: see `BatchParts`.
-        return cls(INITIAL / this_process().world_size, adapts=True)
-
-    @property
-    def can_fall(self) -> bool:
-        return self.adapts and self.value > LIMITS[0]
-
-    def scaled(self, loss: Callable[..., LossTerms]) -> Callable[..., LossTerms]:
-        """Return the loss with `total` multiplied by the scale's current value."""
-
-        def scaled_loss(*piece: Any) -> LossTerms:
-            terms = loss(*piece)
-            return terms._replace(total=terms.total * self.value)
-
-        return scaled_loss if self.adapts else loss
-
-    def unscale(self, parameters: Iterable[Tensor]) -> None:
-        """Divide the gradients by the scale; overflowed ones stay infinite or NaN."""
-        if self.value != 1:
-            amp.scale_gradients_(parameters, 1.0 / self.value)
-
-    def update(self, finite: bool) -> None:
-        """Adjust the scale, given whether an update's gradients were finite."""
-        if not self.adapts:
-            return
-        self.finite_updates = self.finite_updates + 1 if finite else 0
-        if not finite:
-            before, self.value = self.value, max(self.value * BACKOFF, LIMITS[0])
-            log.info("loss scale %g -> %g", before, self.value)
-        elif self.finite_updates == GROWTH_INTERVAL:
-            self.value, self.finite_updates = min(self.value * GROWTH, LIMITS[1]), 0
 
 
 class StepWatch:
@@ -211,7 +163,7 @@ class StepWatch:
         named = zip(self.loss_names.values(), self.means(), strict=True)
         return " ".join(f"{name} {loss:.3f}" for name, loss in named) if self._batches else ""
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Document:
         """Read all losses, and return the state as JSON values for `restore`."""
         self._read()
         return {
@@ -257,3 +209,48 @@ class StepWatch:
             self._sums = self._sums + row
         self._batches += len(finite)
         self._lost += len(losses) - len(finite)
+
+
+class StageTimer:
+    """Time of each stage since creation; `with timer("forward"): ...`.
+
+    A stage lasts from the device's queue position on entry until the device has done its work.
+    Marks are read much later, so that timing does not block the host.
+    """
+
+    def __init__(self, device: str = CPU, spent: Mapping[str, float] | None = None) -> None:
+        """Start a timer now or, for a resumed epoch, continue from a `state()`."""
+        self._device = device
+        self._seconds = dict.fromkeys(STAGES, 0.0)
+        self._unread: deque[tuple[str, object, object]] = deque()
+        self._start = time.perf_counter()
+        if spent is not None:
+            self._seconds = {stage: spent.get(stage, 0.0) for stage in STAGES}
+            self._start -= spent["total"]
+
+    @contextlib.contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        start = backend.device.mark(self._device)
+        yield
+        self._unread.append((name, start, backend.device.mark(self._device)))
+        if len(self._unread) > UNREAD_STAGES:
+            self._read_oldest()
+
+    def state(self) -> dict[str, float]:
+        """Return the seconds of each stage, once the device has done them, and "total"."""
+        while self._unread:
+            self._read_oldest()
+        return {**self._seconds, "total": self.total()}
+
+    def _read_oldest(self) -> None:
+        stage, start, end = self._unread.popleft()
+        self._seconds[stage] += backend.device.seconds_between(start, end)
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        start = time.perf_counter()
+        yield
+        self._seconds["data_wait"] += time.perf_counter() - start
+
+    def total(self) -> float:
+        return time.perf_counter() - self._start

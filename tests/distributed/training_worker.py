@@ -25,6 +25,7 @@ from duet.models.evaluation.evaluate import Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
 from duet.models.training.step import TrainState, settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch
@@ -35,7 +36,6 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.command import run_command
 from duet.utils.processes.world import World
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.system.children import delay_abort
 from tests.small import (
     write_class_folders,

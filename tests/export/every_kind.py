@@ -72,6 +72,16 @@ def write_every_kind(folder: Path) -> Callable[[str], Exported]:
     return make
 
 
+def change_constant(path: Path, name: str, change: Callable[[np.ndarray], object]) -> None:
+    """Change a constant of an ONNX file in place."""
+    content = onnx.load_model(path)
+    (tensor,) = [tensor for tensor in content.graph.initializer if tensor.name == name]
+    values = numpy_helper.to_array(tensor).copy()
+    change(values)
+    tensor.CopyFrom(numpy_helper.from_array(values, name))
+    onnx.save_model(content, path)
+
+
 class Exported:
     """An ONNX file, and what the model predicts in the images of its trials."""
 
@@ -91,15 +101,6 @@ class Exported:
 
     def verify(self, runtime: str = "onnx") -> Comparison:
         return verify(self.runtime(runtime), self.metadata, self.trials, self.config)
-
-    def change(self, name: str, change: Callable[[np.ndarray], object]) -> None:
-        """Change a constant of the file's graph in place."""
-        content = onnx.load_model(self.path)
-        (tensor,) = [tensor for tensor in content.graph.initializer if tensor.name == name]
-        values = numpy_helper.to_array(tensor).copy()
-        change(values)
-        tensor.CopyFrom(numpy_helper.from_array(values, name))
-        onnx.save_model(content, self.path)
 
     def anchors(self) -> str:
         """Return the name of the first level's anchors in the graph, whatever unit they have."""

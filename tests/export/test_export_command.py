@@ -10,12 +10,9 @@ import shutil
 import subprocess
 import sys
 
-import cv2
 import numpy as np
-import onnx
 import onnxruntime
 import pytest
-from onnx import numpy_helper
 
 import export
 from duet.backend import device, use
@@ -29,10 +26,17 @@ from duet.utils.export.formats import check_export, format_named
 from duet.utils.export.onnx import write_onnx
 from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
+from tests.export.every_kind import change_constant
 from tests.export.recorded_files import write_graphs
-from tests.small import SMALL_SHAPES, with_names, write_small_dataset
+from tests.small import (
+    SMALL_SHAPES,
+    with_names,
+    write_class_folders,
+    write_outlined_dataset,
+    write_small_dataset,
+)
 from tests.tiny_tasks import tiny_anchor_free, tiny_segmenter, write_tiny_classifier
-from tests.tiny_weights import CLASS_NAMES, noise, write_checkpoint, write_tiny_weights
+from tests.tiny_weights import CLASS_NAMES, write_checkpoint, write_tiny_weights
 
 SIZE = ("--imgsz", "64")
 
@@ -104,11 +108,7 @@ def changing(name, change, convert=write_onnx):
 
     def write(graph, path, metadata, calibration):
         convert(graph, path, metadata, calibration)
-        content = onnx.load_model(path)
-        (tensor,) = (x for x in content.graph.initializer if x.name == name)
-        values = change(numpy_helper.to_array(tensor))
-        tensor.CopyFrom(numpy_helper.from_array(values, tensor.name))
-        onnx.save_model(content, path)
+        change_constant(path, name, change)
 
     return write
 
@@ -147,7 +147,11 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
 
 
 def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypatch):
-    add_format(monkeypatch, "wrong", changing("model.1.conv.weight", lambda values: 2 * values))
+    add_format(
+        monkeypatch,
+        "wrong",
+        changing("model.1.conv.weight", lambda values: np.multiply(values, 2, values)),
+    )
     (tmp_path / "my model.wrong.onnx").write_bytes(b"older")
     code, printed, errors = run("--include", "wrong", "onnx")
     assert code == 1
@@ -161,8 +165,8 @@ def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypat
     assert sorted(os.listdir(tmp_path)) == names
 
 
-def lowered(bias):
-    return bias - np.float32(1e4)
+def lower(bias):
+    bias -= np.float32(1e4)
 
 
 def test_a_file_without_a_runtime_here_is_written_unverified(run, tmp_path, monkeypatch):
@@ -176,7 +180,7 @@ def test_a_file_without_a_runtime_here_is_written_unverified(run, tmp_path, monk
 def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypatch):
     convert = write_onnx
     for level in (0, 1):
-        convert = changing(f"model.4.m.{level}.bias", lowered, convert)
+        convert = changing(f"model.4.m.{level}.bias", lower, convert)
     use_formats(monkeypatch, dataclasses.replace(format_named("onnx"), convert=convert))
     code, printed, errors = run("--nms", "--conf", "1")
     assert (code, errors) == (0, "")
@@ -283,17 +287,10 @@ def test_traced_formats_need_pytorch(backend, tmp_path):
 def dataset_of(name, folder):
     """A small dataset for the task of stored weights."""
     if name == "seg":
-        data = draw_dataset(folder, dataclasses.replace(SMALL_SHAPES, outlines=True))
-        return with_names(data, CLASS_NAMES)
-    if name != "cls":
-        return write_small_dataset(folder, CLASS_NAMES)
-    for split in ("train", "val"):
-        for index, of in enumerate(CLASS_NAMES):
-            (folder / split / of).mkdir(parents=True)
-            for seed in range(3):
-                image = noise(64, 80, seed=10 * index + seed)
-                cv2.imwrite(str(folder / split / of / f"{seed}.png"), image)
-    return folder
+        return with_names(write_outlined_dataset(folder), CLASS_NAMES)
+    if name == "cls":
+        return write_class_folders(folder, 15, 15, CLASS_NAMES)
+    return write_small_dataset(folder, CLASS_NAMES)
 
 
 @pytest.mark.parametrize(

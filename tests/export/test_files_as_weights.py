@@ -36,7 +36,7 @@ from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
 from tests.export.every_kind import SQUARES
 from tests.export.recorded_files import write_graphs
-from tests.export.small_graphs import run_graph, shapes, small_graph
+from tests.onnx_files import run_graph, shapes, small_graph
 from tests.shared_files import shared_path
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights

@@ -12,12 +12,12 @@ import onnxruntime
 import pytest
 import yaml
 from onnx import helper
+from PIL import Image
 
 import duet
 import export
 from duet.models.export.raw import ALLOWED, require_allowed
 from duet.utils.errors import UserError
-from duet.utils.export.config import parse_export_flags
 from duet.utils.export.metadata import RAW_FORMS
 from duet.utils.project import PROJECT
 from tests.export.examples.examples import run_python
@@ -157,23 +157,6 @@ def test_an_operation_outside_the_list_is_named():
         require_allowed(helper.make_model(graph))
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--raw", "--nms"], "--raw with --nms: boards take float32 graphs of one size"),
-        (["--raw", "--dynamic"], "--raw with --dynamic"),
-        (["--raw", "--include", "openvino"], "--raw writes ONNX"),
-        (["--raw", "--opset", "21"], "--opset 21; accepted with --raw: from 12 to 19"),
-        (["--opset", "12"], "--opset 12; accepted without --raw: from 13 to 21"),
-        (["--raw", "boxes"], "--raw boxes; accepted: maps, sigmoid, split, split-sigmoid"),
-        (["--calibration-list", "a.txt"], "--calibration-list lists images of --data; name a"),
-    ],
-)
-def test_flags_that_do_not_fit_are_refused(flags, message):
-    with pytest.raises(UserError, match=message):
-        parse_export_flags(["--weights", "a.safetensors", *flags])
-
-
 def test_tasks_without_the_form_are_refused(tmp_path, weights):
     with pytest.raises(UserError, match="values that are no logits; use --raw split-sigmoid"):
         exported(weights["free"], "--raw", "sigmoid")
@@ -200,19 +183,8 @@ def test_the_program_in_cpp_finds_what_the_one_in_python_finds(weights, tmp_path
         assert os.environ.get("REQUIRE_COMPILER") != "1", "c++ is needed to build the example"
         pytest.skip("no c++")
     program = tmp_path / "decode"
-    words = [
-        "c++",
-        "-std=c++17",
-        "-Wall",
-        "-Wextra",
-        "-Werror",
-        EXAMPLE / "decode.cpp",
-        "-o",
-        program,
-    ]
-    subprocess.run(words, check=True, timeout=60)
-    from PIL import Image
-
+    flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-o", program]
+    subprocess.run(["c++", *flags, EXAMPLE / "decode.cpp"], check=True, timeout=60)
     picture = tmp_path / "picture.png"
     Image.fromarray(noise(64, 96)).save(picture)
     for form in ("maps", "sigmoid"):

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 import yaml
 
@@ -17,7 +19,7 @@ from duet.models.export.recorded import detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.weights.checkpoint import save_checkpoint
 from tests.export.recorded_files import MODULES, write_graphs
-from tests.export.small_graphs import onnx, onnxruntime, run_graph, small_graph
+from tests.onnx_files import run_graph, small_graph
 from tests.small import write_tiny_model
 from tests.tiny_weights import initial_model, untrained
 

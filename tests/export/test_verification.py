@@ -23,7 +23,7 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, FLOATS, Metadata
-from tests.export.every_kind import FLAGS
+from tests.export.every_kind import FLAGS, change_constant
 from tests.tiny_weights import noise
 
 LOOSE = {"half", "mask half", "mask half nms", "class half"}
@@ -106,7 +106,7 @@ def scale(factor):
 )
 def test_a_wrong_constant_is_found(make, name, constant, change, text):
     exported = make(name)
-    exported.change(constant or exported.anchors(), change)
+    change_constant(exported.path, constant or exported.anchors(), change)
     assert text in exported.verify().fault
 
 

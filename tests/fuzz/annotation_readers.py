@@ -22,11 +22,18 @@ from duet.utils.errors import UserError
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS
 
-VOC_TOKENS = (
+XML_TOKENS = (
     b"<", b">", b"</", b"/>", b"<!--", b"-->", b"<![CDATA[", b"]]>", b"<?xml version='1.0'?>",
-    b"<!DOCTYPE a [<!ENTITY b 'cccccccccc'>]>", b"&b;", b"&amp;", b"&#0;", b"&#x1F431;",
-    b"<a>" * 70, b" encoding='utf-16'", b"<object>", b"</object>", b"<bndbox>", b"<xmin>",
-    b"<polygon><x1>", b"1e308", b"nan", b"-0", b"1_000", b"9999999999", b"1",
+    b"<!DOCTYPE a [<!ENTITY b 'cccccccccc'>]>", b"&b;", b"&amp;", b"&#0;", b"&#x1F431;", b"<?a?>",
+    b"<a>" * 70, b" encoding='utf-16'", b"1e308", b"1e999", b"nan", b"-0", b"-1", b"1_000",
+    b"9999999999", b"1", b";", b",",
+)  # fmt: skip
+VOC_TOKENS = (
+    *XML_TOKENS, b"<object>", b"</object>", b"<bndbox>", b"<xmin>", b"<polygon><x1>",
+)  # fmt: skip
+CVAT_TOKENS = (
+    *XML_TOKENS, b'rotation="1e308"', b'width="99999999999"', b"<image ", b"<box ", b"<mask ",
+    b"<meta>", b"<label>", b'<track id="0" label="a"/>',
 )  # fmt: skip
 LABELME_TOKENS = (
     *JSON_TOKENS, b'"shapes":', b'"points":', b'"mask"', b'"circle"', b'"shape_type":',
@@ -91,12 +98,6 @@ CVAT = """<?xml version="1.0" encoding="utf-8"?>
 <polyline label="cat" points="1,1;2,2"></polyline><tag label="dog"></tag></image>
 <image id="1" name="sub/b.jpg" subset="Validation" width="48" height="32"></image>
 </annotations>"""
-XML_TOKENS = (
-    b"<", b">", b"/>", b"</", b"<a>" * 70, b"<!DOCTYPE a [<!ENTITY b 'c'>]>", b"&amp;", b"&#0;",
-    b"<![CDATA[", b"]]>", b"<!--", b"<?a?>", b'rotation="1e308"', b'width="99999999999"', b"nan",
-    b"1e999", b"-1", b";", b",", b"<image ", b"<box ", b"<mask ", b"<meta>", b"<label>",
-    b'<track id="0" label="a"/>',
-)  # fmt: skip
 
 _SIZE = {"original_width": 48, "original_height": 32, "image_rotation": 0}
 _VALUES = [
@@ -178,7 +179,7 @@ _PLAIN = {
     "labelme-annotations": Reader(
         reader_of(LABELME), labelme_seeds, "a.json", LABELME_TOKENS, memory_bytes=1024 * MIB
     ),
-    "cvat": Reader(read_folder, lambda: [CVAT.encode()], "annotations.xml", XML_TOKENS),
+    "cvat": Reader(read_folder, lambda: [CVAT.encode()], "annotations.xml", CVAT_TOKENS),
     "label-studio": Reader(
         read_folder,
         lambda: [json.dumps(TASKS).encode()],

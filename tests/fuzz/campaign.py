@@ -11,7 +11,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 MAX_FAULTS = 20  # of a reader; then it is left alone
 SHOWN_BYTES = 3000
@@ -37,25 +36,20 @@ class Outcome:
 
     kinds: Counter[str] = dataclasses.field(default_factory=Counter)
     faults: list[Fault] = dataclasses.field(default_factory=list)
-    seconds: float = 0.0  # of the slowest mutant
-    memory: int = 0  # bytes, of the largest
+    modules: set[str] = dataclasses.field(default_factory=set)  # that read the seeds
 
     def add(self, other: Outcome) -> None:
         self.kinds += other.kinds
         self.faults += other.faults
-        self.seconds = max(self.seconds, other.seconds)
-        self.memory = max(self.memory, other.memory)
 
-    def note(self, fault: Fault) -> None:
-        self.kinds["fault"] += 1
-        self.faults.append(fault)
+    def count(self, kind: str, fault: Fault) -> None:
+        self.kinds[kind] += 1
+        if kind == "fault":
+            self.faults.append(fault)
 
     def __str__(self) -> str:
-        return (
-            f"{self.kinds.total():6} mutants: {self.kinds['read']} read, "
-            f"{self.kinds['refused']} refused, {self.kinds['fault']} faults; "
-            f"at most {self.seconds:.2f} s and {self.memory / 2**20:.0f} MiB"
-        )
+        counts = ", ".join(f"{self.kinds[kind]} {kind}" for kind in ("read", "refused", "fault"))
+        return f"{self.kinds.total():6} mutants: {counts}"
 
 
 CHILD = (sys.executable, "-m", "tests.fuzz.child")
@@ -95,10 +89,13 @@ def _run_child(
     ):  # fmt: skip
         assert child.stdout is not None
         for row in map(json.loads, child.stdout):
-            name = row["reader"]
-            ready.add(name)
-            left[name] = range(row["index"] + 1, left[name].stop)
-            _count(outcomes[name], seed, row)
+            name, index = row["reader"], row["index"]
+            left[name] = range(index + 1, left[name].stop)
+            if name in ready:
+                outcomes[name].count(row["kind"], Fault(name, seed, index, row["what"]))
+            else:  # of the seeds
+                outcomes[name].modules |= set(row["modules"])
+                ready.add(name)
         code = child.wait()
         errors.seek(0)
         message = errors.read().decode(errors="replace")[-SHOWN_BYTES:]
@@ -108,16 +105,6 @@ def _run_child(
     if name not in ready:
         raise RuntimeError(f"{name} does not read its own seeds:\n{message}")
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    outcomes[name].note(Fault(name, seed, left[name].start, f"died: {how}\n{message}"))
+    died = Fault(name, seed, left[name].start, f"died: {how}\n{message}")
+    outcomes[name].count("fault", died)
     left[name] = left[name][1:]
-
-
-def _count(outcome: Outcome, seed: int, row: Mapping[str, Any]) -> None:
-    if "kind" not in row:  # the seeds have been read
-        return
-    outcome.seconds = max(outcome.seconds, row["seconds"])
-    outcome.memory = max(outcome.memory, row["memory"])
-    if row["kind"] == "fault":
-        outcome.note(Fault(row["reader"], seed, row["index"], row["what"]))
-    else:
-        outcome.kinds[row["kind"]] += 1

@@ -1,7 +1,8 @@
 """A process that reads mutants one after the other, each within stated time and memory.
 
 `python -m tests.fuzz.child SEED READER:FIRST:LAST ...` prints a line of JSON a mutant, after one
-for the seeds of its reader. If it dies, the mutant after the last line is the cause.
+for the seeds of its reader, with the modules that read them. If it dies, the mutant after the last
+line is the cause.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import resource
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from types import FrameType
 
 import numpy as np
 
@@ -37,6 +40,7 @@ HARD_MEMORY = 4096 * MIB  # address space above which an allocation fails
 SHOWN_CHARACTERS = 300
 # Which modules have readers; each has an entry in READERS.
 KINDS = ("text", "annotation", "image", "weights", "further", "fetch")
+FILES = "duet.utils.files."
 SILENT_SECONDS = 120  # of a mutant: it waits for something, as it may not compute so long
 
 
@@ -66,16 +70,41 @@ def main(seed: int, tasks: Sequence[str]) -> None:
 def read_mutants(reader: Reader, name: str, seed: int, indices: range, path: Path) -> None:
     """Read the seeds, which must succeed, then the mutants; print a line for each."""
     seeds = list(reader.seeds())
-    for content in seeds:  # imports and caches are no cost of a mutant
-        path.write_bytes(reader.seal(content))
-        reader.read(path)
-    print(json.dumps({"reader": name, "index": indices.start - 1}), flush=True)
+    with noting_who_reads() as modules:
+        for content in seeds:  # imports and caches are no cost of a mutant
+            path.write_bytes(reader.seal(content))
+            reader.read(path)
+    row = {"reader": name, "index": indices.start - 1, "modules": sorted(modules)}
+    print(json.dumps(row), flush=True)
     _limit_memory()
     for index in indices:
         content = mutant(reader, name, seeds, seed, index)
         path.write_bytes(content)
-        outcome = judge(reader, path, len(content))
-        print(json.dumps({"reader": name, "index": index, **outcome}), flush=True)
+        kind, what = judge(reader, path, len(content))
+        row = {"reader": name, "index": index, "kind": kind, "what": what}
+        print(json.dumps(row), flush=True)
+
+
+@contextmanager
+def noting_who_reads() -> Iterator[set[str]]:
+    """Collect the modules that call what reads in utils/files, in any thread."""
+    found: set[str] = set()
+
+    def note(frame: FrameType, event: str, argument: object) -> None:
+        if event == "call" and frame.f_code.co_name.startswith(("read_", "open_", "parse_")):
+            caller = frame.f_back
+            while caller and caller.f_globals.get("__name__") == "contextlib":
+                caller = caller.f_back
+            if caller and str(frame.f_globals.get("__name__")).startswith(FILES):
+                found.add(caller.f_globals["__name__"])
+
+    threading.setprofile(note)
+    sys.setprofile(note)
+    try:
+        yield found
+    finally:
+        threading.setprofile(None)
+        sys.setprofile(None)
 
 
 def _limit_memory() -> None:
@@ -85,7 +114,7 @@ def _limit_memory() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (used + HARD_MEMORY, hard))
 
 
-def judge(reader: Reader, path: Path, size: int) -> dict[str, Any]:
+def judge(reader: Reader, path: Path, size: int) -> tuple[str, str]:
     """Read one file; return whether it was "read" or "refused", or the "fault" and what it was."""
     seconds = reader.seconds + SECONDS_A_BYTE * size
     _end_after(seconds)
@@ -99,7 +128,7 @@ def judge(reader: Reader, path: Path, size: int) -> dict[str, Any]:
     if cost > allowed:
         kind = "fault"
         what = f"{cost // MIB} MiB for {size} bytes, at most {allowed // MIB} MiB allowed"
-    return {"kind": kind, "what": what, "seconds": took, "memory": cost}
+    return kind, what
 
 
 def _outcome(reader: Reader, path: Path) -> tuple[str, str]:

@@ -31,8 +31,8 @@ from duet.utils.serve.requests import (
 )
 from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
+from tests.onnx_files import METADATA, random_images, write_doubling
 from tests.unit.detect.media.videos import video_bytes
-from tests.unit.export.doubling import METADATA, random_images, write_doubling
 
 XML_TOKENS = (
     b'type="Const"', b'type="Loop"', b'type="Result"', b'version="opset15"', b'offset="',

@@ -27,7 +27,6 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_sources import ImageFile, list_images
 from duet.utils.data.sources.label_file import (
     BrokenLabelError,
-    Labels,
     parse_labels,
     read_label_bytes,
 )
@@ -138,15 +137,11 @@ def read_neighbour(path: Path) -> object:
     return newest_runs(path.parent.parent, path.parent.name)
 
 
-def read_labels(path: Path) -> Labels:
-    return parse_labels(read_label_bytes(path), num_classes=3)
-
-
-def read_label_rows(path: Path) -> object:
+def read_labels(path: Path) -> object:
     """Read every line as the check does: it must agree with the reader of a training."""
     rows = read_rows(ImageFile(path.with_suffix(".jpg")), 3, (100, 200))
     try:
-        num_used = len(read_labels(path).class_index)
+        num_used = len(parse_labels(read_label_bytes(path), num_classes=3).class_index)
     except BrokenLabelError as error:
         assert any(row.kind not in ("", "repeated_object") for row in rows)
         raise UserError(str(error)) from error
@@ -222,7 +217,6 @@ _PLAIN = {
         "list.txt",
     ),
     "labels": Reader(read_labels, lambda: LABELS, "a.txt", LABEL_TOKENS),
-    "label-rows": Reader(read_label_rows, lambda: LABELS, "a.txt", LABEL_TOKENS),
     "coco-dataset": Reader(
         read_coco_dataset,
         lambda: [json.dumps(COCO).encode(), json.dumps(COCO_MASKS, indent=1).encode()],

@@ -69,23 +69,9 @@ def _written(write: Callable[[Path], Path]) -> bytes:
         return write(Path(folder, "a.pt")).read_bytes()
 
 
-def pickle_seeds() -> list[bytes]:
-    return [dump(small_root(TorchFile()))]
-
-
-def classifier_seeds() -> list[bytes]:
-    return [dump(small_classifier(TorchFile()))]
-
-
-def anchor_free_seeds() -> list[bytes]:
-    file = TorchFile()
-    arrays = tiny_arrays("anchor-free")
-    return [dump({"epoch": 4, "model": None, "ema": anchor_free_model(file, arrays)})]
-
-
-def anchor_free_model(file: TorchFile, arrays: dict[str, np.ndarray]) -> Any:
-    """Return the smallest anchor-free model under the names of the public package."""
-    document = tiny_document("anchor-free")
+def anchor_free_root(file: TorchFile) -> dict[str, Any]:
+    """Return a file with the smallest anchor-free model under the names of the public package."""
+    document, arrays = tiny_document("anchor-free"), tiny_arrays("anchor-free")
     lines = [*document["backbone"], *document["head"]]
     layers = {}
     for index, line in enumerate(lines):
@@ -99,28 +85,19 @@ def anchor_free_model(file: TorchFile, arrays: dict[str, np.ndarray]) -> Any:
         )  # fmt: skip
     whole = module("torch.nn.modules.container.Sequential", layers)
     public = {**document, "head": [[[2, 3], 1, "Detect", ["nc"]]]}
-    return module("ultralytics.nn.tasks.DetectionModel", {"model": whole}, yaml=public)
+    model = module("ultralytics.nn.tasks.DetectionModel", {"model": whole}, yaml=public)
+    return {"epoch": 4, "model": None, "ema": model}
 
 
-def anchor_free_in_zip(content: bytes) -> bytes:
-    """Return a zip with this pickle and the storages of the small anchor-free model."""
-    file = TorchFile()
-    anchor_free_model(file, tiny_arrays("anchor-free"))
-    return _written(lambda path: write_zip(path, content, file.storages))
+def pickle_reader(root: Callable[[TorchFile], Any]) -> Reader:
+    """Return a reader of mutants of a root's pickle, in a zip with the right storages."""
 
+    def in_zip(content: bytes) -> bytes:
+        file = TorchFile()
+        root(file)
+        return _written(lambda path: write_zip(path, content, file.storages))
 
-def classifier_in_zip(content: bytes) -> bytes:
-    """Return a zip with this pickle and the storages of the small classifier."""
-    file = TorchFile()
-    small_classifier(file)
-    return _written(lambda path: write_zip(path, content, file.storages))
-
-
-def in_zip(content: bytes) -> bytes:
-    """Return a zip as torch.save writes it, with this pickle and the small model's storages."""
-    file = TorchFile()
-    small_root(file)
-    return _written(lambda path: write_zip(path, content, file.storages))
+    return Reader(use_weights, lambda: [dump(root(TorchFile()))], "a.pt", PICKLE_TOKENS, in_zip)
 
 
 # Our own files. The mutants are of the JSON; the arrays and the checksum belong to it.
@@ -218,13 +195,9 @@ PLACE_TOKENS = (*JSON_TOKENS, b'"data_offsets":', b'"F32"', b'"BF16"', b'"__meta
 
 READERS = {
     "torch-zip": Reader(use_weights, zip_seeds, "a.pt", ZIP_TOKENS),
-    "pickle": Reader(use_weights, pickle_seeds, "a.pt", PICKLE_TOKENS, in_zip),
-    "pickled-classifier": Reader(
-        use_weights, classifier_seeds, "a.pt", PICKLE_TOKENS, classifier_in_zip
-    ),
-    "pickled-anchor-free": Reader(
-        use_weights, anchor_free_seeds, "a.pt", PICKLE_TOKENS, anchor_free_in_zip
-    ),
+    "pickle": pickle_reader(small_root),
+    "pickled-classifier": pickle_reader(small_classifier),
+    "pickled-anchor-free": pickle_reader(anchor_free_root),
     "safetensors": Reader(use_weights, safetensors_seeds, "a.safetensors", PLACE_TOKENS),
     "safetensors-json": Reader(
         use_weights, safetensors_json, "a.safetensors", PLACE_TOKENS, with_data

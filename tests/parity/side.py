@@ -26,6 +26,7 @@ from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossSettings, LossTerms
 from duet.models.training.start import build_state
 from duet.models.training.step import TrainState, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import (
     DEFAULT_HYPERPARAMETERS,
     Hyperparameters,
@@ -39,7 +40,6 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.processes.command import run_command
-from duet.utils.report.stage_timer import StageTimer
 from tests.losses import arrays_of
 from tests.parity.table import DTYPES, Settings
 

@@ -13,9 +13,8 @@ import pytest
 import yaml
 
 from duet.backend import autograd, nn, ops
-from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector
-from duet.models.graph import parse_model, plan_layers, read_model_yaml
+from duet.models.graph import count_gflops, parse_model, plan_layers, read_model_yaml
 from duet.models.stored import fold_batch_norm
 from duet.utils.project import PROJECT
 from tests.golden_models import drawn_input, drawn_model, info, stored

@@ -16,8 +16,8 @@ from duet.models.graph import read_model_yaml
 from duet.models.heads.anchor.assign import assign_targets
 from duet.models.training.optimizer import ModelEMA, parameter_groups
 from duet.models.training.step import GRADIENT_NORM_LIMIT
+from duet.models.training.step_watch import StageTimer
 from duet.utils.data.loading.batch import Targets
-from duet.utils.report.stage_timer import StageTimer
 from tests.losses import arrays_of, loss_settings
 from tests.shared_files import shared_path
 

@@ -22,13 +22,13 @@ from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
 from duet.models.training.start import build_state
 from duet.models.training.step import train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
-from duet.utils.report.stage_timer import StageTimer
 from tests.losses import arrays_of
 
 

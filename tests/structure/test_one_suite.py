@@ -54,7 +54,7 @@ def test_what_needs_packages_of_pytorchs_environment_runs_there_alone() -> None:
 
 def test_a_file_without_a_framework_runs_where_it_is_claimed_first(tmp_path: Path) -> None:
     assert [name for name in (*ONCE, *IN_BOTH, *OF_TORCH) if not (TESTS / name).exists()] == []
-    shared, bound = TESTS / "unit/files/test_json.py", TESTS / "train/test_resume.py"
+    shared, bound = TESTS / "unit/files/test_plain_data.py", TESTS / "train/test_resume.py"
     assert place(shared) >= 0 and place(bound) == -1
     first, second = SharedFiles(tmp_path), SharedFiles(tmp_path)
     assert all(is_left_out(TESTS / name, {ONCE_ALONE: "1"}) for name in (*IN_BOTH, *OF_TORCH))

@@ -14,9 +14,9 @@ from tests.structure.test_imports import FILES, cycle_in, graph, nearest_module
 
 DOORS = ("scripts", "duet")  # where a user comes in: they import what they start
 # The figures reached; lower them when they fall.
-MOST_ARROWS = 160
+MOST_ARROWS = 148
 LONGEST_CHAIN = 16
-LOADS = {"duet.models.heads.base": 30, "duet.models.heads.anchor.loss": 45, "compare": 60}
+LOADS = {"duet.models.heads.base": 21, "duet.models.heads.anchor.loss": 24, "compare": 50}
 
 PRODUCT = {module: path for module, path in FILES.items() if room_of(path) in BUDGETS}
 

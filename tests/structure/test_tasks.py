@@ -8,7 +8,7 @@ from pathlib import Path
 
 from duet.models.blocks.registry import MODULES
 from duet.utils.project import PROJECT
-from duet.utils.tasks.table import TASKS
+from duet.utils.tasks import TASKS
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",

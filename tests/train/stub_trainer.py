@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from duet.utils.report.stage_timer import STAGES
+from duet.utils.report.results import STAGES
 from tests.small import RESULT_COLUMNS
 
 BODY = """

@@ -7,10 +7,10 @@ import pytest
 
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import outputs
+from duet.models.training.step_watch import StageTimer
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.report import task_reports
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.equal_runs import assert_equal_runs, rows
 from tests.small import write_small_dataset, write_tiny_model

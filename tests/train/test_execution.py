@@ -12,19 +12,19 @@ from duet import backend
 from duet.backend import amp, autograd, dist, nn, ops
 from duet.backend.processes import Process
 from duet.models.detector import Detector, images_to_tensor
-from duet.models.evaluation.evaluate import in_precision
 from duet.models.graph import read_model_yaml
+from duet.models.inference.predictors import in_precision
 from duet.models.training import start as start_of_run
 from duet.models.training.execution import bfloat16_ratio, choose_precision
 from duet.models.training.outputs import write_work
 from duet.models.training.start import build_state
 from duet.models.training.step import settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE, World
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, Session, TrainData
 from duet.utils.state.run import Run
 from tests.small import write_small_model

@@ -8,8 +8,8 @@ import pytest
 from duet.backend import nn
 from duet.models.training.optimizer import frozen_names, parameter_groups
 from duet.models.training.step import train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.errors import UserError
-from duet.utils.report.stage_timer import StageTimer
 from tests.small import write_small_model
 from tests.train.short_runs import small_training
 

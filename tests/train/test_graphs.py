@@ -20,6 +20,7 @@ from duet.models.heads.base import LossSettings, LossTerms
 from duet.models.training import execution
 from duet.models.training.start import build_state
 from duet.models.training.step import settle, train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch, TargetMasks, Targets
@@ -28,7 +29,6 @@ from duet.utils.data.loading.items import BOXES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
-from duet.utils.report.stage_timer import StageTimer
 from tests.small import (
     write_outlined_dataset,
     write_small_dataset,

@@ -8,7 +8,7 @@ import pytest
 from duet.backend import nn, ops
 from duet.models.heads.base import LossTerms
 from duet.models.training.step import settle, train_step
-from duet.utils.report.stage_timer import StageTimer
+from duet.models.training.step_watch import StageTimer
 from tests.small import write_small_model, write_tiny_model
 from tests.train.short_runs import small_training
 

@@ -20,7 +20,7 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE
-from duet.utils.tasks.table import ANCHOR_FREE, DETECTION, TASKS
+from duet.utils.tasks import ANCHOR_FREE, DETECTION, TASKS
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
 from tests.equal_runs import assert_equal_runs, rows

@@ -11,11 +11,11 @@ import pytest
 from duet.backend import nn
 from duet.models.heads.base import LossTerms
 from duet.models.training.checkpointing import capture, restore
+from duet.models.training.optimizer import INITIAL, LossScale
 from duet.models.training.step import settle, train_step
-from duet.models.training.step_watch import INITIAL, LossScale
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.job import Job, TrainData
 from duet.utils.state.run import Run
 from tests.train.short_runs import small_training

@@ -6,13 +6,13 @@ from duet.utils.errors import UserError
 from duet.utils.optional import load_wings, require_wing
 
 BOXES = "duet.utils.geometry.boxes"
-POLYGONS = "duet.utils.geometry.ragged"
+TILING = "duet.utils.geometry.tiling"
 ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 
 
 def test_wings_that_are_there_are_imported_in_order():
-    names = (BOXES, ABSENT, "duet.utils.absent", POLYGONS)
-    assert [wing.__name__ for wing in load_wings(names)] == [BOXES, POLYGONS]
+    names = (BOXES, ABSENT, "duet.utils.absent", TILING)
+    assert [wing.__name__ for wing in load_wings(names)] == [BOXES, TILING]
 
 
 def test_the_first_wing_that_is_there_is_the_one_required():

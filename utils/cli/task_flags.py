@@ -15,7 +15,7 @@ from duet.utils.cli.train_config import TrainConfig
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document
 from duet.utils.files.model_yamls import block_of, read_model
-from duet.utils.tasks.table import DETECTION, TASKS, Task, task_of_head
+from duet.utils.tasks import DETECTION, TASKS, Task, task_of_head
 from duet.utils.weights.load import stored_model
 
 

@@ -25,7 +25,7 @@ from duet.utils.cli.run_config import RunConfig, as_document, image_size_flag
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document
 from duet.utils.strengths import AugmentConfig
-from duet.utils.tasks.table import TASKS
+from duet.utils.tasks import TASKS
 from duet.utils.text import count
 
 MAX_SEED = 2**63 - 1
@@ -215,13 +215,13 @@ class TrainConfig(RunConfig):
             raise UserError("--micro-batch needs a fixed --batch-size, not -1")
 
     def augmentation(self, hyp: Hyperparameters) -> AugmentConfig:
-        """Return the augmentation settings, including transforms and the epochs with mosaics."""
-        last = self.close_mosaic
-        return dataclasses.replace(
-            hyp.augmentation(),
-            transforms=self.albumentations,
-            mosaic_epochs=max(self.epochs - last, 0) if last else None,
-        )
+        """Return the augmentation settings, including transforms."""
+        return dataclasses.replace(hyp.augmentation(), transforms=self.albumentations)
+
+    @property
+    def mosaic_epochs(self) -> int | None:
+        """Epochs with mosaics, by --close-mosaic; None: all."""
+        return max(self.epochs - self.close_mosaic, 0) if self.close_mosaic else None
 
     def check_processes(self, number: int) -> None:
         if self.batch_size != AUTO_BATCH and self.batch_size % number:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.utils.geometry.detections import Found
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Found, Ragged
 from duet.utils.processes.world import AllGather, World
 
 

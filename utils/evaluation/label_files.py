@@ -8,6 +8,7 @@ from pathlib import Path
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.files.atomic import atomic_text_file
+from duet.utils.files.run_folder import FOLDS_CASE, Names
 from duet.utils.geometry.detections import Detections, GroundTruth, Segmentations
 
 
@@ -28,20 +29,15 @@ class LabelFiles:
         sample = self._samples[image_id]
         self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
 
-    def write(self, folder: Path) -> None:
+    def write(self, folder: Path, folds_case: bool = FOLDS_CASE) -> None:
         """Create the folder and write a file per image with detections.
 
         If several images have the same name, the second becomes NAME-2.txt.
         """
         folder.mkdir(exist_ok=True)
-        taken: set[str] = set()
+        names = Names(folds_case)
         for index, sample in enumerate(self._samples):
-            name, number = sample.image_path.stem, 1
-            while name in taken:
-                number += 1
-                name = f"{sample.image_path.stem}-{number}"
-            taken.add(name)
-            path = folder / f"{name}.txt"
+            path = folder / f"{names.take(sample.image_path.stem)}.txt"
             lines = self._lines.get(index)
             if not lines:  # remove the file of an earlier run
                 path.unlink(missing_ok=True)

@@ -39,7 +39,7 @@ from duet.utils.system.children import (
     child_options,
 )
 from duet.utils.system.machine import ending_children
-from duet.utils.tasks.table import Task
+from duet.utils.tasks import Task
 from duet.utils.text import count, say
 
 PROJECT_FOLDER = Path("runs/evolve")  # replaces the default of --project

@@ -23,7 +23,7 @@ import psutil
 
 from duet import backend
 from duet.backend.cores import cores_of_rank, default_threads
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief, naming_weights
 from duet.utils.export.formats import FORMATS, Format, find_format, format_named, size_of
 from duet.utils.export.metadata import Runtime, example_images, fault_of_returned
 from duet.utils.files.json_files import parse_json
@@ -72,17 +72,10 @@ def open_runtime(
     row = format_to_run(path, runtime)
     if not path.exists():
         raise UserError(f"--weights {path}: no such file")
-    try:
+    with naming_weights(path):
         if row.is_tried and not is_trusted:
             try_in_child(path, row, threads or os.cpu_count() or 1)
         return row.open(path, threads)
-    except UserError as error:
-        text = str(error)
-        raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
-    except MemoryError as error:
-        raise UserError(f"--weights {path}: it does not fit into memory") from error
-    except OSError as error:
-        raise UserError(f"--weights {path}: {error.strerror or error}") from error
 
 
 def format_to_run(path: Path, name: str = "") -> Format:

@@ -8,7 +8,7 @@ import secrets
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, TextIO
@@ -19,21 +19,17 @@ from duet.utils.system import files
 LONGEST_ON_WINDOWS = 260 - len(".0123456789abcdef.tmp")  # unless it is set up for longer ones
 
 
-@contextmanager
-def atomic_file(path: Path) -> Iterator[BinaryIO]:
+def atomic_file(path: Path) -> AbstractContextManager[BinaryIO]:
     """Yield a file that replaces `path` when the block ends, and is removed if it fails.
 
     OSError: it cannot be written; the error names `path`.
     """
-    with _opened(path, "wb") as file:
-        yield file
+    return _opened(path, "wb")
 
 
-@contextmanager
-def atomic_text_file(path: Path) -> Iterator[TextIO]:
+def atomic_text_file(path: Path) -> AbstractContextManager[TextIO]:
     """Like `atomic_file`, for UTF-8 text."""
-    with _opened(path, "w", encoding="utf-8") as file:
-        yield file
+    return _opened(path, "w", encoding="utf-8")
 
 
 def link_or_copy(source: Path, path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Run folders, locked against a second process."""
+"""Run folders, locked against a second process, and distinct names of the files in them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import logging
 import os
 import re
 import socket
+import sys
+from collections import Counter
 from pathlib import Path
 
 from duet.utils.errors import UserError
@@ -16,6 +18,7 @@ from duet.utils.system import files
 
 LOCK_FILE = "run.lock"
 NO_LOCKS = {errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS}
+FOLDS_CASE = sys.platform in ("win32", "darwin")  # a.jpg and A.jpg are one file
 HOLDER = re.compile(rb"process \d{1,10} on [\w.-]{1,255} since [\d:T+-]{25}")
 
 log = logging.getLogger("train")
@@ -104,3 +107,31 @@ def _lock(descriptor: int, folder: Path) -> None:
             raise
         log.warning("%s: this file system does not support locks (%s); do not start a second "
                     "process on this run", folder, error.strerror)  # fmt: skip
+
+
+class Names:
+    """Distinct names, which also differ from NAME_1, NAME_2, ... of a video's frames."""
+
+    def __init__(self, folds_case: bool = FOLDS_CASE) -> None:
+        self._key = str.casefold if folds_case else str
+        self._taken: dict[str, bool] = {}  # whether it is of a video
+        self._numbers: Counter[str] = Counter()  # further uses of a name
+
+    def take(self, name: str, is_video: bool = False) -> str:
+        """Return the name, or NAME-2, NAME-3, ... if it is taken."""
+        found = name
+        while self._is_taken(found, is_video):
+            self._numbers[name] += 1
+            found = f"{name}-{self._numbers[name] + 1}"
+        self._taken[self._key(found)] = is_video
+        return found
+
+    def _is_taken(self, name: str, is_video: bool) -> bool:
+        name = self._key(name)
+        has_frame = is_video and name in map(_video_of_frame, self._taken)
+        return name in self._taken or has_frame or self._taken.get(_video_of_frame(name), False)
+
+
+def _video_of_frame(stem: str) -> str:
+    name, _, number = stem.rpartition("_")
+    return name if number.isdecimal() else ""

@@ -2,12 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.boxes import rows_of, starts_of
+
+
+class Ragged(NamedTuple):
+    """K rows of any length, concatenated."""
+
+    values: np.ndarray  # (P,)
+    lengths: np.ndarray  # (K,) int64, sum P
+
+    @staticmethod
+    def of(rows: Sequence[np.ndarray], dtype: type) -> Ragged:
+        """Build from rows (N,), cast to this dtype."""
+        lengths = np.array([len(row) for row in rows], np.int64)
+        return Ragged(np.concatenate([np.zeros(0, dtype), *rows]).astype(dtype), lengths)
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows, K; `len` counts the tuple's fields."""
+        return len(self.lengths)
+
+    def rows(self) -> list[np.ndarray]:
+        return np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
+
+    def split(self, counts: Sequence[int]) -> list[Ragged]:
+        """Split into consecutive groups of these numbers of rows; views."""
+        ends = np.cumsum(counts, dtype=np.int64)[:-1]
+        values = np.split(self.values, starts_of(self.lengths)[ends])
+        groups = zip(values, np.split(self.lengths, ends), strict=True)
+        return [Ragged(*group) for group in groups][: len(counts)]
+
+    def take(self, rows: np.ndarray) -> Ragged:
+        """Return the selected rows, by indices in any order or a (K,) bool mask."""
+        chosen = np.arange(len(self.lengths))[rows]
+        places = rows_of(starts_of(self.lengths), chosen)
+        return Ragged(self.values[places], self.lengths[chosen])
 
 
 class Detections(NamedTuple):

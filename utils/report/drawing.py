@@ -19,7 +19,7 @@ from PIL import Image, ImageDraw, ImageFont
 from duet.utils.colours import RGB, class_colour, ink_on
 from duet.utils.data.masks.runs import window_of_runs
 from duet.utils.geometry.boxes import clip_boxes
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Ragged
 from duet.utils.text import printable
 
 # Lines scale with the image, which is shown in a window or on a page. Letters grow more slowly: a

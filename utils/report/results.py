@@ -14,9 +14,18 @@ from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.json_files import parse_json
 from duet.utils.files.regular import read_text
-from duet.utils.report.stage_timer import STAGES
 
 EPOCH_SECONDS = "seconds/epoch"
+STAGES = (
+    "data_wait",
+    "to_device",
+    "forward",
+    "loss",
+    "backward",
+    "optimizer",
+    "ema",
+    "validation",
+)
 MAX_BYTES = 2**24  # 100,000 epochs have fewer
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.accuracy import ClassificationResult, accuracy_table
-from duet.utils.evaluation.coco.metric import EvaluationResult, MaskResult
+from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.evaluation.coco.per_image import PerImage, interval, mean_over_classes
 from duet.utils.report.console import metrics_table
 from duet.utils.report.plots.images import plot_examples
@@ -27,18 +27,14 @@ class TaskReport(NamedTuple):
     per_image: Callable[[Any], PerImage] | None = None  # outcomes per image
 
 
-def _plot_boxes(result: EvaluationResult, samples: Sequence[Sample], folder: Path) -> None:
-    plot_precision_recall(result, folder / "PR_curve.png")
-    plot_over_confidence(result, folder)
-    plot_confusion(result.confusion, result.class_names, folder / "confusion_matrix.png")
-    plot_examples(result.examples, samples, result.class_names, folder)
-
-
-def _plot_masks(result: MaskResult, samples: Sequence[Sample], folder: Path) -> None:
-    for name, of in (("Box", result.boxes), ("Mask", result.masks)):
+def _plot_objects(result: Any, samples: Sequence[Sample], folder: Path) -> None:
+    """Plot an `EvaluationResult`, or a `MaskResult`."""
+    parts, boxes = {"": result}, result
+    if isinstance(result, MaskResult):
+        parts, boxes = {"Box": result.boxes, "Mask": result.masks}, result.boxes
+    for name, of in parts.items():
         plot_precision_recall(of, folder / f"{name}PR_curve.png")
         plot_over_confidence(of, folder, name)
-    boxes = result.boxes
     plot_confusion(boxes.confusion, boxes.class_names, folder / "confusion_matrix.png")
     plot_examples(boxes.examples, samples, boxes.class_names, folder)
 
@@ -48,8 +44,8 @@ def _plot_classes(result: ClassificationResult, samples: Sequence[Sample], folde
     plot_confusion(result.confusion, result.class_names, path, has_background=False)
 
 
-BOXES = TaskReport(metrics_table, _plot_boxes, lambda result: result.per_image)
-MASKS = TaskReport(metrics_table, _plot_masks, lambda result: result.masks.per_image)
+BOXES = TaskReport(metrics_table, _plot_objects, lambda result: result.per_image)
+MASKS = TaskReport(metrics_table, _plot_objects, lambda result: result.masks.per_image)
 CLASSES = TaskReport(accuracy_table, _plot_classes)
 
 

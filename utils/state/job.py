@@ -29,7 +29,7 @@ from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.processes.world import ALONE, World
 from duet.utils.state.resume import ResumePoint
-from duet.utils.tasks.table import Task
+from duet.utils.tasks import Task
 from duet.utils.text import count, printable
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import stored_model
@@ -115,9 +115,16 @@ def note_shared(train: SampleTable, val: SampleTable, is_main: bool) -> None:
 
 
 def train_recipe(config: TrainConfig, hyp: Hyperparameters, items: BoxItems) -> TrainRecipe:
-    order = config.rect, config.image_weights
-    augment = config.augmentation(hyp)
-    return TrainRecipe(config.image_size, config.batch_size, augment, config.seed, *order, items)
+    return TrainRecipe(
+        config.image_size,
+        config.batch_size,
+        config.augmentation(hyp),
+        config.seed,
+        config.rect,
+        config.image_weights,
+        items,
+        config.mosaic_epochs,
+    )
 
 
 def train_loader(job: Job) -> TrainLoader:

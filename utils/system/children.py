@@ -67,12 +67,12 @@ def inheriting(numbers: Sequence[int]) -> dict[str, Any]:
     return {"pass_fds": numbers}
 
 
-def interrupt(process: subprocess.Popen[Any]) -> None:
+def interrupt(process: subprocess.Popen[bytes]) -> None:
     """Send Ctrl-C to a process started apart; on Windows Ctrl-Break, which alone reaches it."""
     process.send_signal(getattr(signal, "CTRL_BREAK_EVENT", signal.SIGINT))
 
 
-def signal_group(process: subprocess.Popen[Any], number: int) -> None:
+def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
     """Send a signal to a process started apart, and to what it started, if it runs."""
     with contextlib.suppress(ProcessLookupError):
         if hasattr(os, "killpg"):

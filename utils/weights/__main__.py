@@ -13,7 +13,7 @@ from duet.utils.cli.flags import new_parser
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document
 from duet.utils.processes.command import run_command
-from duet.utils.tasks.table import task_of_head
+from duet.utils.tasks import task_of_head
 from duet.utils.text import count, printable, say
 from duet.utils.weights.checkpoint import FORMAT, Checkpoint, save_checkpoint
 from duet.utils.weights.load import load_weights, model_document

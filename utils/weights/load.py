@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, naming_weights
 from duet.utils.files.json_files import Document
 from duet.utils.files.regular import open_regular
 from duet.utils.optional import require_wing
@@ -43,25 +43,18 @@ def load_weights(path: str | Path) -> Checkpoint:
     class names if the file does.
     """
     path = Path(path)
-    if is_exported(path):
-        raise UserError(
-            f"--weights {path}: an exported file, which only detect.py, val.py and duet.load "
-            "run; give the weights that it was exported from"
-        )
-    if not path.exists():
-        raise UserError(f"--weights {path}: no such file; {answer_missing(path)}")
-    try:
+    with naming_weights(path):
+        if is_exported(path):
+            raise UserError(
+                "an exported file, which only detect.py, val.py and duet.load run; give the "
+                "weights that it was exported from"
+            )
+        if not path.exists():
+            raise UserError(f"no such file; {answer_missing(path)}")
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)
         with open_foreign(path) as contents:
             return read_yolov5(contents, str(path))
-    except OSError as error:
-        raise UserError(f"--weights {path}: {error.strerror}") from error
-    except MemoryError as error:
-        raise UserError(f"--weights {path}: it does not fit into memory") from error
-    except UserError as error:
-        text = str(error)
-        raise UserError(text if "--weights" in text else f"--weights {path}: {text}") from error
 
 
 def stored_model(path: str | Path) -> Document:

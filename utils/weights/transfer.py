@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from duet.utils.errors import UserError
+from duet.utils.tasks import ClassRows
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -17,15 +18,6 @@ class Transfer:
     state: dict[str, np.ndarray]
     taken: int  # tensors that came from the weights, wholly or by class
     left: tuple[str, ...]  # one line for each tensor that did not, with the reason
-
-
-@dataclass(frozen=True)
-class ClassRows:
-    """The arrays of a head that have a row for each class, once or several times over."""
-
-    prefixes: tuple[str, ...]  # of their names
-    before: int = 0  # rows before the classes'
-    after: int = 0  # rows behind them
 
 
 @dataclass(frozen=True)
@@ -74,16 +66,15 @@ def transfer_arrays(
             left.append(f"{name}: not in the weights")
         elif name in kept and not np.array_equal(own, given):
             left.append(f"{name}: kept from the model YAML")
-        elif classes is not None and rows is not None and name.startswith(rows.prefixes):
-            remapped = remap_rows(own, given, rows, classes)
-            if remapped is None:
-                left.append(f"{name}: {_shapes(own, given)}")
-            else:
-                result[name] = remapped
-        elif own.shape != given.shape:
-            left.append(f"{name}: {_shapes(own, given)}")
         else:
-            result[name] = given
+            taken = given if own.shape == given.shape else None
+            if classes is not None and rows is not None and name.startswith(rows.prefixes):
+                taken = remap_rows(own, given, rows, classes)
+            if taken is None:
+                shapes = f"shape {list(given.shape)} in the weights, {list(own.shape)} in the model"
+                left.append(f"{name}: {shapes}")
+            else:
+                result[name] = taken
     return Transfer(result, len(state) - len(left), tuple(left))
 
 
@@ -107,7 +98,3 @@ def remap_rows(
     result[:, outputs - rows.after :] = source[:, old_outputs - rows.after :]
     result[:, rows.before + classes.new_index] = source[:, rows.before + classes.old_index]
     return result.reshape(own.shape)
-
-
-def _shapes(own: np.ndarray, given: np.ndarray) -> str:
-    return f"shape {list(given.shape)} in the weights, {list(own.shape)} in the model"

@@ -19,11 +19,9 @@ from duet.models.heads.anchor.loss import DetectionLoss
 from duet.models.heads.base import Candidates, Head, LossSettings
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
 from duet.utils.errors import UserError, brief
-from duet.utils.files.json_files import Document
 from duet.utils.geometry.detections import SuppressionSettings
-from duet.utils.tasks.table import DETECTION
+from duet.utils.tasks import DETECTION, ClassRows
 from duet.utils.text import count
-from duet.utils.weights.transfer import ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 8  # at 640 px, for the initial objectness bias
 PRIOR_CLASS_SCORE = 0.6  # total over all classes, for the initial class bias
@@ -69,7 +67,7 @@ class CellHead(Head):
         )
 
     @classmethod
-    def yaml_values(cls, document: Document) -> Document:
+    def yaml_values(cls, document: Mapping[str, object]) -> Mapping[str, object]:
         if "anchors" not in document:
             raise UserError("missing anchors")
         return {"anchors": check_anchors(document["anchors"])}

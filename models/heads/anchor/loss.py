@@ -103,8 +103,8 @@ class DetectionLoss(Loss):
         positives = join_assignments(assignments, shapes, self.pads(raw), dtype)
         counts = [shapes[0][0], *(len(found.row) for found in assignments)]
         parts = batch_parts(counts, self._counts_of(whole, counts, grids), whole, dtype, device)
-        compiled = self._compiled if shapes[0][0] else None
-        terms, added = (compiled or self.on_device)(
+        terms, added = self._computed(
+            counts[0],
             tuple(raw),
             positives.sizes,
             ops.tensor(positives.indices, device),

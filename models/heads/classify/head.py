@@ -32,8 +32,7 @@ from duet.utils.data.randomness import Stream, generator_of
 from duet.utils.errors import UserError
 from duet.utils.evaluation.accuracy import ClassificationEvaluator, ClassificationResult
 from duet.utils.geometry.detections import Classification, SuppressionSettings
-from duet.utils.tasks.table import CLASSIFICATION
-from duet.utils.weights.transfer import ClassRows
+from duet.utils.tasks import CLASSIFICATION, ClassRows
 
 HIDDEN_CHANNELS = 1280  # for every model size, as in EfficientNet-B0
 
@@ -86,10 +85,9 @@ class ClassificationLoss(Loss):
         all_pieces = own if whole is None else [whole.num_images]
         wanted = self._wanted(targets, *logits.shape).astype(dtype)
         parts = batch_parts(own, all_pieces, whole, dtype, device)
-        compiled = self._compiled if own[0] else None  # not for an empty batch
         part = None if parts is None else parts.images
         inputs = logits, ops.tensor(wanted, device), part, float(this_process().world_size)
-        terms: LossTerms = (compiled or self.on_device)(*inputs)
+        terms: LossTerms = self._computed(own[0], *inputs)
         return terms
 
     def _wanted(self, targets: Targets, num_images: int, num_classes: int) -> np.ndarray:

@@ -24,8 +24,7 @@ from duet.models.heads.distribution.rows import BINS, EDGE_LOGITS, boxes_of_rows
 from duet.models.heads.found_boxes import SCORE_ROUNDING, BoxHead, logit, rows_of_images
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
-from duet.utils.tasks.table import ANCHOR_FREE
-from duet.utils.weights.transfer import ClassRows
+from duet.utils.tasks import ANCHOR_FREE, ClassRows
 
 PRIOR_OBJECTS_PER_IMAGE = 5  # at 640 px, for the initial class bias
 PRIOR_EDGE_BIAS = 2.0

@@ -93,7 +93,6 @@ class DistributionLoss(Loss):
             whole: the batch that this is a piece of; None if it is the whole batch.
         """
         dtype, images = loss_dtype(raw[0]), raw[0].shape[0]
-        compiled = self._compiled if images else None
         rows = rows_of_maps([ops.cast(level, dtype) for level in raw])
         rows = rows.reshape(rows.shape[0] * rows.shape[1], rows.shape[2])
         with autograd.no_grad():
@@ -101,7 +100,7 @@ class DistributionLoss(Loss):
             cells = self.cells_of(images, grids, dtype, ops.device_of(rows))
             found = find_candidates(targets, grids, self.strides, dtype, self.pads(raw))
             positives = self._positives(found, self.assign(found, rows.detach(), cells), cells)
-        sums = (compiled or self.on_device)(rows, positives)
+        sums = self._computed(images, rows, positives)
         return self._weighted(sums, ops.sum(positives.scores), images, whole)
 
     def assign(self, found: Candidates, rows: Tensor, cells: Cells) -> Assigned:

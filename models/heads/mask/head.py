@@ -22,9 +22,8 @@ from duet.utils.data.masks.assemble import native_runs
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import MaskEvaluator, MaskResult, coco_masks
 from duet.utils.evaluation.nms import best_rows_of_images
-from duet.utils.geometry.detections import Detections, Segmentations, SuppressionSettings
-from duet.utils.geometry.ragged import Ragged
-from duet.utils.tasks.table import SEGMENTATION
+from duet.utils.geometry.detections import Detections, Ragged, Segmentations, SuppressionSettings
+from duet.utils.tasks import SEGMENTATION
 
 
 class MaskRows(NamedTuple):

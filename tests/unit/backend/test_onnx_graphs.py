@@ -7,13 +7,14 @@ import weakref
 from collections.abc import Sequence
 
 import numpy as np
+import onnx
+import onnxruntime
 import pytest
 
 from duet.backend import checks
 from duet.backend.onnx import device, model_proto, nn, ops
 from duet.backend.onnx.model_proto import build_model, fold_constants
 from duet.backend.onnx.recording import Tensor, apply, constant, graph_input
-from tests.export.small_graphs import onnx, onnxruntime
 
 FREE = {0: "batch", 2: "height"}
 

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 
 from duet.models.evaluation.audit.audit_config import parse_audit_flags
-from duet.utils.cli.flags import as_words, flags_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.cli.train_config import parse_train_flags, read_train_flags
 from duet.utils.cli.val_config import parse_val_flags
 from duet.utils.detect.config import DetectConfig, parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
-from duet.utils.export.config import ExportConfig, parse_export_flags
+from duet.utils.export.config import parse_export_flags
 from duet.utils.export.formats import FORMATS
 from duet.utils.geometry.tiling import Tiling
 from duet.utils.serve.config import parse_serve_flags
@@ -43,6 +42,7 @@ REFUSED = [
     ("train", "--compile --multi-scale", "--multi-scale with --compile: each size would be"),
     ("train", "--compile --rect", "--rect with --compile: each shape would be recompiled"),
     ("train", "--quad", "double --img"),
+    ("train", "--cfg M --remap-classes", "--remap-classes reuses classes of --weights"),
     ("train", "--fraction 0", "--fraction 0; accepted: a number above 0"),
     ("val", "", "--weights is required"),
     ("val", "--weights W --conf 2", "--conf 2"),
@@ -72,6 +72,13 @@ REFUSED = [
     ("export", "--weights W --topk-all 7", "--topk-all is a setting of NMS in the graph; give"),
     ("export", "--weights W --nms --agnostic-nms --topk-per-class 7", "--topk-per-class: --agnos"),
     ("export", "--weights W --conf 0.3", "--conf-thres is a setting of NMS in the graph; give"),
+    ("export", "--weights W --raw --nms", "--raw with --nms: boards take float32 graphs of one si"),
+    ("export", "--weights W --raw --dynamic", "--raw with --dynamic"),
+    ("export", "--weights W --raw --include openvino", "--raw writes ONNX"),
+    ("export", "--weights W --raw --opset 21", "--opset 21; accepted with --raw: from 12 to 19"),
+    ("export", "--weights W --opset 12", "--opset 12; accepted without --raw: from 13 to 21"),
+    ("export", "--weights W --raw boxes", "--raw boxes; accepted: maps, sigmoid, split, split-sig"),
+    ("export", "--weights W --calibration-list F", "--calibration-list lists images of --data; na"),
     ("audit", "--weights W", "--data is required"),
     ("audit", "--data D", "--weights is required"),
     ("audit", "--data D --weights W --conf 1.5", "--conf 1.5; accepted: a number from 0 to 1"),
@@ -161,14 +168,6 @@ def test_a_batch_must_be_divisible_by_the_processes():
     with pytest.raises(UserError, match="12 is the total over 5 .* by 5; use 10 or 15$"):
         config.check_processes(5)
     parse_train_flags(["--batch-size", "-1"]).check_processes(5)
-
-
-def test_the_words_of_settings_give_these_settings():
-    config = parse(
-        "export", "--imgsz 64 96 --nms --conf 0.125 --topk-all 7 --dynamic --opset 15 --data=-x"
-    )
-    assert parse_export_flags(as_words(config)) == config
-    assert set(flags_of(ExportConfig)) >= {"sizes", "include", "nms"}
 
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)

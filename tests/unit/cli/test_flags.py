@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import shlex
 from dataclasses import dataclass, fields
 
 import pytest
@@ -191,18 +192,20 @@ def test_a_command_line_without_flags_gives_the_default_settings():
 
 
 @pytest.mark.parametrize(
-    "words",
+    ("parse", "words"),
     [
-        [],
-        ["--epochs", "7", "--cos-lr", "--freeze", "3", "model.24.m", "--cache"],
-        ["--weights=-odd name.pt", "--data", "a b.yaml", "--time", "0.5", "--save-period", "-1"],
-        ["--bbox_iou_optim", "--no-multi_tensor_optimizer"],
-        ["--seed", "5", "--override", "lr0=0.1", "mosaic=0", "--hyp", "x.yaml", "--evolve"],
+        (parse_train_flags, ""),
+        (parse_train_flags, "--epochs 7 --cos-lr --freeze 3 model.24.m --cache"),
+        (parse_train_flags, "'--weights=-odd name.pt' --data 'a b.yaml' --time 0.5"),
+        (parse_train_flags, "--bbox_iou_optim --no-multi_tensor_optimizer --save-period -1"),
+        (parse_train_flags, "--seed 5 --override lr0=0.1 mosaic=0 --hyp x.yaml --evolve"),
+        (parse_export_flags, "--weights W --img 64 96 --nms --conf 0.125 --topk-all 7 --data=-x"),
+        (parse_export_flags, "--weights W --dynamic --opset 15"),
     ],
 )
-def test_settings_as_words_give_these_settings_again(words):
-    config = parse_train_flags(words)
-    assert parse_train_flags(as_words(config)) == config
+def test_settings_as_words_give_these_settings_again(parse, words):
+    config = parse(shlex.split(words))
+    assert parse(as_words(config)) == config
 
 
 def test_words_leave_out_defaults():

@@ -135,5 +135,4 @@ def test_augmentation_strengths_come_from_the_file():
 def test_close_mosaic_counts_from_the_last_epoch(flags, last):
     words = [word for number in flags for word in ("--close-mosaic", str(number))]
     config = parse_train_flags(["--epochs", "10", *words])
-    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
-    assert config.augmentation(hyp).mosaic_epochs == last
+    assert config.mosaic_epochs == last

@@ -159,8 +159,7 @@ SIZE = re.compile(r"\| (yolov[\w.-]+) \| [\d.]+(?: M)? \| ([\d.]+)")
 @pytest.mark.parametrize("path", [ENGLISH, CHINESE, DOCS / "en/recipe.md", DOCS / "zh/recipe.md"])
 def test_the_work_of_each_model_is_what_its_yaml_says(path):
     backend.use()
-    from duet.models.blocks.registry import count_gflops
-    from duet.models.graph import plan_layers, read_model_yaml
+    from duet.models.graph import count_gflops, plan_layers, read_model_yaml
 
     rows = SIZE.findall(path.read_text(encoding="utf-8"))
     assert len(rows) >= 5

@@ -6,8 +6,7 @@ import pytest
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.mask.head import MaskHead
 from duet.utils.evaluation.collector import Collector, FoundImage
-from duet.utils.geometry.detections import Detections, Segmentations
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Detections, Ragged, Segmentations
 from tests.presence_head import PresenceHead, Present
 from tests.rank_threads import run_rank_threads
 

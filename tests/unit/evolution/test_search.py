@@ -23,7 +23,7 @@ from duet.utils.evolution.search import evolve
 from duet.utils.evolution.study import RANGES, Range, SearchStudy, searched_ranges
 from duet.utils.optional import install_command
 from duet.utils.processes.suspend import StopRequests, Suspended
-from duet.utils.tasks.table import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS, TASKS
+from duet.utils.tasks import CLASSIFICATION, CLASSIFIER_HYPERPARAMETERS, TASKS
 
 HYP = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 FIGURES = ["metrics/precision", "metrics/recall", "metrics/mAP_0.5", "metrics/mAP_0.5:0.95"]

@@ -16,12 +16,6 @@ from tests.onnx_files import SIDE, own_texts, write_classifier, write_segmenter
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def refused(path, text):
-    with pytest.raises(UserError, match=text) as found:
-        open_runtime(path, 1)
-    assert len(str(found.value)) < 1000
-
-
 def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
     metadata = read_onnx(write_segmenter(tmp_path / "a.onnx"))[1]
     assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
@@ -49,30 +43,28 @@ def test_a_classifier_of_any_size_gets_images_of_its_task(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "text"),
+    ("write", "changes", "text"),
     [
-        ({"prototypes": 4}, r"masks \(1, 4, 8, 8\): of those no mask of 2 classes can"),
-        ({"texts": {"names": "{0: 'a'}"}}, "of those no mask of 1 class can be made"),
-        ({"texts": own_texts(output="rows")}, "2 outputs, but its metadata has 1"),
-        ({"texts": own_texts(output="masks", head="Segment")}, r"metadata has \(1, any, 6\)"),
-        ({"texts": own_texts(output="logits", head="Classify")}, "2 outputs.* has 1"),
-        ({"texts": own_texts(image_size=[64, 64])}, "ONNX Runtime failed"),
+        (write_segmenter, {"prototypes": 4}, r"\(1, 4, 8, 8\): of those no mask of 2 classes"),
+        (write_segmenter, {"texts": {"names": "{0: 'a'}"}}, "of those no mask of 1 class can be"),
+        (write_segmenter, {"texts": own_texts(output="rows")}, "2 outputs, but its metadata has 1"),
+        (write_segmenter, {"texts": own_texts(output="masks", head="Segment")}, "has .1, any, 6."),
+        (write_segmenter, {"texts": own_texts(output="logits", head="Classify")}, "2 outp.* has 1"),
+        (write_segmenter, {"texts": own_texts(image_size=[64, 64])}, "ONNX Runtime failed"),
+        (write_classifier, {"texts": {"names": "[a, b, c]"}}, r"returns .1, 2., .* .1, 3."),
+        (write_classifier, {"last": "Softmax"}, "it ends in Softmax"),
+        (
+            write_classifier,
+            {"texts": own_texts(output="logits", head="Classify", class_names=["a"])},
+            r"has \(1, 1\)",
+        ),
     ],
 )
-def test_a_segmenter_that_does_not_fit_its_metadata_is_refused(tmp_path, changes, text):
-    refused(write_segmenter(tmp_path / "a.onnx", **changes), text)
-
-
-@pytest.mark.parametrize(
-    ("changes", "text"),
-    [
-        ({"texts": {"names": "['a', 'b', 'c']"}}, r"returns \(1, 2\), but .* has \(1, 3\)"),
-        ({"last": "Softmax"}, "it ends in Softmax"),
-        ({"texts": own_texts(output="logits", head="Classify", class_names=["a"])}, "has .1, 1."),
-    ],
-)
-def test_a_classifier_that_does_not_fit_its_metadata_is_refused(tmp_path, changes, text):
-    refused(write_classifier(tmp_path / "a.onnx", **changes), text)
+def test_a_file_that_does_not_fit_its_metadata_is_refused(tmp_path, write, changes, text):
+    path = write(tmp_path / "a.onnx", **changes)
+    with pytest.raises(UserError, match=text) as found:
+        open_runtime(path, 1)
+    assert len(str(found.value)) < 1000
 
 
 @pytest.mark.parametrize("head", ["Detect", "Conv", "Nothing", "Classify"])

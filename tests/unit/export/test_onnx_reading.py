@@ -25,8 +25,8 @@ from tests.onnx_files import (
     detector_nodes,
     make_file,
     write_detector,
+    write_doubling,
 )
-from tests.unit.export.doubling import write_doubling
 
 IMAGES = (1, 3, SIDE, SIDE)
 

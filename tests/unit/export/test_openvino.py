@@ -16,7 +16,7 @@ from duet.utils.export.metadata import Metadata
 from duet.utils.export.opening import open_runtime
 from duet.utils.export.openvino import OpenVinoRuntime, write_openvino
 from duet.utils.files.yaml_files import parse_yaml
-from tests.unit.export.doubling import METADATA, ODD_NAME, random_images, rows_of, write_doubling
+from tests.onnx_files import METADATA, ODD_NAME, random_images, rows_of, write_doubling
 
 
 def written(folder: Path, metadata: Metadata = METADATA, factor: float = 2) -> Path:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
 import openvino
 import pytest
 
@@ -23,9 +23,10 @@ from duet.utils.export.quantization import (
     find_ranges,
     quantize,
 )
+from tests.export.every_kind import change_constant
 from tests.export.recorded_files import write_graphs
+from tests.onnx_files import NODE, constant, make_file, run_graph, write_doubling
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
-from tests.unit.export.doubling import write_doubling
 
 SIDE = 64
 GRAPHS = {
@@ -60,12 +61,6 @@ def inputs(batch: int = 1, height: int = SIDE, width: int = SIDE, first_seed: in
     return np.stack(images).transpose(0, 3, 1, 2) / np.float32(255)
 
 
-def run(model: Any, images: np.ndarray) -> list[np.ndarray]:
-    content = model if isinstance(model, bytes) else model.SerializeToString()
-    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
-    return session.run(None, {session.get_inputs()[0].name: images})
-
-
 def weights_of(model: Any) -> dict[str, bool]:
     """Whether the weight of each convolution is in 8 bits, by the name of its output."""
     from_8_bits = {
@@ -80,8 +75,8 @@ def test_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
     batch = 2 if name == "batch" else 1
     model = quantize(graphs[name], pictures(batch))
     images = inputs(batch)
-    (expected,) = run(graphs[name].read_bytes(), images)
-    (found,) = run(model, images)
+    (expected,) = run_graph(graphs[name].read_bytes())(images)
+    (found,) = run_graph(model)(images)
     assert found.shape == expected.shape
     # The largest map is 8 bits of a range of about 10: steps of 0.04. The gains of the weights
     # multiply them by up to 2,000, so that a score may flip, but few do.
@@ -94,21 +89,16 @@ def test_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
 def test_graph_with_nothing_between_first_and_last_convolution_is_refused(
     tmp_path: Path, layout: Layout
 ) -> None:
-    weight = onnx.numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
     nodes = [
-        onnx.helper.make_node("Conv", ["images", "w"], ["first"], "first"),
-        onnx.helper.make_node("Sigmoid", ["first"], ["active"], "active"),
-        onnx.helper.make_node("Conv", ["active", "w"], ["last"], "last"),
+        NODE("Conv", ["images", "w"], ["first"], "first"),
+        NODE("Sigmoid", ["first"], ["active"], "active"),
+        NODE("Conv", ["active", "w"], ["out0"], "last"),
     ]
-    given, returned = (
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 3, SIDE, SIDE))
-        for name in ("images", "last")
-    )
-    graph = onnx.helper.make_graph(nodes, "small", [given], [returned], [weight])
-    opset = onnx.helper.make_opsetid("", 17)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset]), tmp_path / "small.onnx")
+    weight = constant("w", np.ones((3, 3, 1, 1), np.float32))
+    shape = 1, 3, SIDE, SIDE
+    path = make_file(tmp_path / "small.onnx", nodes, [weight], shape, [shape])
     with pytest.raises(UserError, match="--int8: .* no convolution between its first and its last"):
-        quantize(tmp_path / "small.onnx", pictures(), layout)
+        quantize(path, pictures(), layout)
 
 
 def test_equal_images_give_equal_bytes(graphs: dict[str, Path]) -> None:
@@ -121,7 +111,7 @@ def test_equal_images_give_equal_bytes(graphs: dict[str, Path]) -> None:
 def test_nms_stays_in_float32(graphs: dict[str, Path]) -> None:
     model, images = quantize(graphs["boxes"], pictures()), inputs().astype(np.float32)
     assert sum(weights_of(model).values()) >= 5
-    found, expected = run(model, images), run(graphs["boxes"].read_bytes(), images)
+    found, expected = (run_graph(x)(images) for x in (model, graphs["boxes"].read_bytes()))
     assert [output.shape for output in found] == [output.shape for output in expected]
 
 
@@ -143,13 +133,8 @@ def test_openvino_keeps_weights_in_8_bits_and_predicts_nearly_the_same(
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_a_map_with_nan_is_an_error(graphs: dict[str, Path], tmp_path: Path, value: float) -> None:
-    model = onnx.load(graphs["fixed"])
-    weight = next(array for array in model.graph.initializer if array.name.endswith("weight"))
-    array = onnx.numpy_helper.to_array(weight).copy()
-    array.flat[0] = value
-    weight.CopyFrom(onnx.numpy_helper.from_array(array, weight.name))
-    path = tmp_path / "damaged.onnx"
-    onnx.save(model, path)
+    path = Path(shutil.copy(graphs["fixed"], tmp_path))
+    change_constant(path, "model.1.conv.weight", lambda array: array.put(0, value))
     with pytest.raises(UserError, match="not finite"):
         quantize(path, pictures())
 

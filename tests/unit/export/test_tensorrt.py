@@ -13,7 +13,7 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.export.metadata import metadata_as_json
 from duet.utils.export.tensorrt import TensorRtRuntime, write_engine
-from tests.unit.export.doubling import METADATA, random_images, rows_of
+from tests.onnx_files import METADATA, random_images, rows_of
 
 SHAPES = {"images": (1, 3, 32, 32), "output0": (1, 512, 6)}
 

@@ -13,7 +13,7 @@ from duet.backend import device, nn, ops
 from duet.utils.errors import UserError
 from duet.utils.export.converters import TorchScriptRuntime
 from duet.utils.export.metadata import metadata_as_json
-from tests.unit.export.doubling import METADATA, random_images, rows_of
+from tests.onnx_files import METADATA, random_images, rows_of
 
 supported = pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")
 

@@ -18,8 +18,7 @@ from duet.utils.errors import UserError
 from duet.utils.export import opening
 from duet.utils.export.onnx import OnnxRuntime
 from duet.utils.export.opening import open_runtime
-from tests.onnx_files import NODE, ROW, SIDE, bare_rows, constant, make_file
-from tests.unit.export.doubling import METADATA
+from tests.onnx_files import METADATA, NODE, ROW, SIDE, bare_rows, constant, make_file
 
 LARGE = 2**40
 VALUE = onnx.helper.make_tensor_value_info

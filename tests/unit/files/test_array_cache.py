@@ -106,7 +106,7 @@ def test_the_folder_is_the_users_and_the_version_that_of_the_code(monkeypatch):
     monkeypatch.setenv("DUET_CACHE", "")
     keep()
     assert cache_folder() is None and kept() is None
-    assert version_of("utils/geometry/ragged.py") != version_of("utils/geometry/boxes.py")
+    assert version_of("utils/geometry/tiling.py") != version_of("utils/geometry/boxes.py")
 
 
 @pytest.fixture

@@ -24,25 +24,12 @@ def test_conversions_agree_with_stored_boxes(stored):
     np.testing.assert_allclose(xyxy_to_cxcywh(boxes), stored["xyxy2xywh"], **PIXELS)
 
 
-def test_conversions_undo_each_other(stored):
-    boxes = stored["boxes"]
-    np.testing.assert_allclose(xyxy_to_cxcywh(cxcywh_to_xyxy(boxes)), boxes, **PIXELS)
-
-
 @pytest.mark.parametrize("convert", [cxcywh_to_xyxy, xyxy_to_cxcywh])
 @pytest.mark.parametrize("shape", [(0, 4), (4,), (2, 3, 4)])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_conversions_keep_shape_and_dtype(convert, shape, dtype):
     converted = convert(np.ones(shape, dtype))
     assert converted.shape == shape and converted.dtype == dtype
-
-
-def test_clip_moves_corners_onto_the_image_and_leaves_the_input_alone():
-    boxes = np.array([[-5, -7, 30, 40], [10, 5, 90, 70], [200, 100, 300, 200]], np.float32)
-    before = boxes.copy()
-    expected = [[0, 0, 30, 40], [10, 5, 80, 60], [80, 60, 80, 60]]
-    np.testing.assert_array_equal(clip_boxes(boxes, (60, 80)), expected)
-    np.testing.assert_array_equal(boxes, before)
 
 
 def test_clip_agrees_with_stored_boxes(stored):

@@ -12,7 +12,7 @@ from duet.models.heads.base import LossTerms
 from duet.models.heads.mask.head import MaskHead, MaskRows
 from duet.models.inference import predictors
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Ragged
 from duet.utils.processes.world import ALONE
 from tests.rank_threads import run_rank_threads
 from tests.unit.models.test_evaluation import noise

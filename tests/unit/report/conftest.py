@@ -1,8 +1,52 @@
-"""Fonts that the tests of drawings and plots choose."""
+"""Font folders that hold what a test says, in place of this machine's."""
 
+from __future__ import annotations
+
+from pathlib import Path
+
+import matplotlib
 import pytest
+from fontTools.fontBuilder import FontBuilder
+from fontTools.pens.ttGlyphPen import TTGlyphPen
+from fontTools.ttLib import TTFont
 
-from tests.unit.report.drawing.stand_in_fonts import forget_fonts, use_folder
+from duet.utils.report import drawing as fonts
+
+DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
+
+
+def use_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Use only DejaVu and the fonts of a folder; call `forget_fonts` afterwards."""
+    monkeypatch.setattr(
+        fonts, "font_files", lambda: (str(DEJAVU), *sorted(map(str, folder.glob("*.*"))))
+    )
+    forget_fonts()
+
+
+def forget_fonts() -> None:
+    """Empty what is kept of fonts and of what they drew."""
+    for name in ("characters_of", "font_for", "drawable_name", "sized", "advise_fonts"):
+        getattr(fonts, name).cache_clear()
+
+
+def make_font(characters: str, family: str = "Stand-in") -> TTFont:
+    """A font in which each character is a black square of 0.8 by 0.8 em on the baseline."""
+    names = [".notdef", *(f"square{number}" for number in range(len(characters)))]
+    builder = FontBuilder(1000, isTTF=True)
+    builder.setupGlyphOrder(names)
+    builder.setupCharacterMap(dict(zip(map(ord, characters), names[1:], strict=True)))
+    pen = TTGlyphPen(None)
+    pen.moveTo((100, 0))
+    for corner in ((100, 800), (900, 800), (900, 0)):
+        pen.lineTo(corner)
+    pen.closePath()
+    builder.setupGlyf(dict.fromkeys(names, pen.glyph()))
+    builder.setupHorizontalMetrics({name: (1000, 100) for name in names})
+    builder.setupHorizontalHeader(ascent=900, descent=-100)
+    builder.setupNameTable({"familyName": family, "styleName": "Regular"})
+    builder.setupOS2(sTypoAscender=900)
+    builder.setupPost()
+    return builder.font
 
 
 @pytest.fixture

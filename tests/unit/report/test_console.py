@@ -9,7 +9,7 @@ from duet.models.blocks.registry import find_block
 from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.report.console import COLUMNS, ROWS_A_HEADING, Costs, EpochTable, metrics_table
 from duet.utils.report.results import Results
-from duet.utils.tasks.table import TASKS
+from duet.utils.tasks import TASKS
 from tests.coco_reference import detections, evaluate, ground_truth
 from tests.small import RESULT_COLUMNS
 

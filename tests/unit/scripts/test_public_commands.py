@@ -51,9 +51,13 @@ def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
     assert line == "no --weights and no --cfg: training models/yolov5s.yaml from scratch"
 
 
-def run_duet(*words, **options):
-    command = [sys.executable, "-m", "duet", *words]
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, **options)
+def run(*words):
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+
+
+def run_duet(*words):
+    return run("-m", "duet", *words)
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
@@ -106,12 +110,6 @@ def test_a_list_that_nobody_reads_ends_without_a_traceback():
 MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
 
 
-def run(*words):
-    command = [sys.executable, *words]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    return done.returncode, done.stdout + done.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
@@ -126,13 +124,12 @@ def run(*words):
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_the_scripts_at_public_places_run_ours(words, answer):
-    code, printed = run(*words)
-    assert code == 2 and answer in printed, printed
+    done = run(*words)
+    assert done.returncode == 2 and answer in done.stderr, done
 
 
 def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
-    code, printed = run("-m", "benchmarks", "--help")
-    assert code == 0 and printed.startswith("usage: python -m benchmarks"), printed
+    assert run("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
 
 
 def test_the_requirements_file_installs_this_project_with_pytorch():

@@ -1,20 +1,13 @@
 """val.py of a segmentation model: boxes and masks, from flags to figures and files."""
 
-import contextlib
-import io
 import json
 from functools import partial
 
 import numpy as np
 import pytest
-from pycocotools import mask as coco_mask
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
-from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError
-from tests.coco_reference import EXACT, reference_of, unknown_as_nan
+from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
 from tests.small import write_small_dataset
 from tests.tiny_tasks import with_polygons, write_tiny_segmenter
 from tests.tiny_weights import CLASS_NAMES
@@ -43,40 +36,6 @@ def summaries(result):
     return [list(of.summary().values()) for of in (result.boxes, result.masks)]
 
 
-def as_coco(data):
-    """The labels as COCO has them: outlines, and areas of masks."""
-    dataset = load_dataset(data)
-    images, objects = [], []
-    for image_id, sample in enumerate(load_split(dataset, "val"), start=500):
-        size = {"height": sample.height, "width": sample.width}
-        images.append({"id": image_id, "file_name": sample.image_path.name, **size})
-        for index, label in enumerate(sample.class_index.tolist()):
-            x, y, width, height = sample.boxes_cxcywh_norm[index] * ([*size.values()][::-1] * 2)
-            box = [x - width / 2, y - height / 2, width, height]
-            left, top, right, bottom = box[0], box[1], box[0] + width, box[1] + height
-            polygons = sample.polygons_norm
-            if polygons is not None and polygons.num_points[index]:
-                outline = polygons.outline(index) * [sample.width, sample.height]
-            else:
-                outline = np.array([[left, top], [left, bottom], [right, bottom], [right, top]])
-            points = [np.float64(outline).ravel().tolist()]
-            coded = coco_mask.merge(coco_mask.frPyObjects(points, *size.values()))
-            objects.append({
-                "id": len(objects) + 1, "image_id": image_id, "category_id": label,
-                "bbox": [float(value) for value in box], "segmentation": points,
-                "area": float(coco_mask.area(coded)), "iscrowd": 0,
-            })  # fmt: skip
-    categories = [{"id": i, "name": name} for i, name in enumerate(dataset.class_names)]
-    return {"info": {}, "images": images, "annotations": objects, "categories": categories}
-
-
-def by_pycocotools(annotations, predictions, kind):
-    with contextlib.redirect_stdout(io.StringIO()):
-        truth = COCO(str(annotations))
-        found = truth.loadRes(str(predictions))
-        return unknown_as_nan(reference_of(COCOeval(truth, found, kind)).summary)
-
-
 def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(run, capsys):
     done = run(plots=True)
     printed = capsys.readouterr().out
@@ -96,15 +55,15 @@ def test_pycocotools_computes_the_same_metrics_from_the_files(run, inputs, tmp_p
     np.testing.assert_allclose(summaries(done.result), summaries(by_labels), **EXACT)
     boxes, masks = summaries(done.result)
     found = done.folder / "predictions.json"
-    np.testing.assert_allclose(boxes, by_pycocotools(file, found, "bbox"), **EXACT)
+    np.testing.assert_allclose(boxes, by_pycocotools_of_files(file, found, "bbox"), **EXACT)
     assert boxes[8] > 0 and masks[8] > 0  # recall: some objects are found
     # A row with a box has the area of the box in pycocotools; without, that of its mask.
-    with_boxes = by_pycocotools(file, found, "segm")
+    with_boxes = by_pycocotools_of_files(file, found, "segm")
     no_sizes = [0, 1, 2, 6, 7, 8]
     np.testing.assert_allclose(np.array(masks)[no_sizes], with_boxes[no_sizes], **EXACT)
     rows = [{k: v for k, v in row.items() if k != "bbox"} for row in json.loads(found.read_text())]
     found.write_text(json.dumps(rows))
-    np.testing.assert_allclose(masks, by_pycocotools(file, found, "segm"), **EXACT)
+    np.testing.assert_allclose(masks, by_pycocotools_of_files(file, found, "segm"), **EXACT)
 
 
 def test_label_files_hold_outlines_that_count_as_labels_do(run):

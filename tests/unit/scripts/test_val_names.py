@@ -7,16 +7,15 @@ import json
 import shutil
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
 import yaml
 
 from duet.utils.errors import UserError
 from tests.onnx_files import CLASSES, write_detector
-from tests.small import write_small_dataset
+from tests.small import write_class_folders, write_small_dataset
 from tests.tiny_tasks import tiny_classifier, tiny_segmenter, with_polygons
-from tests.tiny_weights import noise, tiny_checkpoint, write_checkpoint
+from tests.tiny_weights import tiny_checkpoint, write_checkpoint
 
 NAMES = ("circle", "square", "triangle", "star", "cross")
 ORDER = np.array([3, 0, 4, 1, 2])  # the other dataset's number of each class
@@ -152,11 +151,7 @@ def test_an_exported_file_is_scored_by_name(tmp_path, run):
 def test_folders_of_some_classes_are_scored_by_name(tmp_path, run):
     names = sorted(NAMES)
     weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_classifier(tmp_path), names))
-    for number, name in enumerate(names):
-        for image in range(2):
-            path = tmp_path / "all" / "val" / name / f"{number}{image}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            cv2.imwrite(str(path), noise(40, 48, seed=2 * number + image))
+    write_class_folders(tmp_path / "all", 0, 10, names)
     whole = run(weights, tmp_path / "all")
     for name in names[::2]:
         shutil.rmtree(tmp_path / "all" / "val" / name)

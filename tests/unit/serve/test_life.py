@@ -11,6 +11,7 @@ import pytest
 
 from duet.utils.optional import install_command
 from duet.utils.serve.requests import RequestError, Room
+from duet.utils.system.machine import descendants
 from tests.process_ends import has_ended, wait_until
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
 
@@ -176,8 +177,8 @@ def test_while_models_load_health_is_answered_and_requests_wait(weights):
 
 def test_an_end_while_models_load_leaves_no_process(weights):
     with running("--weights", weights["day"], ready=False) as server:
-        wait_until(lambda: len(children(server)) == 1)
-        (worker,) = children(server)
+        wait_until(lambda: len(descendants(server.process.pid)) == 1)
+        worker = server.worker
         assert server.end() == 0 and has_ended(worker)
 
 
@@ -188,9 +189,12 @@ def test_a_worker_ends_with_a_server_that_is_killed(weights):
         wait_until(lambda: has_ended(worker))
 
 
-def children(server) -> list[int]:
-    with open(f"/proc/{server.process.pid}/task/{server.process.pid}/children") as file:
-        return [int(word) for word in file.read().split()]
+def failed_start(*flags: object, **environ: str) -> str:
+    """What a server prints that ends at its start with the code of a mistake."""
+    process = start(*flags, **environ)
+    output, _ = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2 and "Traceback" not in output
+    return output
 
 
 @pytest.mark.parametrize(
@@ -198,34 +202,25 @@ def children(server) -> list[int]:
     [
         (["--weights", "absent.pt"], "absent.pt"),
         (["--weights", "W", "--host", "0.0.0.0"], "add --token-file, or --insecure"),
-        (
-            ["--weights", "W", "--token-file", "absent"],
-            "create one with `openssl rand -hex 32 > FILE`",
-        ),
+        (["--weights", "W", "--token-file", "absent"], "create one with `openssl rand -hex 32 >"),
     ],
 )
 def test_a_mistake_ends_the_start_with_one_message_and_code_2(weights, flags, words):
     flags = [str(weights["day"]) if flag == "W" else flag for flag in flags]
-    process = start(*flags)
-    output, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 2 and "Traceback" not in output
-    (line,) = [line for line in output.splitlines() if line.startswith("error: ")]
+    lines = failed_start(*flags).splitlines()
+    (line,) = [line for line in lines if line.startswith("error: ")]
     assert words in line
 
 
 def test_a_port_that_is_taken_is_an_error_with_the_next_step(weights):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        process = start("--weights", weights["day"], "--port", port)
-        output, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 2
+        output = failed_start("--weights", weights["day"], "--port", port)
     assert f"--port {port}: Address already in use" in output and "--port 0" in output
 
 
 def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
     (tmp_path / "starlette.py").write_text("raise ImportError(name='starlette')")
-    process = start("--weights", "W", PYTHONPATH=str(tmp_path))
-    output, _ = process.communicate(timeout=SECONDS)
-    assert process.returncode == 2
+    output = failed_start("--weights", "W", PYTHONPATH=str(tmp_path))
     command = install_command("starlette")
     assert output.startswith(f"error: duet serve needs starlette; install it: {command}")

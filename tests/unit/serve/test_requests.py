@@ -2,33 +2,18 @@
 
 import os
 import socket
-import struct
-import zlib
 
 import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.serve.requests import read_tokens
+from tests.unit.detect.media.test_image_file import png_of
 from tests.unit.serve.conftest import MAX_BYTES, TOKENS
 from tests.unit.serve.running import DETECT, SECONDS, image_file
 
 IMAGE = image_file()
 FORM = "multipart/form-data; boundary=cut"
 FIELD = b'--cut\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n'
-
-
-def bomb(width: int, height: int) -> bytes:
-    """A PNG of so many pixels in few bytes."""
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        checksum = zlib.crc32(name + content).to_bytes(4, "big")
-        return len(content).to_bytes(4, "big") + name + content + checksum
-
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    pixels = zlib.compress(bytes(1000))
-    return (
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
-    )
 
 
 @pytest.mark.parametrize(
@@ -58,8 +43,8 @@ def test_a_query_that_cannot_be_honoured_is_refused(server, query, words):
         (IMAGE[:-30], ""),
         (image_file(9, 9), "at least 10 px"),
         (image_file(300, 300), "over the limit of 70,000"),
-        (bomb(30_000, 30_000), "over the limit of 70,000"),
-        (bomb(200, 200), ""),
+        (png_of(30_000, 30_000), "over the limit of 70,000"),
+        (png_of(200, 200), ""),
         (b"GIF89a" + bytes(100), ""),
     ],
     ids=["text", "cut off", "tiny", "large", "bomb", "hollow", "zeros"],

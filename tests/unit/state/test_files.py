@@ -11,7 +11,7 @@ import pytest
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
-from duet.utils.geometry.ragged import Polygons
+from duet.utils.geometry.boxes import Polygons
 from duet.utils.state.files import StateFiles
 from duet.utils.state.job import TrainData, describe_samples, require_equal_data
 from duet.utils.state.run import WorkRecord

@@ -7,7 +7,7 @@ import pytest
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import DatasetError
 from duet.utils.state.job import read_data
-from duet.utils.tasks.table import DETECTION
+from duet.utils.tasks import DETECTION
 from tests.unit.data.check.planted import write_dataset
 
 BOX = "0 0.5 0.5 0.5 0.5\n"

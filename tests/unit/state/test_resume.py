@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.run_config import as_document
 from duet.utils.cli.train_config import TrainConfig, read_train_flags, run_settings
 from duet.utils.errors import UserError
 from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.world import ALONE
-from duet.utils.report.stage_timer import StageTimer
 from duet.utils.state.files import StateFiles
 from duet.utils.state.resume import (
     find_resume_point,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from functools import cache
 
 import numpy as np
@@ -17,7 +16,6 @@ from duet.utils.evaluation.nms import non_max_suppression
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.files.yaml_files import read_yaml
 from duet.utils.geometry.detections import SuppressionSettings
-from duet.utils.weights.__main__ import describe
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.pickle_reader import Record
 from duet.utils.weights.public_heads import anchor_free_document
@@ -25,7 +23,6 @@ from tests.foreign_files import dump, module, write_zip
 from tests.shared_files import shared_path
 
 FOLDER = "golden/anchor_free/checkpoints"
-FILES = ("yolov5u_train_epoch1", "yolov5u_stripped", "yolov8_train_epoch1", "yolov8_stripped")
 IMAGES = ("000000000009", "000000000025", "000000000030", "000000000034")
 # Those of the public package; here the IoU is another by default.
 PREDICT = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.7, max_detections=300)
@@ -35,34 +32,12 @@ VAL = SuppressionSettings(
 
 
 @cache
-def expected():
-    return json.loads(shared_path(f"{FOLDER}/expected.json").read_text())
-
-
-@cache
 def predicted():
     return np.load(shared_path(f"{FOLDER}/predict.npz"))
 
 
 def weights_of(name):
     return load_weights(shared_path(f"{FOLDER}/{name}.pt"))
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_both_forms_are_read_by_names_and_shapes(name):
-    weights, file = weights_of(name), expected()[f"{name}.pt"]
-    stored = file["model"] or file["ema"]
-    assert list(weights.ema) == list(stored["arrays"])
-    for key, array in stored["arrays"].items():
-        assert list(weights.ema[key].shape) == array["shape"]
-        norm = np.sqrt(np.sum(weights.ema[key].astype(np.float64) ** 2))
-        assert norm == pytest.approx(array["l2"], rel=1e-12)
-    assert weights.header.class_names == ("alpha", "beta", "gamma")
-    assert weights.header.settings["stored_epoch"] == file["epoch"]
-    assert weights.header.settings["image_size"] == 128
-    assert weights.header.settings["strides"] == [8, 16, 32]
-    text = describe(weights)
-    assert "task: detect-anchor-free\n" in text and "DetectAnchorFree" in text
 
 
 @pytest.mark.parametrize("fold", [False, True])

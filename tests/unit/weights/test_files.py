@@ -9,9 +9,10 @@ import zipfile
 import numpy as np
 import pytest
 
-from duet.models.stored import load_detector
+from duet.backend import nn
+from duet.models.stored import detector_of_weights, load_detector
 from duet.utils.errors import UserError
-from duet.utils.weights.__main__ import main
+from duet.utils.weights.__main__ import describe, main
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
 from tests.foreign_files import (
@@ -49,6 +50,56 @@ def test_the_stored_half_precision_file_holds_the_stored_weights():
         for name in stored.files
     }
     assert_equal_arrays(checkpoint.ema, halved)
+
+
+FOLDERS = {
+    "golden/checkpoints": (
+        *("train_epoch0", "stripped", "fitness_numpy", "p6", "seg", "cls"),
+        *("state_dict", "state_dict_dataparallel"),
+    ),
+    "golden/anchor_free/checkpoints": tuple(
+        f"{model}_{form}"
+        for model in ("yolov5u", "yolov8")
+        for form in ("train_epoch1", "stripped")
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"), [(folder, name) for folder, names in FOLDERS.items() for name in names]
+)
+def test_public_files_are_read_by_names_and_shapes(folder, name):
+    file = json.loads(shared_path(f"{folder}/expected.json").read_text())[f"{name}.pt"]
+    stored = file.get("ema") or file.get("model") or file
+    weights = load_weights(shared_path(f"{folder}/{name}.pt"))
+    arrays = {key.removeprefix("module."): array for key, array in stored["arrays"].items()}
+    assert list(weights.ema) == list(arrays)
+    for key, array in arrays.items():
+        assert list(weights.ema[key].shape) == array["shape"]
+        norm = np.sqrt(np.sum(weights.ema[key].astype(np.float64) ** 2))
+        assert norm == pytest.approx(array["l2"], rel=1e-12)
+    if "names" in stored:
+        names = stored["names"]
+        names = names.values() if isinstance(names, dict) else names
+        assert list(weights.header.class_names) == list(names)
+        assert weights.header.settings["stored_epoch"] == file["epoch"]
+        assert list(nn.state_arrays(detector_of_weights(weights))) == list(weights.ema)
+
+
+@pytest.mark.parametrize(
+    ("path", "strides", "size", "task"),
+    [
+        ("checkpoints/p6", [8, 16, 32, 64], 128, "detect"),
+        ("checkpoints/seg", [8, 16, 32], 64, "segment"),
+        ("anchor_free/checkpoints/yolov8_stripped", [8, 16, 32], 128, "detect-anchor-free"),
+    ],
+)
+def test_public_files_carry_their_strides_size_and_task(path, strides, size, task):
+    weights = load_weights(shared_path(f"golden/{path}.pt"))
+    settings, model = weights.header.settings, detector_of_weights(weights)
+    assert settings["strides"] == strides == list(model.head.strides)
+    assert settings["image_size"] == size
+    assert f"task: {task}\n" in describe(weights)
 
 
 def test_the_real_coco_file_carries_names_strides_anchors_model_and_settings():
@@ -99,9 +150,9 @@ def test_names_as_a_dict_are_read(tmp_path):
     assert load_weights(path).header.class_names == ("a", "b")
 
 
-def write_state_dict(path, key="state_dict"):
-    file = TorchFile()
-    state = {name: file.tensor(array) for name, array in small_arrays().items()}
+def write_state_dict(path, key="state_dict", arrays=None, prefix=""):
+    file, arrays = TorchFile(), arrays or small_arrays()
+    state = {f"{prefix}{name}": file.tensor(array) for name, array in arrays.items()}
     return file.write_zip(path, {key: state} if key else state)
 
 

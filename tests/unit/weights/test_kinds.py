@@ -1,15 +1,12 @@
 """Foreign weights that are no plain detection checkpoint: read where that is simple, else named."""
 
-import importlib
 import json
 import logging
 import struct
-import warnings
 
 import numpy as np
 import pytest
 
-from duet import backend
 from duet.backend import autograd, cores, nn, ops
 from duet.models.detect.settings import num_lanes
 from duet.models.detector import Detector
@@ -39,10 +36,9 @@ from tests.foreign_files import (
     small_model,
     write_zip,
 )
-from tests.onnx_files import ROW, SIDE, write_detector
+from tests.onnx_files import MEAN, ROW, SIDE, write_detector
 from tests.shared_files import shared_path
 from tests.tiny_weights import write_tiny_weights
-from tests.unit.weights.foreign_modules import YoloModules
 from tests.unit.weights.hostile_files import OWN_HEADER
 from tests.unit.weights.test_files import assert_equal_arrays
 
@@ -136,45 +132,10 @@ def test_a_data_parallel_model_is_read_as_the_one_in_it(tmp_path, key):
     detector_of_weights(weights)
 
 
-def test_a_prefix_of_all_names_is_dropped(tmp_path):
-    for names in ("state_dict", "state_dict_dataparallel"):
-        path = shared_path(f"golden/checkpoints/{names}.pt")
-        weights = load_weights(path)
-        with open(shared_path("golden/checkpoints/expected.json"), encoding="utf-8") as file:
-            expected = json.load(file)[path.name]["arrays"]
-        assert list(weights.ema) == [name.removeprefix("module.") for name in expected]
-        for name, stored in expected.items():
-            array = weights.ema[name.removeprefix("module.")]
-            assert list(array.shape) == stored["shape"]
-            assert np.sqrt(np.sum(array.astype(np.float64) ** 2)) == pytest.approx(stored["l2"])
-
-
 def test_a_prefix_of_some_names_is_kept(tmp_path):
     file = TorchFile()
     state = {name: file.tensor(np.ones(2, np.float32)) for name in ("module.a", "b")}
     assert list(load_weights(file.write_zip(tmp_path / "state.pt", state)).ema) == ["module.a", "b"]
-
-
-@pytest.mark.parametrize("name", ["seg", "cls"])
-def test_public_models_of_other_tasks_are_read(name):
-    weights = load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
-    with open(shared_path("golden/checkpoints/expected.json"), encoding="utf-8") as file:
-        expected = json.load(file)[f"{name}.pt"]["model"]
-    assert list(weights.ema) == list(expected["arrays"])
-    for key, stored in expected["arrays"].items():
-        assert list(weights.ema[key].shape) == stored["shape"]
-        norm = np.sqrt(np.sum(weights.ema[key].astype(np.float64) ** 2))
-        assert norm == pytest.approx(stored["l2"], rel=1e-12)
-    names = expected["names"]
-    assert list(weights.header.class_names) == list(names.values() if name == "seg" else names)
-
-
-def test_a_segmentation_file_gives_masks_anchors_and_strides():
-    header = load_weights(shared_path("golden/checkpoints/seg.pt")).header
-    assert header.model["head"][-1] == [[17, 20, 23], 1, "Segment", ["nc", "anchors", 32, 256]]
-    assert header.model["width_multiple"] == 0.0625
-    assert header.settings["strides"] == [8, 16, 32] and header.settings["image_size"] == 64
-    assert header.model["anchors"][2] == [116, 90, 156, 198, 373, 326]
 
 
 @pytest.mark.parametrize(
@@ -202,43 +163,6 @@ def test_layers_of_other_models_are_named_before_anything_is_written(tmp_path, b
     assert not (tmp_path / "out.safetensors").exists()
 
 
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
-@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16"])
-def test_a_type_that_is_not_read_is_named(tmp_path, dtype):
-    torch = importlib.import_module("torch")
-    path = tmp_path / "state.pt"
-    torch.save({"weight": torch.zeros(4).to(getattr(torch, dtype))}, path)
-    with pytest.raises(UserError, match=rf"state.pt: tensors of the type torch.{dtype}, which is"):
-        load_weights(path)
-
-
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
-@pytest.mark.parametrize("protocol", [2, 5])
-def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
-    tmp_path, monkeypatch, protocol
-):
-    modules = YoloModules("torch", monkeypatch)
-    torch, document = modules.framework, {**SMALL_DOCUMENT, "nc": 2}
-
-    def forward_fuse(self, x):
-        return x
-
-    modules.yolo_class("models.common.Conv").forward_fuse = forward_fuse
-    state = folded(small_arrays())
-    model = modules.model(state, document, strides=(2,))
-    model.model[0].forward = model.model[0].forward_fuse
-    path = tmp_path / "written.pt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wrapped = torch.nn.DataParallel(model)
-        best = np.array([0.5])  # in protocol 5 NumPy writes it in another way
-        torch.save({"model": wrapped, "best_fitness": best}, path, pickle_protocol=protocol)
-    weights = load_weights(path)
-    assert_equal_arrays(weights.ema, unfold(state)[0])
-    assert weights.header.settings["fused"]
-    detector_of_weights(weights)
-
-
 def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
     path = tmp_path / "other.safetensors"
     own = {"duet": json.dumps(OWN_HEADER)}
@@ -250,48 +174,35 @@ def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
             load_weights(path)
 
 
-def test_an_exported_file_is_opened_by_its_name(tmp_path):
-    found = load_to_detect(write_detector(tmp_path / "a.onnx"))
-    assert isinstance(found, ExportedWeights) and found.path.endswith("a.onnx")
-    (rows,) = found.runtime(np.zeros((1, 3, SIDE, SIDE), np.float32))
-    np.testing.assert_array_equal(rows, ROW)
-    assert "ONNX Runtime" in found.runtime.name
-
-
-def test_uppercase_suffixes_are_exported_files_too(tmp_path):
-    path = write_detector(tmp_path / "A.ONNX")
-    assert "ONNX Runtime" in load_to_detect(path).runtime.name
+@pytest.mark.parametrize("name", ["a.onnx", "A.ONNX"])
+@pytest.mark.parametrize(("runtime", "program"), [("", "ONNX Runtime"), ("openvino", "OpenVINO")])
+def test_an_exported_file_is_opened_by_its_name_and_by_another_runtime_that_reads_it(
+    tmp_path, name, runtime, program
+):
     pytest.importorskip("openvino")
-    assert "OpenVINO" in load_to_detect(path, "openvino").runtime.name
-    with pytest.raises(UserError, match="give --runtime torchscript"):
-        load_to_detect(tmp_path / "A.TorchScript")
+    found = load_to_detect(write_detector(tmp_path / name), runtime)
+    assert isinstance(found, ExportedWeights) and found.path.endswith(name)
+    assert program in found.runtime.name
+    (rows,) = found.runtime(np.full((1, 3, SIDE, SIDE), 0.5, np.float32))
+    np.testing.assert_allclose(rows, ROW + MEAN / 2, rtol=1e-5)
 
 
-def test_another_runtime_that_reads_it_can_be_asked_for(tmp_path):
-    pytest.importorskip("openvino")
-    found = load_to_detect(write_detector(tmp_path / "a.onnx"), "openvino")
-    assert "OpenVINO" in found.runtime.name
-    images = np.full((1, 3, SIDE, SIDE), 0.5, np.float32)
-    expected = ROW.copy()
-    expected[..., 4] = 0.5
-    (rows,) = found.runtime(images)
-    np.testing.assert_allclose(rows, expected, rtol=1e-5)
-
-
-def test_a_runtime_that_does_not_read_it_is_refused(tmp_path):
-    path = write_detector(tmp_path / "a.onnx")
-    with pytest.raises(UserError, match="--runtime ncnn does not read .*a.onnx; accepted: onnx, o"):
-        load_to_detect(path, "ncnn")
-    with pytest.raises(UserError, match="--runtime onnx runs exported files, and .* is none"):
-        load_to_detect(write_tiny_weights(tmp_path), "onnx")
-
-
-def test_an_absent_file_and_a_folder_are_refused(tmp_path):
-    with pytest.raises(UserError, match="gone.onnx: no such file"):
-        load_to_detect(tmp_path / "gone.onnx")
+@pytest.mark.parametrize(
+    ("name", "runtime", "text"),
+    [
+        ("a.onnx", "ncnn", "--runtime ncnn does not read .*a.onnx; accepted: onnx, o"),
+        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is none"),
+        ("A.TorchScript", "", "give --runtime torchscript"),
+        ("gone.onnx", "", "gone.onnx: no such file"),
+        ("folder.onnx", "", "folder.onnx: is a folder, not a regular file"),
+    ],
+)
+def test_what_no_runtime_or_not_the_given_one_reads_is_refused(tmp_path, name, runtime, text):
+    write_detector(tmp_path / "a.onnx")
+    write_tiny_weights(tmp_path)
     (tmp_path / "folder.onnx").mkdir()
-    with pytest.raises(UserError, match="folder.onnx: is a folder, not a regular file"):
-        load_to_detect(tmp_path / "folder.onnx")
+    with pytest.raises(UserError, match=text):
+        load_to_detect(tmp_path / name, runtime)
 
 
 # Threads.

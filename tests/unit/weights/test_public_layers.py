@@ -5,7 +5,6 @@ import json
 
 import numpy as np
 import pytest
-import yaml
 
 from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
@@ -13,18 +12,20 @@ from duet.models.graph import parse_model, read_model_yaml
 from duet.models.heads.classify.head import ClassifyHead
 from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
-from duet.utils.project import PROJECT
+from duet.utils.files.model_yamls import shipped_model
+from duet.utils.files.yaml_files import read_yaml
 from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
 from tests.foreign_files import PublicModel, TorchFile
-from tests.golden_models import draw, drawn_input, drawn_model, info, stored
+from tests.golden_models import draw, drawn_input, info, stored
 from tests.shared_files import shared_path
+from tests.unit.weights.test_files import write_state_dict
 
 
 def drawn(name, **changes):
     """A narrow public model with drawn weights."""
-    document = yaml.safe_load((PROJECT / "models" / "hub" / f"{name}.yaml").read_text())
+    document = read_yaml("--cfg", shipped_model(name), "")
     cut = {"width_multiple": 0.0625, "depth_multiple": 0.1, "nc": 2, "ch": 3}
     model = Detector(parse_model({**document, **cut, **changes}))
     model.initialize(0)
@@ -54,6 +55,7 @@ def decoded(model):
         ("yolov3-tiny", {}),
         ("yolov5s-LeakyReLU", {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.1}}),
         ("yolov5-p34", {}),
+        ("yolov5n-seg", {}),
     ],
 )
 def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, changes):
@@ -85,13 +87,6 @@ def test_a_file_that_would_compute_something_else_is_refused(tmp_path, name, cha
         load_weights(path)
 
 
-def test_a_public_checkpoint_of_four_levels_is_built():
-    weights = load_weights(str(shared_path("golden/checkpoints/p6.pt")))
-    model = detector_of_weights(weights)
-    assert model.head.strides == (8, 16, 32, 64) and model.stride == 64
-    assert len(nn.state_arrays(model)) == len(weights.ema)
-
-
 NETWORK_TOLERANCE = 2e-5
 
 
@@ -99,12 +94,6 @@ def by_rule(yaml_name, classes, gain):
     """The arrays of a public model, by their names."""
     state = nn.state_arrays(Detector(read_model_yaml(f"models/{yaml_name}.yaml", classes)))
     return {name: draw("", name, array, gain) for name, array in state.items()}
-
-
-def write_state_dict(path, arrays, prefix=""):
-    file = TorchFile()
-    state = {f"{prefix}{name}": file.tensor(array) for name, array in arrays.items()}
-    return file.write_zip(path, {"state_dict": state})
 
 
 def converted(path, yaml_name, classes):
@@ -127,7 +116,7 @@ def assert_near(found, wanted):
 def test_a_state_dict_of_a_segmentation_model_gives_the_stored_outputs(tmp_path):
     case, wanted = info("segment")["n"], stored("segment/model_n")
     arrays = by_rule("yolov5n-seg", 5, case["gain"])
-    path = write_state_dict(tmp_path / "seg.pt", arrays, prefix="module.")
+    path = write_state_dict(tmp_path / "seg.pt", arrays=arrays, prefix="module.")
     weights = converted(path, "yolov5n-seg", 5)
     assert weights.header.model["nc"] == 5
     model = nn.frozen_copy(detector_of_weights(weights))
@@ -141,20 +130,12 @@ def test_a_state_dict_of_a_segmentation_model_gives_the_stored_outputs(tmp_path)
 
 def test_a_state_dict_of_a_classifier_gives_the_stored_logits(tmp_path):
     arrays = by_rule("yolov5n-cls", 10, info("classify")["gain"]["n"])
-    weights = converted(write_state_dict(tmp_path / "cls.pt", arrays), "yolov5n-cls", 10)
+    weights = converted(write_state_dict(tmp_path / "cls.pt", arrays=arrays), "yolov5n-cls", 10)
     assert weights.header.model["nc"] == 10
     model = nn.frozen_copy(detector_of_weights(weights))
     model.head.image_mean = None  # the stored input is normalized already
     (logits,) = raw_outputs(model, drawn_input([2, 3, 224, 192]))
     assert_near(logits, stored("classify/yolov5n-cls")["eval_logits_fp64"])
-
-
-def test_a_pickled_segmentation_model_decodes_as_the_model_does(tmp_path):
-    model = drawn_model("yolov5n-seg.yaml", info("segment")["w0125"]["gain"], classes=2)
-    weights = load_weights(written(tmp_path / "seg.pt", model))
-    again = nn.frozen_copy(detector_of_weights(weights))
-    # The file has anchors in cells, its description in pixels: two roundings.
-    np.testing.assert_allclose(decoded(again), decoded(model), rtol=1e-5)
 
 
 def test_a_pickled_classifier_is_the_model_of_its_yaml():
@@ -168,13 +149,6 @@ def test_a_pickled_classifier_is_the_model_of_its_yaml():
     assert np.array_equal(found, wanted) and found.shape == (2, 3)
 
 
-def test_a_public_segmentation_model_is_built_in_its_own_width():
-    weights = load_weights(shared_path("golden/checkpoints/seg.pt"))
-    model = detector_of_weights(weights)
-    assert model.head.strides == (8, 16, 32) and model.head.num_classes == 80
-    assert list(nn.state_arrays(model)) == list(weights.ema)
-
-
 def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
     assert list(ClassifyHead.image_mean) == IMAGE_MEAN
     assert list(ClassifyHead.image_std) == IMAGE_STD
@@ -185,7 +159,7 @@ def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
     [("yolov5n-seg", "yolov5n"), ("yolov5n-cls", "yolov5n-seg"), ("yolov5n", "yolov5n-seg")],
 )
 def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_name, other):
-    path = write_state_dict(tmp_path / "state.pt", by_rule(yaml_name, 5, 1.0))
+    path = write_state_dict(tmp_path / "state.pt", arrays=by_rule(yaml_name, 5, 1.0))
     with pytest.raises(UserError):
         converted(path, other, 5)
     assert not path.with_suffix(".safetensors").exists()

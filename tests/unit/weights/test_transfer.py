@@ -13,8 +13,9 @@ from duet.models.training.start import build_model
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
+from duet.utils.tasks import ClassRows
 from duet.utils.weights.load import load_weights
-from duet.utils.weights.transfer import ClassRows, match_classes, remap_rows, transfer_arrays
+from duet.utils.weights.transfer import match_classes, remap_rows, transfer_arrays
 from tests.shared_files import shared_path
 
 BOXES = ClassRows(("m.",), before=5)
@@ -136,11 +137,6 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
         assert np.array_equal(new[:, 5], old[:, 5 + start.header.class_names.index("zebra")])
         assert np.array_equal(new[:, 7], old[:, 5])
         assert np.array_equal(new[:, 6], drawn[name].reshape(3, 8, -1)[:, 6])
-
-
-def test_remap_classes_without_weights_is_refused():
-    with pytest.raises(UserError, match="--remap-classes reuses classes of --weights"):
-        parse_train_flags(["--cfg", "models/yolov5n.yaml", "--remap-classes"])
 
 
 def test_a_state_dict_without_a_model_asks_for_one():

@@ -2,6 +2,9 @@
 
 import importlib
 import shutil
+import sys
+import types
+import warnings
 import zipfile
 
 import numpy as np
@@ -12,10 +15,18 @@ from duet import backend
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
-from duet.models.stored import load_detector
+from duet.models.stored import detector_of_weights, load_detector
+from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
-from tests.unit.weights.foreign_modules import YoloModules
+from duet.utils.weights.yolov5 import unfold
+from tests.foreign_files import SMALL_DOCUMENT, PublicModel, small_arrays
+from tests.unit.weights.test_files import assert_equal_arrays
+from tests.unit.weights.test_kinds import folded
 
+of_torch, of_oneflow = (
+    pytest.mark.skipif(backend.use() != name, reason="each save is judged where it is")
+    for name in ("torch", "oneflow")
+)
 CLASS_NAMES = ["cat", "dog", "Kuh ü"]
 # The backbone of v5: Focus, SPP, then C3 without shortcut.
 V5_BACKBONE = [
@@ -30,6 +41,54 @@ V5_BACKBONE = [
     [-1, 1, "SPP", [1024, [5, 9, 13]]],
     [-1, 3, "C3", [1024, False]],
 ]
+
+
+class YoloModules:
+    """A detector as modules of the public YOLOv5's names, for a framework to pickle.
+
+    The classes are empty: what makes a file one of YOLOv5 is the names, the attributes and the
+    tree, which are those of `PublicModel`.
+    """
+
+    def __init__(self, framework, monkeypatch):
+        self.framework, self.monkeypatch = importlib.import_module(framework), monkeypatch
+        self.places = {}
+
+    def model(self, arrays, document, **changes):
+        return self.module(PublicModel(self.framework, arrays, document, **changes).root())
+
+    def module(self, record):
+        own = self.empty(record.name)
+        state = {**record.state, "_parameters": {}}
+        for name, tensor in state.pop("_buffers").items():
+            if name in ("weight", "bias"):
+                own.register_parameter(name, self.framework.nn.Parameter(tensor))
+            else:
+                own.register_buffer(name, tensor)
+        for name, child in state.pop("_modules").items():
+            own.add_module(name, self.module(child))
+        for name in state.keys() - {"_parameters"}:
+            setattr(own, name, state[name])
+        return own
+
+    def empty(self, name):
+        """Return a module without tensors, of the framework or of `yolo_class`."""
+        if name.startswith("models."):
+            return self.yolo_class(name)()
+        kind = getattr(self.framework.nn, name.rpartition(".")[2])
+        module = kind(*{"Conv2d": (1, 1, 1), "BatchNorm2d": (1,)}.get(kind.__name__, ()))
+        module._parameters.clear()
+        module._buffers.clear()
+        return module
+
+    def yolo_class(self, name):
+        """Return the class of a name such as models.common.Conv, which pickle can import."""
+        place, _, own = name.rpartition(".")
+        if place not in self.places:
+            self.places[place] = types.ModuleType(place)
+            self.monkeypatch.setitem(sys.modules, place, self.places[place])
+        made = type(own, (self.framework.nn.Module,), {"__module__": place})
+        return vars(self.places[place]).setdefault(own, made)
 
 
 @pytest.fixture(params=["v6", "v5"])
@@ -76,7 +135,7 @@ def assert_carried_over(path, narrow, half):
     assert np.array_equal(built["model.24.anchors"], expected["model.24.anchors"])
 
 
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
+@of_torch
 @pytest.mark.parametrize(
     ("options", "kind", "half"),
     [({}, "DetectionModel", True), ({"pickle_protocol": 4}, "Model", False)],
@@ -91,7 +150,7 @@ def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, 
     assert_carried_over(path, narrow, half)
 
 
-@pytest.mark.skipif(backend.use() != "torch", reason="torch.save is judged where torch is")
+@of_torch
 def test_a_torch_state_dict_of_every_dtype(tmp_path):
     torch = importlib.import_module("torch")
     values = np.array([[1.5, -2.0, 0.0], [3.25, 0.125, -8.0]], np.float32)
@@ -110,7 +169,44 @@ def test_a_torch_state_dict_of_every_dtype(tmp_path):
     assert np.array_equal(found["part"], values[1:, 1:])
 
 
-@pytest.mark.skipif(backend.use() != "oneflow", reason="oneflow.save is judged where OneFlow is")
+@of_torch
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16"])
+def test_a_type_that_is_not_read_is_named(tmp_path, dtype):
+    torch = importlib.import_module("torch")
+    path = tmp_path / "state.pt"
+    torch.save({"weight": torch.zeros(4).to(getattr(torch, dtype))}, path)
+    with pytest.raises(UserError, match=rf"state.pt: tensors of the type torch.{dtype}, which is"):
+        load_weights(path)
+
+
+@of_torch
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
+    tmp_path, monkeypatch, protocol
+):
+    modules = YoloModules("torch", monkeypatch)
+    torch, document = modules.framework, {**SMALL_DOCUMENT, "nc": 2}
+
+    def forward_fuse(self, x):
+        return x
+
+    modules.yolo_class("models.common.Conv").forward_fuse = forward_fuse
+    state = folded(small_arrays())
+    model = modules.model(state, document, strides=(2,))
+    model.model[0].forward = model.model[0].forward_fuse
+    path = tmp_path / "written.pt"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        wrapped = torch.nn.DataParallel(model)
+        best = np.array([0.5])  # in protocol 5 NumPy writes it in another way
+        torch.save({"model": wrapped, "best_fitness": best}, path, pickle_protocol=protocol)
+    weights = load_weights(path)
+    assert_equal_arrays(weights.ema, unfold(state)[0])
+    assert weights.header.settings["fused"]
+    detector_of_weights(weights)
+
+
+@of_oneflow
 def test_oneflow_directories_zipped_or_not(tmp_path, monkeypatch, narrow):
     half = True  # as One-YOLOv5 saves; float32 is in the test below
     folder = tmp_path / "yolov5n.of"
@@ -124,7 +220,7 @@ def test_oneflow_directories_zipped_or_not(tmp_path, monkeypatch, narrow):
     assert_carried_over(flat, narrow, half)
 
 
-@pytest.mark.skipif(backend.use() != "oneflow", reason="oneflow.save is judged where OneFlow is")
+@of_oneflow
 def test_a_damaged_oneflow_directory_is_refused(tmp_path):
     oneflow = importlib.import_module("oneflow")
     folder = tmp_path / "state"

@@ -11,8 +11,7 @@ import cv2
 import numpy as np
 
 from duet.utils.data.image.decoding import Objects
-from duet.utils.geometry.boxes import covered_parts
-from duet.utils.geometry.ragged import Polygons
+from duet.utils.geometry.boxes import Polygons, covered_parts
 
 MAX_COVERED = 0.3  # fraction of another object's box, as in the public recipe
 _SUBPIXEL_BITS = 4  # for the corners given to OpenCV

@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from duet.utils.data.image.decoding import Objects
-from duet.utils.geometry.ragged import Polygons, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
 
 # The public recipe: an object that is smaller than this, or mostly cut off, teaches nothing.
 MIN_SIDE = 2.0

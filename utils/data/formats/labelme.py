@@ -28,8 +28,7 @@ from duet.utils.data.sources.formats.format import (
 )
 from duet.utils.errors import brief
 from duet.utils.files.json_files import Document, read_json
-from duet.utils.geometry.boxes import corners_of
-from duet.utils.geometry.ragged import join_parts
+from duet.utils.geometry.boxes import corners_of, join_parts
 from duet.utils.text import count
 
 MAX_BYTES = 1 << 28  # a file may hold its whole image as text

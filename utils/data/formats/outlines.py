@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from duet.utils.data.augment.geometry import warp_polygons
-from duet.utils.geometry.ragged import Polygons, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
 
 ELLIPSE_POINTS = 64  # its sides lie within 0.12 % of a radius of the ellipse
 

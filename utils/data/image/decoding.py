@@ -24,7 +24,7 @@ from duet.utils.data.image.header import (
 )
 from duet.utils.data.image.letterbox import Letterbox, reduced_size
 from duet.utils.errors import BrokenSourceError
-from duet.utils.geometry.ragged import Polygons, join_polygons
+from duet.utils.geometry.boxes import Polygons, join_polygons
 
 # A progressive JPEG has 10 scans or so. Each takes a few bytes and, here, 1.2 ns a pixel.
 MIN_SCANS, MAX_SCANNED_PIXELS = 20, 4_000_000_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -53,6 +54,13 @@ class TrainRecipe:
     rectangular: bool = False
     image_weights: bool = False
     items: BoxItems = BOXES  # the task's
+    mosaic_epochs: int | None = None  # epochs with mosaics; None: all
+
+    def strengths(self, epoch: int) -> AugmentConfig:
+        """Return the strengths in an epoch, from 0: the last epochs may have no mosaics."""
+        if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
+            return self.augment
+        return dataclasses.replace(self.augment, mosaic=0.0, mixup=0.0)
 
 
 # Every batch of an epoch asks for the same order: the last few are kept as long as their samples.
@@ -185,7 +193,7 @@ class TrainBatches(Batches):
     def _draw(self, epoch: Epoch, draw_number: int) -> Any:
         num_samples, recipe = len(self.samples), self.recipe
         generator = sample_generator(recipe.seed, epoch.number, draw_number)
-        strengths, index = recipe.augment.in_epoch(epoch.number), draw_number % num_samples
+        strengths, index = recipe.strengths(epoch.number), draw_number % num_samples
         return recipe.items.draw(strengths, generator, index, num_samples)
 
     def _item(

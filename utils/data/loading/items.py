@@ -34,9 +34,14 @@ from duet.utils.data.masks.runs import areas, runs_of_polygons
 from duet.utils.data.sources.class_folders import fill_images
 from duet.utils.data.sources.samples import Sample, SampleTable, ground_truth, objects_of
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.boxes import corners_of, xyxy_to_cxcywh
-from duet.utils.geometry.detections import GroundTruth
-from duet.utils.geometry.ragged import Polygons, Ragged, starts_of, without_outlines
+from duet.utils.geometry.boxes import (
+    Polygons,
+    corners_of,
+    starts_of,
+    without_outlines,
+    xyxy_to_cxcywh,
+)
+from duet.utils.geometry.detections import GroundTruth, Ragged
 from duet.utils.strengths import AugmentConfig
 from duet.utils.text import count
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.masks.runs import Window, runs_of_window
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Ragged
 
 THRESHOLD = 0.5
 _BLOCK = 1 << 18  # pixels that are enlarged at a time: they stay in the processor's cache

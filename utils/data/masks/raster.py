@@ -6,12 +6,11 @@ to whole pixels, its border belongs to it, and a map is made smaller by bilinear
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import cv2
 import numpy as np
 
-from duet.utils.geometry.ragged import Polygons
+from duet.utils.data.masks.runs import Window
+from duet.utils.geometry.boxes import Polygons
 
 MAX_SMALL = 255  # objects whose numbers fit into a byte
 
@@ -55,24 +54,12 @@ def separate(polygons: Polygons, size: tuple[int, int], ratio: int) -> np.ndarra
     return masks
 
 
-class _Part(NamedTuple):
-    """The part of a map around an object."""
-
-    top: int
-    left: int
-    pixels: np.ndarray  # (h, w) uint8, 1 in the object
-
-    def of(self, array: np.ndarray) -> np.ndarray:
-        height, width = self.pixels.shape
-        return array[self.top : self.top + height, self.left : self.left + width]
-
-
 def _reduced(size: tuple[int, int], ratio: int) -> tuple[int, int]:
     return size[0] // ratio, size[1] // ratio
 
 
-def _draw(outline: np.ndarray, size: tuple[int, int], ratio: int) -> _Part:
-    """Draw an object and reduce it, only in the part of the map that it can reach."""
+def _draw(outline: np.ndarray, size: tuple[int, int], ratio: int) -> Window:
+    """Draw an object and reduce it, only in the part of the map that it can reach, uint8."""
     # float32 like stored labels, so that a corner on the edge of a pixel stays there.
     corners = outline.astype(np.float32).astype(np.int32)
     side_wh = np.array(size[::-1])
@@ -88,5 +75,5 @@ def _draw(outline: np.ndarray, size: tuple[int, int], ratio: int) -> _Part:
     width, height = ((end - first) // ratio).tolist()
     left, top = (first // ratio).tolist()
     if min(height, width) < 1:
-        return _Part(top, left, np.zeros((height, width), np.uint8))
-    return _Part(top, left, cv2.resize(whole, (width, height), interpolation=cv2.INTER_LINEAR))
+        return Window(top, left, np.zeros((height, width), np.uint8))
+    return Window(top, left, cv2.resize(whole, (width, height), interpolation=cv2.INTER_LINEAR))

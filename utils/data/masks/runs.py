@@ -15,7 +15,8 @@ import numpy as np
 from pycocotools import mask as coco_mask
 
 from duet.utils.errors import brief
-from duet.utils.geometry.ragged import Ragged, join_parts
+from duet.utils.geometry.boxes import join_parts
+from duet.utils.geometry.detections import Ragged
 from duet.utils.image_limits import MAX_SIDE
 
 # pycocotools takes five steps per pixel, up to 16 bytes each, counted in 32-bit integers.
@@ -32,7 +33,11 @@ class Window(NamedTuple):
 
     top: int
     left: int
-    pixels: np.ndarray  # (h, w) bool
+    pixels: np.ndarray  # (h, w) bool or uint8
+
+    def of(self, mask: np.ndarray) -> np.ndarray:
+        height, width = self.pixels.shape
+        return mask[self.top : self.top + height, self.left : self.left + width]
 
 
 def runs_of_mask(mask: np.ndarray) -> np.ndarray:

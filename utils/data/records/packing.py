@@ -22,7 +22,7 @@ from duet.utils.data.sources.label_file import BrokenLabelError, label_file_of, 
 from duet.utils.data.sources.samples import Sample, read_image_bytes
 from duet.utils.errors import DatasetError
 from duet.utils.files.atomic import new_folder
-from duet.utils.geometry.ragged import without_outlines
+from duet.utils.geometry.boxes import without_outlines
 from duet.utils.progress import Progress
 
 _FEWEST_POINTS = 3  # in a polygon; fewer numbers make a box

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import cv2
 import numpy as np
 
-from duet.utils.geometry.ragged import join_parts
+from duet.utils.geometry.boxes import join_parts
 
 MAX_OBJECTS = 7
 SIZE_RANGE = (0.18, 0.45)  # diameter as a fraction of the image's shorter side

@@ -37,8 +37,7 @@ from duet.utils.data.sources.scan_memory import FEWEST_IMAGES, Memory, version_o
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
 from duet.utils.files.json_files import parse_json
-from duet.utils.geometry.boxes import xyxy_to_cxcywh
-from duet.utils.geometry.ragged import Polygons
+from duet.utils.geometry.boxes import Polygons, xyxy_to_cxcywh
 from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
 from duet.utils.text import printable

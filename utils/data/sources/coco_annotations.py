@@ -23,8 +23,8 @@ from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.label_file import BrokenLabelError, require_drawable
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError, brief
-from duet.utils.geometry.detections import GroundTruth
-from duet.utils.geometry.ragged import Polygons, Ragged, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
+from duet.utils.geometry.detections import GroundTruth, Ragged
 from duet.utils.memory import collector_paused
 from duet.utils.text import count
 

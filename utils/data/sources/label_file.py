@@ -14,9 +14,8 @@ import numpy as np
 from duet.utils.data.masks.runs import LONGEST_OUTLINE, outline_of_runs
 from duet.utils.errors import brief
 from duet.utils.files.regular import as_utf8, encoding_fault, read_bytes
-from duet.utils.geometry.boxes import corners_of, xyxy_to_cxcywh
+from duet.utils.geometry.boxes import Polygons, corners_of, starts_of, xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections, Segmentations
-from duet.utils.geometry.ragged import Polygons, starts_of
 from duet.utils.text import count
 
 MAX_LABEL_BYTES = 1 << 22  # per image; parsed numbers take many times as much

@@ -18,11 +18,11 @@ from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.image_sources import ImageSource, image_of
 from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
 from duet.utils.data.sources.remarks import Remark
-from duet.utils.data.sources.samples import Places, SampleTable
+from duet.utils.data.sources.samples import Places, SampleTable, encode_paths
 from duet.utils.data.sources.scan_memory import Memory, scan_shards
 from duet.utils.errors import DatasetError
 from duet.utils.files.array_cache import Arrays
-from duet.utils.geometry.ragged import Polygons, Texts, join_polygons, starts_of, without_outlines
+from duet.utils.geometry.boxes import Polygons, join_polygons, starts_of, without_outlines
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count, printable
@@ -160,7 +160,7 @@ def _report(images: Sequence[Path | ImageSource], found: Arrays) -> ScanReport:
     sources = [image_of(images[index]) for index in usable.tolist()]
     polygons = Polygons(found["points"], starts_of(found["num_points"]))
     samples = SampleTable(
-        Texts.of(str(source.path) for source in sources),
+        encode_paths([source.path for source in sources]),
         Places.of(source.place for source in sources),
         sizes[usable].astype(np.int32),
         starts_of(found["num_objects"][usable]),

@@ -1,11 +1,12 @@
 """Usable images and their objects: a sample, its image, and all samples of a split as arrays.
 
-Separate arrays would take a kilobyte per image. In a table an image takes 28 bytes and its name,
-an object 24, and a point of a polygon 8.
+Separate arrays would take a kilobyte per image. In a table an image takes 28 bytes and as many as
+the longest name, an object 24, and a point of a polygon 8.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -22,9 +23,14 @@ from duet.utils.data.sources.image_sources import RecordPlace, records_of
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError
 from duet.utils.files.regular import read_bytes
-from duet.utils.geometry.boxes import cxcywh_to_xyxy
+from duet.utils.geometry.boxes import (
+    Polygons,
+    cxcywh_to_xyxy,
+    join_polygons,
+    rows_of,
+    starts_of,
+)
 from duet.utils.geometry.detections import GroundTruth
-from duet.utils.geometry.ragged import Polygons, Texts, join_polygons, rows_of, starts_of
 from duet.utils.image_limits import MAX_IMAGE_BYTES
 
 
@@ -61,7 +67,7 @@ class Places(NamedTuple):
 class SampleTable(Sequence[Sample]):
     """S samples with T objects; a sample is made on request, with views of the arrays."""
 
-    paths: Texts
+    encoded_paths: np.ndarray  # (S,) bytes, as of `encode_paths`
     places: Places | None  # None: all images are files of their own
     sizes: np.ndarray  # (S, 2) int32, height and width of each image
     starts: np.ndarray  # (S + 1,) int64: image i has the objects starts[i] up to starts[i + 1]
@@ -69,6 +75,10 @@ class SampleTable(Sequence[Sample]):
     boxes_cxcywh_norm: np.ndarray  # (T, 4) float32
     polygons_norm: Polygons | None  # T objects
     remarks: Remarks = field(default_factory=Remarks)  # on the split that they are from
+
+    @property
+    def paths(self) -> list[str]:
+        return list(map(os.fsdecode, self.encoded_paths.tolist()))
 
     @property
     def num_objects(self) -> np.ndarray:
@@ -94,7 +104,7 @@ class SampleTable(Sequence[Sample]):
         first, end = self.starts[place : place + 2].tolist()
         height, width = self.sizes[place].tolist()
         return Sample(
-            Path(self.paths[place]),
+            Path(os.fsdecode(self.encoded_paths[place])),
             height,
             width,
             self.class_index[first:end],
@@ -106,7 +116,7 @@ class SampleTable(Sequence[Sample]):
     def select(self, indices: np.ndarray) -> SampleTable:
         rows = rows_of(self.starts, indices)
         return SampleTable(
-            self.paths.select(indices),
+            self.encoded_paths[indices],
             self.places and Places(self.places.files, self.places.rows[indices]),
             self.sizes[indices],
             starts_of(self.num_objects[indices]),
@@ -132,6 +142,11 @@ def _selected(polygons: Polygons | None, rows: np.ndarray) -> Polygons | None:
     return chosen if chosen is not None and len(chosen.points_xy) else None
 
 
+def encode_paths(paths: Sequence[Path]) -> np.ndarray:
+    """Return paths as one array (N,) of bytes, which workers share."""
+    return np.array(list(map(os.fsencode, paths)), np.bytes_)
+
+
 def table_of(samples: Sequence[Sample]) -> SampleTable:
     """Return samples as a table; a table as it is."""
     if isinstance(samples, SampleTable):
@@ -140,7 +155,7 @@ def table_of(samples: Sequence[Sample]) -> SampleTable:
     counts = [len(sample.class_index) for sample in samples]
     parts = [(sample.polygons_norm, len(sample.class_index)) for sample in samples]
     return SampleTable(
-        Texts.of(str(sample.image_path) for sample in samples),
+        encode_paths([sample.image_path for sample in samples]),
         Places.of(sample.record for sample in samples),
         np.array([(sample.height, sample.width) for sample in samples], np.int32).reshape(-1, 2),
         starts_of(np.array(counts, np.int64)),

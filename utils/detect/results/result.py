@@ -16,8 +16,7 @@ from duet.utils.data.sources.label_file import label_lines
 from duet.utils.detect.results.image_result import ImageResult, Records, as_utf8
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import clip_boxes, cxcywh_to_xyxy, xyxy_to_cxcywh
-from duet.utils.geometry.detections import Classification, Detections, Segmentations
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Classification, Detections, Ragged, Segmentations
 from duet.utils.report.drawing import draw_boxes, draw_lines, draw_masks, drawable_name
 from duet.utils.text import printable
 

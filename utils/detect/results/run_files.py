@@ -13,7 +13,6 @@ NAME is the source's name. The second source of a name is NAME-2 everywhere.
 from __future__ import annotations
 
 import re
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -31,6 +30,7 @@ from duet.utils.detect.media.video import VideoWriter
 from duet.utils.detect.results.image_result import ImageResult, as_utf8, json_line
 from duet.utils.errors import UserError
 from duet.utils.files.atomic import atomic_file, naming
+from duet.utils.files.run_folder import Names
 
 TABLE, RECORDS, HEATMAPS = "predictions.csv", "detections.json", "heatmaps"
 CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
@@ -38,7 +38,6 @@ CROP_SUFFIX, VIDEO_SUFFIX = ".jpg", ".mp4"
 MAX_BYTES = 180
 _SEPARATORS = frozenset('/\\:*?"<>|')  # of paths or patterns on some system
 _DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\.|$)", re.IGNORECASE)  # no files on Windows
-FOLDS_CASE = sys.platform in ("win32", "darwin")  # a.jpg and A.jpg are one file
 
 
 @dataclass
@@ -193,34 +192,6 @@ class RunFiles:
         place = self.reserve(result.frame)
         self.write(result, place)
         self.append(result, place)
-
-
-class Names:
-    """Distinct names, which also differ from NAME_1, NAME_2, ... of a video's frames."""
-
-    def __init__(self, folds_case: bool = FOLDS_CASE) -> None:
-        self._key = str.casefold if folds_case else str
-        self._taken: dict[str, bool] = {}  # whether it is of a video
-        self._numbers: Counter[str] = Counter()  # further uses of a name
-
-    def take(self, name: str, is_video: bool = False) -> str:
-        """Return the name, or NAME-2, NAME-3, ... if it is taken."""
-        found = name
-        while self._is_taken(found, is_video):
-            self._numbers[name] += 1
-            found = f"{name}-{self._numbers[name] + 1}"
-        self._taken[self._key(found)] = is_video
-        return found
-
-    def _is_taken(self, name: str, is_video: bool) -> bool:
-        name = self._key(name)
-        has_frame = is_video and name in map(_video_of_frame, self._taken)
-        return name in self._taken or has_frame or self._taken.get(_video_of_frame(name), False)
-
-
-def _video_of_frame(stem: str) -> str:
-    name, _, number = stem.rpartition("_")
-    return name if number.isdecimal() else ""
 
 
 def name_of_source(source: Path | str) -> tuple[str, str]:

@@ -24,7 +24,7 @@ from duet.utils.data.sources.samples import Sample, decode
 from duet.utils.errors import DatasetError
 from duet.utils.evaluation.coco.metric import Example
 from duet.utils.geometry.boxes import cxcywh_to_xyxy
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Ragged
 from duet.utils.report.drawing import (
     default_font_size,
     draw_boxes,

@@ -33,6 +33,7 @@ from tests.unit.data.check.planted import (
     write_dataset,
     write_planted,
 )
+from tests.unit.data.formats.annotation_files import voc, voc_box, write
 
 
 @pytest.fixture(scope="module")
@@ -100,15 +101,6 @@ def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
     assert check_page(check, 64) and list(summary_lines(check, 64))
 
 
-def test_a_missing_split_is_said(tmp_path):
-    pattern(1).save(tmp_path / "a.png")
-    (tmp_path / "a.yaml").write_text("train: .\nnames: [x]\n")
-    (finding,) = check_dataset(load_dataset(tmp_path / "a.yaml", splits=("train",))).of_kind(
-        "missing_split"
-    )
-    assert finding.text == "it has no images for val"
-
-
 def test_small_objects_are_those_that_training_sees_small(tmp_path):
     # 96x64 px; at --img 48 half of it: sides of 24x8, 6x3 and 2x16 px.
     labels = {"a": "0 0.5 0.5 0.5 0.25\n1 0.5 0.5 0.125 0.09375\n", "b": "0 0.5 0.5 0.04 0.5\n"}
@@ -174,38 +166,30 @@ def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
 
 def write_voc(folder):
     """Write a VOC dataset whose images but the one of val have each a fault."""
-    box = "<object><name>{}</name><bndbox><xmin>{}</xmin><ymin>{}</ymin><xmax>{}</xmax>" \
-          "<ymax>{}</ymax></bndbox></object>"  # fmt: skip
-    good = box.format("dog", 24, 16, 72, 48)
+    good = voc_box(50, 25, 150, 75)
     objects = {
-        "a": good + good + box.format("cat", 9, 9, 9, 20),
-        "b": good,
-        "c": box.format("cat", 24, 16, 720, 48),
-        "gone": good,
-        "d": good + box.format("cat", 9, 9, 40, 40),
+        "a": [good, good, voc_box(9, 9, 9, 20, "cat")],
+        "b": [good],
+        "c": [voc_box(50, 25, 1500, 75)],
+        "gone": [good],
+        "d": [good, voc_box(9, 9, 40, 40, "cat")],
     }
-    for place in ("JPEGImages", "Annotations", "ImageSets/Main"):
-        (folder / place).mkdir(parents=True)
-    for number, (name, text) in enumerate(objects.items()):
-        size = (64, 96) if name == "b" else (96, 64)
+    for number, (name, boxes) in enumerate(objects.items()):
+        write(folder / f"Annotations/{name}.xml", voc(boxes, f"{name}.png"))
+        (folder / "JPEGImages").mkdir(exist_ok=True)
         if name != "gone":
+            size = (100, 200) if name == "b" else (200, 100)
             pattern(number, size).save(folder / f"JPEGImages/{name}.png")
-        (folder / f"Annotations/{name}.xml").write_text(
-            f"<annotation><filename>{name}.png</filename><size><width>96</width>"
-            f"<height>64</height><depth>3</depth></size>{text}</annotation>"
-        )
     pattern(9).save(folder / "JPEGImages/nobody.png")
-    (folder / "ImageSets/Main/train.txt").write_text("a\nb\nc\ngone\n")
-    (folder / "ImageSets/Main/val.txt").write_text("d\n")
+    write(folder / "ImageSets/Main/train.txt", "a\nb\nc\ngone\n")
+    write(folder / "ImageSets/Main/val.txt", "d\n")
 
 
 def test_what_training_does_not_take_as_it_lies_there_is_a_finding(tmp_path):
     """An XML file that is missing or exchanges corners, junk of macOS."""
     write_voc(tmp_path)
-    corners = "<xmin>70</xmin><ymin>40</ymin><xmax>30</xmax><ymax>50</ymax>"
-    box = f"<object><name>dog</name><bndbox>{corners}</bndbox></object>"
-    xml = tmp_path / "Annotations/d.xml"
-    xml.write_text(xml.read_text().replace("</annotation>", f"{box}</annotation>"))
+    boxes = voc_box(50, 25, 150, 75), voc_box(9, 9, 40, 40, "cat"), voc_box(70, 40, 30, 50)
+    write(tmp_path / "Annotations/d.xml", voc(boxes, "d.png"))
     (tmp_path / "ImageSets/Main/val.txt").write_text("d\nnobody\n")
     check = check_dataset(load_dataset(tmp_path))
     (absent,), (found,) = check.of_kind("no_label_file"), check.of_kind("exchanged_corners")
@@ -229,7 +213,7 @@ def test_label_files_that_are_not_read_and_skipped_files_are_findings(tmp_path):
         ("near_label", "labels/b.TXT"), ("near_label", "images/c.txt"),
         ("missing_split", "data"), ("skipped", "images/._a.png"),
     ]  # fmt: skip
-    assert check.has_problems
+    assert check.has_problems and check.findings[2].text == "it has no images for val"
     assert check.findings[0].text == f"is not read; call it {tmp_path}/labels/b.txt"
 
 

@@ -47,6 +47,27 @@ def test_an_image_of_another_size_is_not_decoded(kind):
     assert caught.value.size == (30, 40)
 
 
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "not an image"),
+        (b"\xff\xd8\xff\xc0\0\x11\x08", "broken JPEG header"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(50), "broken PNG header"),
+        (b"RIFF\x64\0\0\0WEBPVP8X" + bytes(100), "broken WEBP header"),
+        (b"II*\0\x08\0\0\0" + bytes(100), "broken TIFF header"),
+        (b"GIF89a" + bytes(100), "broken GIF header"),
+        (
+            b"8BPS\0\1" + bytes(100),
+            "not an image that is decoded; accepted: AVIF, BMP, GIF, JPEG, PNG, TIFF, WEBP, HEIC",
+        ),
+        (b"\x76\x2f\x31\x01" + bytes(100), "not an image"),  # OpenEXR, which OpenCV decodes
+    ],
+)
+def test_a_broken_header_or_that_of_another_kind_is_refused(content, reason):
+    with pytest.raises(BrokenImageError, match=f"^{reason}"):
+        read_header(io.BytesIO(content))
+
+
 def run_length_bitmap(side: int, code: bytes) -> bytes:
     """Return a BMP of 8 bits a pixel in run-length code.
 
@@ -75,15 +96,6 @@ def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
     assert check_file(path, max_pixels=1200).size == (30, 40)
     with pytest.raises(BrokenImageError, match="40x30 px are 1,200, over the limit of 1,199"):
         check_file(path, max_pixels=1199)
-
-
-def test_a_png_whose_checksums_are_wrong_is_left_out(tmp_path):
-    path = tmp_path / "a.png"
-    content = bytearray(encoded("PNG"))
-    content[content.index(b"IDAT") + 6] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(BrokenImageError, match="truncated or damaged PNG file"):
-        check_file(path)
 
 
 @pytest.mark.parametrize("size", [(30, (1 << 20) + 1), (1 << 16, (1 << 14) + 1)])
@@ -124,22 +136,19 @@ def test_a_jpeg_that_lacks_pixels_or_may_lack_them_is_refused(tmp_path):
             check_file(path)
 
 
-def test_exif_that_names_its_bytes_thousands_of_times_takes_no_memory():
-    entries = [struct.pack("<HHII", number + 1, 7, 60_000, 100) for number in range(5000)]
-    exif = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(entries)) + b"".join(entries)
-    content = with_segments(encoded("JPEG"), exif.ljust(65_533, b"\0"))
-    with pytest.raises(BrokenImageError, match="longer than that of any image"):
-        read_header(io.BytesIO(content))  # 300 MB without a bound
+TAGS = [struct.pack("<HHII", number + 1, 7, 60_000, 100) for number in range(5000)]
+EXIF = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(TAGS)) + b"".join(TAGS)
 
 
 @pytest.mark.parametrize(
     "content",
     [
+        with_segments(encoded("JPEG"), EXIF.ljust(65_533, b"\0")),  # 300 MB without a bound
         with_segments(encoded("JPEG"), *[b"Exif\0\0" + bytes(10)] * 100_000),
         b"\xff\xd8" + b"\xff" * 5_000_000,
         b"\xff\xd8\xff\xdb\0\2" + bytes(5_000_000),
     ],
-    ids=["segments", "padding", "rubbish"],
+    ids=["tags", "segments", "padding", "rubbish"],
 )
 def test_a_header_without_an_end_is_given_up(content):
     file = io.BytesIO(content)

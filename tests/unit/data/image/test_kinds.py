@@ -11,8 +11,13 @@ import numpy as np
 import pytest
 from PIL import Image, ImageOps
 
-from duet.utils.data.image.decoding import decode_bytes
-from duet.utils.data.image.header import BrokenImageError, check_file, recognise
+from duet.utils.data.image.decoding import decode_bytes, orientation_of_matrix
+from duet.utils.data.image.header import (
+    BrokenImageError,
+    check_file,
+    known_orientation,
+    recognise,
+)
 from duet.utils.data.image.letterbox import reduced_size
 from duet.utils.data.sources.labels import scan_samples
 from duet.utils.detect.media.image_file import decode_image
@@ -81,9 +86,9 @@ def test_the_scan_leaves_out_a_file_that_is_cut_off(name, tmp_path):
             scanned(tmp_path, content[:cut])
 
 
-def upright(orientation: int) -> np.ndarray:
+def upright(orientation: int, image: np.ndarray = PHOTO) -> np.ndarray:
     """What CIPA DC-008 says of an orientation, by NumPy."""
-    image = np.rot90(PHOTO, {1: 0, 2: 0, 3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}[orientation])
+    image = np.rot90(image, {1: 0, 2: 0, 3: 2, 4: 2, 5: -1, 6: -1, 7: 1, 8: 1}[orientation])
     return np.fliplr(image) if orientation in (2, 4, 5, 7) else image
 
 
@@ -110,6 +115,26 @@ def test_a_webp_stays_as_it_is_stored(orientation, tmp_path):
     content = turned("WEBP", orientation, lossless=True)
     assert scanned(tmp_path, content) == (HEIGHT, WIDTH)
     np.testing.assert_array_equal(decoded(content), PHOTO)
+
+
+@pytest.mark.parametrize("value", [None, 0, 9, 65535, "6", (6, 6), 6.0, b"6", True + 8])
+def test_an_unknown_orientation_counts_as_upright(value):
+    assert known_orientation(value) == 1
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_the_matrix_of_a_video_is_the_orientation_that_moves_points_alike(orientation):
+    stored = np.arange(8).reshape(2, 4)
+    seen = upright(orientation, stored)
+    # The centres of pixels from the middle, as columns and rows: where each lies, is seen.
+    places = [
+        [(column - (image.shape[1] - 1) / 2, row - (image.shape[0] - 1) / 2)
+         for row, column in (np.argwhere(image == number)[0] for number in range(8))]
+        for image in (stored, seen)
+    ]  # fmt: skip
+    (a, b), (c, d) = np.round(np.linalg.lstsq(*map(np.array, places), rcond=None)[0]).tolist()
+    matrix = [a, b, 0, c, d, 0, 0, 0, 1 << 14]
+    assert orientation_of_matrix([int(number) << 16 for number in matrix]) == orientation
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from duet.utils.data.image.letterbox import Letterbox, fit_letterbox, fit_long_s
 from duet.utils.data.masks.assemble import native_runs, prototype_masks
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
-from duet.utils.geometry.ragged import Polygons, without_outlines
+from duet.utils.geometry.boxes import Polygons, without_outlines
 from tests.outlines import make_polygons
 from tests.shared_files import shared_path
 

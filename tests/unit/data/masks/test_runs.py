@@ -21,7 +21,8 @@ from duet.utils.data.masks.runs import (
     whole_outline,
     window_of_runs,
 )
-from duet.utils.geometry.ragged import Ragged, join_parts
+from duet.utils.geometry.boxes import join_parts
+from duet.utils.geometry.detections import Ragged
 from tests.shared_files import shared_path
 
 # What pycocotools decodes warns of NumPy 2's keyword `copy`.

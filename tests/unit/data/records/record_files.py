@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 
 def record_file(records: Sequence[bytes]) -> bytes:
@@ -46,8 +45,7 @@ def index_record(entries: Sequence[bytes], version: int = 1, number: int | None 
     return b"duet-img" + struct.pack("<II", version, count) + b"".join(entries)
 
 
-def write_image_file(path: Path, entries: Sequence[bytes], **changes: int) -> Path:
-    """Write a whole file of a few bytes for each entry, with their index."""
+def image_file(*entries: bytes, **changes: int) -> bytes:
+    """Return a whole file of a few bytes for each entry, with their index."""
     images = [b"image %d" % number for number in range(len(entries))]
-    path.write_bytes(record_file([*images, index_record(entries, **changes)]))
-    return path
+    return record_file([*images, index_record(entries, **changes)])

@@ -23,7 +23,7 @@ from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import DatasetError
 from tests.unit.data.batch_digest import EVERYTHING, digest
-from tests.unit.data.records.record_files import index_entry, records_of, write_image_file
+from tests.unit.data.records.record_files import image_file, index_entry, records_of
 
 NAMES = ("cell", "platelet")
 SUFFIXES = ("jpg", "png", "jpeg", "webp", "bmp", "tif")
@@ -71,10 +71,14 @@ def pack(data: Path, out: Path, file_bytes: int = 1 << 30) -> Path:
     return out / "cells.yaml"
 
 
-def unpack(data: Path, out: Path) -> Path:
+def run(*words: object) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sys.argv", ["records", "unpack", "--data", str(data), "--out", str(out)])
+        patch.setattr("sys.argv", ["records", *map(str, words)])
         command.main()
+
+
+def unpack(data: Path, out: Path) -> Path:
+    run("unpack", "--data", data, "--out", out)
     return out / data.name
 
 
@@ -240,7 +244,7 @@ def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, la
 @pytest.mark.parametrize("second", ["images/a.jpg", "train.txt", "a.yaml", "images/a.jpg/b"])
 def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
     entries = [index_entry(name.encode()) for name in ("images/a.jpg", second)]
-    write_image_file(tmp_path / "a.ffr", entries)
+    (tmp_path / "a.ffr").write_bytes(image_file(*entries))
     data = write_yaml(tmp_path / "a.yaml", train="a.ffr", val="a.ffr")
     with pytest.raises(DatasetError, match="two files of different content|cannot be written"):
         unpack(data, tmp_path / "out")
@@ -248,15 +252,10 @@ def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
 
 
 def test_the_commands_pack_and_unpack(dataset, tmp_path, capsys, caplog):
-    def run(*words: object) -> list[str]:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("sys.argv", ["records", *map(str, words)])
-            command.main()
-        return capsys.readouterr().out.splitlines()
-
     (dataset.parent / "images/train/broken.jpg").write_bytes(b"\xff\xd8 no image")
     add_image(dataset.parent / "images/train/wrong.jpg", 3, b"5 0.5 0.5 0.1 0.1")
-    lines = run("pack", "--data", dataset, "--out", tmp_path / "packed")
+    run("pack", "--data", dataset, "--out", tmp_path / "packed")
+    lines = capsys.readouterr().out.splitlines()
     for name, line in zip(("broken.jpg", "wrong.jpg"), caplog.messages, strict=False):
         assert f"images/train/{name}: left out: " in line
     assert "train: 9 images packed" in lines

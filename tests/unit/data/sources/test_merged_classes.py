@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import cv2
@@ -16,16 +15,15 @@ from duet.utils.data.sources.coco_annotations import own_annotations
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
+from tests.unit.data.formats import annotation_files
 
 OBJECTS = ("RBC", "rbc", "WBC", "rbc")  # an image each
-VOC = """<annotation><size><width>60</width><height>40</height></size>
-<object><name>{}</name><bndbox><xmin>10</xmin><ymin>10</ymin><xmax>30</xmax><ymax>30</ymax></bndbox></object></annotation>"""
 
 
 def write_images(folder: Path) -> None:
     (folder / "images").mkdir(parents=True)
     for number in range(len(OBJECTS)):
-        image = np.random.default_rng(number).integers(0, 256, (40, 60, 3), np.uint8)
+        image = np.random.default_rng(number).integers(0, 256, (100, 200, 3), np.uint8)
         cv2.imwrite(str(folder / "images" / f"{number}.png"), image)
 
 
@@ -38,24 +36,23 @@ def write_yolo(folder: Path) -> dict[str, object]:
 
 
 def write_voc(folder: Path) -> dict[str, object]:
-    (folder / "xml").mkdir()
     for number, name in enumerate(OBJECTS):
-        (folder / "xml" / f"{number}.xml").write_text(VOC.format(name))
+        text = annotation_files.voc([annotation_files.voc_box(10, 10, 30, 30, name)])
+        annotation_files.write(folder / "xml" / f"{number}.xml", text)
     entry = {"images": "images", "annotations": "xml"}
     return {"train": entry, "val": entry}
 
 
 def write_coco(folder: Path) -> dict[str, object]:
-    names = ["RBC", "WBC", "rbc"]
-    content = {
-        "images": [{"id": n, "file_name": f"{n}.png"} for n in range(len(OBJECTS))],
-        "categories": [{"id": n, "name": name} for n, name in enumerate(names, start=1)],
-        "annotations": [
-            {"id": n, "image_id": n, "category_id": names.index(name) + 1, "bbox": [9, 9, 9, 9]}
-            for n, name in enumerate(OBJECTS)
-        ],
-    }
-    (folder / "a.json").write_text(json.dumps(content))
+    ids = {"RBC": 1, "WBC": 2, "rbc": 3}
+    objects = [
+        annotation_files.coco_object([9, 9, 9, 9], image=7 + number, category_id=ids[name])
+        for number, name in enumerate(OBJECTS)
+    ]
+    categories = [{"id": number, "name": name} for name, number in ids.items()]
+    names = [f"{number}.png" for number in range(len(OBJECTS))]
+    content = annotation_files.coco(objects, names, categories=categories)
+    annotation_files.write(folder / "a.json", content)
     entry = {"images": "images", "annotations": "a.json"}
     return {"train": entry, "val": entry}
 

@@ -79,11 +79,6 @@ def test_a_folder_is_the_dataset_that_it_holds(tmp_path, files, expected, class_
     assert load_dataset(tmp_path).class_names == class_names
 
 
-def test_a_folder_with_several_dataset_yamls_is_an_error_that_names_them(tmp_path):
-    write(tmp_path, **SPLIT, **{"a.yaml": dataset_yaml(), "b.yaml": dataset_yaml()})
-    assert "several dataset YAMLs; choose one: a.yaml, b.yaml" in error_of(tmp_path)
-
-
 @pytest.mark.parametrize("names", ["classes.txt", "labels/classes.txt", "labels/train/classes.txt"])
 def test_images_and_labels_in_folders_of_splits_need_only_class_names(tmp_path, names):
     write(tmp_path, **SPLIT, **{names: "cat\ndog\n\n"})
@@ -135,9 +130,13 @@ def test_a_flat_folder_of_voc_files_is_recognised_and_its_split_drawn(tmp_path, 
         ({"obj.data": "train = train.txt"}, "no class names; add a line"),
         ({"obj.data": "names = obj.names\ntrain=x"}, "obj.names: No such file"),
         ({"classes.txt": ""}, "no dataset is recognised"),
+        (
+            {"a.yaml": dataset_yaml(), "b.yaml": dataset_yaml()},
+            "several dataset YAMLs; choose one: a.yaml, b.yaml",
+        ),
     ],
 )
-def test_class_names_that_cannot_be_used_are_an_error(tmp_path, files, part):
+def test_files_that_cannot_be_used_are_an_error(tmp_path, files, part):
     write(tmp_path, **SPLIT, **files)
     assert part in error_of(tmp_path)
 

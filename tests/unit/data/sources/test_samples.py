@@ -1,21 +1,24 @@
-"""A table of samples, and the labels that each task needs of it."""
+"""Samples as a table, the labels that each task needs of it, and the images of samples."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
 import pickle
+import zlib
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 
+from duet.utils.data.image.decoding import choose_reduction
 from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.image_sources import RecordPlace
-from duet.utils.data.sources.samples import Sample, SampleTable, table_of
+from duet.utils.data.sources.samples import Sample, SampleTable, decode, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.ragged import Polygons
-from duet.utils.tasks.table import TASKS
+from duet.utils.geometry.boxes import Polygons
+from duet.utils.tasks import TASKS
 from tests.outlines import assert_same_samples, make_polygons
 
 
@@ -135,3 +138,38 @@ def test_segmentation_tells_how_many_objects_are_boxes(caplog):
     assert caplog.messages == [
         "pets: 2 of 3 objects have no outline: their boxes count as their masks"
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "long_side", "reduction"),
+    [
+        ((480, 640), 640, 1), ((480, 1279), 640, 1), ((1280, 480), 640, 2), ((480, 640), 320, 2),
+        ((3000, 4000), 640, 4), ((6000, 9000), 640, 8), ((100, 100), 640, 1),
+    ],
+)  # fmt: skip
+def test_an_image_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long_side, reduction):
+    assert choose_reduction(size, long_side) == reduction
+
+
+@pytest.mark.parametrize(
+    ("packed", "message"),
+    [(False, "was scanned; start again"), (True, "was packed; pack the dataset again")],
+)
+def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
+    path, image = tmp_path / "a.ffr", np.zeros((200, 133, 3), np.uint8)
+    content = cv2.imencode(".jpg", image)[1].tobytes()
+    path.write_bytes(content)
+    place = RecordPlace(path, 0, 0, len(content), zlib.crc32(content)) if packed else None
+    sample = Sample(path, 190, 133, *[np.zeros(0)] * 2, place)
+    with pytest.raises(DatasetError, match=f"{path}: .*133x190 px when the dataset {message}"):
+        decode(sample)
+
+
+@pytest.mark.parametrize("reduction", [1, 2])
+@pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff no image"], ids=["empty", "broken"])
+def test_an_image_that_cannot_be_decoded_is_named(tmp_path, reduction, content):
+    path = tmp_path / "a.jpg"
+    path.write_bytes(content)
+    sample = Sample(path, 200, 133, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
+    with pytest.raises(DatasetError, match=f"{path}: the image cannot be decoded"):
+        decode(sample, reduction)

@@ -1,7 +1,6 @@
 """Scans and large COCO files are kept until a file changes, and results never differ."""
 
 import errno
-import json
 import logging
 import os
 import shutil
@@ -23,10 +22,12 @@ from duet.utils.data.sources.scan_memory import Memory
 from duet.utils.data.sources.splits import load_split, read_fingerprints
 from duet.utils.errors import DatasetError
 from duet.utils.files import array_cache, regular, xml_files
-from duet.utils.geometry import boxes, ragged
+from duet.utils.geometry import boxes, detections
 from duet.utils.project import PROJECT
 from tests.outlines import assert_same_samples
 from tests.rank_threads import RankFailures, run_rank_threads
+from tests.unit.data.formats import annotation_files
+from tests.unit.data.formats.annotation_files import coco_object, touch, write
 
 BOX, TWICE, BROKEN = "1 0.5 0.5 0.2 0.2\n", "0 0.5 0.5 0.2 0.2\n" * 2, "1 0.5\n"
 LEFT_OUT = [os.fsdecode(b"cut caf\xe9\n.png"), "größe 1.png"]  # read again by each scan
@@ -59,17 +60,22 @@ def data(tmp_path):
     return yaml
 
 
+def noted(monkeypatch, module, name):
+    """Return a list that gets the name of each file with which a function is called."""
+    names, function = [], getattr(module, name)
+
+    def noting(file, *arguments):
+        names.append(getattr(file, "path", file).name)
+        return function(file, *arguments)
+
+    monkeypatch.setattr(module, name, noting)
+    return names
+
+
 @pytest.fixture
 def read(monkeypatch):
-    """The names of the images whose header a scan reads."""
-    names, check_file = [], image_sources.check_file
-
-    def counting(path, max_pixels):
-        names.append(path.name)
-        return check_file(path, max_pixels)
-
-    monkeypatch.setattr(image_sources, "check_file", counting)
-    return names
+    """The images whose header a scan reads."""
+    return noted(monkeypatch, image_sources, "check_file")
 
 
 def scan(data, split="train", **settings):
@@ -144,21 +150,22 @@ def test_any_change_is_noticed_and_all_is_read_again(data, read, change):
 
 
 def test_of_annotations_an_object_that_is_labelled_anew_is_read(tmp_path, read):
-    images = [{"id": number, "file_name": f"{number}.png"} for number in range(3)]
-    objects = [{"image_id": number, "category_id": 1, "bbox": [1, 1, 5, 5]} for number in range(3)]
-    document = {"images": images, "annotations": objects, "categories": [{"id": 1, "name": "a"}]}
-    for number in range(3):
-        write_image(tmp_path / f"{number}.png", 10, 20)
+    names = [f"{number}.png" for number in range(3)]
+    for name in names:
+        write_image(tmp_path / name, 100, 200)
     file = tmp_path / "a.json"
     for box in ([1, 1, 5, 5], [2, 2, 10, 6]):
-        objects[1]["bbox"] = box
-        file.write_text(json.dumps(document))
+        boxes = [[1, 1, 5, 5], box, [1, 1, 5, 5]]
+        objects = [coco_object(x, image=7 + number) for number, x in enumerate(boxes)]
+        write(file, annotation_files.coco(objects, names))
         dataset = load_dataset(file, splits=("train",))
         for expected in (3, 0):
             read.clear()
             samples = load_split(dataset, "train")
             assert len(read) == expected
-    np.testing.assert_array_equal(samples[1].boxes_cxcywh_norm, np.float32([[0.35, 0.5, 0.5, 0.6]]))
+    np.testing.assert_array_equal(
+        samples[1].boxes_cxcywh_norm, np.float32([[0.035, 0.05, 0.05, 0.06]])
+    )
 
 
 def test_settings_that_change_results_and_another_version_are_scanned_anew(data, read, monkeypatch):
@@ -272,15 +279,8 @@ def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, mon
 
 @pytest.fixture
 def fingerprinted(monkeypatch):
-    """The names of the images whose fingerprint is read."""
-    names, read_fingerprint = [], splits.read_fingerprint
-
-    def counting(image):
-        names.append(image.path.name)
-        return read_fingerprint(image)
-
-    monkeypatch.setattr(splits, "read_fingerprint", counting)
-    return names
+    """The images whose fingerprint is read."""
+    return noted(monkeypatch, splits, "read_fingerprint")
 
 
 def write_noise(path, seed):
@@ -316,46 +316,32 @@ def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, 
     assert (len(read), len(fingerprinted)) == (22, 22)
 
 
-@pytest.mark.parametrize("module", [label_file, header, regular, xml_files, boxes, ragged])
+@pytest.mark.parametrize("module", [label_file, header, regular, xml_files, boxes, detections])
 def test_the_version_covers_the_code_that_reads_images_and_labels(module):
     covered = {path for pattern in scan_memory._READERS for path in PROJECT.glob(pattern)}
     assert PROJECT / Path(module.__file__).resolve().relative_to(PROJECT.resolve()) in covered
 
 
-OBJECTS = (
-    {"bbox": [1, 2, 3.5, 4], "segmentation": [[1, 2, 4.5, 2, 4.5, 6]]},
-    {"bbox": [0, 0, 9, 9], "iscrowd": 1},
-    {"bbox": [0, 0, 9, 9.25]},
-)
+OBJECTS = [
+    coco_object([1, 2, 3.5, 4], [[1, 2, 4.5, 2, 4.5, 6]]),
+    coco_object([0, 0, 9, 9], image=8, iscrowd=1),
+    coco_object([0, 0, 9, 9.25]),
+    coco_object([1], image=9),
+]
 
 
 @pytest.fixture
 def times(monkeypatch):
     """The files that are parsed."""
-    paths, read_instances = [], coco.read_instances
-
-    def noted(path):
-        paths.append(path)
-        return read_instances(path)
-
-    monkeypatch.setattr(coco, "read_instances", noted)
-    return paths
+    return noted(monkeypatch, coco, "read_instances")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    (tmp_path / "images" / "größe").mkdir(parents=True)
-    names, size = [f"größe/{n}.jpg" for n in range(3)], {"width": 20, "height": 10}
-    for name in names:
-        (tmp_path / "images" / name).touch()
-    content = {
-        "images": [{"id": n, "file_name": x, **size} for n, x in enumerate(names)],
-        "categories": [{"id": 1, "name": "Hund \N{DOG}"}, {"id": 2, "name": "unused"}],
-        "annotations": [
-            {"id": n, "image_id": n % 2, "category_id": 1, **one} for n, one in enumerate(OBJECTS)
-        ] + [{"id": 9, "image_id": 2, "category_id": 1, "bbox": [1]}],
-    }  # fmt: skip
-    (tmp_path / "a.json").write_text(json.dumps(content))
+    names = [f"größe/{n}.jpg" for n in range(3)]
+    touch(tmp_path / "images", *names)
+    categories = [{"id": 5, "name": "Hund \N{DOG}"}, {"id": 6, "name": "unused"}]
+    write(tmp_path / "a.json", annotation_files.coco(OBJECTS, names, categories=categories))
     return AnnotatedFolder("COCO JSON", tmp_path / "a.json", tmp_path / "images")
 
 

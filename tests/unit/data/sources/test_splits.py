@@ -25,6 +25,7 @@ from duet.utils.data.sources.splits import (
 from duet.utils.errors import DatasetError, UserError
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
+from tests.unit.data.sources.test_scan_memory import noted
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 
@@ -166,14 +167,7 @@ def test_a_packed_dataset_is_drawn_as_its_files(data, tmp_path):
 def test_all_ranks_draw_what_one_process_draws(data, monkeypatch):
     dataset = load_dataset(data[0], train_part=0.7)
     expected = images_of(dataset, "val")
-    read = []
-    read_fingerprint = splits.read_fingerprint
-
-    def counting(image):
-        read.append(image.path.name)
-        return read_fingerprint(image)
-
-    monkeypatch.setattr(splits, "read_fingerprint", counting)
+    read = noted(monkeypatch, splits, "read_fingerprint")
     found = run_rank_threads(5, lambda world: images_of(dataset, "val", world))
     assert found == [expected] * 5
     assert sorted(read) == sorted(names_of(list_images(dataset.train)))  # each by one rank

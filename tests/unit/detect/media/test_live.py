@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import http.server
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from duet.utils.detect.media import live
-from duet.utils.detect.media import live as captured
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.live import Feed, LiveSource, shown_url
 from duet.utils.detect.media.source import Frame
 from duet.utils.errors import BrokenSourceError
+from tests.unit.data.fetch.loopback_site import loopback_site
 from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
 
 
@@ -144,8 +143,8 @@ class Camera:
 
 
 def read_camera(monkeypatch, capture: Camera, max_pixels: int = PIXELS):
-    monkeypatch.setattr(captured.cv2, "VideoCapture", lambda index: capture)
-    with captured.open_camera(0, max_pixels) as feed:
+    monkeypatch.setattr(live.cv2, "VideoCapture", lambda index: capture)
+    with live.open_camera(0, max_pixels) as feed:
         return feed.rate, next(iter(feed.frames)), feed
 
 
@@ -161,38 +160,6 @@ def test_a_camera_that_is_not_there_says_so(monkeypatch):
         read_camera(monkeypatch, Camera(0))
 
 
-@contextmanager
-def served(pages: dict[str, bytes | int]) -> Iterator[tuple[str, list[str]]]:
-    """An HTTP server of these pages, or errors; its URL, and the paths that were asked for."""
-    asked: list[str] = []
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            asked.append(self.path)
-            page = pages.get(self.path, 404)
-            if isinstance(page, int):
-                self.send_error(page)
-                return
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(page)))
-            self.end_headers()
-            with suppress(ConnectionError):
-                self.wfile.write(page)
-
-        def log_message(self, *arguments):
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-
-
 def frames_of(url: str) -> list:
     (source,) = find_sources(url, PIXELS)
     return list(source.frames())
@@ -200,16 +167,17 @@ def frames_of(url: str) -> list:
 
 def test_a_recording_at_a_url_gives_all_frames_with_its_own_times():
     content = video_bytes("libx264", "matroska", UNEVEN)
-    with served({"/a.mkv": content}) as (url, _):
-        frames = frames_of(f"{url}/a.mkv")
+    with loopback_site() as site:
+        frames = frames_of(site.put("/a.mkv", content))
     assert [number_in(frame.image) for frame in frames] == list(range(len(UNEVEN)))
     assert [frame.seconds for frame in frames] == pytest.approx(UNEVEN, abs=0.001)
 
 
-@pytest.mark.parametrize("page", [404, b"", b"no video\n" * 99])
-def test_a_broken_stream_has_one_reason_without_the_password(page, capfd):
-    with served({"/a": page}) as (url, _):
-        with_password = url.replace("//", "//user:word@")
+@pytest.mark.parametrize("files", [{}, {"/a": b""}, {"/a": b"no video\n" * 99}])
+def test_a_broken_stream_has_one_reason_without_the_password(files, capfd):
+    with loopback_site() as site:
+        site.files = files
+        with_password = site.root.replace("//", "//user:word@")
         with pytest.raises(BrokenSourceError) as raised:
             frames_of(f"{with_password}/a")
     assert len(str(raised.value)) < 200 and "word" not in str(raised.value)
@@ -218,11 +186,11 @@ def test_a_broken_stream_has_one_reason_without_the_password(page, capfd):
 
 def test_a_playlist_leads_to_no_other_address():
     playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/inner.ts\n#EXT-X-ENDLIST\n"
-    pages = {"/a.m3u8": playlist, "/inner.ts": video_bytes("libx264", "mpegts")}
-    with served(pages) as (url, asked):
+    with loopback_site() as site:
+        site.put("/inner.ts", video_bytes("libx264", "mpegts"))
         with pytest.raises(BrokenSourceError):
-            frames_of(f"{url}/a.m3u8")
-        assert set(asked) == {"/a.m3u8"}
+            frames_of(site.put("/a.m3u8", playlist))
+        assert {path for path, _ in site.asked} == {"/a.m3u8"}
 
 
 @pytest.mark.parametrize(

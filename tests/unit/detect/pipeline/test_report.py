@@ -12,7 +12,7 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.pipeline.report import FEW, Done, RunReport
 from duet.utils.detect.results.result import Result
 from tests.coco_reference import detections
-from tests.unit.detect.pipeline.fake_sources import FakeSource
+from tests.unit.detect.pipeline.test_threads import FakeSource
 
 NAMES = ("person", "car", "dog", "cat", "cup", "bowl", "kite")
 

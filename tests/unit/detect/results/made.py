@@ -10,8 +10,7 @@ import numpy as np
 from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import ClassResult, MaskResult, Result
-from duet.utils.geometry.detections import Classification, Detections, Segmentations
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Classification, Detections, Ragged, Segmentations
 from tests.coco_reference import rows_as_detections
 
 CLASS_NAMES = ("person", "traffic light", "cat")

@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
-from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
-from duet.utils.geometry.detections import Detections
 from tests.unit.detect.results.made import make_result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
@@ -21,22 +19,18 @@ SCORES = [0.75, 0.5, 0.25]
 NAMES = ("person", "自行车", "bus")
 
 
-def result(source="street.jpg", number=None, seconds=None, found=3):
-    detections = Detections(
-        np.array(BOXES, np.float32)[:found],
-        np.array(SCORES, np.float32)[:found],
-        np.array([0, 1, 0], np.int64)[:found],
-    )
-    return Result(
-        Frame(np.zeros((120, 160, 3), np.uint8), source, number, seconds), detections, NAMES
-    )
+def result(source="street.jpg", number=None, found=3):
+    rows = [
+        (*box, score, index) for box, score, index in zip(BOXES, SCORES, (0, 1, 0), strict=True)
+    ]
+    return make_result(source, *rows[:found], size=(120, 160), number=number, class_names=NAMES)
 
 
 def test_a_result_as_plain_values():
-    assert result(Path("a/street.jpg"), 7, 0.28).to_dict() == {
+    assert result(Path("a/street.jpg"), 7).to_dict() == {
         "source": "a/street.jpg",
         "frame": 7,
-        "seconds": 0.28,
+        "seconds": 0.875,
         "height": 120,
         "width": 160,
         "detections": [

@@ -79,6 +79,18 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     assert (tmp_path / "one-2.txt").read_text() == "3 0.5 0.5 1 1 0.5\n"
 
 
+@pytest.mark.parametrize(("folds_case", "second"), [(True, "A-2.txt"), (False, "A.txt")])
+def test_names_that_differ_in_case_alone_have_a_file_each(tmp_path, folds_case, second):
+    """Where the file system takes a.txt and A.txt for one file, the second would replace it."""
+    files = LabelFiles([sample("a/a.jpg"), sample("b/A.jpg")], scores=False)
+    for image in range(2):
+        files.add(image, make_detections((0, 0, 100, 50, 0.5, image)), NOTHING)
+    files.write(tmp_path, folds_case)
+    assert {path.name: path.read_text()[0] for path in tmp_path.iterdir()} == {
+        "a.txt": "0", second: "1"
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "plural"),
     [

@@ -326,32 +326,18 @@ def test_a_tracked_stream_numbers_visible_objects(detector):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("weights")
-
-
-@pytest.fixture(scope="module")
-def free(folder):
-    return write_tiny_free_weights(folder)
-
-
-@pytest.fixture(scope="module")
-def anchored(folder):
-    return write_tiny_weights(folder)
-
-
-def boxes_of(result):
-    return np.column_stack([result.boxes_xyxy, result.scores, result.class_index])
+def free(tmp_path_factory):
+    return write_tiny_free_weights(tmp_path_factory.mktemp("weights"))
 
 
 def as_set(result):
-    return {tuple(np.round(row.astype(float), 3).tolist()) for row in boxes_of(result)}
+    return {tuple(row) for row in np.round(rows(result), 3).tolist()}
 
 
-def test_an_ensemble_of_both_kinds_joins_the_rows_of_its_members(free, anchored):
+def test_an_ensemble_of_both_kinds_joins_the_rows_of_its_members(free, weights):
     options = {"size": SIZE, "iou": 1.0, "max_det": 10_000}
-    alone = [as_set(load(path, device="cpu")(IMAGE, **options)[0]) for path in (free, anchored)]
-    for pair in ((free, anchored), (anchored, free)):
+    alone = [as_set(load(path, device="cpu")(IMAGE, **options)[0]) for path in (free, weights)]
+    for pair in ((free, weights), (weights, free)):
         (both,) = load(pair, device="cpu")(IMAGE, **options)
         assert as_set(both) == alone[0] | alone[1]
 

@@ -35,10 +35,14 @@ def detector(weights):
 
 @pytest.fixture
 def run(weights, tmp_path, monkeypatch):
-    """What runs detect.py and returns the folder of the run."""
+    """What runs detect.py on files of IMAGES and returns the folder of the run."""
+    (tmp_path / "images").mkdir()
+    for number, image in enumerate(IMAGES):
+        save_image(tmp_path / f"images/{number}.png", image)
 
     def run(*flags):
-        given = ["--weights", weights, "--device", "cpu", "--project", tmp_path, "--name", "run"]
+        given = ["--source", tmp_path / "images", "--weights", weights, "--device", "cpu"]
+        given += ["--project", tmp_path, "--name", "run"]
         monkeypatch.setattr("sys.argv", ["detect.py", *map(str, (*given, *flags))])
         detect.main()
         return tmp_path / "run"
@@ -73,11 +77,8 @@ def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path):
 
 
 def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys, caplog):
-    (tmp_path / "images").mkdir()
-    for number, image in enumerate(IMAGES):
-        save_image(tmp_path / f"images/{number}.png", image)
     with caplog.at_level("INFO"):
-        folder = run("--source", tmp_path / "images", "--save-txt", "--save-json", "--save-csv")
+        folder = run("--save-txt", "--save-json", "--save-csv")
     results = detector([tmp_path / f"images/{number}.png" for number in range(4)])
     records = json.loads((folder / "detections.json").read_text())["images"]
     assert [record["classes"] for record in records] == [x.to_dict()["classes"] for x in results]
@@ -103,9 +104,8 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
     ],
 )
 def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flags, named):
-    save_image(tmp_path / "a.png", IMAGES[0])
     with pytest.raises(UserError, match=f"^{named}.*leave it out$"):
-        run("--source", tmp_path / "a.png", *flags)
+        run(*flags)
     assert not (tmp_path / "run").exists()
 
 
@@ -140,20 +140,14 @@ def test_results_of_an_image_do_not_depend_on_the_batch_or_the_call(finder):
     assert_same(list(finder.stream(IMAGES, size=SIZE)), singles)
 
 
-def test_detect_writes_the_results_of_a_call(finder, segmenter, tmp_path, monkeypatch):
-    (tmp_path / "images").mkdir()
-    for number, image in enumerate(IMAGES):
-        save_image(tmp_path / f"images/{number}.png", image)
-    flags = ["--source", tmp_path / "images", "--weights", segmenter, "--img", SIZE, "--device"]
-    flags += ["cpu", "--project", tmp_path, "--name", "run", "--save-txt", "--save-json"]
-    monkeypatch.setattr("sys.argv", ["detect.py", *map(str, flags)])
-    detect.main()
-    records = json.loads((tmp_path / "run/detections.json").read_text())["images"]
+def test_detect_writes_the_results_of_a_call(finder, segmenter, run):
+    folder = run("--weights", segmenter, "--img", SIZE, "--save-txt", "--save-json")
+    records = json.loads((folder / "detections.json").read_text())["images"]
     for number, (record, result) in enumerate(zip(records, finder(IMAGES, size=SIZE), strict=True)):
         assert record["detections"] == result.to_dict()["detections"]
-        lines = (tmp_path / f"run/labels/{number}.txt").read_text().splitlines()
+        lines = (folder / f"labels/{number}.txt").read_text().splitlines()
         assert lines == result.text_lines()
-        assert (tmp_path / f"run/{number}.png").exists()
+        assert (folder / f"{number}.png").exists()
 
 
 def test_tracked_objects_keep_their_masks(finder):

@@ -14,13 +14,13 @@ from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import Head
 from duet.models.training.outputs import columns_of
+from duet.models.training.step_watch import StageTimer
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.data.loading.batch import Targets
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.detections import GroundTruth
-from duet.utils.report.stage_timer import StageTimer
 from tests import presence_head
 from tests.losses import arrays_of, loss_settings
 from tests.presence_head import PresenceHead

@@ -53,13 +53,16 @@ def test_predictions_are_the_stored_ones(name):
     assert_near(found, stored(f"inference/{name}")["decoded"])
 
 
-def test_a_head_without_boxes_is_refused():
-    class Present:
-        head, stride = PresenceHead(5, 8, 8), 8
-        fixed_size, takes_arrays = None, False
+class PresentOnly:
+    """A predictor whose head has no boxes."""
 
+    head, stride = PresenceHead(5, 8, 8), 8
+    fixed_size, takes_arrays = None, False
+
+
+def test_a_head_without_boxes_is_refused():
     with pytest.raises(UserError, match="--augment: not supported for the task presence.*omit it"):
-        Augmented(Present())
+        Augmented(PresentOnly())
 
 
 # Several models.
@@ -124,16 +127,12 @@ def test_members_of_unequally_many_classes_are_refused(members):
 
 
 def test_members_of_other_tasks_are_refused(members):
-    class Present:
-        head, stride = PresenceHead(5, 8, 8), 8
-        fixed_size, takes_arrays = None, False
-
     with pytest.raises(UserError, match="b.pt .task presence. cannot .* a.pt .task detect."):
-        Ensemble([members[0], Present()], NAMES)
+        Ensemble([members[0], PresentOnly()], NAMES)
     with pytest.raises(
         UserError, match="b.pt .task presence. cannot .* a.pt .task presence.; give"
     ):
-        Ensemble([Present(), Present()], NAMES)
+        Ensemble([PresentOnly(), PresentOnly()], NAMES)
 
 
 # Folded.

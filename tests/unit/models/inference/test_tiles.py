@@ -16,7 +16,7 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.tiling import Tiling
 from duet.utils.processes.world import ALONE
-from duet.utils.tasks.table import DETECTION
+from duet.utils.tasks import DETECTION
 from tests.rank_threads import run_rank_threads
 from tests.shared_files import shared_path
 

@@ -14,10 +14,10 @@ from duet.models.graph import read_model_yaml
 from duet.models.training import start
 from duet.models.training.start import build_state
 from duet.models.training.step import train_step
+from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.batch import Batch, Targets
-from duet.utils.report.stage_timer import StageTimer
 from tests.small import write_tiny_model
 
 SIZE = 64

@@ -9,7 +9,8 @@ from duet.backend import autograd, ops
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
 from duet.models.training import step_watch
-from duet.models.training.step_watch import BatchName, LossScale, StepWatch
+from duet.models.training.optimizer import LossScale
+from duet.models.training.step_watch import BatchName, StepWatch
 from duet.utils.errors import UserError
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend

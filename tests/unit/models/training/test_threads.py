@@ -9,8 +9,11 @@ from duet import backend
 backend.use()
 
 from duet.backend import cores  # noqa: E402
-from duet.models.blocks.registry import count_gflops  # noqa: E402
-from duet.models.graph import plan_layers, read_model_yaml  # noqa: E402
+from duet.models.graph import (  # noqa: E402
+    count_gflops,  # noqa: E402
+    plan_layers,
+    read_model_yaml,
+)
 from duet.models.training.execution import choose_step_threads  # noqa: E402
 from duet.models.training.start import images_at_a_time  # noqa: E402
 from duet.utils.cli.train_config import parse_train_flags  # noqa: E402

@@ -5,7 +5,7 @@ import pytest
 
 from duet.utils.colours import class_colour
 from duet.utils.data.masks.runs import runs_of_mask
-from duet.utils.geometry.ragged import Ragged
+from duet.utils.geometry.detections import Ragged
 from duet.utils.report.drawing import (
     default_font_size,
     draw_boxes,
@@ -15,7 +15,7 @@ from duet.utils.report.drawing import (
     label_image,
     place_labels,
 )
-from tests.unit.report.drawing.stand_in_fonts import forget_fonts, make_font, use_folder
+from tests.unit.report.conftest import forget_fonts, make_font, use_folder
 
 BLUE = (0, 114, 178)
 HEIGHT = label_height(default_font_size((480, 640)))

@@ -8,7 +8,7 @@ import pytest
 
 from duet.utils.colours import class_colour, ink_on
 from duet.utils.report.drawing import drawable_name, font_for
-from tests.unit.report.drawing.stand_in_fonts import DEJAVU, make_font
+from tests.unit.report.conftest import DEJAVU, make_font
 
 
 @pytest.mark.parametrize("name", ["person", "Fußgänger", "автомобиль", "Ελλάδα", "a 'b' $c$"])

@@ -18,8 +18,7 @@ import numpy as np
 from duet.utils.data.masks.runs import read_runs, runs_of_polygons, whole_outline
 from duet.utils.errors import brief
 from duet.utils.files.json_files import Document, read_json
-from duet.utils.geometry.boxes import corners_of
-from duet.utils.geometry.ragged import join_parts
+from duet.utils.geometry.boxes import corners_of, join_parts
 
 MAX_BYTES = 1 << 31
 LARGEST_NUMBER = 1e10  # pixels or square pixels; also refuses infinity and NaN

@@ -15,7 +15,7 @@ import numpy as np
 from duet.utils.errors import brief
 from duet.utils.files.regular import open_regular
 from duet.utils.files.xml_files import Element
-from duet.utils.geometry.ragged import Polygons, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
 
 NORMALISED = (1, 1)  # the size to which coordinates from 0 to 1 are relative
 UNKNOWN = (0, 0)  # coordinates are pixels of an image whose size the annotation does not give

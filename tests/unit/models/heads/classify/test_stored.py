@@ -15,8 +15,8 @@ from duet.models.detector import Detector, normalized
 from duet.models.graph import plan_layers, read_model_yaml
 from duet.models.heads.base import PassImages
 from duet.models.heads.classify.head import ClassificationLoss, dropout_factors
+from duet.models.training.step_watch import StageTimer
 from duet.utils.data.loading.batch import Targets
-from duet.utils.report.stage_timer import StageTimer
 from tests.golden_models import draw, drawn_input, info, stored
 from tests.small import write_tiny_classifier
 

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from duet.backend import autograd, nn, ops
-from duet.models.blocks.registry import count_gflops
 from duet.models.detector import Detector, count_parameters
-from duet.models.graph import plan_layers, read_model_yaml
+from duet.models.graph import count_gflops, plan_layers, read_model_yaml
 from duet.models.inference.predictors import Augmented
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.geometry.detections import SuppressionSettings

@@ -17,10 +17,16 @@ from duet.utils.data.masks.runs import runs_of_mask
 from duet.utils.data.randomness import sample_generator
 from duet.utils.errors import UserError
 from duet.utils.files.model_yamls import read_model
-from duet.utils.geometry.detections import Classification, Detections, GroundTruth, Segmentations
-from duet.utils.geometry.ragged import Polygons, Ragged, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of
+from duet.utils.geometry.detections import (
+    Classification,
+    Detections,
+    GroundTruth,
+    Ragged,
+    Segmentations,
+)
 from duet.utils.strengths import STRENGTHS, AugmentConfig
-from duet.utils.tasks.table import (
+from duet.utils.tasks import (
     ANCHOR_FREE,
     CLASSIFICATION,
     CLASSIFIER_HYPERPARAMETERS,

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from duet.utils.errors import DatasetError
-from duet.utils.files.json_files import Document
 from duet.utils.project import PROJECT
 
 NO_AUDIT = "an audit needs a model that detects objects; use weights of a detector"
@@ -36,6 +35,15 @@ class Part(str):
         """Import the module, and return what the name stands for."""
         module, _, name = self.partition(":")
         return getattr(importlib.import_module(module), name)
+
+
+@dataclass(frozen=True)
+class ClassRows:
+    """The arrays of a head that have a row for each class, once or several times over."""
+
+    prefixes: tuple[str, ...]  # of their names
+    before: int = 0  # rows before the classes'
+    after: int = 0  # rows behind them
 
 
 @dataclass(frozen=True)
@@ -76,7 +84,7 @@ class Task:
     refused: Mapping[str, str] = field(default_factory=lambda: {"audit": NO_AUDIT})
     refused_by_val: Mapping[str, str] = field(default_factory=lambda: NO_FILES)
     own_flags: tuple[str, ...] = ()
-    defaults: Document = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
     unused: tuple[str, ...] = ("dfl",)
     accumulates: bool = True
     most_served: int = 0
@@ -88,7 +96,7 @@ class Task:
     annotations: Part = Part("")
     legacy: Part = Part("")
 
-    def completed(self, values: Document, given: Collection[str]) -> Document:
+    def completed(self, values: Mapping[str, Any], given: Collection[str]) -> Mapping[str, Any]:
         """Return flag values with the task's defaults for those not given."""
         own = {name: value for name, value in self.defaults.items() if name not in given}
         return {**values, **own}

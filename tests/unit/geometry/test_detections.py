@@ -1,11 +1,9 @@
-"""Rows of different lengths in two arrays."""
+"""Masks of an image as rows of different lengths."""
 
 import numpy as np
 
-from duet.utils.geometry.ragged import Ragged, Texts
+from duet.utils.geometry.detections import Ragged
 
-# Half a surrogate pair, a name that is no UTF-8, nothing at all.
-TEXTS = ["a.jpg", "", "größe 图.png", "\ud800", "caf\udce9", "a\0b", "🐈"]
 ROWS = [np.array([5, 6, 7]), np.array([], int), np.array([8])]
 
 
@@ -38,11 +36,3 @@ def test_no_row_is_a_ragged_too():
     nothing = Ragged.of([], np.uint32)
     assert nothing.num_rows == 0 and nothing.rows() == []
     assert nothing.take(np.zeros(0, np.int64)).values.dtype == np.uint32
-
-
-def test_texts_come_back_one_by_one_and_all_together():
-    texts = Texts.of(iter(TEXTS))
-    assert len(texts) == len(TEXTS) and list(texts) == TEXTS
-    assert [texts[index] for index in range(-7, 7)] == TEXTS + TEXTS
-    assert list(texts.select(np.array([3, 3, 0]))) == [TEXTS[3], TEXTS[3], TEXTS[0]]
-    assert list(Texts.of([])) == []

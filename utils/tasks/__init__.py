@@ -1,1 +1,0 @@
-"""The framework-independent parts of tasks; `models/heads` has the rest."""
