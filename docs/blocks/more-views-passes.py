@@ -50,8 +50,6 @@ model.eval()
 image = np.random.default_rng(0).random((1, 3, 256, 320), np.float32)
 with autograd.no_grad():
     rows = augmented(model, image)
-# --8<-- [end:page]
-# --8<-- [start:agree]
 from duet.models.inference.predictors import Augmented
 from duet.utils.geometry.detections import SuppressionSettings
 
@@ -61,6 +59,6 @@ with autograd.no_grad():
     (ours,) = views.decode_above(views(ops.tensor(image)), settings)
 assert np.allclose(ours, rows, atol=1e-3)
 print(f"{len(ours)} rows, as Duet's")
-# --8<-- [end:agree]
+# --8<-- [end:page]
 
 values = {"work": f"{sum(scale**2 for scale, *_ in PASSES):.2f}"}
