@@ -6,7 +6,6 @@ the longest name, an object 24, and a point of a polygon 8.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -32,6 +31,9 @@ from duet.utils.geometry.boxes import (
 )
 from duet.utils.geometry.detections import GroundTruth
 from duet.utils.image_limits import MAX_IMAGE_BYTES
+
+# Any path, whatever the locale's encoding: record files have names that no file has here.
+_ENCODING = "utf-8", "surrogatepass"
 
 
 @dataclass(frozen=True, eq=False)  # arrays have no single truth value to compare by
@@ -78,7 +80,7 @@ class SampleTable(Sequence[Sample]):
 
     @property
     def paths(self) -> list[str]:
-        return list(map(os.fsdecode, self.encoded_paths.tolist()))
+        return list(map(_decode_path, self.encoded_paths.tolist()))
 
     @property
     def num_objects(self) -> np.ndarray:
@@ -104,7 +106,7 @@ class SampleTable(Sequence[Sample]):
         first, end = self.starts[place : place + 2].tolist()
         height, width = self.sizes[place].tolist()
         return Sample(
-            Path(os.fsdecode(self.encoded_paths[place])),
+            Path(_decode_path(self.encoded_paths[place])),
             height,
             width,
             self.class_index[first:end],
@@ -144,7 +146,11 @@ def _selected(polygons: Polygons | None, rows: np.ndarray) -> Polygons | None:
 
 def encode_paths(paths: Sequence[Path]) -> np.ndarray:
     """Return paths as one array (N,) of bytes, which workers share."""
-    return np.array(list(map(os.fsencode, paths)), np.bytes_)
+    return np.array([str(path).encode(*_ENCODING) for path in paths], np.bytes_)
+
+
+def _decode_path(path: bytes) -> str:
+    return path.decode(*_ENCODING)
 
 
 def table_of(samples: Sequence[Sample]) -> SampleTable:

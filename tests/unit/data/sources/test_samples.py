@@ -40,6 +40,12 @@ def test_polygons_come_back_beside_samples_without_any():
     assert_same_samples(pickle.loads(pickle.dumps(table)), samples)  # as it is sent to a worker
 
 
+@pytest.mark.parametrize("name", ["图.jpg", "é\udcff.jpg", "\ud800.jpg"])
+def test_a_name_that_the_locale_cannot_encode_comes_back(name):
+    (named,) = table_of([dataclasses.replace(make_sample(0, 1), image_path=Path(name))])
+    assert named.image_path == Path(name)  # of a record file, which is written elsewhere
+
+
 def with_everything() -> list[Sample]:
     """Samples with polygons, without objects, in record files and not."""
     samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((2, 0, 3, 1, 0))]
