@@ -11,26 +11,25 @@ from collections.abc import Callable
 from contextlib import contextmanager
 
 from duet.backend import ops
-from duet.models.training.step_watch import StageTimer
+from duet.backend.contract import Stage
 
 # They give the host a number of the device, or sizes that depend on one.
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
 
 
-class StageCounter(StageTimer):
-    """A timer that knows in which stage of a step it is."""
+class StageCounter:
+    """Knows in which stage of a step it is."""
 
     stage = ""
 
     @contextmanager
     def __call__(self, name):
         self.stage = name
-        with super().__call__(name):
-            yield
+        yield
         self.stage = ""
 
 
-def dispatched(run: Callable[[StageTimer], object]) -> dict[str, Counter[str]]:
+def dispatched(run: Callable[[Stage], object]) -> dict[str, Counter[str]]:
     """Return how often each operation is dispatched during a call, by stage and name."""
     stages, found = StageCounter(), {}
     mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
