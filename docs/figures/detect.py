@@ -2,7 +2,8 @@
 
 With WEIGHTS of `make demo` it writes docs/detections.json, of images of the built-in dataset. Those
 of a segmentation of shapes-seg give docs/masks.json, those of a classifier of shapes-cls
-docs/classes.json, and the public YOLOv5n docs/photos.json, of the photographs of data/images.
+docs/classes.json, and the public YOLOv5n docs/photos.json, of the photographs of data/images and of
+a sheet of them.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from docs.figures.pictures import (
     PHOTOGRAPHS,
     class_image,
     shapes_file,
+    sheet,
 )
 from duet.utils.cli.flags import new_parser
 from duet.utils.data.shapes.dataset import CLASSES
@@ -38,6 +40,8 @@ IMAGES = range(400, 500)  # the validation split
 SHOWN = IMAGES[1:3]  # in figures
 CONFIDENCE, MASKS_CONFIDENCE, LOWEST = 0.5, 0.35, 0.1
 PHOTO_SIZE = 320
+SHEET_CONFIDENCE = 0.4
+SHEET_WAYS: tuple[dict[str, Any], ...] = ({}, {"augment": True}, {"tile": 640})
 
 
 def rows_of(result: Result) -> list[dict[str, Any]]:
@@ -79,6 +83,7 @@ def main() -> None:
             "--data shapes, as `make demo` does, or the public YOLOv5n"
         )
     found: dict[Any, list[dict[str, Any]]]
+    more = ""
     (first,) = detector(shapes_file(IMAGES[0]).image)
     if "cup" in names:
         path = FOUND_IN_PHOTOS
@@ -87,6 +92,10 @@ def main() -> None:
             photo.name: rows_of(detector(photo, size=PHOTO_SIZE, conf=CONFIDENCE)[0])
             for photo in sorted(PHOTOGRAPHS.glob("*.jpg"))
         }
+        whole = sheet()[..., ::-1].copy()
+        ways = [rows_of(detector(whole, size=640, conf=SHEET_CONFIDENCE, **way)[0])
+                for way in SHEET_WAYS]  # fmt: skip
+        more = ',\n"sheet": [\n' + ",\n".join(map(json.dumps, ways)) + "\n]"
     elif isinstance(first, MaskResult):
         path, command = MASKS, "duet train --data shapes-seg"
         found = {index: boxes_and_masks(detector, index, MASKS_CONFIDENCE) for index in SHOWN}
@@ -98,7 +107,9 @@ def main() -> None:
         found = {index: class_of(detector, index) for index in CLASS_IMAGES}
     lines = [f'"{index}": {json.dumps(rows)}' for index, rows in found.items()]
     with atomic_text_file(path) as file:
-        file.write(f'{{"command": "{command}", "images": {{\n' + ",\n".join(lines) + "\n}}\n")
+        file.write(
+            f'{{"command": "{command}", "images": {{\n' + ",\n".join(lines) + f"\n}}{more}}}\n"
+        )
 
 
 if __name__ == "__main__":

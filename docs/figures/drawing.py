@@ -95,6 +95,7 @@ class Figure:
     def __init__(self, height: float, title: str, language: str, width: float = WIDTH) -> None:
         self.width, self.height, self.title, self.language = width, height, title, language
         self._parts: list[str] = []
+        self._pictures: dict[tuple[str, float, float], tuple[int, Point]] = {}
 
     def add(self, tag: str, inside: str | None = None, **attributes: object) -> None:
         """Add an element; `_` in a name of an attribute means `-`, `class_` is `class`."""
@@ -153,12 +154,22 @@ class Figure:
         self.add("circle", cx=x, cy=y, r=radius, class_=style)
 
     def image(self, pixels: np.ndarray, x: float, y: float, width: float, height: float) -> None:
-        """Put in an image (H, W, 3) uint8 BGR, with as many pixels as a dense screen shows."""
+        """Put in an image (H, W, 3) uint8 BGR, with as many pixels as a dense screen shows.
+
+        One that is there already, of the same size, is stored once.
+        """
         size_wh = round(2 * width), round(2 * height)
         if size_wh[0] < pixels.shape[1]:
             pixels = cv2.resize(pixels, size_wh, interpolation=cv2.INTER_AREA)
         _, content = cv2.imencode(".webp", pixels, [cv2.IMWRITE_WEBP_QUALITY, WEBP_QUALITY])
         data = base64.b64encode(content.tobytes()).decode()
+        if (data, width, height) in self._pictures:
+            first, (first_x, first_y) = self._pictures[data, width, height]
+            named = f'<image id="picture{first}"'
+            self._parts[first] = self._parts[first].replace("<image x", f"{named} x", 1)
+            self.add("use", href=f"#picture{first}", x=x - first_x, y=y - first_y)
+            return
+        self._pictures[data, width, height] = len(self._parts), (x, y)
         self.add(
             "image", x=x, y=y, width=width, height=height, preserveAspectRatio="none",
             href=f"data:image/webp;base64,{data}",

@@ -15,7 +15,7 @@ from duet.utils.data.loading.batch import Targets
 WORDS = {
     "en": ("Cells whose centres lie in an object, and the distribution of its left edge",
            "stride 16: centres in the object", "left edge of one cell", "cells to the edge"),
-    "zh": ("中心落在物体内的网格单元，以及左边缘的分布",
+    "zh": ("中心落在物体内的单元，以及左边缘的分布",
            "步长 16：中心在物体内", "一个单元的左边缘", "到边缘的单元数"),
 }  # fmt: skip
 IMAGE, STRIDE = 160, 16  # pixels

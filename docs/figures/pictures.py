@@ -10,6 +10,7 @@ import numpy as np
 
 from docs.figures.drawing import HUES, Figure, Point
 from duet.utils.data.image.decoding import LabelledImage, Objects, SourceImage
+from duet.utils.data.image.letterbox import fit_letterbox, letterbox
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_file
 from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape
@@ -17,6 +18,7 @@ from duet.utils.files.json_files import read_json
 from duet.utils.geometry.boxes import Polygons, starts_of
 from duet.utils.project import PROJECT
 
+SHEET_SIDE = 160  # pixels of a photograph
 CLASS_NAMES = tuple(OUTLINES)
 CLASS_IMAGES = range(1200, 1210)  # behind those of the dataset, one of each class
 PHOTOGRAPHS = PROJECT / "data" / "images"
@@ -49,6 +51,19 @@ def wide_photograph(name: str, top: int) -> np.ndarray:
     """Return a part of a photograph, 16 by 9, as wide as it and from a row on."""
     pixels = photograph(name).decode()
     return pixels[top : top + round(pixels.shape[1] * 9 / 16)]
+
+
+@cache
+def sheet() -> np.ndarray:
+    """Return a picture of many small objects: the photographs again and again, (H, W, 3) BGR."""
+    tiles = []
+    for name in PHOTOS:
+        pixels = photograph(name).decode()
+        place = fit_letterbox(pixels.shape[:2], (SHEET_SIDE, SHEET_SIDE))
+        tiles.append(letterbox(pixels, place))
+    rows = [np.hstack([tiles[(2 * row + row // 2 + column) % 4] for column in range(12)])
+            for row in range(6)]  # fmt: skip
+    return np.vstack(rows)
 
 
 def shapes_file(index: int) -> Scene:

@@ -92,15 +92,9 @@ def score(
 ) -> Score:
     """Evaluate on all images of a dataset, preprocessed equally for the model and all files."""
     samples, size, head = dataset.samples, metadata.image_size, predictor.head
-    batch = max(metadata.batch_size, BATCH)
+    batch, items = max(metadata.batch_size, BATCH), head.task.items.load()
     with ValLoader(
-        samples,
-        max(size),
-        batch,
-        0,
-        metadata.stride,
-        fixed_size=size,
-        items=head.task.items.load(),
+        samples, max(size), batch, 0, metadata.stride, fixed_size=size, items=items
     ) as loader:
         evaluation = Evaluation(predictor, samples, dataset.class_names, CPU, settings)
         result = evaluation.run(loader).result

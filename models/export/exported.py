@@ -16,7 +16,7 @@ from duet.models.heads.base import Candidates, Head
 from duet.models.heads.mask.head import MaskRows
 from duet.models.inference.predictor import log_once
 from duet.models.inference.predictors import Predictor
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief, naming_weights
 from duet.utils.export.metadata import (
     DETECTIONS,
     FLOATS,
@@ -116,11 +116,8 @@ class ExportedPredictor:
         self, raw: Sequence[Outputs], settings: SuppressionSettings
     ) -> list[Candidates]:
         kind, read = self.runtime.metadata.output, form_of(self.head).rows
-        try:
-            lowest = settings.confidence_threshold
-            return [read(self.head, kind, image, lowest) for image in raw]
-        except UserError as error:
-            raise UserError(f"--weights {self.path}: {error}") from error
+        with naming_weights(self.path):
+            return [read(self.head, kind, image, settings.confidence_threshold) for image in raw]
 
     def require_memory(self, shape: Sequence[int], trains: bool) -> None:
         """Accept any images: the runtime reports when memory runs out."""

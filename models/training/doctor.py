@@ -18,7 +18,6 @@ from duet.backend.checks import CPU
 from duet.backend.devices import check_device, sees_driver
 from duet.backend.select import choose
 from duet.backend.system import cores_of
-from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.task_flags import complete_flags, find_task
 from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
@@ -118,6 +117,7 @@ def training_steps(job: Job, loader: TrainLoader) -> Iterator[Batch]:
     """Train on the first batch forever; yield it whenever the device is done."""
     from duet.models.training.start import build
     from duet.models.training.step import train_step
+    from duet.models.training.step_watch import StageTimer
 
     state = build(job, len(loader))
     loader.align(state.model.stride)

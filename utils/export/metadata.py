@@ -20,6 +20,7 @@ import numpy as np
 from duet.utils.errors import UserError, brief
 from duet.utils.files.json_files import Document, parse_json
 from duet.utils.files.regular import ZIP_ERRORS, read_text_bytes
+from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.text import count
 
 ROWS = "rows"  # (B, N, 5 + C) float32: cx, cy, w, h in pixels of the input, objectness, classes
@@ -38,7 +39,6 @@ _TASKS = {MASK_ROWS: "segment", MASKS: "segment", LOGITS: "classify"}  # "detect
 PRODUCER = "Duet"
 MOST = 10_000  # classes, as in a model YAML; detections of NMS, as in --topk-all
 LONGEST_NAME = 1000  # characters
-LARGEST_SIDE = 16_384  # pixels
 LARGEST_BATCH = 1 << 16
 Shape = Sequence[int | None]  # None: free, or not known
 Outputs = tuple[np.ndarray, ...]  # outputs of a file, each (B, ...) float32
@@ -190,10 +190,10 @@ _ACCEPTED: dict[str, Callable[[object], bool]] = {
     "class_names": lambda value: (
         isinstance(value, list) and 1 <= len(value) <= MOST and all(map(_is_text, value))
     ),
-    "stride": lambda value: _is_whole(value, LARGEST_SIDE),
+    "stride": lambda value: _is_whole(value, MAX_IMAGE_SIZE),
     "image_size": lambda value: (
         isinstance(value, list)
-        and [_is_whole(side, LARGEST_SIDE) for side in value] == [True, True]
+        and [_is_whole(side, MAX_IMAGE_SIZE) for side in value] == [True, True]
     ),
     "batch_size": lambda value: _is_whole(value, LARGEST_BATCH),
     "dynamic": _is_switch,
@@ -205,7 +205,7 @@ _ACCEPTED: dict[str, Callable[[object], bool]] = {
         isinstance(value, dict)
         and all(name in _SUPPRESSION and _SUPPRESSION[name](x) for name, x in value.items())
     ),
-    "trained_size": lambda value: value is None or _is_whole(value, LARGEST_SIDE),
+    "trained_size": lambda value: value is None or _is_whole(value, MAX_IMAGE_SIZE),
     "raw": lambda value: isinstance(value, dict),  # for other programs: nothing here reads it
 }
 

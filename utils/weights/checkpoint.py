@@ -21,7 +21,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief, naming_weights
 from duet.utils.files.atomic import atomic_file
 from duet.utils.files.json_files import Document, complete, parse_json
 from duet.utils.files.regular import pinned
@@ -121,10 +121,10 @@ def load_checkpoint(path: str | Path) -> Checkpoint:
     path = Path(path)
     with _opened(path) as file:
         metadata = file.metadata() or {}
-        header = _parse_header(path, metadata.get(HEADER_KEY))
-        arrays = {name: _read_array(path, file, name) for name in file.keys()}  # noqa: SIM118
-    if metadata.get(CHECKSUM_KEY) != _checksum(metadata[HEADER_KEY], arrays):
-        raise UserError(f"--weights {path}: damaged: its content does not fit its checksum")
+        header = _parse_header(metadata.get(HEADER_KEY))
+        arrays = {name: _read_array(file, name) for name in file.keys()}  # noqa: SIM118
+        if metadata.get(CHECKSUM_KEY) != _checksum(metadata[HEADER_KEY], arrays):
+            raise UserError("damaged: its content does not fit its checksum")
     sections = {
         section: {
             name.removeprefix(f"{section}/"): array
@@ -142,36 +142,33 @@ def read_header(path: Path) -> Header:
     Damage to its values, or to the arrays, is detected by `load_checkpoint`.
     """
     with _opened(path) as file:
-        return _parse_header(path, (file.metadata() or {}).get(HEADER_KEY))
+        return _parse_header((file.metadata() or {}).get(HEADER_KEY))
 
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
-    try:
-        with pinned(path, MAX_WEIGHTS_BYTES) as name, safe_open(name, framework="numpy") as file:
-            yield file
-    except OSError as error:
-        raise UserError(f"--weights {path}: {error.strerror or error}") from error
-    except SafetensorError as error:
-        text = brief(str(error))
-        raise UserError(f"--weights {path}: damaged or no safetensors file ({text})") from error
+    with naming_weights(path), pinned(path, MAX_WEIGHTS_BYTES) as name:
+        try:
+            with safe_open(name, framework="numpy") as file:
+                yield file
+        except SafetensorError as error:
+            raise UserError(f"damaged or no safetensors file ({brief(str(error))})") from error
 
 
-def _read_array(path: Path, file: Any, name: str) -> np.ndarray:
+def _read_array(file: Any, name: str) -> np.ndarray:
     dtype = file.get_slice(name).get_dtype()
     if dtype not in DTYPES or len(name) > MAX_NAME:
         raise UserError(
-            f"--weights {path}: it holds {brief(name)} as {dtype}; a file of train.py holds "
-            f"{', '.join(DTYPES)} and names of up to {MAX_NAME} characters; convert the file that "
-            "this one was made from"
+            f"it holds {brief(name)} as {dtype}; a file of train.py holds {', '.join(DTYPES)} and "
+            f"names of up to {MAX_NAME} characters; convert the file that this one was made from"
         )
     try:
         return file.get_tensor(name)
     except ValueError as error:  # a shape that NumPy does not have
-        raise UserError(f"--weights {path}: damaged: {brief(name)}: {error}") from error
+        raise UserError(f"damaged: {brief(name)}: {error}") from error
 
 
-def _parse_header(path: Path, text: str | None) -> Header:
+def _parse_header(text: str | None) -> Header:
     try:
         document = parse_json(text or "")
         if document["format"] != FORMAT or document["version"] != VERSION:
@@ -182,7 +179,7 @@ def _parse_header(path: Path, text: str | None) -> Header:
             raise ValueError("header")
     except (ValueError, KeyError, TypeError) as error:
         raise UserError(
-            f"--weights {path}: no {FORMAT} version {VERSION} header ({error!s:.100}); "
-            "it was not written by train.py of this version"
+            f"no {FORMAT} version {VERSION} header ({error!s:.100}); it was not written by "
+            "train.py of this version"
         ) from error
     return dataclasses.replace(header, class_names=tuple(header.class_names))

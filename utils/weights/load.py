@@ -43,14 +43,14 @@ def load_weights(path: str | Path) -> Checkpoint:
     class names if the file does.
     """
     path = Path(path)
-    if is_exported(path):
-        raise UserError(
-            f"--weights {path}: an exported file, which only detect.py, val.py and duet.load "
-            "run; give the weights that it was exported from"
-        )
-    if not path.exists():
-        raise UserError(f"--weights {path}: no such file; {answer_missing(path)}")
     with naming_weights(path):
+        if is_exported(path):
+            raise UserError(
+                "an exported file, which only detect.py, val.py and duet.load run; give the "
+                "weights that it was exported from"
+            )
+        if not path.exists():
+            raise UserError(f"no such file; {answer_missing(path)}")
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)
         with open_foreign(path) as contents:

@@ -15,6 +15,7 @@ import numpy as np
 
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import LARGEST_COUNT, Document
+from duet.utils.image_limits import MAX_IMAGE_SIZE
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.modules import (
     BATCHNORM_EPS,
@@ -72,7 +73,6 @@ DROPPED = ".anchor_grid"  # buffer of files before v6.1, the anchors again in an
 WRAPPER, WRAPPED = "DataParallel", "module"
 MAX_CLASSES = 10_000
 MAX_CLASS_NAME = 200  # characters: one long name could stand for each class
-MAX_IMAGE_SIZE = 65_536
 
 
 def read_yolov5(contents: Contents, path: str) -> Checkpoint:

@@ -21,10 +21,7 @@ from duet.utils.geometry.boxes import cxcywh_to_xyxy, pairwise_iou
 from duet.utils.geometry.detections import SuppressionSettings
 from tests.golden_models import info, stored
 from tests.shared_files import shared_path
-
-
-def generator(seed: int) -> np.random.Generator:
-    return np.random.Generator(np.random.Philox(seed))
+from tests.unit.evaluation.coco.test_metric import generator
 
 
 def as_rows(detections) -> np.ndarray:

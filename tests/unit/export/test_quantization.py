@@ -25,7 +25,7 @@ from duet.utils.export.quantization import (
 )
 from tests.export.every_kind import change_constant
 from tests.export.recorded_files import write_graphs
-from tests.onnx_files import run_graph, write_doubling
+from tests.onnx_files import NODE, constant, make_file, run_graph, write_doubling
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 SIDE = 64
@@ -89,21 +89,16 @@ def test_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
 def test_graph_with_nothing_between_first_and_last_convolution_is_refused(
     tmp_path: Path, layout: Layout
 ) -> None:
-    weight = onnx.numpy_helper.from_array(np.ones((3, 3, 1, 1), np.float32), "w")
     nodes = [
-        onnx.helper.make_node("Conv", ["images", "w"], ["first"], "first"),
-        onnx.helper.make_node("Sigmoid", ["first"], ["active"], "active"),
-        onnx.helper.make_node("Conv", ["active", "w"], ["last"], "last"),
+        NODE("Conv", ["images", "w"], ["first"], "first"),
+        NODE("Sigmoid", ["first"], ["active"], "active"),
+        NODE("Conv", ["active", "w"], ["out0"], "last"),
     ]
-    given, returned = (
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, (1, 3, SIDE, SIDE))
-        for name in ("images", "last")
-    )
-    graph = onnx.helper.make_graph(nodes, "small", [given], [returned], [weight])
-    opset = onnx.helper.make_opsetid("", 17)
-    onnx.save(onnx.helper.make_model(graph, opset_imports=[opset]), tmp_path / "small.onnx")
+    weight = constant("w", np.ones((3, 3, 1, 1), np.float32))
+    shape = 1, 3, SIDE, SIDE
+    path = make_file(tmp_path / "small.onnx", nodes, [weight], shape, [shape])
     with pytest.raises(UserError, match="--int8: .* no convolution between its first and its last"):
-        quantize(tmp_path / "small.onnx", pictures(), layout)
+        quantize(path, pictures(), layout)
 
 
 def test_equal_images_give_equal_bytes(graphs: dict[str, Path]) -> None:

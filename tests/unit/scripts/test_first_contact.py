@@ -35,16 +35,21 @@ READ_BEFORE = [
 ]  # fmt: skip
 
 
+MAINS = [
+    path.relative_to(PROJECT)
+    for path in PYTHON_FILES
+    if "\nif __name__ == " in path.read_text()
+    and path != PROJECT / "utils/export/opening.py"  # a child process, ended by its command
+]
+
+
 def command_files() -> list[Path]:
     """The files that run as commands, and have to begin with the gate."""
-    named = (path.relative_to(PROJECT).as_posix() for path in PYTHON_FILES)
     return [
-        PROJECT / name
-        for name in named
-        if "\nif __name__ == " in (PROJECT / name).read_text()
-        and (not name.startswith(WITHOUT_GATE) or name in GATED)
-        and name != "utils/export/opening.py"  # started by a command
-        and module_of(PROJECT / name).removesuffix(".__main__") not in STARTED_BY_DUET
+        PROJECT / path
+        for path in MAINS
+        if (not path.as_posix().startswith(WITHOUT_GATE) or path.as_posix() in GATED)
+        and module_of(PROJECT / path).removesuffix(".__main__") not in STARTED_BY_DUET
     ]
 
 
@@ -133,14 +138,7 @@ def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, closed):
     assert (tmp_path / "written").read_text() == ""
 
 
-LEFT_OUT = {Path("utils/export/opening.py")}  # a child process, ended by its command
-SCRIPTS = sorted(
-    script
-    for path in PYTHON_FILES
-    if 'if __name__ == "__main__":' in path.read_text()
-    and (script := path.relative_to(PROJECT)).parts[0] not in ("tests", "benchmarks")
-    and script not in LEFT_OUT
-)
+SCRIPTS = sorted(path for path in MAINS if path.parts[0] not in ("tests", "benchmarks"))
 # Takes the place of a package that a script imports, and interrupts the import.
 INTERRUPTION = """
 import os, signal

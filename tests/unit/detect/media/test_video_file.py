@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from contextlib import closing
 from fractions import Fraction
 from pathlib import Path
@@ -16,8 +14,8 @@ import pytest
 
 from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.errors import BrokenSourceError
-from duet.utils.project import PROJECT
 from tests.unit.detect.media.videos import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
+from tests.unit.files.test_atomic import full_disk
 
 PIXELS = 10**6
 
@@ -193,27 +191,14 @@ def test_an_exception_leaves_a_playable_video_of_the_written_frames(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-FULL = """
-import resource, sys
-from contextlib import closing
-from pathlib import Path
-import numpy as np
-import av
-from duet.utils.detect.media.video import VideoWriter
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
-noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
-try:
-    with closing(VideoWriter(Path(sys.argv[1]), (64, 64), 5)) as writer:
-        for index in range(40):
-            writer.write(np.roll(noise, index, 1), index / 5)
-except OSError as error:
-    sys.exit(error.strerror)
-"""
-
-
 @pytest.mark.parametrize("num_bytes", [0, 3000, 40_000])
 def test_a_full_disk_is_one_error_and_leaves_nothing(num_bytes, tmp_path):
-    command = [sys.executable, "-c", FULL, str(tmp_path / "a.mp4"), str(num_bytes)]
-    ended = subprocess.run(command, cwd=PROJECT, check=False, stderr=subprocess.PIPE, text=True)
-    assert (ended.returncode, ended.stderr) == (1, "File too large\n")
+    noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    with (
+        full_disk(num_bytes),
+        pytest.raises(OSError, match="File too large"),
+        closing(VideoWriter(tmp_path / "a.mp4", (64, 64), 5)) as writer,
+    ):
+        for index in range(40):
+            writer.write(np.roll(noise, index, 1), index / 5)
     assert list(tmp_path.iterdir()) == []

@@ -1,10 +1,8 @@
 """The folder of results: file names, order, and what a failure leaves."""
 
-import contextlib
 import csv
 import dataclasses
 import json
-import resource
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -20,6 +18,7 @@ from duet.utils.detect.results.run_files import RunFiles, name_of_source, safe_n
 from duet.utils.errors import UserError
 from duet.utils.files.run_folder import Names
 from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
+from tests.unit.files.test_atomic import full_disk
 
 PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)
 ALL = {"save_txt": True, "save_csv": True, "save_json": True, "save_crop": True}
@@ -173,17 +172,6 @@ def test_a_source_is_never_replaced_by_its_drawing(tmp_path):
     with pytest.raises(UserError, match="choose another --name"):
         write(tmp_path, make_result(tmp_path / "link.jpg", PERSON))
     assert write(tmp_path, make_result(path, PERSON), nosave=True) == ["a.jpg", "link.jpg"]
-
-
-@contextlib.contextmanager
-def full_disk(limit):
-    """Let this process write files of so many bytes."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize(

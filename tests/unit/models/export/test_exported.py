@@ -55,10 +55,6 @@ def detector(runtime, **given):
     return ImageDetector(ExportedPredictor(runtime, "a.onnx"), "cpu", 640, SETTINGS, **given)
 
 
-def weights(runtime, path="a.onnx"):
-    return ExportedWeights(path, runtime)
-
-
 @pytest.mark.parametrize("num_images, calls", [(1, 1), (2, 1), (3, 2), (4, 2)])
 def test_a_batch_is_filled_up_and_the_rest_thrown_away(num_images, calls):
     runtime = Runtime(batch_size=2)
@@ -117,7 +113,7 @@ def test_an_unknown_head_is_named_with_the_file_and_the_next_step(head):
 
 def test_a_file_and_weights_detect_together(tmp_path):
     model = tiny_checkpoint(tmp_path)
-    file = weights(Runtime(names=model.class_names))
+    file = ExportedWeights("a.onnx", Runtime(names=model.class_names))
     both = make_predictor([file, model], "cpu")
     assert (both.fixed_size, both.stride, both.takes_arrays) == ((32, 48), 16, False)
     image = np.full((1, 3, 32, 48), 100, np.uint8)
@@ -144,13 +140,13 @@ def test_two_files_need_one_size():
 
 
 def test_the_file_decides_the_precision(caplog):
-    make_predictor([weights(Runtime(precision="int8"))], "cpu", half=True)
+    make_predictor([ExportedWeights("a.onnx", Runtime(precision="int8"))], "cpu", half=True)
     assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
 
 
 def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
     within = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "max_detections": 100}
-    make_predictor([weights(Runtime(suppression=within))], "cpu")
+    make_predictor([ExportedWeights("a.onnx", Runtime(suppression=within))], "cpu")
     (record,) = caplog.records
     assert "a.onnx includes NMS" in record.getMessage()
     assert "--conf 0.25, --iou 0.45, --max-det 100" in record.getMessage()
@@ -172,14 +168,16 @@ def test_weights_that_fill_an_onnx_file_are_refused():
 )
 def test_without_a_size_a_file_takes_the_training_size_if_it_can(given, size, caplog):
     runtime = Runtime(**given)
-    assert input_size(None, ExportedPredictor(runtime), [weights(runtime)]) == size
+    assert (
+        input_size(None, ExportedPredictor(runtime), [ExportedWeights("a.onnx", runtime)]) == size
+    )
     assert caplog.messages == []
 
 
 def test_a_file_of_one_size_takes_no_other(caplog):
     runtime = Runtime(trained_size=128)
     with pytest.raises(UserError, match="--img 640: .* accepts only images of 32 x 48 px"):
-        input_size(640, ExportedPredictor(runtime), [weights(runtime)])
-    assert input_size(48, ExportedPredictor(runtime), [weights(runtime, "far.onnx")]) == 48
+        input_size(640, ExportedPredictor(runtime), [ExportedWeights("a.onnx", runtime)])
+    assert input_size(48, ExportedPredictor(runtime), [ExportedWeights("far.onnx", runtime)]) == 48
     line = "far.onnx: trained at 128 px, used at 48 px: expect worse results"
     assert caplog.messages == [line]
