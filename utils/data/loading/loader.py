@@ -7,8 +7,6 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-import numpy as np
-
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
 from duet.utils.data.loading.image_cache import create_cache
@@ -86,11 +84,7 @@ class _Loader:
     ) -> Iterator[Batch]:
         if self._pool is not None:
             return self._pool.run(epoch, first_batch, following)
-        return (self._build(epoch, index) for index in range(first_batch, len(self._source)))
-
-    def _build(self, epoch: Epoch, batch_index: int) -> Batch:
-        images = np.empty(self._source.shape(batch_index), np.uint8)
-        return self._source.build(epoch, batch_index, images)
+        return self._source.run(epoch, first_batch)
 
 
 class TrainLoader(_Loader):
@@ -152,7 +146,7 @@ class TrainLoader(_Loader):
         return self._run(self._epoch(epoch, class_scores), first_batch, following)
 
     def batch(self, epoch: int, batch_index: int, class_scores: Sequence[float] = ()) -> Batch:
-        return self._build(self._epoch(epoch, class_scores), batch_index)
+        return self._source.shard_of(self._epoch(epoch, class_scores), batch_index)
 
     def _epoch(self, number: int, class_scores: Sequence[float]) -> Epoch:
         return Epoch(number, tuple(class_scores), self._leaves_pixels)
