@@ -112,7 +112,7 @@ suite-once: FILES = $$(.venv/oneflow/bin/python -m tests.one_suite)
 
 fuzz:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)
-	@YOLO_BACKEND=$(DEMO_BACKEND) .venv/$(DEMO_BACKEND)/bin/python -m tests.fuzz $(FUZZ_ARGS)
+	@YOLO_BACKEND=$(DEMO_BACKEND) .venv/$(DEMO_BACKEND)/bin/python -m tests.fuzz.campaign $(FUZZ_ARGS)
 
 lint:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments torch

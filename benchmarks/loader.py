@@ -32,9 +32,8 @@ from duet.utils.data.loading.order import Epoch
 from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.scene import draw_scene
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample, table_of
-from duet.utils.data.sources.splits import images_of
+from duet.utils.data.sources.splits import images_of, scan_samples
 from duet.utils.memory import keep_freed_images
 from duet.utils.processes.command import run_command
 

@@ -12,8 +12,7 @@ from duet import backend
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.files.array_cache import VARIABLE as CACHE_VARIABLE
 from tests import shared_files
-from tests.one_suite import CLAIMS, SharedFiles, is_left_out
-from tests.seconds import FolderSeconds
+from tests.one_suite import CLAIMS, FolderSeconds, SharedFiles, is_left_out
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -1,11 +1,15 @@
-"""The other backend's Python, for tests that compare both; neither framework is imported here."""
+"""The other backend's Python, for tests that compare both; neither framework is imported here.
+
+And waits for what other processes do, and for their end.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -60,3 +64,22 @@ def run_several(backend: str, *commands: Sequence[object]) -> list[str]:
     """Run commands of duet in one process of a backend; return their outputs."""
     lines = json.dumps([list(map(str, words)) for words in commands])
     return run_python(backend, "-c", SEVERAL, lines).split(END)[:-1]
+
+
+SECONDS = 60.0  # far more than a process needs to begin or end
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def has_ended(process: int | str) -> bool:
+    """Whether a process is gone, or only its parent has yet to ask for its status."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return state in "ZX"

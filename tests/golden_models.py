@@ -1,7 +1,8 @@
-"""Models whose weights follow from their names, as golden's README says, and stored results."""
+"""Models whose weights follow from their names, as golden's README says, stored results, losses."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import zlib
 from functools import cache
@@ -10,9 +11,11 @@ from typing import Any
 import numpy as np
 import yaml
 
-from duet.backend import nn
+from duet.backend import nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
+from duet.models.heads.base import LossSettings
+from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.project import PROJECT
 from tests.shared_files import shared_path
 
@@ -74,3 +77,15 @@ def draw(prefix: str, name: str, array: np.ndarray, gain: float) -> np.ndarray:
         return (0.05 * random.standard_normal(shape)).astype(np.float32)
     deviation = np.sqrt(gain / np.prod(shape[1:]))
     return (random.standard_normal(shape) * deviation).astype(np.float32)
+
+
+def loss_settings(image_size: int = 640, options: Any = (), **hyp: float) -> LossSettings:
+    """Settings of the usual recipe with some other hyper-parameters, and some options."""
+    found = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), **hyp)
+    return LossSettings(found.loss_gains(), image_size, **dict(options))
+
+
+def arrays_of(terms: Any) -> dict[str, np.ndarray]:
+    """The losses of `LossTerms` by name in their order, then "total"."""
+    named = {**terms.by_name, "total": terms.total}
+    return {name: ops.to_numpy(term) for name, term in named.items()}

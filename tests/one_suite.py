@@ -1,13 +1,17 @@
 """Which suite runs which tests: `make test` runs a suite of each backend, side by side.
 
-A third one runs files of ONCE while the others wait; `python -m tests.one_suite` prints them.
+A third one runs files of ONCE while the others wait; `python -m tests.one_suite` prints them. A
+whole suite ends with the seconds of each folder beside its budget.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+import time
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -19,12 +23,14 @@ CLAIMS = "TESTS_CLAIMS"
 # Set for the third suite.
 ONCE_ALONE = "TESTS_ONCE_ALONE"
 TESTS = Path(__file__).parent
-# What needs packages of .venv/torch alone: torch.hub, TorchScript, the figures' Matplotlib.
+# What needs packages of .venv/torch alone: torch.hub, TorchScript, the figures' Matplotlib. And the
+# pages: they train, which takes a third longer on OneFlow.
 OF_TORCH = (
     "conformance/test_onnx_backend.py",
     "export/examples/test_compiled_and_page.py",
     "export/test_export_command.py",
     "package/test_wheel.py",
+    "site/test_copied_pages.py",
     "unit/docs/test_figures.py",
 )
 # These use no framework, or start it in processes that any framework serves, or both frameworks.
@@ -32,10 +38,10 @@ OF_TORCH = (
 # longest come first.
 ONCE = (
     "parity/test_parity_command.py",
-    "site/test_copied_pages.py",  # what they print is stored from PyTorch: any suite compares
     "parity/test_backends_agree.py",
     "train/test_newcomer.py",
     "export/test_files_as_weights.py",
+    "export/test_raw_maps.py",  # files: those of both backends have equal bytes
     "portable/test_no_links.py",
     "train/test_compare_backends.py",
     "train/test_evolve_command.py",
@@ -124,21 +130,36 @@ class SharedFiles:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: place(item.path))
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        if place(item.path) < 0:
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Do as pytest itself, but leave out what another suite has taken."""
+        if session.testsfailed or session.config.option.collectonly:
             return None
-        if self.is_taken(item.path):
-            # The item before it was torn down for the next one of all, which may not run here.
-            item.session._setupstate.teardown_exact(item)
-            return None
-        self.left += 1
-        return True  # without a report
+        items = self.own(session.items)
+        item = next(items, None)
+        while item is not None:
+            following = next(items, None)
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            if session.shouldfail:
+                raise session.Failed(session.shouldfail)
+            if session.shouldstop:
+                raise session.Interrupted(session.shouldstop)
+            item = following
+        return True
+
+    def own(self, items: list[pytest.Item]) -> Iterator[pytest.Item]:
+        """Yield the tests that run here; a file is claimed when its first test comes next."""
+        for item in items:
+            if place(item.path) < 0 or self.is_taken(item.path):
+                yield item
+            else:
+                self.left += 1
 
     def is_taken(self, path: Path) -> bool:
         """Tell whether a file runs here; who asks first takes it."""
         if path not in self.taken:
-            name = path.relative_to(TESTS).as_posix().replace("/", "-")
+            # Files of one folder share the syntax trees that they have read.
+            own = TESTS / "structure" if path.is_relative_to(TESTS / "structure") else path
+            name = own.relative_to(TESTS).as_posix().replace("/", "-")
             try:
                 os.close(os.open(self.claims / name, os.O_CREAT | os.O_EXCL))
                 self.taken[path] = True
@@ -148,6 +169,70 @@ class SharedFiles:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{self.left} tests ran in the other suite")
+
+
+# CPU seconds in one suite, on a core of 2026. A folder above it shows: look at its slowest tests.
+BUDGETS = {
+    "train": 160, "distributed": 155, "unit/models": 60, "unit/data": 60, "site": 85, "parity": 60,
+    "unit/weights": 40, "portable": 65, "package": 30, "export": 35, "unit/scripts": 30,
+    "unit/processes": 25, "structure": 25, "conformance": 25, "unit/benchmarks": 20,
+    "unit/backend": 15, "unit/export": 15, "unit/comparison": 15, "fuzz": 15, "collection": 15,
+    "unit/detect": 10, "unit/report": 10, "unit/evaluation": 10, "unit/serve": 8, "unit/docs": 8,
+}  # fmt: skip
+
+
+class Seconds(NamedTuple):
+    """What tests took: of a clock, and of the processor with that of ended child processes."""
+
+    clock: float
+    cpu: float
+
+    @classmethod
+    def now(cls) -> Seconds:
+        times = os.times()
+        return cls(time.perf_counter(), sum(times[:4]))
+
+    def since(self, start: Seconds) -> Seconds:
+        return Seconds(self.clock - start.clock, self.cpu - start.cpu)
+
+
+def folder_of(path: Path) -> str:
+    """Return the folder that a test file is counted to: "train", "unit/data"."""
+    parts = path.relative_to(TESTS).parts[:-1]
+    return "/".join(parts[: 2 if parts[0] == "unit" else 1]) or "."
+
+
+class FolderSeconds:
+    """A plugin of pytest: what each folder of tests cost."""
+
+    def __init__(self) -> None:
+        self.start = Seconds.now()
+        self.spent: dict[str, list[Seconds]] = defaultdict(list)
+
+    def pytest_collection_finish(self) -> None:
+        self.spent["collection"].append(Seconds.now().since(self.start))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        begin = Seconds.now()
+        result = yield
+        self.spent[folder_of(item.path)].append(Seconds.now().since(begin))
+        return result
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if terminalreporter.config.option.durations is None:
+            return
+        terminalreporter.section("seconds by folder")
+        totals = {
+            folder: Seconds(*map(sum, zip(*spent, strict=True)))
+            for folder, spent in self.spent.items()
+        }
+        rows = sorted(totals.items(), key=lambda row: -row[1].cpu)
+        terminalreporter.write_line(f"{'':<20}{'clock':>7}{'CPU':>7}{'budget':>8}")
+        for folder, (clock, cpu) in [*rows, ("all", Seconds.now().since(self.start))]:
+            budget = BUDGETS.get(folder, "")
+            over = "  over its budget" if budget and cpu > budget else ""
+            terminalreporter.write_line(f"{folder:<20}{clock:7.0f}{cpu:7.0f}{budget:>8}{over}")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,15 @@ def brief(value: object) -> str:
 
 
 @contextmanager
+def as_user_error(text: str, *kinds: type[Exception]) -> Iterator[None]:
+    """Turn errors of these kinds into a UserError of a text and what they say."""
+    try:
+        yield
+    except kinds as error:
+        raise UserError(f"{text}: {brief(str(error))}") from error
+
+
+@contextmanager
 def naming_weights(path: object) -> Iterator[None]:
     """Turn the errors of reading a weights file into a UserError that names it."""
     try:

@@ -7,8 +7,10 @@ import numpy as np
 
 from duet.backend import ops
 from duet.models.heads.anchor.boxes import complete_iou
-from duet.models.heads.distribution.assign import assign_cells
-from duet.models.heads.distribution.candidates import find_candidates
+from duet.models.heads.distribution.assign import (
+    assign_cells,
+    find_candidates,
+)
 from duet.utils.data.loading.batch import Targets
 
 SIDE, STRIDES, CLASSES = 320, (8, 16, 32), 3

@@ -2,8 +2,7 @@
 # Runs without a framework.
 # Numbers agree to 1e-1.
 from duet.utils.project import PROJECT
-from tests.conformance.all_checks import checks_of
-from tests.conformance.judging import promised_names
+from tests.conformance.judging import checks_of, promised_names
 
 
 def lines(folder):

@@ -17,8 +17,8 @@ WORDS = {
     "en": ("Which cells and which anchors must predict a target",
            "stride 32: three cells predict the cup", "anchors, and their worst side ratio",
            "stride"),
-    "zh": ("由哪些网格单元、哪些锚框预测一个目标",
-           "步长 32：三个网格单元预测杯子", "锚框与最大的边长比", "步长"),
+    "zh": ("哪些单元、哪些锚框负责预测一个目标",
+           "步长 32：三个单元预测杯子", "锚框，较大的边长比", "步长"),
 }  # fmt: skip
 SIDE = 320  # pixels, the long side of the image in the input
 STRIDES = (8, 16, 32)

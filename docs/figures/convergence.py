@@ -11,7 +11,7 @@ from duet.backend import ops
 WORDS = {
     "en": ("Mean error of boxes that descend by 1 − IoU, GIoU, DIoU or CIoU",
            "start", "target", "mean error of 6,860 boxes", "steps"),
-    "zh": ("边框按 1 − IoU、GIoU、DIoU、CIoU 的梯度下降时的平均误差",
+    "zh": ("框按 1 − IoU、GIoU、DIoU、CIoU 的梯度下降时的平均误差",
            "起点", "目标", "6860 个框的平均误差", "步数"),
 }  # fmt: skip
 START = np.array([[2.4, 2.2, 2.4, 0.9]])  # cxcywh

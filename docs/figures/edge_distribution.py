@@ -1,6 +1,6 @@
 """The cells that must predict an object without anchors, and the distribution of one edge.
 
-The cells are those of `models/heads/distribution/candidates.py`.
+The cells are those of `models/heads/distribution/assign.py`.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure
-from duet.models.heads.distribution.candidates import find_candidates
+from duet.models.heads.distribution.assign import find_candidates
 from duet.models.heads.distribution.rows import BINS
 from duet.utils.data.loading.batch import Targets
 
 WORDS = {
     "en": ("Cells whose centres lie in an object, and the distribution of its left edge",
            "stride 16: centres in the object", "left edge of one cell", "cells to the edge"),
-    "zh": ("中心落在物体内的网格单元，以及左边缘的分布",
+    "zh": ("中心落在物体内的单元，以及左边缘的分布",
            "步长 16：中心在物体内", "一个单元的左边缘", "到边缘的单元数"),
 }  # fmt: skip
 IMAGE, STRIDE = 160, 16  # pixels

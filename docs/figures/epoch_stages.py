@@ -15,7 +15,7 @@ WORDS = {
     "en": ("Seconds of each stage of one epoch on each backend, on a CPU", "seconds",
            ("data", "to device", "forward", "loss", "backward", "optimizer", "EMA", "validation",
             "other")),
-    "zh": ("两个后端在 CPU 上一个轮次各阶段的秒数", "秒",
+    "zh": ("两个后端在 CPU 上训练一轮各阶段的秒数", "秒",
            ("数据", "拷到设备", "前向", "损失", "反向", "优化器", "EMA", "验证", "其他")),
 }  # fmt: skip
 TITLES = {"torch": "PyTorch", "oneflow": "OneFlow"}

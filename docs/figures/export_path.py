@@ -9,7 +9,7 @@ WORDS = {
     "en": ("How weights become an ONNX graph, a trace, and files of seven formats",
            "weights", "the model runs once", "under backend/onnx", "under PyTorch",
            "files", "compared with the model, then named"),
-    "zh": ("权重如何变成 ONNX 图、TorchScript 与七种格式的文件",
+    "zh": ("权重怎样变成 ONNX 图、TorchScript 与七种格式的文件",
            "权重", "模型运行一次", "backend/onnx 后端", "PyTorch 后端",
            "文件", "与原模型比对通过后才命名"),
 }  # fmt: skip

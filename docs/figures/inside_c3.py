@@ -9,7 +9,7 @@ from docs.figures.drawing import Figure, Point
 WORDS = {
     "en": ("C3, a bottleneck and SPPF: convolutions, the channels behind each, and the ways around",
            "input", "bottlenecks", "bottleneck", "max pool 5", "grey: channels; c: of the layer"),
-    "zh": ("C3、瓶颈块与 SPPF：各个卷积、其输出通道数，以及旁路",
+    "zh": ("C3、瓶颈块与 SPPF：各个卷积、输出通道数和绕行的通路",
            "输入", "瓶颈块 × n", "瓶颈块", "最大池化 5", "灰字：输出通道数；c：该层的输出通道数"),
 }  # fmt: skip
 WIDE, HIGH, ROW, TOP = 96, 42, 58, 42

@@ -11,7 +11,7 @@ from duet.backend import ops
 WORDS = {
     "en": ("Four pairs of boxes and what IoU, GIoU, DIoU and CIoU say of them",
            ("inside", "side by side", "apart", "other shape")),
-    "zh": ("四对边框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并排", "分开", "形状不同")),
+    "zh": ("四对框及其 IoU、GIoU、DIoU、CIoU", ("包含", "并排", "分开", "形状不同")),
 }  # fmt: skip
 PANEL, LEFT, TOP = 104, 64, 34
 

@@ -15,9 +15,9 @@ WORDS = {
     "en": ("Learning rate over 100 epochs, the warm-up of the first epochs, and the EMA's decay",
            "learning rate", "linear", "cosine", "warm-up", "biases", "weights", "batches an update",
            "EMA decay", "epoch", "updates"),
-    "zh": ("100 个轮次的学习率、最初几个轮次的预热与 EMA 衰减率",
+    "zh": ("100 轮的学习率、前几轮的预热与 EMA 衰减系数",
            "学习率", "线性", "余弦", "预热", "偏置", "权重", "每次更新的批次数",
-           "EMA 衰减率", "轮次", "更新次数"),
+           "EMA 衰减系数", "轮次", "更新次数"),
 }  # fmt: skip
 EPOCHS, BATCHES, BATCH_SIZE = 100, 100, 16
 WARM_EPOCHS = 5

@@ -13,8 +13,8 @@ from duet.utils.project import PROJECT
 WORDS = {
     "en": ("Layers of YOLOv5n: backbone, then the neck up and down, then the head",
            "backbone", "neck, up", "neck, down", "stride"),
-    "zh": ("YOLOv5n 的各层：主干网络，先上行后下行的颈部网络，最后是检测头",
-           "主干网络", "颈部上行", "颈部下行", "步长"),
+    "zh": ("YOLOv5n 的各层：主干网络，先放大后缩小的颈部网络，最后是检测头",
+           "主干网络", "颈部：放大", "颈部：缩小", "步长"),
 }  # fmt: skip
 SHORT = {"nn.Upsample": "Upsample"}
 ROW, BOX, TOP = 33, 26, 62

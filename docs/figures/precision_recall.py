@@ -10,7 +10,7 @@ from duet.utils.evaluation.coco.precision import RECALL_GRID, interpolated_preci
 WORDS = {
     "en": ("Six detections of four objects: their precision, recall and average precision",
            "score", "P", "R", "precision", "recall"),
-    "zh": ("四个物体的六个检测结果：精确率、召回率与平均精度",
+    "zh": ("四个物体的六个检测结果：精确率、召回率与平均精确率",
            "得分", "P", "R", "精确率", "召回率"),
 }  # fmt: skip
 # The example of docs/blocks/map.py at IoU 0.5.

@@ -14,7 +14,7 @@ from docs.figures.pictures import photograph
 WORDS = {
     "en": ("A cell over a photograph, and squares around it: what it sees after four layers",
            "640 px, a cell of stride 32, and what it sees", "layer {}: {} px"),
-    "zh": ("照片上的一个网格单元，以及经过四层之后它看到的范围",
+    "zh": ("照片上的一个单元，以及经过四层之后它看到的范围",
            "640 像素：步长 32 的一个单元，以及它看到的范围", "第 {} 层：{} 像素"),
 }  # fmt: skip
 SIDE, STRIDE = 640, 32

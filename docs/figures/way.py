@@ -26,8 +26,8 @@ class Stop(NamedTuple):
 WORDS = {
     "en": ("Two ways through the code, step by step; each box is a link to its page",
            "An image becomes a loss", "An operation finds its framework"),
-    "zh": ("代码中的两条路径，逐步展示；每个方框都链接到对应页面",
-           "图像如何变成损失", "一个算子如何找到它的框架"),
+    "zh": ("代码里的两条路径，逐步展示；每个方框都链接到对应页面",
+           "图像怎样变成损失", "一个算子怎样找到它的框架"),
 }  # fmt: skip
 LOSS_STOPS = (
     Stop("read, decode", "读取、解码", "(H, W, 3) uint8", "utils/data/sources/samples.py",

@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.browser import install
+from tests.browser.install import AXE, AXE_SCRIPT, installed_folder
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 REMEDY = "no Chromium: python3 -m tests.browser.install, or name one by CHROMIUM"
@@ -176,3 +177,30 @@ def _environment(program: Path, profile: str) -> dict[str, str]:
     configuration.write_text(FONTS.format(fonts=beside / "fonts", cache=profile), encoding="utf-8")
     libraries = {"LD_LIBRARY_PATH": str(beside / "lib"), "FONTCONFIG_FILE": str(configuration)}
     return {**os.environ, **libraries}
+
+
+AXE_REMEDY = "no axe-core: python3 -m tests.browser.install"
+# No style sheet is fetched once more: a page that is a file could not.
+RUN = """axe.run(document, { resultTypes: ["violations"], preload: false, rules: RULES })
+  .then(({ violations }) => violations.map(({ id, impact, help, nodes }) =>
+    ({ id, impact, help, nodes: nodes.map(({ html }) => html.slice(0, 200)) })))"""
+
+
+def violations(page: Page, without: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """What axe-core holds against a page that is open: id, impact, help, nodes.
+
+    without: ids of rules that are not tried.
+
+    Without axe-core the test is skipped; it fails instead where REQUIRE_BROWSER=1.
+    """
+    script = installed_folder(AXE.name, AXE) / AXE_SCRIPT
+    if not script.exists():
+        if os.environ.get("REQUIRE_BROWSER") == "1":
+            pytest.fail(AXE_REMEDY)
+        pytest.skip(AXE_REMEDY)
+    page.evaluate(script.read_text(encoding="utf-8") + ";0")
+    rules = json.dumps({rule: {"enabled": False} for rule in without})
+    run = RUN.replace("RULES", rules)
+    answer = page.call("Runtime.evaluate", expression=run, awaitPromise=True, returnByValue=True)
+    assert "exceptionDetails" not in answer, answer
+    return answer["result"]["value"]

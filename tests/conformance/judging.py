@@ -6,7 +6,10 @@ same checks can be shown to reject the wrong versions in `wrong/`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -150,10 +153,18 @@ def promised_names(trains: bool = True) -> set[str]:
     }
 
 
+@cache
+def all_checks() -> list[Check]:
+    """Return every check: importing the files registers theirs."""
+    for path in sorted(Path(__file__).parent.glob("checks_*.py")):
+        importlib.import_module(f"tests.conformance.{path.stem}")
+    return CHECKS
+
+
 def checks_of(trains: bool) -> list[Check]:
     """Return the checks that a backend which trains, or one which does not, must pass."""
-    promised = promised_names(trains)
-    return [check for check in CHECKS if check.name in promised and (trains or not check.trains)]
+    promised, checks = promised_names(trains), all_checks()
+    return [check for check in checks if check.name in promised and (trains or not check.trains)]
 
 
 def uniform(

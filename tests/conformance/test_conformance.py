@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.all_checks import checks_of
-from tests.conformance.judging import Backend, Check
+from tests.conformance.judging import Backend, Check, checks_of
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import pytest
 
 from duet.backend.onnx.recording import apply, constant
 from duet.utils.project import PROJECT
-from tests.conformance.all_checks import checks_of
+from tests.conformance.judging import checks_of
 from tests.conformance.strict_graphs import require_standard
 
 COMMAND = "pytest -p no:cacheprovider -p tests.conformance.strict_graphs"

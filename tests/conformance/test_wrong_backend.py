@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.all_checks import CHECKS
-from tests.conformance.judging import Backend, Check, promised_names
+from tests.conformance.judging import Backend, Check, all_checks, promised_names
 from tests.conformance.wrong import wrong_fused, wrong_nn  # noqa: F401
 from tests.conformance.wrong.registry import WRONG, Wrong
 
@@ -21,9 +20,9 @@ def rejects(check: Check, backend: Backend) -> bool:
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: f"{wrong.name} {wrong.mistake}")
 def test_a_mistake_is_rejected(wrong: Wrong) -> None:
     backend = wrong.applied(Backend())
-    assert any(rejects(check, backend) for check in CHECKS if check.name == wrong.name)
+    assert any(rejects(check, backend) for check in all_checks() if check.name == wrong.name)
 
 
 def test_every_promised_name_has_a_check_and_a_wrong_version() -> None:
-    assert {check.name for check in CHECKS} == promised_names()
+    assert {check.name for check in all_checks()} == promised_names()
     assert {wrong.name for wrong in WRONG} == promised_names()

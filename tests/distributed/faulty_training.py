@@ -23,6 +23,7 @@ from duet.utils.cli.train_config import read_train_flags
 from duet.utils.processes import watchdog
 from duet.utils.processes.command import run_command
 from duet.utils.processes.suspend import FILE_VARIABLE
+from tests.no_compiler import keep_out
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 
@@ -82,6 +83,20 @@ def ask_rank() -> None:
     os.kill(os.getpid(), signal.SIGUSR1)
 
 
+def raise_defect() -> None:
+    raise RuntimeError("a defect")
+
+
+def stand_still() -> None:
+    time.sleep(1000)
+
+
+def pause() -> None:
+    """Let a test cut the connection meanwhile."""
+    Path(os.environ["TMPDIR"], "pausing").touch()
+    time.sleep(3)
+
+
 def fill_disk() -> None:
     """Let this process write only small files from now on, as on a full disk: its log is one."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
@@ -97,11 +112,15 @@ FAULTS: dict[str, Callable[[], None]] = {
         ask_rank,
         interrupt_command,
         fill_disk,
+        raise_defect,
+        stand_still,
+        pause,
     )
 }
 
 
 if __name__ == "__main__":
+    keep_out()
     os.environ.setdefault(COMMAND, str(os.getpid()))
     planned = json.loads(os.environ["FAULT"])
     if this_process().rank == planned["rank"]:

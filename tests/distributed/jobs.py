@@ -1,23 +1,28 @@
-"""Starts a program as a job of two ranks under a launcher and looks at what is left of it."""
+"""Starts a program in several ranks; looks at their sockets, and at what is left of them."""
 
 from __future__ import annotations
 
-import json
+import contextlib
+import ipaddress
 import os
 import socket
 import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from duet import backend
 from duet.utils.project import PROJECT
 
 MARK = "JOB_MARK"
-FLAGS = ("--cfg", "models/yolov5n.yaml", "--device", "cpu", "--batch", "4")
-TRAIN_FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "1")
+SCRIPT = Path(__file__).parent / "faulty_training.py"
+TRAIN_FLAGS = ("--img", "64", "--batch", "2", "--device", "cpu", "--workers", "0")
+LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
+LOOPBACK = {"lo"}
+POLL_SECONDS = 0.03
 SECONDS_TO_START = 120  # both are limits against hanging, far above the usual times
 SECONDS_TO_END = 25  # less than the 30 for which torchrun waits for what ignores its SIGTERM
 
@@ -129,18 +134,67 @@ class Processes:
         return self.output.read_text(errors="replace")
 
 
-def start_job(
-    folder: Path, plan: Mapping[str, object], flags: Sequence[object] = FLAGS, raw: bool = False
-) -> Processes:
-    """Start `job.py`; the plan says what goes wrong in it."""
-    script = PROJECT / "tests" / "distributed" / "job.py"
-    environment = {"PYTHONWARNINGS": "", "JOB": json.dumps(plan), "JOB_FOLDER": str(folder)}
-    return Processes(folder, [script, *flags], 2, raw, environment)
-
-
 def start_training(
     folder: Path, *flags: object, script: Path = PROJECT / "train.py", ranks: int = 2,
     raw: bool = False, environment: Mapping[str, str] | None = None,
 ) -> Processes:  # fmt: skip
     """Start the real train.py, or a script that runs it, on a CPU."""
     return Processes(folder, [script, *TRAIN_FLAGS, *flags], ranks, raw, environment)
+
+
+class Listener(NamedTuple):
+    """A socket that takes connections."""
+
+    address: str
+    port: int
+    interfaces: frozenset[str]  # of its network namespace
+
+    @property
+    def is_exposed(self) -> bool:
+        """Whether another machine could reach it, if no firewall hinders."""
+        if self.interfaces == LOOPBACK:
+            return False
+        address = ipaddress.ip_address(self.address)
+        return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
+def listeners(process: int) -> set[Listener]:
+    """Return the listening TCP sockets of a process; none if it has ended."""
+    folder = Path("/proc", str(process))
+    try:
+        mine = set(_open_files(folder / "fd"))
+        lines = (folder / "net" / "dev").read_text().splitlines()[2:]
+        interfaces = frozenset(line.partition(":")[0].strip() for line in lines)
+        tables = [(folder / "net" / name).read_text() for name in ("tcp", "tcp6")]
+    except OSError:
+        return set()
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return {
+        Listener(*_place(row[1]), interfaces)
+        for row in rows
+        if row[3] == LISTENING and f"socket:[{row[9]}]" in mine
+    }
+
+
+def _open_files(folder: Path) -> Iterator[str]:
+    for file in folder.iterdir():
+        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
+            yield os.readlink(file)
+
+
+def _place(text: str) -> tuple[str, int]:
+    """Return address and port of `0100007F:1F90`: words of four bytes in the host's order."""
+    address, _, port = text.partition(":")
+    raw = bytes.fromhex(address)
+    words = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
+    return str(ipaddress.ip_address(words)), int(port, 16)
+
+
+def watch(processes: Callable[[], Iterable[int]], is_over: Callable[[], bool]) -> set[Listener]:
+    """Return all listening sockets that the processes had until it was over."""
+    seen: set[Listener] = set()
+    while not is_over():
+        for process in processes():
+            seen |= listeners(process)
+        time.sleep(POLL_SECONDS)
+    return seen

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from duet import backend
-from tests.conformance.all_checks import CHECKS
-from tests.conformance.judging import Check
+from tests.conformance.judging import Check, all_checks
 from tests.distributed.jobs import run_ranks
 
-SHARED_CHECKS = [c for c in CHECKS if c.run.__module__ == "tests.conformance.checks_dist"]
+SHARED_CHECKS = [c for c in all_checks() if c.run.__module__ == "tests.conformance.checks_dist"]
 
 
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    folder = tmp_path_factory.mktemp("ranks")
-    done = run_ranks(2, "-m", "tests.distributed.checking_worker", str(folder))
-    assert done.returncode == 0, done.stderr
-    return [json.loads((folder / f"rank{rank}.json").read_text()) for rank in range(2)]
+def reports(learnt: Path) -> list[dict[str, Any]]:
+    return [json.loads((learnt / f"rank{rank}.json").read_text()) for rank in range(2)]
 
 
 @pytest.mark.parametrize("check", SHARED_CHECKS, ids=lambda check: check.label)

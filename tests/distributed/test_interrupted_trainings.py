@@ -9,10 +9,8 @@ import csv
 import json
 import shutil
 import sys
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 from duet.utils.processes.exit_status import (
     EXIT_DONE,
@@ -22,59 +20,16 @@ from duet.utils.processes.exit_status import (
 )
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.distributed.jobs import Processes, start_training
-from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
+from tests.distributed.jobs import SCRIPT
+from tests.train.short_runs import assert_equal_runs
 
-SCRIPT = Path(__file__).parent / "faulty_training.py"
-EPOCHS = 3  # of six batches, and two of each validation
 # Sums of float32 in another order, 1e-7 relative, through eight more steps.
 ROUNDING = 1e-4
-
-
-class Runs:
-    """Trainings of one dataset in one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-        self.flags = ["--data", data, "--cfg", cfg, "--epochs", EPOCHS, "--project", folder]
-        self.flags += ["--noplots"]
-        self.temporary = folder / "temporary"
-        self.temporary.mkdir()
-
-    def start(self, name, *flags, how=None, rank=0, phase="", step=0, **options) -> Processes:
-        fault = {"how": how, "rank": rank, "phase": phase, "step": step}
-        environment = {"TMPDIR": str(self.temporary), "FAULT": json.dumps(fault)}
-        run = [*self.flags, "--name", name, "--exist-ok", "--sync-bn"]
-        run += ["--resume", "auto", *flags]
-        return start_training(self.folder, *run, script=SCRIPT, environment=environment, **options)
-
-    def end(self, *arguments, **options) -> tuple[int, str]:
-        """Return exit code and output of a training, which must leave only its folder."""
-        code, text = self.start(*arguments, **options).end()
-        assert not list(self.temporary.glob("duet*"))
-        return code, text
-
-    def states(self, name: str) -> dict[str, bytes]:
-        return {path.name: path.read_bytes() for path in (self.folder / name).glob("weights/[!.]*")}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return Runs(tmp_path_factory.mktemp("runs"))
-
-
-@pytest.fixture(scope="module")
-def whole(runs):
-    """The folder of a run of two ranks that nothing interrupts."""
-    code, text = runs.end("whole")
-    assert code == EXIT_DONE, text
-    return runs.folder / "whole"
+WORKER = ("--workers", 1)  # of each rank
 
 
 def test_a_rank_killed_in_its_first_saving_ends_the_job_and_is_named(runs):
-    code, text = runs.end("cut", how="kill_while_writing", rank=0, phase="saving")
+    code, text = runs.end("cut", *WORKER, how="kill_while_writing", rank=0, phase="saving")
     assert code == EXIT_FAILED, text
     lines = [line for line in text.splitlines() if "ending the job" in line]
     assert lines == ["error: rank 0 was killed by SIGKILL; ending the job"], text
@@ -116,7 +71,7 @@ def test_a_full_disk_of_one_rank_is_seen_and_leaves_the_state_whole(runs):
 
 
 def test_control_c_saves_the_state_and_ends_all_ranks(runs):
-    training = runs.start("cut", how="interrupt_command", rank=1, phase="training", step=2)
+    training = runs.start("cut", *WORKER, how="interrupt_command", rank=1, phase="training", step=2)
     code, text = training.end()
     assert (code, text.count("interrupted")) == (EXIT_INTERRUPTED, 1), text
     state = load_checkpoint(runs.folder / "cut" / "weights" / "last.safetensors")
@@ -129,7 +84,7 @@ def test_control_c_saves_the_state_and_ends_all_ranks(runs):
 def test_the_run_ends_where_an_uninterrupted_one_does(runs, whole):
     code, text = runs.end("cut")
     assert code == EXIT_DONE, text
-    assert_equal_runs(runs.folder / "cut", whole)
+    assert_equal_runs(runs.folder / "cut", whole.folder)
     assert not list((runs.folder / "cut").rglob(".*"))
 
 
@@ -138,7 +93,7 @@ def test_on_one_rank_the_rest_of_the_run_differs_by_rounding(runs, whole):
     assert code == EXIT_DONE, text
     found, wanted = (
         load_checkpoint(folder / "weights" / "last.safetensors")
-        for folder in (runs.folder / "pending", whole)
+        for folder in (runs.folder / "pending", whole.folder)
     )
     assert found.header.batch_number == wanted.header.batch_number
     for section in ("model", "ema", "optimizer"):
@@ -149,16 +104,14 @@ def test_on_one_rank_the_rest_of_the_run_differs_by_rounding(runs, whole):
             assert difference < ROUNDING, (section, name, difference)
 
 
-def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(tmp_path: Path) -> None:
-    data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
-    flags = ["--data", data, "--cfg", cfg, "--epochs", 9, "--project", tmp_path, "--noplots"]
-    flags += ["--noval", "--nosave", "--time", "1e-9"]
-    code, text = start_training(tmp_path, *flags).end()
+def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(runs):
+    flags = ("--epochs", 9, "--noval", "--nosave", "--time", "1e-9")
+    code, text = runs.end("timed", *flags)
     assert code == EXIT_DONE, text
     assert (
         text.count("early after epoch 1 of 9: --time 1e-09: reached the limit of 1e-09 hours") == 1
     )
-    folder = tmp_path / "exp"
+    folder = runs.folder / "timed"
     assert [path.name for path in folder.glob("weights/*")] == ["last.safetensors"]
     with open(folder / "results.csv", newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)

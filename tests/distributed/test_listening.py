@@ -2,94 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
-import ipaddress
 import os
 import re
 import socket
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from duet import backend
-from tests.distributed.jobs import FLAGS, start_job
-
-LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
-LOOPBACK = {"lo"}
-POLL_SECONDS = 0.01
+from tests.distributed.jobs import Listener, listeners
 
 
-class Listener(NamedTuple):
-    """A socket that takes connections."""
-
-    address: str
-    port: int
-    interfaces: frozenset[str]  # of its network namespace
-
-    @property
-    def is_exposed(self) -> bool:
-        """Whether another machine could reach it, if no firewall hinders."""
-        if self.interfaces == LOOPBACK:
-            return False
-        address = ipaddress.ip_address(self.address)
-        return not (getattr(address, "ipv4_mapped", None) or address).is_loopback
-
-
-def listeners(process: int) -> set[Listener]:
-    """Return the listening TCP sockets of a process; none if it has ended."""
-    folder = Path("/proc", str(process))
-    try:
-        mine = set(_open_files(folder / "fd"))
-        lines = (folder / "net" / "dev").read_text().splitlines()[2:]
-        interfaces = frozenset(line.partition(":")[0].strip() for line in lines)
-        tables = [(folder / "net" / name).read_text() for name in ("tcp", "tcp6")]
-    except OSError:
-        return set()
-    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
-    return {
-        Listener(*_place(row[1]), interfaces)
-        for row in rows
-        if row[3] == LISTENING and f"socket:[{row[9]}]" in mine
-    }
-
-
-def _open_files(folder: Path) -> Iterator[str]:
-    for file in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # it was closed meanwhile
-            yield os.readlink(file)
-
-
-def _place(text: str) -> tuple[str, int]:
-    """Return address and port of `0100007F:1F90`: words of four bytes in the host's order."""
-    address, _, port = text.partition(":")
-    raw = bytes.fromhex(address)
-    words = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
-    return str(ipaddress.ip_address(words)), int(port, 16)
-
-
-def watch(processes: Callable[[], Iterable[int]], is_over: Callable[[], bool]) -> set[Listener]:
-    """Return all listening sockets that the processes had until it was over."""
-    seen: set[Listener] = set()
-    while not is_over():
-        for process in processes():
-            seen |= listeners(process)
-        time.sleep(POLL_SECONDS)
-    return seen
-
-
-def test_a_job_of_two_ranks_listens_on_the_loopback_only(tmp_path):
-    job = start_job(tmp_path, {})
-    seen = watch(job.processes, lambda: job.process.poll() is not None)
-    code, text = job.end()
-    assert code == 0, text
-    assert seen, "no socket was seen, not even the framework's"
-    exposed = {listener for listener in seen if listener.is_exposed}
+def test_a_job_of_two_ranks_listens_on_the_loopback_only(whole):
+    assert whole.listeners, "no socket was seen, not even the framework's"
+    exposed = {listener for listener in whole.listeners if listener.is_exposed}
     # Where the system refuses OneFlow's ranks a network of their own, a line says so.
-    assert bool(exposed) == ("the ranks will listen on all interfaces" in text), exposed
+    assert bool(exposed) == ("the ranks will listen on all interfaces" in whole.printed), exposed
     assert not exposed or backend.use() == "oneflow"
 
 
@@ -104,38 +33,25 @@ def test_a_socket_on_all_interfaces_is_found():
     assert not Listener("::", 1, frozenset({"lo"})).is_exposed
 
 
-JOBS_AT_ONCE = 3
-IMPATIENT = (*FLAGS, "--timeout", "3")
-
-
-class Case(NamedTuple):
-    """A job, and what happens to it."""
-
-    how: str = "nothing"
-    rank: int = 0
-    phase: str = ""
-    flags: tuple[str, ...] = FLAGS
-
-    def run(self, folder: Path) -> tuple[int, str]:
-        plan = {"how": self.how, "rank": self.rank, "phase": self.phase, "seconds": 0.2}
-        job = start_job(folder, plan, self.flags, raw=True)
-        return job.end(folder / self.phase if self.phase else None)
-
-
-CASES = {
-    "defect": Case("raise", 1, "training"),
-    "mistake of all": Case(flags=(*FLAGS, "--batch", "5")),
-    "hang": Case("stand still", 1, "validation", IMPATIENT),
+# More than any step takes beside other work.
+PATIENCE = ("--timeout", 6)
+JOBS = {
+    "defect": (
+        ("--workers", 1),
+        {"how": "raise_defect", "rank": 1, "phase": "training", "step": 3},
+    ),
+    "mistake of all": (("--batch", 5), {}),
+    "hang": (PATIENCE, {"how": "stand_still", "rank": 1, "phase": "validation", "step": 1}),
 }
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory) -> Iterator[dict[str, Future[tuple[int, str]]]]:
-    """All jobs, a few at a time: they wait more than they compute."""
-    with ThreadPoolExecutor(JOBS_AT_ONCE) as pool:
+def running(runs) -> Iterator[dict[str, Future[tuple[int, str]]]]:
+    """All jobs at once: they wait more than they compute."""
+    with ThreadPoolExecutor(len(JOBS)) as pool:
         yield {
-            name: pool.submit(case.run, tmp_path_factory.mktemp("job"))
-            for name, case in CASES.items()
+            name: pool.submit(lambda job: job.end(), runs.start(name, *flags, raw=True, **fault))
+            for name, (flags, fault) in JOBS.items()
         }
 
 
@@ -155,6 +71,6 @@ def test_what_all_ranks_find_wrong_is_reported_once(running):
 def test_a_rank_that_stands_still_is_named_and_shown(running):
     code, text = running["hang"].result()
     assert code == 1, text
-    still = r"rank 1 \(.*no progress for [34] s in validation, step 3 \(--timeout 3\)"
+    still = r"rank 1 \(.*no progress for [67] s in validation, step \d \(--timeout 6\)"
     assert re.search(still, text), text
-    assert "in go_wrong" in text  # the stack
+    assert "in stand_still" in text  # the stack

@@ -21,16 +21,6 @@ ON_GPUS = ("multi-tensor", "not finite")
 GPUS = "0,1"
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("ranks")
-    write_inputs(folder)
-    done = run_ranks(2, "-m", "tests.distributed.training_worker", str(folder), "cpu", *CASES)
-    assert done.returncode == 0, done.stderr
-    (folder / "printed.txt").write_text(done.stdout)
-    return folder
-
-
 def read(folder: Path, case: str, rank: int, devices: str = "cpu") -> dict[str, np.ndarray]:
     with np.load(folder / f"{devices} {case} {rank}.npz") as file:
         return dict(file)
@@ -48,10 +38,10 @@ def assert_learnt(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_ranks_learn_what_one_process_learns(case: str, folder: Path) -> None:
-    wanted = learn(folder, case)
+def test_two_ranks_learn_what_one_process_learns(case: str, learnt: Path) -> None:
+    wanted = learn(learnt, case)
     for rank in range(2):
-        assert_learnt(read(folder, case, rank), wanted)
+        assert_learnt(read(learnt, case, rank), wanted)
 
 
 @pytest.mark.skipif(use() != "torch", reason="the emulated GPUs are PyTorch's")
@@ -66,8 +56,8 @@ def test_two_ranks_on_emulated_gpus_learn_it_too(tmp_path: Path) -> None:
             assert_learnt(read(tmp_path, case, rank, GPUS), wanted)
 
 
-def test_a_skipped_update_is_reported_once(folder: Path) -> None:
-    printed = (folder / "printed.txt").read_text()
+def test_a_skipped_update_is_reported_once(learnt: Path) -> None:
+    printed = (learnt / "printed.txt").read_text()
     assert printed.count("update skipped:") == 1
     assert printed.count("1 batch excluded from the mean losses") == 1
 
@@ -77,9 +67,9 @@ def updates_of(case: str) -> int:
     return {"accumulating": 3, "not finite": 4, "classifier": 6}.get(case, 5)
 
 
-def test_the_steps_do_learn(folder: Path) -> None:
+def test_the_steps_do_learn(learnt: Path) -> None:
     for case in CASES:
-        found = read(folder, case, 0)
+        found = read(learnt, case, 0)
         moved = [name for name in found if name.startswith("optimizer/") and found[name].any()]
         assert len(moved) > 10
         assert found["losses"].shape == (2, {"masks": 4, "classifier": 1}.get(case, 3))

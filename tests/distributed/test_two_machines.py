@@ -7,23 +7,21 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from duet import backend
 from duet.utils.project import PROJECT
-from duet.utils.weights.checkpoint import load_checkpoint
+from tests.distributed.jobs import SCRIPT, TRAIN_FLAGS
 from tests.distributed.network_namespaces import Machine, reason_against, two_machines
-from tests.small import write_small_dataset, write_small_model
+from tests.train.short_runs import assert_equal_runs
 
 START_SECONDS = 120.0  # a limit, not an expectation: OneFlow takes 12 s on a quiet machine
 TIMEOUT = 12  # seconds without progress before the job ends itself
 # From the cut to the last launcher's end: the timeout, then the launchers look and clean up.
 END_SECONDS = TIMEOUT + 30
-EPOCHS = 6
 LAUNCHERS = {"torch": "torch.distributed.run", "oneflow": "oneflow.distributed.launch"}
 PORT = 29500  # each pair of machines has all ports to itself
 POLL_SECONDS = 0.05
@@ -42,7 +40,13 @@ def _needs_two_machines():
 class Job:
     """A launcher on each machine; one rank a machine. Leaves no process behind."""
 
-    def __init__(self, machines: Sequence[Machine], folder: Path, *arguments: object) -> None:
+    def __init__(
+        self,
+        machines: Sequence[Machine],
+        folder: Path,
+        environment: Mapping[str, str],
+        *arguments: object,
+    ) -> None:
         """Start `arguments`, a script and its flags; output goes to files in the folder."""
         folder.mkdir(parents=True, exist_ok=True)
         self.logs = [folder / f"machine{number}.log" for number in range(len(machines))]
@@ -55,7 +59,12 @@ class Job:
                     stderr=subprocess.STDOUT,
                     cwd=PROJECT,
                     # gloo asks for the host's name, which no namespace can look up.
-                    env={**os.environ, "GLOO_SOCKET_IFNAME": machine.interface},
+                    env={
+                        **os.environ,
+                        **environment,
+                        "PYTHONPATH": str(PROJECT),
+                        "GLOO_SOCKET_IFNAME": machine.interface,
+                    },
                 )
             self._processes.append(process)
 
@@ -97,45 +106,22 @@ def launch_command(
     return machines[number].command(sys.executable, *launcher, *arguments)
 
 
-def test_a_cut_link_ends_the_job_in_time_and_it_resumes_exactly(
-    tmp_path,
-):
-    flags = training_flags(tmp_path)
-    whole, cut = (["train.py", *flags, "--project", tmp_path / name] for name in ("whole", "cut"))
-    cut += ["--resume", "auto"]
-    with two_machines() as machines, two_machines() as others:
-        # The others only have to end well, however slow this machine is: they may take their time.
-        with Job(machines, tmp_path / "cut-logs", *cut, "--timeout", TIMEOUT) as job:
-            job.wait_for(tmp_path / "cut" / "run" / "weights" / "last.safetensors", START_SECONDS)
+def test_a_cut_link_ends_the_job_in_time_and_it_resumes_exactly(runs, whole):
+    """It ends as a run of two ranks on one machine does."""
+    job = [SCRIPT, *TRAIN_FLAGS, *runs.flags, "--name", "on-two-machines"]
+    pausing = runs.temporary / "pausing"
+    with two_machines() as machines:
+        pause = runs.environment("pause", rank=1, phase="training", step=8)
+        with Job(machines, runs.folder / "cut-logs", pause, *job, "--timeout", TIMEOUT) as started:
+            started.wait_for(pausing, START_SECONDS)
             machines[1].set_link("down")
-            reference = Job(others, tmp_path / "whole-logs", *whole)  # while the other one waits
-            assert job.exit_codes(END_SECONDS) == [1, 1], job.output()
+            assert started.exit_codes(END_SECONDS) == [1, 1], started.output()
             still = rf"rank [01] \(.+\): no progress for 1[2-9] s in .+ \(--timeout {TIMEOUT}\)"
-            assert re.search(still, job.output()), job.output()
+            assert re.search(still, started.output()), started.output()
             assert [machine.processes() for machine in machines] == [[], []]
+        pausing.unlink()
         machines[1].set_link("up")
-        with reference, Job(machines, tmp_path / "resumed-logs", *cut) as job:
-            assert job.exit_codes(START_SECONDS) == [0, 0], job.output()
-            assert "resumed after" in job.output()
-            assert reference.exit_codes(START_SECONDS) == [0, 0], reference.output()
-    assert_equal_weights(tmp_path / "cut", tmp_path / "whole")
-
-
-def training_flags(folder: Path) -> list[object]:
-    """Return the flags of a small training; the link is cut in the middle of it."""
-    flags = ["--data", write_small_dataset(folder), "--cfg", write_small_model(folder)]
-    flags += ["--weights", "", "--img", 64, "--batch", 4, "--epochs", EPOCHS, "--workers", 0]
-    return [*flags, "--device", "cpu", "--name", "run", "--noplots"]
-
-
-def assert_equal_weights(one: Path, other: Path) -> None:
-    """Compare weights bit for bit: on a CPU nothing in a run depends on time."""
-    found, wanted = (
-        load_checkpoint(project / "run" / "weights" / "last.safetensors")
-        for project in (one, other)
-    )
-    assert found.header.epoch == wanted.header.epoch == EPOCHS
-    for section in ("model", "ema", "optimizer"):
-        arrays = getattr(found, section)
-        for name, array in getattr(wanted, section).items():
-            np.testing.assert_array_equal(arrays[name], array, err_msg=f"{section}/{name}")
+        with Job(machines, runs.folder / "resumed-logs", runs.environment(), *job) as resumed:
+            assert resumed.exit_codes(START_SECONDS) == [0, 0], resumed.output()
+            assert "resumed after 6 batches" in resumed.output()
+    assert_equal_runs(runs.folder / "on-two-machines", whole.folder)

@@ -1,14 +1,17 @@
 """Some training steps in float64, alone or as one of several ranks; writes what they learnt.
 
 `python -m tests.distributed.training_worker FOLDER DEVICES CASE...` under a launcher, or `learn` in
-a process. On emulated GPUs it is `-m tests.emulated.program tests/distributed/training_worker.py`.
+a process. On CPUs each rank then runs the conformance checks of `dist`, and writes what failed. On
+emulated GPUs it is `-m tests.emulated.program tests/distributed/training_worker.py`.
 """
 
 # ruff: noqa: E402
 from __future__ import annotations
 
+import json
 import math
 import sys
+import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,9 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.command import run_command
 from duet.utils.processes.world import World
 from duet.utils.system.children import delay_abort
+from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
+from tests.conformance.judging import CHECKS, Backend
+from tests.no_compiler import keep_out
 from tests.small import (
     write_class_folders,
     write_outlined_dataset,
@@ -165,6 +171,17 @@ def write_inputs(folder: Path) -> None:
     write_tiny_classifier(folder)
 
 
+def write_failed_checks(folder: Path) -> None:
+    failures = {}
+    for check in CHECKS:
+        try:
+            check.run(Backend())
+        except AssertionError:
+            failures[check.label] = traceback.format_exc()
+    document = {"world_size": this_process().world_size, "failures": failures}
+    (folder / f"rank{this_process().rank}.json").write_text(json.dumps(document))
+
+
 def main(folder: Path, devices: str, cases: list[str]) -> None:
     device = backend.device.resolve(devices)
     backend.dist.start(device, TIMEOUT_S)
@@ -172,8 +189,11 @@ def main(folder: Path, devices: str, cases: list[str]) -> None:
     for case in cases:
         name = f"{devices} {case} {this_process().rank}.npz"
         np.savez(folder / name, **learn(folder, case, device))  # type: ignore[arg-type]
+    if devices == "cpu":
+        write_failed_checks(folder)
     backend.dist.stop()
 
 
 if __name__ == "__main__":
+    keep_out()
     run_command(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]), several=True)

@@ -27,7 +27,7 @@ from tests.docs_blocks.pages import (  # noqa: E402
     run_page,
     write_outputs,
 )
-from tests.site.build import build  # noqa: E402
+from tests.site.conftest import build  # noqa: E402
 
 
 def main(names: list[str]) -> int:

@@ -1,17 +1,28 @@
 """Blocks of the pages: docs/blocks holds their code, and what it prints.
 
 CONTRIBUTING.md describes their first lines for authors; `pages.py` runs them as pages show them.
+The files that blocks of the guide need: their pages begin where a reader has them already.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from duet.utils.project import PROJECT
+from tests.small import write_small_dataset
+from tests.tiny_weights import (
+    noise,
+    write_tiny_classifier,
+    write_tiny_segmenter,
+    write_tiny_weights,
+)
 
 BLOCKS = PROJECT / "docs" / "blocks"
 BOTH = ("torch", "oneflow")
@@ -41,7 +52,7 @@ class Block:
 
     Attributes:
         backends: those that it runs on; its files are written by the first.
-        needs: names of files, see `needed.py`.
+        needs: names of files, see `NEEDED`.
         tolerance: relative for printed numbers above 1, else absolute; 0: every character must be
             the same; infinite: numbers are not compared.
         shown: keep only the lines that contain one of these; empty: keep all.
@@ -143,3 +154,21 @@ def difference(block: Block, stored: str, printed: str) -> str:
         abs(a - b) > block.tolerance * max(1.0, abs(a)) for a, b in zip(*numbers, strict=True)
     )
     return f"stored:\n{stored}\nprinted:\n{printed}" if far else ""
+
+
+def write_images(folder: Path) -> None:
+    """Write a folder of two images."""
+    folder.mkdir()
+    for name in ("1.jpg", "2.jpg"):
+        Image.fromarray(noise(60, 90)).save(folder / name)
+
+
+# Writes a file that a block needs, by its name.
+NEEDED: dict[str, Callable[[Path], Any]] = {
+    "best.safetensors": lambda path: write_tiny_weights(path.parent).rename(path),
+    "best-seg.safetensors": lambda path: write_tiny_segmenter(path.parent).rename(path),
+    "best-cls.safetensors": lambda path: write_tiny_classifier(path.parent).rename(path),
+    "bus.jpg": lambda path: Image.fromarray(noise(60, 90)).save(path),
+    "images": write_images,
+    "shapes": lambda path: write_small_dataset(path.parent),
+}

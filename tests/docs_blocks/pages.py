@@ -26,9 +26,16 @@ from typing import Any
 
 from duet import backend
 from duet.utils.project import PROJECT
-from tests.docs_blocks.blocks import BLOCKS, Block, BlockError, all_blocks, as_json, difference
+from tests.docs_blocks.blocks import (
+    BLOCKS,
+    NEEDED,
+    Block,
+    BlockError,
+    all_blocks,
+    as_json,
+    difference,
+)
 from tests.docs_blocks.copied import Copied, code_blocks
-from tests.docs_blocks.needed import NEEDED
 
 DOCS = PROJECT / "docs"
 TUTORIALS = "tutorials/"

@@ -21,22 +21,23 @@ from unittest import mock
 import torch
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map_only
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
 from tests.emulated import collectives
-from tests.emulated.names import (
+from tests.emulated.collectives import KERNELS
+from tests.emulated.streams import (
+    GPU,
     NUM_GPUS,
     SHOWN_AS,
+    Event,
+    Gpu,
     InDevice,
     current_device,
     gpu_of,
     inside,
     set_device,
 )
-from tests.emulated.norm_kernels import KERNELS
-from tests.emulated.streams import GPU, Event, Gpu
-from tests.emulated.tensors import Dispatch, OnGpu, flat
+from tests.emulated.tensors import Dispatch, OnGpu, flat, mapped
 
 CAPABILITY = (8, 0)
 MEMORY = 2**34  # bytes
@@ -103,7 +104,7 @@ class Autocast:
         else:
             return arguments
         cast = (cls.dtype, torch.float32)
-        return tree_map_only(OnGpu, lambda x: x.to(wanted) if x.dtype in cast else x, arguments)
+        return mapped(OnGpu, lambda x: x.to(wanted) if x.dtype in cast else x, arguments)
 
 
 class Functions(TorchFunctionMode):
@@ -189,12 +190,8 @@ MPS = [
 
 
 @contextmanager
-def emulated_gpu(at_once: bool = False) -> Iterator[Gpu]:
-    """Emulate GPUs in this process, in all its threads.
-
-    at_once: run each operation when it is queued.
-    """
-    GPU.at_once = at_once
+def emulated_gpu() -> Iterator[Gpu]:
+    """Emulate GPUs in this process, in all its threads."""
     shown = MPS if SHOWN_AS == "mps" else [(torch.cuda, *one) for one in CUDA.items()]
     _setup_privateuseone_for_python_backend("emulated")
     # Registered, it is one kernel as on CUDA; else PyTorch computes it in six operations.

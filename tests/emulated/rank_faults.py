@@ -17,8 +17,7 @@ from torch.distributed import HashStore
 from tests.emulated import collectives
 from tests.emulated.faults import numbers
 from tests.emulated.gpu import emulated_gpu
-from tests.emulated.names import NUM_GPUS, OWN, inside
-from tests.emulated.streams import GPU
+from tests.emulated.streams import GPU, NUM_GPUS, OWN, inside
 
 HERE, ELSEWHERE = f"cuda:{OWN}", f"cuda:{(OWN + 1) % NUM_GPUS}"
 

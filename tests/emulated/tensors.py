@@ -7,12 +7,10 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map_only
 
 from tests.dispatched import WAITS, is_view
 from tests.emulated import collectives
-from tests.emulated.names import SHOWN_AS, gpu_of, inside, is_inside
-from tests.emulated.streams import GPU, spoil
+from tests.emulated.streams import GPU, SHOWN_AS, gpu_of, inside, is_inside, spoil
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 ATEN = torch.ops.aten
@@ -86,7 +84,7 @@ def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         gpus.add(gpu_of(target))
         kwargs = {**kwargs, "device": CPU}
     elif target is not None and gpus:  # as empty_like does
-        return function(*tree_map_only(OnGpu, meta_of, args), **kwargs)
+        return function(*mapped(OnGpu, meta_of, args), **kwargs)
     if not gpus:
         return function(*args, **kwargs)
     changed = [id(x) for x in flat(changed_by(function, args))]
@@ -101,24 +99,24 @@ def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
 def queue(function: Any, args: Any, kwargs: dict[str, Any], gpu: int) -> Any:
     """Queue an operation on tensors of a GPU; return its results, which are not there yet."""
     owners = {id(x.memory): x for x in flat((args, kwargs)) if isinstance(x, OnGpu)}
-    args, kwargs = tree_map_only(torch.Tensor, as_queued, (args, kwargs))
+    args, kwargs = mapped(torch.Tensor, as_queued, (args, kwargs))
 
     def owner_of(memory: torch.Tensor) -> torch.Tensor:
         return owners[id(memory)] if id(memory) in owners else OnGpu(memory, gpu)
 
     if is_view(function):
-        return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
+        return mapped(torch.Tensor, owner_of, function(*args, **kwargs))
     if not is_empty(function):
         GPU.operations[function.overloadpacket.__name__] += 1
     if tells_the_host(function, args):
         GPU.wait(gpu)
-        return tree_map_only(torch.Tensor, owner_of, function(*args, **kwargs))
+        return mapped(torch.Tensor, owner_of, function(*args, **kwargs))
     if only_writes(function):
         GPU.stream(gpu).put(lambda: run(function, args, kwargs))
         return owner_of(args[0]) if function._schema.returns else None
     results = unwritten_results(function, args, kwargs)
     if is_empty(function):
-        return tree_map_only(torch.Tensor, owner_of, results)
+        return mapped(torch.Tensor, owner_of, results)
 
     def fill() -> None:
         for result, value in zip(flat(results), flat(run(function, args, kwargs)), strict=True):
@@ -127,17 +125,27 @@ def queue(function: Any, args: Any, kwargs: dict[str, Any], gpu: int) -> Any:
                 result.copy_(value)
 
     GPU.stream(gpu).put(fill)
-    return tree_map_only(torch.Tensor, owner_of, results)
+    return mapped(torch.Tensor, owner_of, results)
 
 
 def unwritten_results(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Return memory for the results of an operation, in the layout that meta tensors have."""
     if function is ATEN.upsample_nearest2d.default and not args[0].numel():
         return run(function, args, kwargs)  # 2.13's function of meta tensors fails
-    args, kwargs = tree_map_only(torch.Tensor, meta_of, (args, kwargs))
-    if "device" in kwargs:
-        kwargs = {**kwargs, "device": META}
-    return tree_map_only(torch.Tensor, unwritten, function(*args, **kwargs))
+    given = mapped(torch.Tensor, layout_of, (args, kwargs))
+    if (key := (function, repr(given))) not in _layouts:
+        args, kwargs = mapped(torch.Tensor, meta_of, (args, kwargs))
+        if "device" in kwargs:
+            kwargs = {**kwargs, "device": META}
+        _layouts[key] = function(*args, **kwargs)
+    return mapped(torch.Tensor, unwritten, _layouts[key])
+
+
+_layouts: dict[tuple[Any, str], Any] = {}  # meta results; each step has the same
+
+
+def layout_of(x: torch.Tensor) -> tuple[Any, ...]:
+    return x.shape, x.stride(), x.dtype
 
 
 def copy_to(target: torch.device, x: torch.Tensor, kwargs: dict[str, Any]) -> torch.Tensor:
@@ -224,8 +232,22 @@ def unwritten(x: torch.Tensor) -> torch.Tensor:
     return spoil(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype))
 
 
+def mapped(kind: type, function: Callable[..., Any], tree: Any) -> Any:
+    """Return arguments or results with what a function makes of each tensor of a kind.
+
+    PyTorch's `tree_map_only` knows more containers, and took a third of all time.
+    """
+    if isinstance(tree, kind):
+        return function(tree)
+    if isinstance(tree, (tuple, list)):
+        return type(tree)([mapped(kind, function, value) for value in tree])
+    if isinstance(tree, dict):
+        return {name: mapped(kind, function, value) for name, value in tree.items()}
+    return tree
+
+
 def flat(tree: Any) -> list[torch.Tensor]:
     """Return the tensors in arguments or results."""
     found: list[torch.Tensor] = []
-    tree_map_only(torch.Tensor, found.append, tree)
+    mapped(torch.Tensor, found.append, tree)
     return found

@@ -19,8 +19,13 @@ from duet.utils.export.onnx import write_onnx
 from duet.utils.export.opening import open_runtime
 from duet.utils.weights.load import load_weights
 from tests.export.recorded_files import write_graphs
-from tests.tiny_tasks import tiny_classifier, tiny_segmenter
-from tests.tiny_weights import noise, write_checkpoint, write_tiny_weights
+from tests.tiny_weights import (
+    noise,
+    tiny_classifier,
+    tiny_segmenter,
+    write_checkpoint,
+    write_tiny_weights,
+)
 
 SQUARE, WIDE = ["--imgsz", "64"], ["--imgsz", "64", "96"]
 FLAGS = {

@@ -35,8 +35,14 @@ from tests.small import (
     write_outlined_dataset,
     write_small_dataset,
 )
-from tests.tiny_tasks import tiny_anchor_free, tiny_segmenter, write_tiny_classifier
-from tests.tiny_weights import CLASS_NAMES, write_checkpoint, write_tiny_weights
+from tests.tiny_weights import (
+    CLASS_NAMES,
+    tiny_anchor_free,
+    tiny_segmenter,
+    write_checkpoint,
+    write_tiny_classifier,
+    write_tiny_weights,
+)
 
 SIZE = ("--imgsz", "64")
 

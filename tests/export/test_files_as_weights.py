@@ -235,6 +235,13 @@ class Returning:
         return self.outputs
 
 
+def decoded(metadata, *outputs):
+    """What is found in an image where a file returns these outputs."""
+    predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
+    raw = predictor(np.zeros((1, 3, *SIZE), np.uint8))
+    return predictor.decode_above(raw, SuppressionSettings(0.2))
+
+
 @pytest.mark.parametrize(
     ("kind", "outputs", "text"),
     [
@@ -246,9 +253,8 @@ class Returning:
 )
 def test_outputs_that_the_metadata_do_not_tell_are_refused(make, kind, outputs, text):
     metadata = dataclasses.replace(make("mask rows").metadata, output=kind)
-    runtime = Returning(metadata, *(np.zeros(shape, np.float32) for shape in outputs))
     with pytest.raises(UserError, match=text):
-        ExportedPredictor(runtime, "a.onnx")(np.zeros((1, 3, *SIZE), np.uint8))
+        decoded(metadata, *(np.zeros(shape, np.float32) for shape in outputs))
 
 
 @pytest.mark.parametrize(("at", "value"), [(0, np.nan), (1, np.nan), (1, np.inf)])
@@ -257,22 +263,16 @@ def test_what_is_no_number_is_refused(make, at, value):
         metadata = dataclasses.replace(make("mask rows").metadata, output=kind)
         outputs = np.ones((1, 4, columns), np.float32), np.ones((1, 4, 16, 24), np.float32)
         outputs[at][0, 1, 1] = value
-        predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
         with pytest.raises(UserError, match="a.onnx: its outputs are not finite"):
-            predictor.decode_above(
-                predictor(np.zeros((1, 3, *SIZE), np.uint8)), SuppressionSettings(0.2)
-            )
+            decoded(metadata, *outputs)
 
 
 def test_more_masks_than_can_be_put_together_are_refused(make):
     """Each is its own prototype: time would grow with the square of their number."""
     metadata = dataclasses.replace(make("mask rows").metadata, output=MASKS)
     outputs = np.ones((1, 1025, 6), np.float32), np.ones((1, 1025, 1, 1), np.float32)
-    predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
     with pytest.raises(UserError, match="returns 1,025 masks per image; accepted: at most 1,024"):
-        predictor.decode_above(
-            predictor(np.zeros((1, 3, *SIZE), np.uint8)), SuppressionSettings(0.2)
-        )
+        decoded(metadata, *outputs)
 
 
 @pytest.mark.parametrize(

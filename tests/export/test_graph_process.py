@@ -17,8 +17,7 @@ from duet.utils.errors import UserError, WorkerError
 from duet.utils.export.config import ExportConfig
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
-from tests.environments import BACKENDS, python_of
-from tests.process_ends import SECONDS, has_ended, wait_until
+from tests.environments import BACKENDS, SECONDS, has_ended, python_of, wait_until
 from tests.tiny_weights import tiny_checkpoint
 
 STAND_IN = "tests.export.ends_badly"

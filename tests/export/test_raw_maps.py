@@ -22,11 +22,6 @@ from duet.utils.export.metadata import RAW_FORMS
 from duet.utils.project import PROJECT
 from tests.export.examples.examples import run_python
 from tests.small import TINY, write_small_dataset
-from tests.tiny_tasks import (
-    write_tiny_classifier,
-    write_tiny_free_weights,
-    write_tiny_segmenter,
-)
 from tests.tiny_weights import (
     BOX_GAIN,
     CLASS_NAMES,
@@ -36,6 +31,9 @@ from tests.tiny_weights import (
     untrained,
     with_gains,
     write_checkpoint,
+    write_tiny_classifier,
+    write_tiny_free_weights,
+    write_tiny_segmenter,
     write_tiny_weights,
 )
 

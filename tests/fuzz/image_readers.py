@@ -17,8 +17,8 @@ from duet.utils.data.image.fingerprint import fingerprint_of
 from duet.utils.data.records.layout import read_record
 from duet.utils.data.records.record_images import read_record_images
 from duet.utils.data.sources.image_sources import ImageFile
-from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import decode
+from duet.utils.data.sources.splits import scan_samples
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_PIXELS

@@ -30,7 +30,8 @@ import duet
 
 assert {x.OWNER for x in (models, utils, backend)} == {"the user"}
 flags = dict(data="shapes", img=64, backend=sys.argv[1])
-run = duet.train(**flags, cfg="tiny.yaml", weights="", epochs=1, batch=16, fraction=0.1, workers=2)
+small = dict(epochs=1, batch=16, fraction=0.1, workers=2, noplots=True)
+run = duet.train(**flags, **small, cfg="tiny.yaml", weights="")
 assert duet.val(run.weights, **flags).metrics.keys() == run.metrics.keys()
 (exported,) = duet.export(run.weights, "onnx", img=64).files
 assert exported.exists()
@@ -157,9 +158,10 @@ print(model.names, len(fresh.names))
 CELLS = (
     "import duet\nimport signal\nbefore = signal.getsignal(signal.SIGINT)",
     f"flags = dict(data='shapes/shapes.yaml', img=64, workers=2, backend={use()!r})",
-    "run = duet.train(**flags, cfg='tiny.yaml', weights='', batch=4, epochs=2)",
+    "small = dict(**flags, batch=4, noplots=True)",
+    "run = duet.train(**small, cfg='tiny.yaml', weights='', epochs=2)",
     "found = duet.val(run.weights, **flags)\nfound.metrics.keys() == run.metrics.keys()",
-    "duet.train(**flags, weights=run.weights, batch=4, epochs=1).folder.name",
+    "duet.train(**small, weights=run.weights, epochs=1).folder.name",
     "try:\n    duet.train(**flags, epochs=0)\nexcept duet.UserError as error:\n    print(error)",
     "signal.getsignal(signal.SIGINT) is before",
 )
@@ -179,11 +181,11 @@ def test_a_notebook_trains_twice_and_shows_what_a_mistake_is(tmp_path: Path, mon
     assert done.returncode == 0, done.stderr
     book = json.loads(path.read_text())
     shown = ["".join(map(text_of, cell["outputs"])) for cell in book["cells"]]
-    assert "weights in runs/train/exp/weights" in shown[2] and "mAP50" in shown[2]
-    assert shown[3].endswith("True")
-    assert shown[4].endswith("'exp2'")
-    assert shown[5] == "--epochs 0; accepted: a whole number of at least 1\n"
-    assert shown[6] == "True"
+    assert "weights in runs/train/exp/weights" in shown[3] and "mAP50" in shown[3]
+    assert shown[4].endswith("True")
+    assert shown[5].endswith("'exp2'")
+    assert shown[6] == "--epochs 0; accepted: a whole number of at least 1\n"
+    assert shown[7] == "True"
 
 
 def code_cell(number: int, source: str) -> dict[str, object]:

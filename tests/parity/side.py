@@ -2,6 +2,9 @@
 
 `python -m tests.parity.side SETTINGS OUT` under YOLO_BACKEND. SETTINGS is a JSON file with the
 fields of `Settings`; OUT.npz names its arrays "SECTION/ROW/ITEM", as `table.py` has them.
+
+`python -m tests.parity.side SIZE BATCH CASES` trains a few steps each. CASES is a JSON list of
+lists (OUT, DATA, MODEL, HYP, DTYPE, STEPS).
 """
 
 # ruff: noqa: E402
@@ -40,7 +43,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.processes.command import run_command
-from tests.losses import arrays_of
+from tests.golden_models import arrays_of
 from tests.parity.table import DTYPES, Settings
 
 SEED = 0
@@ -252,5 +255,34 @@ def statistics(state: Arrays) -> Iterator[tuple[str, np.ndarray]]:
     return ((name, array) for name, array in state.items() if name.endswith(ends))
 
 
+def train(
+    size: str, batch_size: str, out: str, data: str, cfg: str, hyp_path: str, dtype: str, steps: int
+) -> None:
+    """Write the losses of some steps, and the EMA that they lead to."""
+    config = parse_train_flags(["--cfg", cfg, "--img", size, "--batch", batch_size])
+    hyp = read_hyperparameters(hyp_path)
+    dataset = load_dataset(data)
+    samples = load_split(dataset, "train")
+    model = Detector(read_model_yaml(cfg, len(dataset.class_names)))
+    model.initialize(SEED)
+    augment, items = hyp.augmentation(), model.head.task.items.load()
+    recipe = TrainRecipe(config.image_size, config.batch_size, augment, config.seed, items=items)
+    losses: list[list[float]] = []
+    with TrainLoader(samples, recipe) as loader:
+        state = build_state(config, hyp, model, len(loader), "cpu", dtype)
+        while len(losses) < steps:
+            for batch in loader.epoch(state.epoch):
+                terms = train_step(state, batch, StageTimer())
+                losses.append([float(array) for array in arrays_of(terms).values()])
+            state.epoch += 1
+    arrays = {f"ema/{name}": array for name, array in nn.state_arrays(state.ema.model).items()}
+    np.savez(Path(out), losses=np.array(losses[:steps]), **arrays)
+
+
+def train_all(size: str, batch_size: str, cases: str) -> None:
+    for case in json.loads(cases):
+        train(size, batch_size, *case)
+
+
 if __name__ == "__main__":
-    run_command(lambda: main(*sys.argv[1:]))
+    run_command(lambda: (main if len(sys.argv) == 3 else train_all)(*sys.argv[1:]))

@@ -49,7 +49,7 @@ def results(tmp_path_factory):
             for dtype in CASES
         ]
         lines = json.dumps(cases, default=str)
-        run_python(backend, "-m", "tests.parity.worker", IMAGE_SIZE, BATCH_SIZE, lines)
+        run_python(backend, "-m", "tests.parity.side", IMAGE_SIZE, BATCH_SIZE, lines)
     return folder
 
 

@@ -28,8 +28,8 @@ pytestmark = pytest.mark.skipif(use() == "oneflow", reason="OneFlow runs on Linu
 EMULATED = Path(__file__).parent / "emulated"
 FLAGS = ("--img", 64, "--backend", use())
 TRAIN = ("train", "--data", "shapes/shapes.yaml", "--weights", "", "--cfg", "tiny.yaml",
-         "--epochs", 1, "--batch", 4, *FLAGS)  # fmt: skip
-ENDLESS = (*TRAIN[: TRAIN.index("--epochs")], "--epochs", 1000, "--batch", 4, *FLAGS)
+         "--epochs", 1, "--batch", 4, "--noplots", *FLAGS)  # fmt: skip
+ENDLESS = tuple(1000 if word == 1 else word for word in TRAIN)  # epochs
 COMMANDS = {
     "check": ("check", "--data", "shapes/shapes.yaml"),
     "detect": ("detect", "--weights", "tiny0.safetensors", "--source", "shapes/images/val",
@@ -160,11 +160,11 @@ def test_ctrl_c_suspends_a_training_that_then_resumes(
         printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "continue with" in printed.splitlines()[-1]
-    resume = ("-m", "duet", "train", "--resume", tmp_path / "exp", "--time-limit", 0.001)
+    resume = ("-m", "duet", "train", "--resume", tmp_path / "exp", "--time-limit", 1e-6)
     with start(folder, system, *resume) as process:
         printed, errors = process.communicate(timeout=120)
     assert process.returncode == 75, errors
-    assert "--time-limit" in printed
+    assert "resumed after" in printed and "--time-limit" in printed
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -9,7 +9,7 @@ import pytest
 
 from duet.utils.files.json_files import read_json
 from duet.utils.project import PROJECT
-from tests.site.build import build
+from tests.site.conftest import build
 
 MEGABYTES = 18  # of it 11 are HTML, 1.5 the two search indexes
 

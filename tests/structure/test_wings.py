@@ -105,7 +105,7 @@ def test_the_core_trains_and_validates_and_one_wing_alone_detects(core: Path) ->
     data = write_small_dataset(core).relative_to(core)
     weights = "runs/core/weights/last.safetensors"
     run(core, f"train.py --data {data} --epochs 1 --batch 8 --cfg tiny.yaml"
-              " --workers 0 --project runs --name core")  # fmt: skip
+              " --workers 0 --project runs --name core --noplots")  # fmt: skip
     assert "all" in run(core, f"val.py --data {data} --weights {weights}")
     for place in WINGS["detection"]:
         copy(place, core)

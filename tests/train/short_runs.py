@@ -1,15 +1,21 @@
-"""Runs of two epochs of three batches, for tests that stop one and go on."""
+"""Runs of two epochs of three batches, for tests that stop one and go on; equal results."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Collection
+from itertools import compress
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import train
 from duet.models.detector import Detector
 from duet.models.graph import read_model_yaml
+from duet.models.heads.base import LossTerms
 from duet.models.training.start import build_state
 from duet.models.training.step import TrainState
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
@@ -22,6 +28,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.suspend import StopRequests
 from duet.utils.state.resume import find_resume_point, resumed_config
+from duet.utils.weights.checkpoint import Header, load_checkpoint
 from tests.small import write_small_dataset, write_tiny_model
 
 
@@ -45,13 +52,16 @@ class StopAt(StopRequests):
         return "the test asks"
 
 
-def short_flags(folder: Path) -> list[str]:
-    """Write a dataset and a model; return train.py's flags."""
-    return [
-        "--data", str(write_small_dataset(folder)), "--cfg", str(write_tiny_model(folder)),
-        "--img", "64", "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2",
-        "--project", str(folder), "--noplots", "--noautoanchor",
-    ]  # fmt: skip
+def short_flags(
+    folder: Path, *more: object, data: Path | None = None, cfg: Path | None = None
+) -> list[str]:
+    """Return train.py's flags, with more of them; write a dataset and a model if not given."""
+    words = (
+        "--data", data or write_small_dataset(folder), "--cfg", cfg or write_tiny_model(folder),
+        "--img", 64, "--batch", 4, "--workers", 0, "--device", "cpu", "--epochs", 2,
+        "--project", folder, "--noplots", *more,
+    )  # fmt: skip
+    return list(map(str, words))
 
 
 def folder_of(flags: list[str], name: str) -> Path:
@@ -96,3 +106,59 @@ def small_training(
         return state
 
     return start, list(loader.epoch(0))
+
+
+def losing(state: TrainState, lost: Collection[int]) -> TrainState:
+    """Have the batches of these numbers lose their update: their losses are infinite."""
+    plain = state.step_loss
+
+    def loss(raw: Any, targets: Any, whole: Any) -> LossTerms:
+        terms = plain(raw, targets, whole)
+        if state.batch_number not in lost:
+            return terms
+        infinite = {name: x * float("inf") for name, x in terms.by_name.items()}
+        return LossTerms(infinite, terms.total * float("inf"))
+
+    state.step_loss = loss
+    return state
+
+
+SECTIONS = ("model", "ema", "optimizer")
+
+
+def assert_equal_runs(folder: Path, reference: Path) -> None:
+    """States, results.csv and work.json; OneFlow too repeats itself on one CPU thread."""
+    for name in ("last", "best"):
+        found, expected = (
+            load_checkpoint(run / "weights" / f"{name}.safetensors") for run in (folder, reference)
+        )
+        for section in SECTIONS:
+            left, right = getattr(found, section), getattr(expected, section)
+            assert left.keys() == right.keys()
+            for key, array in left.items():
+                np.testing.assert_array_equal(array, right[key], f"{name}: {section} {key}")
+        assert timeless(found.header) == timeless(expected.header)
+    assert rows(folder) == rows(reference)
+    works = [json.loads((run / "work.json").read_text()) for run in (folder, reference)]
+    for work in works:
+        del work["work"]["settings"]
+    assert works[0] == works[1]
+
+
+def timeless(header: Header) -> dict[str, Any]:
+    """A header without seconds and without where the run lies."""
+    document = dataclasses.asdict(header)
+    del document["progress"]["seconds"], document["settings"]
+    kept = [not name.startswith("seconds/") for name in document["progress"]["columns"]]
+    cells = document["progress"]["results"]
+    document["progress"]["results"] = [list(compress(row, kept)) for row in cells]
+    return document
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    """Those of results.csv without seconds."""
+    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
+        return [
+            {name: value for name, value in row.items() if not name.startswith("seconds/")}
+            for row in csv.DictReader(file)
+        ]

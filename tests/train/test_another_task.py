@@ -19,9 +19,8 @@ from duet.utils.processes.world import ALONE
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
 from tests import presence_head
-from tests.equal_runs import assert_equal_runs
-from tests.small import RESULT_COLUMNS, write_small_dataset
-from tests.train.short_runs import StopAt, start
+from tests.small import RESULT_COLUMNS
+from tests.train.short_runs import StopAt, assert_equal_runs, short_flags, start
 
 EPOCHS, TRAIN_BATCHES = 2, 6
 COLUMNS = [
@@ -43,12 +42,10 @@ def _registered():
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
-    (folder / "presence.yaml").write_text(presence_head.YAML)
-    return [
-        "--data", str(write_small_dataset(folder)), "--cfg", str(folder / "presence.yaml"),
-        "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu",
-        "--epochs", str(EPOCHS), "--project", str(folder),
-    ]  # fmt: skip
+    cfg = folder / "presence.yaml"
+    cfg.write_text(presence_head.YAML)
+    flags = short_flags(folder, "--batch", 2, "--epochs", EPOCHS, cfg=cfg)
+    return [flag for flag in flags if flag != "--noplots"]
 
 
 @pytest.fixture(scope="module")

@@ -16,8 +16,15 @@ from duet.models.evaluation.audit.findings import NOTHING
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.tiny_tasks import write_tiny_classifier, write_tiny_free_weights, write_tiny_segmenter
-from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint, with_trained_size
+from tests.tiny_weights import (
+    CLASS_NAMES,
+    noise,
+    tiny_checkpoint,
+    with_trained_size,
+    write_tiny_classifier,
+    write_tiny_free_weights,
+    write_tiny_segmenter,
+)
 
 HEIGHT, WIDTH = 64, 96
 OUTPUTS = 5 + len(CLASS_NAMES)

@@ -5,9 +5,8 @@ import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
-from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
-from tests.train.short_runs import StopAt, folder_of, start
+from tests.small import write_small_dataset
+from tests.train.short_runs import StopAt, assert_equal_runs, folder_of, short_flags, start
 
 
 def as_diamond(line):
@@ -25,12 +24,8 @@ def flags(tmp_path):
     for path in (data.parent / "labels" / "train").glob("*.txt"):
         path.write_text("\n".join(map(as_diamond, path.read_text().splitlines())))
     strengths = "mixup=0.7", "flipud=0.5", "degrees=10", "copy_paste=0.5"
-    return [
-        "--data", str(data), "--cfg", str(write_tiny_model(tmp_path)),
-        "--img", "64", "--batch", "2", "--workers", "0", "--device", "cpu", "--epochs", "3",
-        "--close-mosaic", "1", "--noplots", "--project", str(tmp_path), "--override", *strengths,
-        "--albumentations", "0.5",
-    ]  # fmt: skip
+    more = ("--batch", 2, "--epochs", 3, "--close-mosaic", 1, "--override", *strengths)
+    return short_flags(tmp_path, *more, "--albumentations", 0.5, data=data)
 
 
 def test_resume_with_every_augmentation_is_exact(flags, tmp_path, caplog):

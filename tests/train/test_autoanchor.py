@@ -25,11 +25,10 @@ def anchors_of(folder, name):
 
 
 def test_fitted_anchors_are_in_the_weights_and_in_their_description(tmp_path):
-    flags = short_flags(tmp_path)
-    flags.remove("--noautoanchor")
+    flags = short_flags(tmp_path, "--epochs", 1)
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "anchors": FAR_TOO_LARGE}))
-    start([*flags, "--epochs", "1"])
+    start(flags)
     sizes = label_sizes(load_split(load_dataset(flags[1]), "train"), 64)
     for name in ("last", "best"):
         found = anchors_of(tmp_path / "exp", name)

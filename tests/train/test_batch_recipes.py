@@ -12,9 +12,7 @@ from duet.models.heads.anchor.head import AnchorHead
 from duet.models.training import loop, step
 from duet.utils.processes.suspend import Suspended
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
-from tests.train.short_runs import StopAt, start
+from tests.train.short_runs import StopAt, assert_equal_runs, folder_of, short_flags, start
 
 RECIPES = {
     "rect": "--rect", "multi-scale": "--multi-scale", "weights": "--image-weights",
@@ -25,12 +23,7 @@ RECIPES = {
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """train.py's flags for runs with 3 batches an epoch, unless the recipe says otherwise."""
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-    return [
-        "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "4", "--workers", "0",
-        "--device", "cpu", "--project", str(folder / "runs"), "--noplots",
-    ]  # fmt: skip
+    return short_flags(tmp_path_factory.mktemp("inputs"))
 
 
 @pytest.fixture(scope="module")
@@ -98,8 +91,7 @@ def test_four_images_count_four_times_in_the_loss(flags, tmp_path):
 
 
 def test_an_only_class_is_named(flags, works):
-    folder = Path(flags[-2]) / "one"
-    header = load_checkpoint(folder / "weights" / "last.safetensors").header
+    header = load_checkpoint(folder_of(flags, "one") / "weights" / "last.safetensors").header
     assert header.class_names == ("item",)
 
 

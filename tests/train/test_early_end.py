@@ -12,9 +12,7 @@ from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.report import task_reports
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.equal_runs import assert_equal_runs, rows
-from tests.small import write_small_dataset, write_tiny_model
-from tests.train.short_runs import StopAt, folder_of, start
+from tests.train.short_runs import StopAt, assert_equal_runs, folder_of, rows, short_flags, start
 from tests.train.test_resume import die
 
 EPOCHS, BOUNDARIES = 5, 3  # of two batches and one of the validation an epoch
@@ -25,13 +23,7 @@ PLOTS = ("plot_batch", "plot_labels", "plot_results")
 
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-    return [
-        "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0",
-        "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder),
-        "--noplots",
-    ]  # fmt: skip
+    return short_flags(tmp_path_factory.mktemp("inputs"), "--batch", 6, "--epochs", EPOCHS)
 
 
 def set_fitness(patch, values=FITNESS):

@@ -12,7 +12,7 @@ from duet import backend
 from duet.utils.processes.exit_status import EXIT_SUSPENDED
 from duet.utils.project import PROJECT
 from duet.utils.report.results import read_results
-from tests.small import write_small_dataset, write_tiny_model
+from tests.train.short_runs import short_flags
 
 SECONDS = 120  # for what takes some; a process that hangs is found
 EPOCHS = 10  # a trial that lasts: the signal must find it at work
@@ -20,13 +20,9 @@ EPOCHS = 10  # a trial that lasts: the signal must find it at work
 
 @pytest.fixture
 def command(tmp_path):
-    data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
-    return [
-        sys.executable, str(PROJECT / "train.py"), "--backend", backend.use(), "--data", str(data),
-        "--cfg", str(cfg), "--img", "64", "--batch", "6", "--workers", "0", "--device", "cpu",
-        "--epochs", str(EPOCHS), "--save-steps", "1", "--project", str(tmp_path / "runs"),
-        "--evolve", "1", "--noplots",
-    ]  # fmt: skip
+    more = ("--batch", 6, "--epochs", EPOCHS, "--save-steps", 1, "--project", tmp_path / "runs")
+    flags = short_flags(tmp_path, *more, "--evolve", 1, "--backend", backend.use())
+    return [sys.executable, str(PROJECT / "train.py"), *flags]
 
 
 def wait_for(path):

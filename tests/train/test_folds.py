@@ -9,7 +9,8 @@ import yaml
 from duet import folds
 from duet.utils.errors import UserError
 from duet.utils.report.results import read_results
-from tests.small import write_small_dataset, write_tiny_model
+from tests.small import write_small_dataset
+from tests.train.short_runs import short_flags
 
 
 def run(monkeypatch, *words):
@@ -27,18 +28,8 @@ def data(tmp_path):
 
 
 def test_each_fold_is_trained_and_the_metrics_are_joined(monkeypatch, capsys, tmp_path, data):
-    flags = ["--cfg", write_tiny_model(tmp_path), "--img", 64, "--batch", 4, "--workers", 0]
-    flags += [
-        "--device",
-        "cpu",
-        "--epochs",
-        1,
-        "--noplots",
-        "--noautoanchor",
-        "--project",
-        tmp_path,
-    ]
-    run(monkeypatch, "--folds", 2, "--data", data, *flags)
+    flags = short_flags(tmp_path, "--epochs", 1, data=data)
+    run(monkeypatch, "--folds", 2, *flags)
     named = [yaml.safe_load((tmp_path / f"exp-fold{k}" / "opt.yaml").read_text()) for k in (1, 2)]
     assert [run["train_part"] for run in named] == ["1/2", "2/2"]
     lines = capsys.readouterr().out.splitlines()

@@ -23,7 +23,7 @@ from tests.tiny_weights import write_tiny_weights
 PAGES = ("README.md", "docs/en/index.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 CHECKOUT = ("data", "duet", "models", "utils", "backend")
-SMALL = {"train": ["--img", "64", "--epochs", "1", "--batch", "4"]}
+SMALL = {"train": ["--img", "64", "--epochs", "1", "--batch", "4", "--noplots"]}
 INSTALLS = ("pip", "make")  # makes environments
 
 

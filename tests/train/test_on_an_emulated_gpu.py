@@ -7,6 +7,9 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from unittest import mock
 
@@ -17,7 +20,6 @@ from duet import backend
 from duet.utils.processes.exit_status import EXIT_SUSPENDED
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.equal_runs import assert_equal_runs
 from tests.small import (
     TINY_SEGMENTER,
     write_outlined_dataset,
@@ -26,6 +28,7 @@ from tests.small import (
     write_tiny_model,
 )
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from tests.train.short_runs import assert_equal_runs
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 
@@ -42,16 +45,62 @@ NECK = """head:
 """
 
 
+PROGRAM = (sys.executable, "-m", "tests.emulated.program")
+SECONDS = 300  # a limit against hanging
+END = "=== the script has ended"
+
+
+class OneGpu:
+    """A process with an emulated GPU that runs script after script: PyTorch is imported once."""
+
+    def __init__(self, kind: str) -> None:
+        self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
+        self.process = subprocess.Popen(
+            PROGRAM, cwd=PROJECT, env=environment_with(EMULATED_KIND=kind), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+        )  # fmt: skip
+
+    def run(self, words: list[str], environment: dict[str, str]) -> str:
+        print(json.dumps([words, environment, END]), file=self.process.stdin, flush=True)
+        limit = threading.Timer(SECONDS, self.process.kill)
+        limit.start()
+        lines = []
+        for line in self.process.stdout:
+            if line == f"{END}\n":
+                limit.cancel()
+                return "".join(lines)
+            lines.append(line)
+        self.errors.seek(0)
+        raise AssertionError(self.errors.read())
+
+
+running: dict[str, OneGpu] = {}  # by the kind of the GPU
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_end() -> Iterator[None]:
+    yield
+    for gpu in running.values():
+        gpu.process.communicate(timeout=SECONDS)
+        gpu.errors.close()
+
+
+def environment_with(**values: str) -> dict[str, str]:
+    return {**os.environ, "YOLO_BACKEND": "torch", "PYTHONPATH": str(PROJECT), **values}
+
+
 def run(script: str, *flags: object, gpu: str = "0", code: int = 0, **environment: str) -> str:
     """Run a script on emulated GPUs; return what it prints."""
+    words = [script, *map(str, flags), *(("--device", gpu) if gpu else ())]
+    if "," not in gpu:
+        kind = "mps" if gpu == "mps" else "cuda"
+        if kind not in running or running[kind].process.poll() is not None:
+            running[kind] = OneGpu(kind)
+        return running[kind].run(words, environment)
     done = subprocess.run(
-        [sys.executable, "-m", "tests.emulated.program", script, *map(str, flags), "--device", gpu],
-        env={**os.environ, "YOLO_BACKEND": "torch", "PYTHONPATH": str(PROJECT), **environment},
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+        [*PROGRAM, *words], cwd=PROJECT, env=environment_with(**environment), text=True,
+        capture_output=True, timeout=SECONDS,
+    )  # fmt: skip
     assert done.returncode == code, done.stderr
     return done.stdout
 
@@ -106,16 +155,13 @@ def trainings(request, tmp_path_factory) -> tuple[Trainings, Path]:
 
 def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
     detectors, on_cpu = trainings
-    data, weights = detectors.flags[1], detectors.folder / "apple" / "weights" / "last.safetensors"
-    then = ("--device", "mps", "--weights", weights, "--project", detectors.folder)
-    val = ("--then", "val.py", "--data", data, *then)
-    images = detectors.folder / "shapes" / "images" / "val"
-    detect = ("--then", "detect.py", "--source", images, *then)
-    on_gpu, text = detectors.train(
-        "apple", "--device", "mps", *val, *detect, gpu="mps", EMULATED_KIND="mps"
-    )
-    assert "Apple GPU; float32" in text and text.count("results in ") == 3
+    on_gpu, text = detectors.train("apple", gpu="mps")
+    assert "Apple GPU; float32" in text
     assert_equal_states(on_gpu, on_cpu)
+    flags = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", detectors.folder)
+    images = detectors.folder / "shapes" / "images" / "val"
+    assert "results in " in run("val.py", *flags, "--data", detectors.flags[1], gpu="mps")
+    assert "results in " in run("detect.py", *flags, "--source", images, gpu="mps")
 
 
 def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, request):
@@ -174,11 +220,10 @@ def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
 
 @pytest.mark.parametrize("words", [(), ("refused",)], ids=["page-locked", "not page-locked"])
 def test_batches_are_copied_before_the_memory_of_the_workers_changes(tmp_path, words):
-    lent = [sys.executable, "-m", "tests.emulated.lent_batches", write_small_dataset(tmp_path)]
-    done = subprocess.run([*lent, *words], capture_output=True, text=True, timeout=300, cwd=PROJECT)
-    assert done.returncode == 0, done.stderr
+    script = "tests/emulated/lent_batches.py"
+    waits = int(run(script, write_small_dataset(tmp_path), *words, gpu=""))
     # Six batches, four in memory at a time: the other two wait, since nothing else does.
-    assert 0 < int(done.stdout) <= 3
+    assert 0 < waits <= 3
 
 
 def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):

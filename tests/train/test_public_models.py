@@ -13,8 +13,7 @@ from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from tests.equal_runs import assert_equal_runs
-from tests.train.short_runs import StopAt, start
+from tests.train.short_runs import StopAt, assert_equal_runs, short_flags, start
 
 # A block of each kind, of strides to 64, on grey images.
 EVERY_KIND = """
@@ -52,8 +51,8 @@ def folder(tmp_path_factory):
 
 def train_on(folder, *flags, stop=None):
     """Train on the dataset of a folder."""
-    common = ("--data", folder / "shapes" / "shapes.yaml", "--project", folder, "--device", "cpu")
-    start([str(word) for word in (*common, "--workers", 0, "--noplots", *flags)], stop)
+    data, cfg = folder / "shapes" / "shapes.yaml", folder / "kinds.yaml"
+    start(short_flags(folder, *flags, data=data, cfg=cfg), stop)
 
 
 def narrow(folder, name):
@@ -106,7 +105,7 @@ def test_sizes_too_small_for_the_strides_are_refused_first(folder, image_size, m
 
 
 def test_every_kind_of_block_resumes_bit_for_bit_and_sees_grey(folder):
-    flags = ("--cfg", folder / "kinds.yaml", "--img", 128, "--batch", 2, "--epochs", 1)
+    flags = ("--img", 128, "--batch", 2, "--epochs", 1)
     train_on(folder, *flags, "--name", "whole")
     cut = (*flags, "--name", "cut", "--resume", "auto")
     with pytest.raises(Suspended):

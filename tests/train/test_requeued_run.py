@@ -12,8 +12,7 @@ import pytest
 
 import train
 from duet.utils.processes.command import run_command
-from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
+from tests.train.short_runs import assert_equal_runs, short_flags
 
 EPOCHS = 12  # enough for three signals to arrive in between
 
@@ -21,11 +20,8 @@ EPOCHS = 12  # enough for three signals to arrive in between
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """A function from further flags to the command line of the run."""
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-    common = ["--data", data, "--cfg", cfg, "--img", 64, "--batch", 4, "--device", "cpu",
-              "--epochs", EPOCHS, "--project", folder / "runs", "--noplots"]  # fmt: skip
-    return lambda *more: ["train.py", *map(str, common), *map(str, more)]
+    common = short_flags(tmp_path_factory.mktemp("inputs"), "--epochs", EPOCHS)
+    return lambda *more: ["train.py", *common, *map(str, more)]
 
 
 @pytest.fixture

@@ -14,9 +14,7 @@ from duet.models.training import loop
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.equal_runs import assert_equal_runs
-from tests.small import write_small_dataset, write_tiny_model
-from tests.train.short_runs import Killed, StopAt, folder_of, start
+from tests.train.short_runs import Killed, StopAt, assert_equal_runs, folder_of, short_flags, start
 
 EPOCHS, TRAIN_BATCHES, VAL_BATCHES = 3, 6, 2
 BOUNDARIES = EPOCHS * (TRAIN_BATCHES + VAL_BATCHES)
@@ -30,13 +28,8 @@ def die(*arguments):
 @pytest.fixture(scope="module")
 def flags(tmp_path_factory):
     """train.py's flags for runs with 6 batches an epoch and 2 a validation."""
-    folder = tmp_path_factory.mktemp("inputs")
-    data, cfg = write_small_dataset(folder), write_tiny_model(folder)
-    return [
-        "--data", str(data), "--cfg", str(cfg), "--img", "64", "--batch", "2", "--workers", "0",
-        "--device", "cpu", "--epochs", str(EPOCHS), "--project", str(folder), "--image-weights",
-        "--noplots",
-    ]  # fmt: skip
+    more = ("--batch", 2, "--epochs", EPOCHS, "--image-weights")
+    return short_flags(tmp_path_factory.mktemp("inputs"), *more)
 
 
 @pytest.fixture(scope="module")

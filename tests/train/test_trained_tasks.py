@@ -23,7 +23,6 @@ from duet.utils.processes.world import ALONE
 from duet.utils.tasks import ANCHOR_FREE, DETECTION, TASKS
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
-from tests.equal_runs import assert_equal_runs, rows
 from tests.shared_files import shared_path
 from tests.small import (
     COLOURS,
@@ -35,7 +34,7 @@ from tests.small import (
     write_tiny_segmenter,
 )
 from tests.tiny_weights import untrained
-from tests.train.short_runs import StopAt, start
+from tests.train.short_runs import StopAt, assert_equal_runs, rows, short_flags, start
 
 BOXES = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
 
@@ -73,11 +72,8 @@ def inputs(tmp_path_factory):
     def of_task(name):
         if name not in made:
             case, folder = CASES[name], tmp_path_factory.mktemp(name)
-            flags = [
-                "--data", str(case.write_data(folder)), "--cfg", str(case.write_model(folder)),
-                "--batch", "4", "--workers", "0", "--device", "cpu", "--epochs", "2", "--noplots",
-                "--project", str(folder), *case.flags.split(),
-            ]  # fmt: skip
+            inputs = {"data": case.write_data(folder), "cfg": case.write_model(folder)}
+            flags = short_flags(folder, *case.flags.split(), **inputs)
             made[name] = flags, start([*flags, "--name", "whole"])
         return made[name]
 

@@ -17,10 +17,9 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE
 from duet.utils.state.job import describe_samples
 from duet.utils.state.resume import load_state
-from tests.equal_runs import rows
 from tests.shared_files import shared_path
 from tests.small import write_small_dataset
-from tests.train.short_runs import StopAt, short_flags, start
+from tests.train.short_runs import StopAt, rows, short_flags, start
 
 
 def test_records_give_the_losses_and_metrics_of_files(tmp_path, monkeypatch):

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from duet.backend import nn
-from duet.models.heads.base import LossTerms
 from duet.models.training.checkpointing import capture, restore
 from duet.models.training.optimizer import INITIAL, LossScale
 from duet.models.training.step import settle, train_step
@@ -18,7 +17,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.state.job import Job, TrainData
 from duet.utils.state.run import Run
-from tests.train.short_runs import small_training
+from tests.train.short_runs import losing, small_training
 
 FAST = "--multi_tensor_optimizer"
 
@@ -28,21 +27,6 @@ def training(tmp_path_factory):
     """A function to a state that makes an update of each batch, and six batches."""
     start, batches = small_training(tmp_path_factory.mktemp("inputs"), 2)
     return partial(start, "--img", "64", each=True), batches
-
-
-def losing(state, lost):
-    """Have the batches of these numbers lose their update: their loss is infinite."""
-    plain = state.step_loss
-
-    def loss(raw, targets, whole):
-        terms = plain(raw, targets, whole)
-        if state.batch_number not in lost:
-            return terms
-        bad = terms.by_name["box"] * float("inf")
-        return LossTerms({**terms.by_name, "box": bad}, terms.total + bad)
-
-    state.step_loss = loss
-    return state
 
 
 def arrays_of(state):

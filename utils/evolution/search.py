@@ -26,9 +26,8 @@ from duet.utils.evolution.study import FIGURES, SearchStudy, searched_ranges
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.run_folder import RunLock
 from duet.utils.files.yaml_files import yaml_text
-from duet.utils.processes.exit_status import EXIT_DONE, STATUS_FILE
+from duet.utils.processes.exit_status import EXIT_DONE, ORPHAN_SECONDS, STATUS_FILE
 from duet.utils.processes.launch import rank_variables, wanted_processes
-from duet.utils.processes.process_family import ORPHAN_SECONDS
 from duet.utils.processes.start import program_words
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended
 from duet.utils.project import from_here

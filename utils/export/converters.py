@@ -26,7 +26,7 @@ import numpy as np
 
 from duet.backend import device, nn, ops
 from duet.backend.contract import Tensor
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, as_user_error, brief
 from duet.utils.export.metadata import (
     MAX_METADATA_BYTES,
     METADATA_FILE,
@@ -67,10 +67,8 @@ class TorchScriptRuntime:
 
     def __call__(self, images: np.ndarray) -> Outputs:
         self._run = self._run or self._load()
-        try:
+        with as_user_error("TorchScript failed", RuntimeError):
             found = self._run(ops.tensor(images))
-        except RuntimeError as error:
-            raise UserError(f"TorchScript failed: {brief(str(error))}") from error
         return tuple(map(ops.to_numpy, found if isinstance(found, tuple) else (found,)))
 
     def _load(self) -> Callable[[Tensor], object]:
@@ -161,7 +159,7 @@ def write_coreml(
     logging.getLogger("coremltools").setLevel(logging.WARNING)  # else a line for each step
     shape = metadata.batch_size, 3, *metadata.image_size
     precision = "FLOAT16" if metadata.precision == "float16" else "FLOAT32"
-    try:
+    with as_user_error("coremltools cannot convert or write the model", RuntimeError, ValueError):
         with contextlib.redirect_stderr(io.StringIO()):  # its progress bars
             model = tools.convert(
                 str(trace),
@@ -175,10 +173,6 @@ def write_coreml(
             )
         model.user_defined_metadata.update(metadata.texts())
         model.save(str(path))
-    except (RuntimeError, ValueError) as error:
-        raise UserError(
-            f"coremltools cannot convert or write the model: {brief(str(error))}"
-        ) from error
 
 
 class CoreMlRuntime:
@@ -219,25 +213,21 @@ class LiteRtRuntime:
         litert = import_optional(LITERT_PACKAGE, f"--weights {path}")
         content = read_bytes(path, MAX_LITERT_BYTES)
         self.metadata = metadata_in_zip(content, METADATA_FILE)
-        try:
+        with as_user_error("LiteRT cannot read it", RuntimeError, ValueError):
             self._net: Any = litert.Interpreter(model_content=content, num_threads=threads)
             self._net.allocate_tensors()
-        except (RuntimeError, ValueError) as error:
-            raise UserError(f"LiteRT cannot read it: {brief(str(error))}") from error
         self._inputs, self._outputs = self._net.get_input_details(), self._net.get_output_details()
         if [np.dtype(each["dtype"]).kind for each in self._inputs] != ["f"]:
             raise UserError("it takes no images of float32; export it with export.py")
 
     def __call__(self, images: np.ndarray) -> Outputs:
         (given,) = self._inputs
-        try:
+        with as_user_error("LiteRT failed", RuntimeError, ValueError):
             pixels = np.ascontiguousarray(images.transpose(0, 2, 3, 1), given["dtype"])
             self._net.set_tensor(given["index"], pixels)
             self._net.invoke()
             found = (self._net.get_tensor(each["index"]) for each in self._outputs)
             return tuple(np.asarray(output, np.float32) for output in found)
-        except (RuntimeError, ValueError) as error:
-            raise UserError(f"LiteRT failed: {brief(str(error))}") from error
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, as_user_error, brief
 from duet.utils.export.metadata import (
     FLOATS,
     LOGITS,
@@ -129,19 +129,16 @@ class OnnxRuntime:
         options.log_severity_level = SILENT
         for name, value in NO_SPINNING.items():
             options.add_session_config_entry(name, value)
-        try:
+        # Its errors are of classes that it does not export.
+        with as_user_error("ONNX Runtime does not take it", Exception):
             self._session = runtime.InferenceSession(content, options, ["CPUExecutionProvider"])
-        except Exception as error:  # of classes that it does not export
-            raise UserError(f"ONNX Runtime does not take it: {brief(str(error))}") from error
         self.name = f"ONNX Runtime {runtime.__version__}, CPU"
         self._input = self._session.get_inputs()[0].name
 
     def __call__(self, images: np.ndarray) -> Outputs:
-        try:
+        with as_user_error("ONNX Runtime failed", Exception):
             given = images.astype(self._input_type, copy=False)
             outputs = self._session.run(None, {self._input: given})
-        except Exception as error:
-            raise UserError(f"ONNX Runtime failed: {brief(str(error))}") from error
         return tuple(np.asarray(output, np.float32) for output in outputs)
 
 

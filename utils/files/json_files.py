@@ -90,9 +90,7 @@ def complete(value: object, kind: object, name: str = "") -> Any:
             `Default` are optional; `str: kind` allows any other name.
         name: name of the value, for the error.
 
-    Raises:
-        ValueError: a value of another kind, missing or unknown; the message is its name, such as
-            "a.b".
+    ValueError: a value of another kind, missing or unknown; the message is its name, such as "a.b".
     """
     if isinstance(kind, Default):
         return copy.deepcopy(kind.value) if value is _ABSENT else complete(value, kind.kind, name)

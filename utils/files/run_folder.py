@@ -54,8 +54,7 @@ class RunLock:
     def take(self, folder: Path) -> None:
         """Lock a folder until the block ends; no effect if already locked here.
 
-        Raises:
-            UserError: another process holds the lock, or the lock file cannot be written.
+        UserError: another process holds the lock, or the lock file cannot be written.
         """
         if self._descriptor is not None:
             return

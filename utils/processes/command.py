@@ -21,11 +21,11 @@ from duet.utils.processes.exit_status import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
     EXIT_SUSPENDED,
+    end_as_orphan,
     end_process,
     note_status,
     require_status_file,
 )
-from duet.utils.processes.process_family import end_as_orphan
 from duet.utils.processes.start import EXIT_USER_ERROR, raise_at_interrupt
 from duet.utils.processes.suspend import Suspended, ignore_requests
 from duet.utils.progress import begin_lines

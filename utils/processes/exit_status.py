@@ -1,16 +1,27 @@
-"""Exit codes, and a status file that passes them to clusters: launchers turn every code into 1."""
+"""How a process ends: its exit code, with its launcher, or in a call that blocks all threads.
+
+A status file passes exit codes to clusters: launchers turn every code into 1.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import faulthandler
 import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import psutil
+
 from duet.backend.processes import this_process
 from duet.utils.errors import UserError
-from duet.utils.processes.start import EXIT_INTERRUPTED
+from duet.utils.processes.start import EXIT_INTERRUPTED, handling
 from duet.utils.system import files
-from duet.utils.text import printable
+from duet.utils.text import STDERR, printable
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -20,6 +31,8 @@ STATUS_FILE = "DUET_STATUS_FILE"  # path of the file for the job's exit code
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | files.NO_WAIT
 ORDERLY_ENDS = (EXIT_SUSPENDED, EXIT_INTERRUPTED)
 AGREED_ENDS = (EXIT_DONE, EXIT_SUSPENDED)  # endings that all ranks share, at different times
+PARENT_POLL_SECONDS = 0.5
+ORPHAN_SECONDS = 30  # as long as torchrun waits after SIGTERM
 
 
 def say(text: str) -> None:
@@ -62,3 +75,38 @@ def note_status(code: int) -> int:
             say(f"{STATUS_FILE}={path}: exit code {code} cannot be written: {error.strerror}")
             return code
     return 0 if code in ORDERLY_ENDS else code
+
+
+def end_as_orphan() -> None:
+    """End this process when its parent ends: SIGTERM at once, exit after ORPHAN_SECONDS.
+
+    In between, a process that handles SIGTERM has time to save its state. The parent is polled:
+    some launchers start ranks in threads that end.
+    """
+    threading.Thread(target=_end_after, args=(os.getppid(),), daemon=True, name="orphan").start()
+
+
+def _end_after(parent: int) -> None:
+    # Windows keeps the number of a parent that has ended.
+    while os.getppid() == parent and (os.name != "nt" or psutil.pid_exists(parent)):
+        time.sleep(PARENT_POLL_SECONDS)
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(ORPHAN_SECONDS)
+    os._exit(1)
+
+
+@contextlib.contextmanager
+def ending_in_any_call(seconds: float) -> Iterator[None]:
+    """End this process on SIGTERM or Ctrl-C in the block, or after a time limit.
+
+    Ranks wait for each other in calls that block all Python threads, such as `import oneflow`.
+    There is nothing to save at that point.
+    """
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    ending = {signal.SIGTERM} if ignored else {signal.SIGTERM, signal.SIGINT}
+    faulthandler.dump_traceback_later(seconds, exit=True, file=STDERR)
+    try:
+        with handling(dict.fromkeys(ending, signal.SIG_DFL)):
+            yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

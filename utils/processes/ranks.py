@@ -13,7 +13,7 @@ from duet.backend.processes import MEETING_FOLDER, this_process
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
 from duet.utils.processes.cores import bind_to_node
-from duet.utils.processes.process_family import ending_in_any_call
+from duet.utils.processes.exit_status import ending_in_any_call
 from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE, World
 from duet.utils.system.children import ask_for_signal_when_parent_ends, delay_abort

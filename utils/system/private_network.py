@@ -65,6 +65,6 @@ def _leave_network() -> None:
     if user == 0:  # in a user namespace root would lose access to other users' files
         return call_c_library("unshare", CLONE_NEWNET)
     call_c_library("unshare", CLONE_NEWUSER | CLONE_NEWNET)
-    Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
-    Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
-    Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+    Path("/proc/self/setgroups").write_text("deny", encoding="utf-8")
+    Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="utf-8")
+    Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="utf-8")

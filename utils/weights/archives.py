@@ -21,7 +21,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, as_user_error, brief
 from duet.utils.files.regular import ZIP_ERRORS, open_regular, read_bytes
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
@@ -80,10 +80,8 @@ def members_of_folder(folder: Path) -> Members:
 @contextmanager
 def open_zip(path: Path) -> Iterator[Members]:
     with open_regular(path, MAX_WEIGHTS_BYTES) as file:
-        try:
+        with as_user_error("damaged zip archive", *ZIP_ERRORS):
             archive = zipfile.ZipFile(file)
-        except ZIP_ERRORS as error:
-            raise UserError(f"damaged zip archive: {brief(str(error))}") from error
         with archive:
             sizes = _sizes_of(archive, file_size := os.fstat(file.fileno()).st_size)
             size = max(file_size, sum(sizes.values()))
@@ -111,15 +109,13 @@ def _read_member(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
     name = brief(entry.filename)
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         raise UserError(f"{name} is compressed in a way that is not read")
-    try:
+    damaged = f"damaged zip archive, {name}"
+    with as_user_error(damaged, *ZIP_ERRORS), archive.open(entry) as file:
         # A size is passed, since an unsized read would decompress without a bound.
-        with archive.open(entry) as file:
-            data = file.read(entry.file_size)
-            extra = file.read(1)  # at the end the checksum is compared
-    except ZIP_ERRORS as error:
-        raise UserError(f"damaged zip archive, {name}: {brief(str(error))}") from error
+        data = file.read(entry.file_size)
+        extra = file.read(1)  # at the end the checksum is compared
     if len(data) != entry.file_size or extra:
-        raise UserError(f"damaged zip archive, {name} has not the size it declares")
+        raise UserError(f"{damaged} has not the size it declares")
     return data
 
 

@@ -17,8 +17,12 @@ from duet.backend.contract import Tensor
 from duet.backend.processes import this_process
 from duet.models.heads.anchor.boxes import BoxIou, complete_iou
 from duet.models.heads.base import Loss, LossTerms, WholeBatch, loss_dtype
-from duet.models.heads.distribution.assign import Assigned, assign_cells
-from duet.models.heads.distribution.candidates import Candidates, find_candidates
+from duet.models.heads.distribution.assign import (
+    Assigned,
+    Candidates,
+    assign_cells,
+    find_candidates,
+)
 from duet.models.heads.distribution.rows import (
     BINS,
     EDGE_LOGITS,

@@ -21,6 +21,8 @@ import sys
 import types
 from typing import Any
 
+from tests.no_compiler import keep_out
+
 SYSTEM = os.environ["EMULATED_SYSTEM"]
 NOT_ON_MACOS = {
     "os": {"memfd_create", "pidfd_open", "pipe2", "posix_fadvise", "sched_getaffinity",
@@ -199,6 +201,7 @@ def refuse_files_of_linux(event: str, arguments: tuple[Any, ...]) -> None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", arguments[0])
 
 
+keep_out()
 builtins.__import__ = import_as_elsewhere
 pathlib.Path.exists = lambda self: not is_of_linux(self) and real_exists(self)
 sys.addaudithook(refuse_files_of_linux)

@@ -30,19 +30,11 @@ def device(monkeypatch):
 
 
 def test_only_a_backend_that_can_computes_exactly_when_told_to(device):
-    device.compute_exactly("cpu")
-    assert device.rounds_to_tf32(GPU)
-    device.compute_exactly(GPU)
-    assert device.rounds_to_tf32(GPU) == (backend.use() == "oneflow")
-
-
-@pytest.mark.skipif(backend.use() != "torch", reason="OneFlow has no such settings")
-def test_products_of_matrices_are_exact_too(device):
-    device.compute_exactly("cpu")
-    assert device.torch.backends.cuda.matmul.allow_tf32
-    device.compute_exactly(GPU)
-    assert not device.torch.backends.cuda.matmul.allow_tf32
-    assert not device.torch.backends.cudnn.allow_tf32
+    for where, rounds in (("cpu", True), (GPU, backend.use() == "oneflow")):
+        device.compute_exactly(where)
+        assert device.rounds_to_tf32(GPU) is rounds
+        if backend.use() == "torch":  # products of matrices too
+            assert device.torch.backends.cuda.matmul.allow_tf32 is rounds
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="OneFlow's switch cannot be set back")

@@ -1,9 +1,8 @@
-"""tests/browser/accessibility.py finds a page's faults, and nothing in a page without one."""
+"""tests/browser/chromium.py finds a page's faults, and nothing in a page without one."""
 
 import pytest
 
-from tests.browser.accessibility import violations
-from tests.browser.chromium import chromium
+from tests.browser.chromium import chromium, violations
 
 PAGE = """<!DOCTYPE html><html lang="en"><head><title>A page</title></head>
 <body><main><h1>A page</h1>{}</main></body></html>"""

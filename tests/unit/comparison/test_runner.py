@@ -15,7 +15,7 @@ from duet.utils.comparison.load import LoadWatch
 from duet.utils.comparison.runs import Outcome, describe_run, rise, run_process
 from duet.utils.comparison.settings import Cell, Turn
 from duet.utils.system.machine import descendants
-from tests.process_ends import has_ended, wait_until
+from tests.environments import has_ended, wait_until
 
 # Starts a process that would outlive it, if wanted in a session of its own, and names it.
 PARENT = (

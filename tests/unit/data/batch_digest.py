@@ -16,7 +16,7 @@ from duet.utils.data.loading.items import CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_sources import list_images
-from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.splits import scan_samples
 from duet.utils.strengths import AugmentConfig
 
 EVERYTHING = AugmentConfig(

@@ -20,8 +20,8 @@ from duet.utils.export.converters import LiteRtRuntime, NcnnRuntime, write_liter
 from duet.utils.export.metadata import metadata_as_json
 from duet.utils.optional import run_program
 from duet.utils.project import PROJECT
+from tests.environments import SECONDS, has_ended, wait_until
 from tests.onnx_files import METADATA, random_images, rows_of
-from tests.process_ends import SECONDS, has_ended, wait_until
 
 PROGRAM = """#!{python}
 import json, sys

@@ -14,7 +14,7 @@ import pytest
 from duet.backend.cores import cores_of_rank
 from duet.utils.processes import cores as cores_module
 from duet.utils.processes.cores import loader_workers
-from duet.utils.processes.process_family import ending_in_any_call
+from duet.utils.processes.exit_status import ending_in_any_call
 from duet.utils.processes.suspend import listening
 from duet.utils.processes.watchdog import Watchdog
 from duet.utils.project import PROJECT
@@ -23,7 +23,7 @@ from tests.rank_threads import run_rank_threads
 # A process that waits in a call in which no thread of Python runs, as `import oneflow` does.
 STUCK = """
 import ctypes, sys
-from duet.utils.processes.process_family import ending_in_any_call
+from duet.utils.processes.exit_status import ending_in_any_call
 from duet.utils.processes.suspend import listening
 with listening("", None), ending_in_any_call(float(sys.argv[1])):
     print("waits", flush=True)
@@ -88,7 +88,7 @@ def test_the_other_threads_go_on_for_a_while_before_one_aborts(seconds: float, c
 # What a launcher does that starts its ranks in a thread; then it may end, too.
 LAUNCHER = """
 import subprocess, sys, threading, time
-rank = "from duet.utils.processes.process_family import end_as_orphan; import time; "
+rank = "from duet.utils.processes.exit_status import end_as_orphan; import time; "
 rank += "end_as_orphan(); print('runs', flush=True); time.sleep(1.5); print('ran', flush=True); "
 rank += "time.sleep(60)"
 ranks = []

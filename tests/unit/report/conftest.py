@@ -1,16 +1,21 @@
-"""Font folders that hold what a test says, in place of this machine's."""
+"""Font folders that hold what a test says, in place of this machine's; figures unsaved."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import cv2
 import matplotlib
+import numpy as np
 import pytest
 from fontTools.fontBuilder import FontBuilder
 from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont
 
+from duet.utils.evaluation.coco.metric import DetectionEvaluator, EvaluationResult
 from duet.utils.report import drawing as fonts
+from tests.coco_reference import detections, ground_truth
 
 DEJAVU = Path(matplotlib.get_data_path(), "fonts/ttf/DejaVuSans.ttf")
 
@@ -57,3 +62,37 @@ def only_dejavu(tmp_path, monkeypatch):
     use_folder(monkeypatch, folder)
     yield folder
     forget_fonts()
+
+
+# Of plots.
+
+NAMES = ["cell", r"$\bad$ formula", "红细胞"]
+
+
+def read_rgb(path: Path) -> np.ndarray:
+    return cv2.imread(str(path))[:, :, ::-1].astype(int)
+
+
+def result_of(class_names: list[str], objects: list[int] | None = None) -> EvaluationResult:
+    """A result of images with one object each, found with score 0.5: one image a class, or so
+    many as `objects` says of each.
+    """
+    box = [[0, 0, 9, 9]]
+    evaluator = DetectionEvaluator(class_names)
+    numbers = [1] * len(class_names) if objects is None else objects
+    for place, index in enumerate(np.repeat(np.arange(len(class_names)), numbers)):
+        evaluator.add(place, detections(box, [0.5], [index]), ground_truth([index], box))
+    return evaluator.result()
+
+
+def kept_figures(monkeypatch: Any, module: Any) -> dict[str, Any]:
+    """Have a module keep its figures by file name in place of writing them."""
+    kept: dict[str, Any] = {}
+    monkeypatch.setattr(
+        module, "save_figure", lambda figure, path, **_: kept.update({path.name: figure})
+    )
+    return kept
+
+
+def texts_of(artists: Any) -> list[str]:
+    return [text.get_text() for text in artists]

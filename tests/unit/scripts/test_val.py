@@ -19,12 +19,12 @@ from duet.utils.evaluation.coco.per_image import FILE, read_per_image
 from duet.utils.processes import watchdog
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
 from tests.small import write_class_folders, write_small_dataset, write_small_model
-from tests.tiny_tasks import write_tiny_classifier
 from tests.tiny_weights import (
     CLASS_NAMES,
     initial_model,
     untrained,
     write_checkpoint,
+    write_tiny_classifier,
 )
 
 

@@ -14,8 +14,13 @@ import yaml
 from duet.utils.errors import UserError
 from tests.onnx_files import CLASSES, write_detector
 from tests.small import write_class_folders, write_small_dataset
-from tests.tiny_tasks import tiny_classifier, tiny_segmenter, with_polygons
-from tests.tiny_weights import tiny_checkpoint, write_checkpoint
+from tests.tiny_weights import (
+    tiny_checkpoint,
+    tiny_classifier,
+    tiny_segmenter,
+    with_polygons,
+    write_checkpoint,
+)
 
 NAMES = ("circle", "square", "triangle", "star", "cross")
 ORDER = np.array([3, 0, 4, 1, 2])  # the other dataset's number of each class

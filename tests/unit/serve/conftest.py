@@ -13,8 +13,13 @@ MAX_PIXELS = 70_000
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
     """Files of a detector, a segmenter, a classifier and an anchor-free one, by model name."""
-    from tests.tiny_tasks import tiny_segmenter, write_tiny_classifier, write_tiny_free_weights
-    from tests.tiny_weights import write_checkpoint, write_tiny_weights
+    from tests.tiny_weights import (
+        tiny_segmenter,
+        write_checkpoint,
+        write_tiny_classifier,
+        write_tiny_free_weights,
+        write_tiny_weights,
+    )
 
     folder = tmp_path_factory.mktemp("weights")
     masks = tiny_segmenter(folder)

@@ -12,7 +12,7 @@ import pytest
 from duet.utils.optional import install_command
 from duet.utils.serve.requests import RequestError, Room
 from duet.utils.system.machine import descendants
-from tests.process_ends import has_ended, wait_until
+from tests.environments import has_ended, wait_until
 from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
 
 IMAGE = image_file()

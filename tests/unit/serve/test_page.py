@@ -14,8 +14,7 @@ import pytest
 from PIL import Image
 
 from duet.utils.colours import class_colour
-from tests.browser.accessibility import violations
-from tests.browser.chromium import Page, chromium
+from tests.browser.chromium import Page, chromium, violations
 from tests.tiny_weights import noise
 from tests.unit.serve.conftest import HOSTILE, TOKENS
 from tests.unit.serve.running import DETECT

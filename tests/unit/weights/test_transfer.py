@@ -82,30 +82,32 @@ def build(flags, start, names):
     return nn.state_arrays(build_model(config, hyp, start, names))
 
 
-@pytest.mark.parametrize("flags", [[], ["--cfg", "models/yolov5n.yaml"]])
-def test_another_number_of_classes_keeps_all_but_the_head(caplog, flags):
+CFG = ["--cfg", "models/yolov5n.yaml"]
+FEWER = "transferred 343/349 tensors; the weights were trained on other classes: the head is init"
+AS_MANY = (
+    "transferred 349/349 tensors; the weights were trained on other classes: the number is equal, "
+    "so the head keeps their"
+)
+
+
+@pytest.mark.parametrize(
+    ("flags", "names", "report", "kept"),
+    [
+        ([], BCCD, FEWER, "model.9.cv1.conv.weight"),
+        (CFG, BCCD, FEWER, "model.9.cv1.conv.weight"),
+        (CFG, None, AS_MANY, "model.24.m.0.weight"),  # None: the first of 80 has another name
+    ],
+)
+def test_weights_of_other_classes_keep_all_but_a_head_of_another_size(
+    caplog, flags, names, report, kept
+):
     start = start_of_coco()
+    names = names or ("platelet", *start.header.class_names[1:])
     with caplog.at_level(logging.INFO, logger="train"):
-        state = build(flags, start, BCCD)
+        state = build(flags, start, names)
     (reported,) = (line for line in caplog.messages if "transferred" in line)
-    assert reported.startswith(
-        "transferred 343/349 tensors; the weights were trained on other classes: the head is init"
-    )
-    assert "--remap-classes" in reported
-    assert np.array_equal(state["model.9.cv1.conv.weight"], start.ema["model.9.cv1.conv.weight"])
-
-
-def test_a_transferred_head_is_not_reported_as_new(caplog):
-    start = start_of_coco()
-    names = ("platelet", *start.header.class_names[1:])
-    with caplog.at_level(logging.INFO, logger="train"):
-        state = build(["--cfg", "models/yolov5n.yaml"], start, names)
-    (reported,) = (line for line in caplog.messages if "--remap-classes" in line)
-    assert reported.startswith(
-        "transferred 349/349 tensors; the weights were trained on other classes: the number is "
-        "equal, so the head keeps their"
-    )
-    assert np.array_equal(state["model.24.m.0.weight"], start.ema["model.24.m.0.weight"])
+    assert reported.startswith(report) and "--remap-classes" in reported
+    assert np.array_equal(state[kept], start.ema[kept])
 
 
 def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):
@@ -113,7 +115,7 @@ def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):
     moved = {**start.ema, "model.24.anchors": start.ema["model.24.anchors"] + 1}
     start = dataclasses.replace(start, ema=moved)
     with caplog.at_level(logging.INFO, logger="train"):
-        kept = build(["--cfg", "models/yolov5n.yaml"], start, start.header.class_names)
+        kept = build(CFG, start, start.header.class_names)
     assert "transferred 348/349 tensors" in caplog.messages
     assert not any("--remap-classes" in line for line in caplog.messages)
     assert kept["model.24.anchors"][0, 0].tolist() == [1.25, 1.625]
@@ -144,7 +146,7 @@ def test_a_state_dict_without_a_model_asks_for_one():
     start = dataclasses.replace(start, header=dataclasses.replace(start.header, model={}))
     with pytest.raises(UserError, match="a plain state dict, which describes no model"):
         build([], start, BCCD)
-    build(["--cfg", "models/yolov5n.yaml"], start, BCCD)
+    build(CFG, start, BCCD)
 
 
 def run_block(module, x):

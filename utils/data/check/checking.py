@@ -15,10 +15,11 @@ from duet.utils.data.check.inspection import KINDS, CheckedImage, Finding, count
 from duet.utils.data.image.fingerprint import duplicates, near_duplicates
 from duet.utils.data.sources.class_folders import ClassImage, similar_names
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
+from duet.utils.data.sources.drawn_split import group_copies
 from duet.utils.data.sources.image_sources import ImageFile, ImageSource, image_of
 from duet.utils.data.sources.label_file import has_rows, label_file_of
 from duet.utils.data.sources.remarks import TITLES, Remarks
-from duet.utils.data.sources.splits import group_copies, images_of
+from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import brief
 from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from duet.utils.progress import Progress

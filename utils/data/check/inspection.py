@@ -18,6 +18,7 @@ from duet.utils.data.image.fingerprint import NO_FINGERPRINT, UNKNOWN, Fingerpri
 from duet.utils.data.image.header import UPRIGHT, BrokenImageError, read_header
 from duet.utils.data.sources.annotations import OVERSHOOT, AnnotatedImage
 from duet.utils.data.sources.class_folders import ClassImage
+from duet.utils.data.sources.drawn_split import MOST_DECODED
 from duet.utils.data.sources.formats.format import NORMALISED
 from duet.utils.data.sources.formats.format import UNKNOWN as NO_SIZE
 from duet.utils.data.sources.image_sources import ImageSource
@@ -29,7 +30,6 @@ from duet.utils.data.sources.label_file import (
     repeats,
 )
 from duet.utils.data.sources.samples import read_image_bytes
-from duet.utils.data.sources.splits import MOST_DECODED
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.image_limits import MAX_PIXELS

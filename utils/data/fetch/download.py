@@ -191,9 +191,8 @@ def unpack(archive: Path, name: str, folder: Path) -> int:
     Args:
         name: its suffix gives the kind of archive.
 
-    Raises:
-        UserError: it is damaged, expands to too much, has links, devices or names that lead out
-            of the folder, or would replace another file. The folder is then as before.
+    UserError: it is damaged, expands to too much, has links, devices or names that lead out of the
+    folder, or would replace another file. The folder is then as before.
     """
     folder.mkdir(parents=True, exist_ok=True)
     try:

@@ -82,8 +82,7 @@ class CheckedFile(NamedTuple):
 def check_file(path: Path, max_pixels: int = MAX_PIXELS) -> CheckedFile:
     """Return the size of an image file; JPEG, PNG and WebP are not decoded.
 
-    Raises:
-        BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
+    BrokenImageError: no image, truncated, smaller than 10 px, or larger than max_pixels.
     """
     try:
         with open_regular(path, MAX_IMAGE_BYTES) as file:

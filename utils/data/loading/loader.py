@@ -97,7 +97,7 @@ class TrainLoader(_Loader):
     """Augmented batches; each sample depends only on (seed, epoch, index).
 
     Args:
-        samples: from `labels.scan_samples`; at least one.
+        samples: from `splits.load_split`; at least one.
         recipe: how they become batches; rectangular ones have no mosaics.
         workers: processes; 0 builds in this process.
         cache: where decoded images are kept: "" nowhere, "ram" or "disk".

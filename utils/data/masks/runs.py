@@ -153,9 +153,8 @@ def runs_of_polygons(outlines: Sequence[np.ndarray], size: tuple[int, int]) -> n
         outlines: each (K, 2) x and y in pixels, by the even-odd rule; K below 3 encloses nothing.
         size: (height, width) of the mask.
 
-    Raises:
-        ValueError: a coordinate is no number, or an outline is longer than `LONGEST_OUTLINE`,
-            with which pycocotools would write outside of its memory.
+    ValueError: a coordinate is no number, or an outline is longer than `LONGEST_OUTLINE`, with
+    which pycocotools would write outside of its memory.
     """
     # Clipping moves only what lies far outside of the image, where it has no pixels.
     points = [np.asarray(o, np.float64).clip(-_FAR, _FAR) for o in outlines if len(o) > 2]

@@ -14,8 +14,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.label_file import label_path
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.data.sources.splits import images_of
+from duet.utils.data.sources.splits import images_of, scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.files.atomic import new_folder, refuse_existing
 from duet.utils.files.regular import read_bytes

@@ -45,8 +45,7 @@ def pack_samples(
         annotated: images whose labels are in no label file, and are written as one has them.
         merge: names that count as another class.
 
-    Raises:
-        DatasetError: an image that cannot be packed, or a folder that cannot be written.
+    DatasetError: an image that cannot be packed, or a folder that cannot be written.
     """
     depth = base_depth([sample.image_path for samples in splits.values() for sample in samples])
     entries = {

@@ -33,7 +33,7 @@ from duet.utils.data.sources.label_file import (
     usable_labels,
 )
 from duet.utils.data.sources.remarks import Remark
-from duet.utils.data.sources.scan_memory import FEWEST_IMAGES, Memory, version_of_readers
+from duet.utils.data.sources.scan import FEWEST_IMAGES, Memory, version_of_readers
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
 from duet.utils.files.json_files import parse_json
@@ -65,8 +65,7 @@ def format_names() -> str:
 def format_of(annotations: Path) -> str:
     """Return the name of the format of an annotation file or folder.
 
-    Raises:
-        DatasetError: no format accepts it.
+    DatasetError: no format accepts it.
     """
     for kind in formats():
         if kind.accepts(annotations):
@@ -190,9 +189,8 @@ class AnnotatedImage(ImageSource):
             (M,) int64 classes of the dataset, (M, 4) float64 boxes xyxy and the polygons, both
             normalised; None for polygons if all are boxes.
 
-        Raises:
-            BrokenLabelError: the annotated image has another shape, or the format's reader found a
-                fault.
+        BrokenLabelError: the annotated image has another shape, or the format's reader found a
+        fault.
         """
         if reason := self.annotations.broken[self.index]:
             raise BrokenLabelError(reason)

@@ -170,8 +170,7 @@ def _ground_truth(
 def _segmentations(objects: Sequence[Instance], sample: Sample) -> list[Segmentation]:
     """Return the segmentation of each object of an image.
 
-    Raises:
-        BrokenInstancesError: a mask of another size, or outlines that fill the memory.
+    BrokenInstancesError: a mask of another size, or outlines that fill the memory.
     """
     size = sample.height, sample.width
     found = [one.segmentation() for one in objects]

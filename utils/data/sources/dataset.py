@@ -50,8 +50,7 @@ def load_dataset(
             has no split for validation; or "K/N", to validate on fold K of N. None: drawn as
             `recognised.py` does if there is no split at all.
 
-    Raises:
-        DatasetError: names the file, the key, its value and the places searched.
+    DatasetError: names the file, the key, its value and the places searched.
     """
     name = str(argument)
     if name in BUILT_INS:

@@ -127,15 +127,14 @@ def list_images(
 ) -> list[Path | ImageSource]:
     """Return the images of folders (sorted, with subfolders), of list files and of record files.
 
-    Lines of a list start where `start_of` says. `labels.scan_samples` finds out whether a file can
+    Lines of a list start where `start_of` says. `splits.scan_samples` finds out whether a file can
     be read. An image stands for itself.
 
     Args:
         root: the dataset's folder.
         remarks: collects what is left out.
 
-    Raises:
-        DatasetError: an entry cannot be read, or holds no image, or images beside record files.
+    DatasetError: an entry cannot be read, or holds no image, or images beside record files.
     """
     return [image for entry in entries for image in _images_of(entry, root, remarks)]
 

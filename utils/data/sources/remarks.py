@@ -5,7 +5,7 @@ The scan collects them. A command prints them when the data are read, and again 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from duet.utils.errors import DatasetError
@@ -45,18 +45,14 @@ class Remark(NamedTuple):
 class Remarks:
     """The number of remarks of each kind on a split, and an example of each."""
 
-    def __init__(self, split: str = "", num_images: int = 0) -> None:
-        self.split, self.num_images = split, num_images
+    def __init__(self, split: str = "") -> None:
+        self.split, self.num_images = split, 0
         self.numbers: dict[str, int] = {}
         self.examples: dict[str, str] = {}
 
     def add(self, kind: str, text: str, number: int = 1) -> None:
         self.numbers[kind] = self.numbers.get(kind, 0) + number
         self.examples.setdefault(kind, text)
-
-    def add_all(self, remarks: Iterable[Remark]) -> None:
-        for remark in remarks:
-            self.add(*remark)
 
     @property
     def num_missing(self) -> int:

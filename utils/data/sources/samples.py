@@ -168,8 +168,7 @@ def table_of(samples: Sequence[Sample]) -> SampleTable:
 def read_image_bytes(path: Path, place: RecordPlace | None) -> np.ndarray:
     """Return the bytes of an image as on disk, (N,) uint8.
 
-    Raises:
-        DatasetError: the file cannot be read, or the record is damaged.
+    DatasetError: the file cannot be read, or the record is damaged.
     """
     if place is not None:
         return records_of(place.path).read(place)

@@ -1,53 +1,45 @@
-"""The samples of a split: each rank reads a shard, and all ranks get all samples.
+"""The samples of a split, with checked labels: each rank reads a shard, and all ranks get all.
 
-Where a dataset has no split, --split draws one: the side of an image depends only on the name of
-its file, but near-duplicates stay on one side: the side of the image whose name has the lowest
-rank, a second hash. A new image in a group of n decides the side of the group with probability
-1 / (n + 1), otherwise it joins them; no other group moves. Fingerprints are cached between runs.
+Images whose labels or bytes are broken are left out, with a remark.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import logging
 import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
 from duet.utils.data.image.decoding import read_as
-from duet.utils.data.image.fingerprint import (
-    NO_FINGERPRINT,
-    UNKNOWN,
-    Fingerprint,
-    fingerprint_of,
-    join_equal,
-    near_duplicates,
-)
+from duet.utils.data.image.header import BrokenImageError
 from duet.utils.data.sources.annotations import annotated_images, read_annotations
 from duet.utils.data.sources.class_folders import ClassFolders, class_images
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
+from duet.utils.data.sources.drawn_split import choose_part, drawn_part
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
-from duet.utils.data.sources.labels import require_same_images, scan_samples
-from duet.utils.data.sources.remarks import Remarks
-from duet.utils.data.sources.samples import SampleTable, read_image_bytes
-from duet.utils.data.sources.scan_memory import Memory, scan_shards
-from duet.utils.errors import DatasetError, UserError
-from duet.utils.files.array_cache import Arrays, state_of_files
+from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
+from duet.utils.data.sources.remarks import Remark, Remarks
+from duet.utils.data.sources.samples import Places, SampleTable, encode_paths
+from duet.utils.data.sources.scan import Memory, require_same_names, scan_shards
+from duet.utils.errors import DatasetError
+from duet.utils.files.array_cache import Arrays
+from duet.utils.geometry.boxes import Polygons, join_polygons, starts_of, without_outlines
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count, printable
 
-WORK = "looking for near-duplicates"
-MOST_DECODED = 50_000_000  # per image: 150 MB in each thread
-_MOST_THREADS = 8
-_COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
-_UNIT = 2**48
 LABEL_CLASSES = 2**31  # number of classes in label files whose classes are ignored
+_SHOWN_PROBLEMS = 5
+_REMOVED = {
+    ZERO_AREA: ("object without an area", "objects without an area"),
+    REPEATED: ("repeated object", "repeated objects"),
+}
 
 log = logging.getLogger("data")
 
@@ -68,7 +60,8 @@ def load_split(
         fraction: read about this fraction of the images, as `choose_part` does.
     """
     listed = Remarks(split)
-    paths = choose_part(images_of(dataset, split, world, listed), fraction)
+    images = images_of(dataset, split, world, listed)
+    paths = images if fraction == 1 else choose_part(images, fraction)
     num_classes = LABEL_CLASSES if dataset.single_class else len(dataset.names_in_labels)
     places = [os.path.abspath(str(entry)) for entry in dataset.entries]
     settings = places, split, dataset.train_part, fraction, num_classes, max_pixels
@@ -80,13 +73,13 @@ def load_split(
         raise DatasetError(f"{split}: {error}") from error
     shown = [*listed.lines(), *(printable(remark.text) for remark in found)]
     listed.num_images = len(paths)
-    listed.add_all(found)
+    for remark in found:
+        listed.add(*remark)
     for line in [*shown, listed.head()] if shown and world.process.is_main else ():
         log.warning("%s", line)
-    samples = dataclasses.replace(samples, remarks=listed)
-    if dataset.single_class:
-        return dataclasses.replace(samples, class_index=np.zeros_like(samples.class_index))
-    return dataclasses.replace(samples, class_index=dataset.class_of(samples.class_index))
+    labels = samples.class_index
+    classes = np.zeros_like(labels) if dataset.single_class else dataset.class_of(labels)
+    return dataclasses.replace(samples, remarks=listed, class_index=classes)
 
 
 def images_of(
@@ -122,142 +115,7 @@ def images_of(
             images += list_images([entry], dataset.root, remarks)
     if dataset.train_part is None or split == "test":
         return images
-    return _drawn_part(images, dataset.train_part, split, world)
-
-
-def _drawn_part(
-    images: Sequence[Path | ImageSource], train_part: float | str, split: str, world: World
-) -> list[Path | ImageSource]:
-    """Return the images that were drawn for training, or the rest, for validation."""
-    names = [image_of(image).path.name for image in images]
-    groups = group_copies(names, read_fingerprints(images, world))
-    is_train = draw_training(names, groups, train_part)
-    drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train")).tolist()]
-    if world.process.is_main:
-        total = count(len(images), "image")
-        num_alike = len(groups) - len(np.unique(groups))
-        alike = f"; {num_alike:,} stay with another that looks alike" if num_alike else ""
-        log.info("%s: %d of %s, by --split %s%s", split, len(drawn), total, train_part, alike)
-    return drawn
-
-
-def draw_training(names: Sequence[str], groups: np.ndarray, train_part: float | str) -> np.ndarray:
-    """Return which images are for training, (N,) bool: about `train_part` of all groups.
-
-    Of "K/N", all but the K-th of N equal ranges of hashes.
-
-    Args:
-        names: file names of the images, without folders.
-        groups: as of `group_copies`.
-
-    Raises:
-        DatasetError: one side would be empty.
-    """
-    hashes = np.array([_hashes_of(name) for name in names], np.int64).reshape(-1, 2)
-    places, ranks = hashes.T
-    # Sorted by group, and in it by rank: the first of each group speaks for it.
-    order = np.lexsort((ranks, groups))
-    numbers, first, group_of = np.unique(groups[order], return_index=True, return_inverse=True)
-    if isinstance(train_part, str):
-        fold, number = map(int, train_part.split("/"))
-        speaks = places[order][first] * number // _UNIT != fold - 1
-    else:
-        speaks = places[order][first] < train_part * _UNIT
-    is_train = np.empty(len(names), bool)
-    is_train[order] = speaks[group_of]
-    if is_train.all() or not is_train.any():
-        side = "validation" if is_train.any() else "training"
-        raise DatasetError(
-            f"--split {train_part} leaves no image for {side}: {count(len(names), 'image')}, "
-            f"{len(numbers)} when near-duplicates count once; use another fraction, add images, or "
-            "name a folder of images for validation in a dataset YAML"
-        )
-    return is_train
-
-
-def group_copies(names: Sequence[str], fingerprints: Sequence[Fingerprint]) -> np.ndarray:
-    """Return a number for each image, (N,) int64: near-duplicates and augmented copies have one."""
-    origins = [_original_of(name) for name in names]
-    copied = {origin for name, origin in zip(names, origins, strict=True) if _COPY in name}
-    keys = [_hashes_of(name)[0] + 1 if origin in copied else UNKNOWN
-            for name, origin in zip(names, origins, strict=True)]  # fmt: skip
-    return join_equal(near_duplicates(fingerprints), np.array(keys, np.uint64))
-
-
-def _original_of(name: str) -> str:
-    """Return what a file and its augmented copies by Roboflow have in common."""
-    before, _, after = name.partition(_COPY)
-    return (before if before and after else name).replace(".", "_")
-
-
-def _hashes_of(name: str) -> tuple[int, int]:
-    """Return place and rank of an image, 48 bits each; augmented copies share them."""
-    # Other hashes than in `place_of`: --fraction takes a part of either side.
-    digest = hashlib.sha256(b"split\0" + os.fsencode(_original_of(name))).digest()
-    return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
-
-
-def place_of(name: str) -> float:
-    """Return the place of a file's name among all names, from 0 to below 1."""
-    digest = hashlib.sha256(os.fsencode(name)).digest()
-    return int.from_bytes(digest[:6], "big") / _UNIT
-
-
-def read_fingerprints(
-    images: Sequence[Path | ImageSource], world: World = ALONE
-) -> list[Fingerprint]:
-    """Return the fingerprint of each image, on all ranks; none for an unreadable file.
-
-    They are cached until a file changes. DatasetError: the ranks have different images.
-    """
-    require_same_images(images, world)
-    sources = list(map(image_of, images))
-
-    def state(image: ImageSource, now_ns: int) -> bytes | None:
-        place = image.place
-        file = state_of_files((str(image.path if place is None else place.path),), now_ns)
-        return None if file is None else file + repr(place and place[1:]).encode()
-
-    def join(found: list[Fingerprint]) -> Arrays:
-        return {"rows": np.array(found, np.uint64).reshape(-1, 2).view(np.int64)}
-
-    def read_all() -> Arrays:
-        return scan_shards(WORK, sources, read_fingerprint, join, world, _MOST_THREADS)
-
-    def is_old(kept: Arrays) -> bool:
-        unknown = np.flatnonzero(kept["rows"][:, 1] == UNKNOWN).tolist()
-        return any(read_fingerprint(sources[index]).look != UNKNOWN for index in unknown)
-
-    folders = {os.path.abspath(image.path.parent) for image in sources}
-    memory = Memory.of("fingerprints", *sorted(folders))
-    kept = memory.recall(sources, state, is_old, read_all, world)
-    return [Fingerprint(*row) for row in kept["rows"].view(np.uint64).tolist()]
-
-
-def read_fingerprint(image: ImageSource) -> Fingerprint:
-    try:
-        content = read_image_bytes(image.path, image.place)
-    except DatasetError:  # the scan of the labels names it
-        return NO_FINGERPRINT
-    return read_as(image.path, partial(fingerprint_of, content, MOST_DECODED))
-
-
-def choose_part(
-    images: Sequence[Path | ImageSource], fraction: float
-) -> Sequence[Path | ImageSource]:
-    """Return about this fraction of the images, in their order: the lowest hashes.
-
-    An image is chosen by the name of its file alone. UserError: no image is left.
-    """
-    if fraction == 1:
-        return images
-    chosen = [image for image in images if place_of(image_of(image).path.name) < fraction]
-    if not chosen:
-        raise UserError(
-            f"--fraction {fraction:g}: none of {count(len(images), 'image')} is left; use a larger "
-            "one"
-        )
-    return chosen
+    return drawn_part(images, dataset.train_part, split, world)
 
 
 def only_classes(samples: SampleTable, classes: Sequence[int] | None) -> SampleTable:
@@ -265,3 +123,142 @@ def only_classes(samples: SampleTable, classes: Sequence[int] | None) -> SampleT
     if classes is None:
         return samples
     return samples.with_objects(np.isin(samples.class_index, classes))
+
+
+class ScanReport(NamedTuple):
+    """The usable samples, in the order of the images, and remarks on the others."""
+
+    samples: SampleTable
+    remarks: list[Remark]
+
+    @property
+    def problems(self) -> list[str]:
+        return [remark.text for remark in self.remarks]
+
+
+# Scan result of an image: (height, width) in pixels, labels, and remarks. An image that is left out
+# has no labels and size 0.
+_Scanned = tuple[tuple[int, int], Labels | None, list[Remark]]
+
+
+def _arrays_of(results: Sequence[_Scanned]) -> Arrays:
+    """Return the results of N images with T objects as arrays: to be sent, kept and joined."""
+    usable = [labels for _, labels, _ in results if labels is not None]
+    counts = [0 if found is None else len(found.class_index) for _, found, _ in results]
+    parts = [(labels.polygons_norm, len(labels.class_index)) for labels in usable]
+    polygons = join_polygons(parts) or without_outlines(sum(counts))
+    fields = (field for _, _, remarks in results for remark in remarks for field in remark)
+    text = "".join(str(field).replace("\0", "") + "\0" for field in fields)
+    no_boxes = np.zeros((0, 4), np.float32)
+    return {
+        "sizes": np.array([size for size, _, _ in results], np.int64).reshape(-1, 2),
+        "num_objects": np.array(counts, np.int64),
+        "class_index": np.concatenate([np.zeros(0, np.int64), *(x.class_index for x in usable)]),
+        "boxes": np.concatenate([no_boxes, *(x.boxes_cxcywh_norm for x in usable)]),
+        "num_points": polygons.num_points,
+        "points": polygons.points_xy,
+        "remarks": np.frombuffer(text.encode("utf-8", "surrogatepass"), np.uint8),
+    }
+
+
+def _remarks_of(text: np.ndarray) -> list[Remark]:
+    fields = text.tobytes().decode("utf-8", "surrogatepass").split("\0")[:-1]
+    rows = zip(fields[0::3], fields[1::3], fields[2::3], strict=True)
+    return [Remark(kind, text, int(number)) for kind, text, number in rows]
+
+
+def scan_samples(
+    images: Sequence[Path | ImageSource],
+    num_classes: int,
+    max_pixels: int = MAX_PIXELS,
+    world: World = ALONE,
+    memory: Memory | None = None,
+    needs_objects: bool = True,
+    work: str = "reading the labels",
+) -> ScanReport:
+    """Read the header and labels of every image; each rank reads a shard for all.
+
+    Images that are broken or have a broken label line are left out; repeated objects and those
+    without an area are removed. Each is a remark with the file and the reason. An image without a
+    label file is a background.
+
+    Args:
+        images: the same ones on all ranks, in the same order.
+        max_pixels: limit per image; larger ones are skipped.
+        memory: where the result is kept for the next run; None for nowhere.
+        work: description for the progress.
+
+    DatasetError: no image is usable, or none has a required object, or the ranks have different
+    images.
+    """
+    if world.process.world_size > 1:
+        require_same_names([image_of(image).path.name for image in images], world)
+
+    def scan_one(image: Path | ImageSource) -> _Scanned:
+        return _scan_one(image_of(image), num_classes, max_pixels)
+
+    def scan_all() -> Arrays:
+        return scan_shards(work, images, scan_one, _arrays_of, world)
+
+    def state(image: Path | ImageSource, now_ns: int) -> bytes | None:
+        return image_of(image).state(now_ns)
+
+    def is_old(kept: Arrays) -> bool:
+        left_out = np.flatnonzero(kept["sizes"][:, 0] == 0).tolist()
+        return any(scan_one(images[index])[1] is not None for index in left_out)
+
+    kept = None if memory is None else memory.recall(images, state, is_old, scan_all, world)
+    report = _report(images, kept or scan_all())
+    if needs_objects and not len(report.samples.class_index):
+        first = image_of(images[0])
+        overlooked = [one.text for one in report.remarks if one.kind == "near_label"]
+        raise DatasetError(
+            f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
+            f"labels of {first.path} belong in {first.labels_at}"
+            + (", before it is packed" if first.place else "")
+            + (f"; {overlooked[0]}" if overlooked else "")
+        )
+    return report
+
+
+def _report(images: Sequence[Path | ImageSource], found: Arrays) -> ScanReport:
+    """Return the report of these images; raise DatasetError when none is usable."""
+    remarks, sizes = _remarks_of(found["remarks"]), found["sizes"]
+    usable = np.flatnonzero(sizes[:, 0])
+    if not len(usable):
+        lines = [printable(remark.text) for remark in remarks[:_SHOWN_PROBLEMS]]
+        if (hidden := len(remarks) - _SHOWN_PROBLEMS) > 0:
+            lines.append(f"... and {hidden} more")
+        text = f"of {count(len(images), 'image')} none is usable:"
+        raise DatasetError("\n".join([text, *lines]))
+    sources = [image_of(images[index]) for index in usable.tolist()]
+    polygons = Polygons(found["points"], starts_of(found["num_points"]))
+    samples = SampleTable(
+        encode_paths([source.path for source in sources]),
+        Places.of(source.place for source in sources),
+        sizes[usable].astype(np.int32),
+        starts_of(found["num_objects"][usable]),
+        found["class_index"],  # an image that is left out has none
+        found["boxes"],
+        polygons if len(polygons.points_xy) else None,
+    )
+    return ScanReport(samples, remarks)
+
+
+def _scan_one(image: ImageSource, num_classes: int, max_pixels: int) -> _Scanned:
+    try:
+        size, lacks_end = read_as(image.path, partial(image.check, max_pixels))
+        found = image.read_labels(num_classes, size)
+    except BrokenImageError as error:
+        return (0, 0), None, [Remark("unusable_image", f"{image.path}: left out: {error}")]
+    except BrokenLabelError as error:
+        text = f"{image.path}: left out: {image.labels_at}: {error}"
+        return (0, 0), None, [Remark(error.kind, text)]
+    remarks = [
+        Remark(kind, f"{image.labels_at}: {count(number, *_REMOVED[kind])} removed", number)
+        for kind, number in found.removed.items()
+        if number
+    ]
+    if lacks_end:
+        remarks.append(Remark("no_end_mark", f"{image.path}: it is read without its end mark"))
+    return size, found, [*remarks, *image.remarks(len(found.class_index))]

@@ -19,6 +19,7 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from tests.unit.data.fetch.conftest import files_in, sha256, tarred, write_list, zipped
+from tests.unit.data.formats.annotation_files import HEIGHT, WIDTH, coco, coco_object
 
 CONTENT = np.random.default_rng(0).bytes(3_000_000)
 FILES = {"VOC/a/1.jpg": b"one", "VOC/b/2.jpg": b"two" * 1000}
@@ -195,16 +196,12 @@ def test_without_a_list_the_command_shows_what_there_is(monkeypatch, capsys):
 
 def test_what_the_list_of_coco_fetches_is_a_dataset(site, run, tmp_path):
     """Small archives with the layout of COCO's own, at the places that the list names."""
-    image = cv2.imencode(".jpg", np.zeros((20, 30, 3), np.uint8))[1].tobytes()
+    image = cv2.imencode(".jpg", np.zeros((HEIGHT, WIDTH, 3), np.uint8))[1].tobytes()
     names = {"train2017": "000000000001.jpg", "val2017": "000000000002.jpg"}
-    box = {"id": 1, "image_id": 1, "category_id": 18, "bbox": [2, 3, 10, 10], "area": 100}
     annotations = {
-        f"annotations/instances_{split}.json": json.dumps({
-            "images": [{"id": 1, "file_name": name, "width": 30, "height": 20}],
-            "categories": [{"id": 18, "name": "dog"}], "annotations": [{**box, "iscrowd": 0}],
-        })
+        f"annotations/instances_{split}.json": json.dumps(coco([coco_object([2, 3, 9, 9])], [name]))
         for split, name in names.items()
-    }  # fmt: skip
+    }
     contents = {f"{split}.zip": zipped({f"{split}/{name}": image}) for split, name in names.items()}
     contents["annotations_trainval2017.zip"] = zipped(annotations)
     found, files = find_list("coco"), []
@@ -213,5 +210,5 @@ def test_what_the_list_of_coco_fetches_is_a_dataset(site, run, tmp_path):
         files.append(file_of(url, contents[item.name], path=item.path, unpack=item.unpack))
     assert run(*files, then=found.then)[-1] == f"train with --data {tmp_path / 'out/coco'}"
     dataset = load_dataset(tmp_path / "out/coco", splits=("train", "val"))
-    assert dataset.class_names == ("dog",)
+    assert dataset.class_names == ("cat", "dog", "owl")
     assert [len(load_split(dataset, split)) for split in ("train", "val")] == [1, 1]

@@ -9,8 +9,8 @@ import pytest
 
 from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import Annotations, FileNotes, ImageLabels, collect
-from duet.utils.data.sources.labels import scan_samples
 from duet.utils.data.sources.samples import Sample, decode, objects_of
+from duet.utils.data.sources.splits import scan_samples
 from duet.utils.detect.media.image_file import ImageFile
 from tests.unit.data.image.kinds_of_images import turned
 

@@ -19,7 +19,7 @@ from duet.utils.data.image.header import (
     recognise,
 )
 from duet.utils.data.image.letterbox import reduced_size
-from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.splits import scan_samples
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.errors import BrokenSourceError, DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS

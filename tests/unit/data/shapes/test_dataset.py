@@ -14,8 +14,7 @@ from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_class_dat
 from duet.utils.data.shapes.scene import Scene, draw_one_shape, draw_scene, visible_outlines
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_sources import list_images
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.data.sources.splits import load_split
+from duet.utils.data.sources.splits import load_split, scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import pairwise_iou
 

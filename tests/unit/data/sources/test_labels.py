@@ -22,7 +22,7 @@ from duet.utils.data.sources.label_file import (
     parse_labels,
     require_drawable,
 )
-from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.splits import scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import Polygons
 from tests.shared_files import shared_path

@@ -11,7 +11,7 @@ from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.label_file import label_path
-from duet.utils.data.sources.labels import scan_samples
+from duet.utils.data.sources.splits import scan_samples
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.results.result import Result

@@ -11,15 +11,16 @@ import numpy as np
 import pytest
 
 from duet.utils.data.image import header
-from duet.utils.data.sources import annotations, image_sources, label_file, scan_memory, splits
+from duet.utils.data.sources import annotations, drawn_split, image_sources, label_file
+from duet.utils.data.sources import scan as scanning
 from duet.utils.data.sources.annotations import read_annotations
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.drawn_split import read_fingerprints
 from duet.utils.data.sources.formats import coco
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_sources import list_images
-from duet.utils.data.sources.labels import scan_samples
-from duet.utils.data.sources.scan_memory import Memory
-from duet.utils.data.sources.splits import load_split, read_fingerprints
+from duet.utils.data.sources.scan import Memory
+from duet.utils.data.sources.splits import load_split, scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.files import array_cache, regular, xml_files
 from duet.utils.geometry import boxes, detections
@@ -39,7 +40,7 @@ LABELS = (BOX, BROKEN, TWICE, None, "", BOX + POLYGON, BOX, POLYGON, BOX, BOX)
 def memory_of_all(tmp_path, monkeypatch):
     """Keep what was read of small datasets, and of files that were written a moment ago."""
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
-    for module in (scan_memory, annotations):
+    for module in (scanning, annotations):
         monkeypatch.setattr(module, "FEWEST_IMAGES", 1)
     monkeypatch.setattr(array_cache, "RECENT_NS", 0)
 
@@ -182,7 +183,7 @@ def test_settings_that_change_results_and_another_version_are_scanned_anew(data,
     changes = {"version_of": lambda *patterns: b"another", "distributions": lambda name: ()}
     for name, value in changes.items():  # other code, or a package that reads images has gone
         read.clear()
-        monkeypatch.setattr(scan_memory, name, value)
+        monkeypatch.setattr(scanning, name, value)
         scan(data)
         assert len(read) == 11
 
@@ -266,10 +267,10 @@ def test_ranks_with_different_images_are_an_error(data, other):
 
 
 def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, monkeypatch):
-    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 12)
+    monkeypatch.setattr(scanning, "FEWEST_IMAGES", 12)
     scan(data)
     assert not (tmp_path / "cache").exists()
-    monkeypatch.setattr(scan_memory, "FEWEST_IMAGES", 11)
+    monkeypatch.setattr(scanning, "FEWEST_IMAGES", 11)
     scan(data)
     (path,) = (tmp_path / "cache/labels").iterdir()
     number = path.stat().st_ino
@@ -280,7 +281,7 @@ def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, mon
 @pytest.fixture
 def fingerprinted(monkeypatch):
     """The images whose fingerprint is read."""
-    return noted(monkeypatch, splits, "read_fingerprint")
+    return noted(monkeypatch, drawn_split, "read_fingerprint")
 
 
 def write_noise(path, seed):
@@ -318,7 +319,7 @@ def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, 
 
 @pytest.mark.parametrize("module", [label_file, header, regular, xml_files, boxes, detections])
 def test_the_version_covers_the_code_that_reads_images_and_labels(module):
-    covered = {path for pattern in scan_memory._READERS for path in PROJECT.glob(pattern)}
+    covered = {path for pattern in scanning._READERS for path in PROJECT.glob(pattern)}
     assert PROJECT / Path(module.__file__).resolve().relative_to(PROJECT.resolve()) in covered
 
 

@@ -12,16 +12,11 @@ import yaml
 
 from duet.utils.data.image.fingerprint import Fingerprint
 from duet.utils.data.records.packing import pack_samples
-from duet.utils.data.sources import splits
+from duet.utils.data.sources import drawn_split
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.drawn_split import choose_part, draw_training, group_copies
 from duet.utils.data.sources.image_sources import list_images
-from duet.utils.data.sources.splits import (
-    choose_part,
-    draw_training,
-    group_copies,
-    images_of,
-    load_split,
-)
+from duet.utils.data.sources.splits import images_of, load_split
 from duet.utils.errors import DatasetError, UserError
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
@@ -167,7 +162,7 @@ def test_a_packed_dataset_is_drawn_as_its_files(data, tmp_path):
 def test_all_ranks_draw_what_one_process_draws(data, monkeypatch):
     dataset = load_dataset(data[0], train_part=0.7)
     expected = images_of(dataset, "val")
-    read = noted(monkeypatch, splits, "read_fingerprint")
+    read = noted(monkeypatch, drawn_split, "read_fingerprint")
     found = run_rank_threads(5, lambda world: images_of(dataset, "val", world))
     assert found == [expected] * 5
     assert sorted(read) == sorted(names_of(list_images(dataset.train)))  # each by one rank
@@ -178,7 +173,7 @@ def test_images_that_cannot_be_read_have_a_side(tmp_path):
     (tmp_path / "empty.jpg").write_bytes(b"")
     (tmp_path / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     paths = sorted(tmp_path.iterdir())
-    prints = splits.read_fingerprints(paths)
+    prints = drawn_split.read_fingerprints(paths)
     assert [x.look for x in prints] == [0, 0, 0]
     assert prints[paths.index(tmp_path / "gone.jpg")].content == 0
     assert group_copies(names_of(paths), prints).tolist() == [0, 1, 2]

@@ -18,8 +18,13 @@ from duet.utils.detect.config import parse_detect_flags
 from duet.utils.detect.media.video import VideoWriter
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect
-from tests.tiny_tasks import write_tiny_free_weights
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.tiny_weights import (
+    CLASS_NAMES,
+    STRIDE,
+    noise,
+    write_tiny_free_weights,
+    write_tiny_weights,
+)
 
 IMAGE = noise(64, 96)
 SIZE = 64

@@ -9,7 +9,7 @@ import pytest
 
 from duet.backend import amp, autograd, ops
 from duet.models.heads.classify.head import ClassificationLoss
-from tests.losses import arrays_of
+from tests.golden_models import arrays_of
 from tests.unit.models.heads.anchor import test_loss as boxes
 from tests.unit.models.heads.classify.test_loss import drawn, targets_of
 from tests.unit.models.heads.distribution import test_loss as edges

@@ -22,7 +22,7 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.detections import GroundTruth
 from tests import presence_head
-from tests.losses import arrays_of, loss_settings
+from tests.golden_models import arrays_of, loss_settings
 from tests.presence_head import PresenceHead
 from tests.small import RESULT_COLUMNS, TINY
 

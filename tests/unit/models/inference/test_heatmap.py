@@ -13,8 +13,12 @@ from duet.models.stored import load_detector
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect, load_weights
-from tests.tiny_tasks import write_tiny_classifier, write_tiny_segmenter
-from tests.tiny_weights import noise, write_tiny_weights
+from tests.tiny_weights import (
+    noise,
+    write_tiny_classifier,
+    write_tiny_segmenter,
+    write_tiny_weights,
+)
 
 IMAGE = noise(64, 96)
 

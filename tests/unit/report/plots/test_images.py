@@ -13,7 +13,7 @@ from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, Example
 from duet.utils.report.plots import images
 from duet.utils.report.plots.images import plot_batch, plot_examples
 from tests.coco_reference import detections, ground_truth, masked_truth, segmentations
-from tests.unit.report.plots.drawn import NAMES, read_rgb
+from tests.unit.report.conftest import NAMES, read_rgb
 
 TILE, NAME_BELOW = 480, 21  # pixels: an image's square, and the line with its file's name
 

@@ -17,7 +17,7 @@ from duet.utils.report.plots.measures import (
     plot_precision_recall,
 )
 from tests.coco_reference import detections, ground_truth
-from tests.unit.report.plots.drawn import kept_figures, read_rgb, result_of, texts_of
+from tests.unit.report.conftest import kept_figures, read_rgb, result_of, texts_of
 
 CURVES = ("P_curve.png", "R_curve.png", "F1_curve.png")
 

@@ -7,7 +7,7 @@ from duet.utils.report.plots import results, style
 from duet.utils.report.plots.results import plot_evolution, plot_results
 from duet.utils.report.results import Results
 from tests.small import RESULT_COLUMNS
-from tests.unit.report.plots.drawn import kept_figures, read_rgb
+from tests.unit.report.conftest import kept_figures, read_rgb
 
 COLUMNS = [name for name in RESULT_COLUMNS if not name.startswith("seconds/")]
 NUM_VALUES = len(COLUMNS) - 1

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from duet.utils.data.sources.formats.names import (
     split_in,
     split_of,
 )
-from duet.utils.data.sources.scan_memory import scan
+from duet.utils.data.sources.scan import scan
 from duet.utils.image_limits import IMAGE_SUFFIXES
 
 # Lower case, most likely first.
@@ -111,7 +112,8 @@ class FilePerImage:
             places, key = set(map(place, read)), place
             absent = [path for path in listed if order[path] not in places]
         else:
-            read, key = list(self._read(folder, images, images.paths)), _as_label_files
+            read = list(self._read(folder, images, images.paths))
+            key = attrgetter("path.parts")  # as images with label files are sorted
             # The folder may also contain images of other splits.
             is_of_split = split_in(folder.annotations.name) and not split_in(folder.images.name)
             known = {labels.path for labels in read}
@@ -146,11 +148,6 @@ class FilePerImage:
         except ValueError as error:
             reason = str(error)
         return "", ImageLabels(Path(), broken=f"{file.name}: {reason}")
-
-
-def _as_label_files(labels: ImageLabels) -> tuple[str, ...]:
-    """Return the key by which images with label files are sorted."""
-    return labels.path.parts
 
 
 def _child(folder: Path, names: Sequence[str]) -> Path | None:

@@ -56,8 +56,7 @@ def find_files(
         suffix: suffix of the files, such as ".json".
         nearby: subfolders in which the files may lie too.
 
-    Raises:
-        DatasetError: two files are for one split.
+    DatasetError: two files are for one split.
     """
     found: dict[str, list[AnnotatedFolder]] = {}
     for file in _files_in(path, suffix, nearby) if path.is_dir() else [path]:
@@ -189,8 +188,7 @@ def ambiguous(files: Sequence[Path]) -> str:
 def listed_images(image_list: Path, images: FileNames) -> list[Path]:
     """Return the images of a list of names, with or without suffix; not the column behind them.
 
-    Raises:
-        DatasetError: the list cannot be read, or a line may be several images.
+    DatasetError: the list cannot be read, or a line may be several images.
     """
     try:
         lines = read_text(image_list, MAX_LIST_BYTES).split("\n")

@@ -13,7 +13,7 @@ from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.anchor.loss import DetectionLoss, cross_entropy
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import Targets
-from tests.losses import arrays_of
+from tests.golden_models import arrays_of
 from tests.shared_files import shared_path
 
 NO_TARGETS = Targets(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 4), np.float32))

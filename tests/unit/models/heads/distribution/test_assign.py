@@ -10,8 +10,7 @@ import pytest
 
 from duet.backend import ops
 from duet.models.heads.anchor.boxes import complete_iou
-from duet.models.heads.distribution.assign import assign_cells
-from duet.models.heads.distribution.candidates import find_candidates
+from duet.models.heads.distribution.assign import assign_cells, find_candidates
 from duet.utils.data.loading.batch import Targets
 from tests.golden_models import info, stored
 

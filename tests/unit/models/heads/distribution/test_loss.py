@@ -13,8 +13,7 @@ from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import WholeBatch
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.utils.data.loading.batch import Targets
-from tests.golden_models import info, stored
-from tests.losses import arrays_of, loss_settings
+from tests.golden_models import arrays_of, info, loss_settings, stored
 
 CASES = [(name, targets) for name in ("synthetic_nc3", "yolov5nu_w0125", "yolov5n6u_w0125",
          "yolov8n_w0125") for targets in ("random", "edge", "empty")]  # fmt: skip

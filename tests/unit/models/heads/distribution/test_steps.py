@@ -11,8 +11,7 @@ from duet.backend import autograd, nn, ops, optim
 from duet.models.training.optimizer import ModelEMA, parameter_groups
 from duet.models.training.step import GRADIENT_NORM_LIMIT
 from duet.models.training.step_watch import StageTimer
-from tests.golden_models import drawn_input, info, stored
-from tests.losses import loss_settings
+from tests.golden_models import drawn_input, info, loss_settings, stored
 from tests.unit.models.heads.distribution.test_loss import targets_of
 from tests.unit.models.heads.distribution.test_stored import model_of
 

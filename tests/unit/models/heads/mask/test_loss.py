@@ -11,8 +11,7 @@ from duet.models.heads.mask import loss as mask_loss
 from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, mask_positives, pieces_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import TargetMasks, Targets
-from tests.golden_models import stored
-from tests.losses import arrays_of
+from tests.golden_models import arrays_of, stored
 
 LEVELS = range(3)
 ANCHORS = anchors_in_cells(

@@ -1,10 +1,11 @@
-"""Scan results of a dataset, cached between runs until one of its files changes."""
+"""Scan a dataset: in threads and shards, cached between runs until one of its files changes."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import distributions
@@ -12,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from duet.utils.errors import DatasetError
 from duet.utils.files.array_cache import Arrays, read_arrays, version_of, write_arrays
 from duet.utils.processes import watchdog
 from duet.utils.processes.world import World
@@ -152,3 +154,14 @@ def _in_pieces(
         return list(map(work, items[start : start + _PIECE]))
 
     return pool.map(work_on, range(0, len(items), _PIECE))
+
+
+def require_same_names(names: Sequence[str], world: World) -> None:
+    """Raise DatasetError unless all ranks have images of these names, perhaps in other folders."""
+    checksum = zlib.crc32("".join(f"{name}\0" for name in names).encode("utf-8", "surrogatepass"))
+    listed = np.concatenate(world.all_gather(np.array([[len(names), checksum]], np.int64)))
+    if (listed != listed[0]).any():
+        raise DatasetError(
+            f"the processes found different images, {listed[:, 0].tolist()} of them; give all "
+            "machines the same files, and do not change them during startup"
+        )
