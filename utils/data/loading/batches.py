@@ -123,10 +123,6 @@ class Batches(ABC):
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self._batch_size)
 
-    def run(self, epoch: Epoch, first_batch: int = 0) -> Iterator[Batch]:
-        """Yield this rank's shards of an epoch's batches."""
-        return (self.shard_of(epoch, index) for index in range(first_batch, len(self)))
-
     def shard_of(self, epoch: Epoch, batch_index: int) -> Batch:
         """Return this rank's shard of a batch, in memory of its own."""
         return self.build(epoch, batch_index, np.empty(self.shape(batch_index), np.uint8))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TypeVar
 
 from duet.utils.data.loading.batch import Batch
@@ -84,7 +85,7 @@ class _Loader:
     ) -> Iterator[Batch]:
         if self._pool is not None:
             return self._pool.run(epoch, first_batch, following)
-        return self._source.run(epoch, first_batch)
+        return map(partial(self._source.shard_of, epoch), range(first_batch, len(self)))
 
 
 class TrainLoader(_Loader):
@@ -138,8 +139,7 @@ class TrainLoader(_Loader):
         Args:
             class_scores: for --image-weights, as in `order.Epoch`.
             is_last: False to build the first batches of the next epoch, if its order is known,
-                while
-                the last ones of this epoch are used.
+                while the last ones of this epoch are used.
         """
         is_known = not (is_last or self._source.recipe.image_weights)
         following = self._epoch(epoch + 1, ()) if is_known else None
