@@ -194,12 +194,9 @@ def read_flags(
     arguments: Sequence[str] | None = None,
     absent: Mapping[str, str] | None = None,
 ) -> tuple[FlagValues, FlagValues]:
-    """Parse a command line; return all settings by name, and those given explicitly.
+    """Parse a command line, by default sys.argv; return all settings by name, and those given.
 
-    Args:
-        settings: the class whose flags the command has.
-        program, about, absent: as for `new_parser`.
-        arguments: default: sys.argv.
+    settings: the class whose flags the command has; others as for `new_parser`.
     """
     parser = new_parser(program, about, absent)
     add_flags(parser, settings)
