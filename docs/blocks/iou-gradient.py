@@ -1,5 +1,5 @@
 # Runs on torch and oneflow.
-# --8<-- [start:written]
+# --8<-- [start:page]
 import numpy as np
 
 
@@ -42,8 +42,6 @@ def ciou_and_gradient(box, target):
     return value, np.concatenate([by_centre, by_size], axis=1)
 
 
-# --8<-- [end:written]
-# --8<-- [start:agree]
 from duet import backend
 
 backend.use()
@@ -65,4 +63,4 @@ print(
 )
 pull = np.abs(by_box[~meet]).sum(axis=1).min()
 print(f"the smallest pull on a box that is apart: {pull:.5f}")
-# --8<-- [end:agree]
+# --8<-- [end:page]

@@ -1,6 +1,6 @@
 # Runs on torch and oneflow.
 # Numbers agree to 1e-3.
-# --8<-- [start:example]
+# --8<-- [start:assemble]
 import numpy as np
 
 # Four prototypes of 12 x 28 cells; a network learns 32 such maps.
@@ -20,8 +20,6 @@ boxes = np.array([[2, 0, 15, 12], [13, 0, 26, 12]], np.float32)
 coefficients = np.array([[0, -1, 0, 1], [0.5, 1, 1, 0]], np.float32)
 
 
-# --8<-- [end:example]
-# --8<-- [start:assemble]
 def masks_of(prototypes, coefficients, boxes):
     """Masks (K, h, w): a weighted sum, a threshold, and a box."""
     sums = np.einsum("km,mhw->khw", coefficients, prototypes)
@@ -93,8 +91,6 @@ def mask_loss(prototypes, coefficients, truth, box):
 small = mask_loss(maps, weights[0] / 8, maps[0] > 0, (4, 4, 10, 10))
 large = mask_loss(maps, weights[0] / 8, maps[0] > 0, (4, 4, 36, 36))
 print(f"a small object {small:.2f}, a large one {large:.2f}")
-# --8<-- [end:loss]
-# --8<-- [start:duet]
 from duet import backend
 
 backend.use()
@@ -116,4 +112,4 @@ terms = loss([ops.tensor(raw), ops.tensor(maps[None])], targets)
 theirs = float(ops.to_numpy(terms.by_name["mask"]))
 print(f"Duet's term for the large one: {theirs:.2f}")
 assert abs(theirs - large) < 1e-4
-# --8<-- [end:duet]
+# --8<-- [end:loss]

@@ -6,29 +6,59 @@ backend.use()
 
 import numpy as np
 
-from duet.backend import ops
-from duet.models.heads.anchor.head import AnchorHead
-from duet.models.heads.found_boxes import brought_back, used_levels
-from duet.models.inference.predictors import view
+from duet.backend import autograd, ops
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
 
-image = ops.tensor(np.zeros((1, 3, 320, 320), np.float32))
-for one in AnchorHead.passes:
-    height, width = view(image, one, stride=32).shape[2:]
-    strides = [(8, 16, 32)[level] for level in used_levels(one, (8, 16, 32))]
-    how = "mirrored" if one.mirrored else "as is"
-    print(
-        f"scale {one.scale:4}, {how}: {height} x {width}, strides {strides}"
-    )
+PASSES = ((1.0, False, 32), (0.83, True, None), (0.67, False, 8))
 
-# An object in the left half, as the mirrored pass finds it: cx, cy, w, h.
-mirrored = AnchorHead.passes[1]
-found = np.array(
-    [[(320 - 80) * 0.83, 160 * 0.83, 40 * 0.83, 60 * 0.83]], np.float32
-)
-print(
-    "back in the image:",
-    brought_back(found, mirrored, width=320)[0].round(2).tolist(),
-)
+
+def augmented(model, image):
+    """Rows (N, 5 + C) of an image (1, 3, H, W) in [0, 1], of all passes."""
+    width, found = image.shape[3], []
+    for scale, mirrored, unused in PASSES:
+        seen = image[..., ::-1].copy() if mirrored else image
+        sides = [side * scale for side in seen.shape[2:]]
+        if scale != 1:
+            small = [int(side) for side in sides]
+            seen = ops.to_numpy(ops.resize_bilinear(ops.tensor(seen), *small))
+        padded = [-(-side // 32) * 32 for side in sides]
+        right = [
+            (0, int(n) - m)
+            for n, m in zip(padded, seen.shape[2:], strict=True)
+        ]
+        seen = np.pad(
+            seen, ((0, 0), (0, 0), *right), constant_values=np.float32(0.447)
+        )
+        maps = model(ops.tensor(seen))
+        rows = ops.to_numpy(model.head.decode(maps))[0]
+        strides = np.repeat(
+            (8, 16, 32), [np.prod(one.shape[1:4]) for one in maps]
+        )
+        rows = rows[strides != unused]
+        rows[:, :4] /= scale
+        if mirrored:
+            rows[:, 0] = width - rows[:, 0]
+        print(f"scale {scale}: {seen.shape[2:]} px, {len(rows)} rows")
+        found.append(rows)
+    return np.concatenate(found)
+
+
+model = Detector(read_model_yaml("models/yolov5n.yaml", num_classes=2))
+model.initialize(seed=0)
+model.eval()
+image = np.random.default_rng(0).random((1, 3, 256, 320), np.float32)
+with autograd.no_grad():
+    rows = augmented(model, image)
+from duet.models.inference.predictors import Augmented
+from duet.utils.geometry.detections import SuppressionSettings
+
+views = Augmented(model)
+settings = SuppressionSettings(confidence_threshold=0.0, max_detections=9999)
+with autograd.no_grad():
+    (ours,) = views.decode_above(views(ops.tensor(image)), settings)
+assert np.allclose(ours, rows, atol=1e-3)
+print(f"{len(ours)} rows, as Duet's")
 # --8<-- [end:page]
 
-values = {"work": f"{sum(one.scale**2 for one in AnchorHead.passes):.2f}"}
+values = {"work": f"{sum(scale**2 for scale, *_ in PASSES):.2f}"}

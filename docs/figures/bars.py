@@ -15,7 +15,7 @@ Row = tuple[str, Sequence[float]]  # label, and a value per bar
 def table_below(page: str, heading: str) -> list[list[str]]:
     """Return the cells of the first table below a heading of docs/en, without its first lines."""
     text = (PROJECT / "docs" / "en" / page).read_text(encoding="utf-8")
-    lines = text[text.index(f"\n## {heading}") :].splitlines()
+    lines = text[text.index(f"# {heading}\n") :].splitlines()
     first = next(index for index, line in enumerate(lines) if line.startswith("|"))
     rows = []
     for line in lines[first + 2 :]:

@@ -39,20 +39,6 @@ def inside(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return crossed % 2 == 1
 
 
-def area(outline: np.ndarray) -> float:
-    x, y = outline.T
-    return abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
-
-
-def test_edges_are_cut_where_the_output_ends():
-    # A diamond around the corner (0, 0): a triangle of it is seen.
-    diamond, outside = [[0, -8], [8, 0], [0, 8], [-8, 0]], [[21, 3], [30, 3], [25, 9]]
-    found = warp_polygons(make_polygons([outside, diamond, []]), IDENTITY, (10, 20))
-    assert found.num_points.tolist()[::2] == [0, 0]
-    assert area(found.outline(1)) == 32
-    assert boxes_within(found, (10, 20))[1].tolist() == [0, 0, 8, 8]
-
-
 def test_what_is_behind_the_viewer_is_not_seen():
     matrix = np.array([[1, 0, 0], [0, 1, 0], [-0.1, 0, 1]])  # x from 10 on is behind
     found = warp_polygons(make_polygons([[[4, 0], [40, 0], [40, 5], [4, 5]]]), matrix, (90, 30))

@@ -181,12 +181,6 @@ def test_drawing_a_part_of_the_image_gives_the_pixels_of_the_whole(ratio):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_a_corner_is_cut_to_a_whole_pixel_and_the_border_belongs_to_the_object():
-    square = make_polygons([[(1.9, 2.9), (4.1, 2.0), (4.9, 5.9), (1.0, 5.1)]])
-    (mask,) = separate(square, (8, 8), 1)
-    assert mask.sum() == 4 * 4 and mask[2:6, 1:5].all()
-
-
 def test_small_objects_lie_on_large_ones_and_equal_ones_in_the_order_of_the_labels():
     small = [(2, 2), (3, 2), (3, 3), (2, 3)]
     large = [(0, 0), (7, 0), (7, 7), (0, 7)]
