@@ -15,7 +15,7 @@ from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_file
 from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape
 from duet.utils.files.json_files import read_json
-from duet.utils.geometry.boxes import Polygons, starts_of, xyxy_to_cxcywh
+from duet.utils.geometry.boxes import Polygons, starts_of
 from duet.utils.project import PROJECT
 
 SHEET_SIDE = 160  # pixels of a photograph
@@ -69,11 +69,6 @@ def sheet() -> np.ndarray:
 def shapes_file(index: int) -> Scene:
     """Return image `index` of the built-in dataset, before it is written as a JPEG."""
     return draw_file(ShapesConfig(), index)
-
-
-def relative_boxes(scene: Scene) -> np.ndarray:
-    """Return the boxes as labels have them: (M, 4) cxcywh as fractions of the sides."""
-    return xyxy_to_cxcywh(scene.boxes_xyxy) / np.tile(scene.image.shape[1::-1], 2)
 
 
 def class_image(index: int) -> np.ndarray:
