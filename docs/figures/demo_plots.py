@@ -20,13 +20,12 @@ import cv2
 import numpy as np
 
 from docs.figures.detect import DETECTIONS, DOCS
-from docs.figures.pictures import CLASS_NAMES, shapes_file
+from docs.figures.pictures import CLASS_NAMES, relative_boxes, shapes_file
 from duet.utils.cli.flags import new_parser
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.json_files import read_json
-from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections, GroundTruth
 from duet.utils.processes.command import run_command
 from duet.utils.report.plots.label_statistics import plot_labels
@@ -53,7 +52,7 @@ def draw_plots(folder: Path) -> None:
         scene = shapes_file(index)
         evaluator.add(index, found, GroundTruth(scene.class_index, scene.boxes_xyxy))
         size = scene.image.shape[:2]
-        boxes = np.float32(xyxy_to_cxcywh(scene.boxes_xyxy) / np.tile(size[::-1], 2))
+        boxes = relative_boxes(scene).astype(np.float32)
         samples.append(Sample(Path(f"{index}.jpg"), *size, scene.class_index, boxes))
     plot_labels(samples, CLASS_NAMES, folder / "labels.png")
     result = evaluator.result()

@@ -15,7 +15,7 @@ from duet.utils.data.randomness import sample_generator
 from duet.utils.data.shapes.dataset import CLASSES, ShapesConfig, draw_file
 from duet.utils.data.shapes.scene import OUTLINES, Scene, draw_one_shape
 from duet.utils.files.json_files import read_json
-from duet.utils.geometry.boxes import Polygons, starts_of
+from duet.utils.geometry.boxes import Polygons, starts_of, xyxy_to_cxcywh
 from duet.utils.project import PROJECT
 
 SHEET_SIDE = 160  # pixels of a photograph
@@ -71,28 +71,23 @@ def shapes_file(index: int) -> Scene:
     return draw_file(ShapesConfig(), index)
 
 
+def relative_boxes(scene: Scene) -> np.ndarray:
+    """Return the boxes as labels have them: (M, 4) cxcywh as fractions of the sides."""
+    return xyxy_to_cxcywh(scene.boxes_xyxy) / np.tile(scene.image.shape[1::-1], 2)
+
+
 def class_image(index: int) -> np.ndarray:
     """Return an image of a shape in a colour, as those of shapes-cls but square."""
     outline_and_hue = list(CLASSES.values())[index % len(CLASSES)]
     return draw_one_shape(sample_generator(0, 1, index), (96, 96), *outline_and_hue)
 
 
-def put(
-    figure: Figure,
-    item: LabelledImage | Scene,
-    at: Point,
-    scale: float,
-    boxes: Sequence[int] | None = None,
-) -> None:
-    """Put an image into a figure, with its boxes in the colours of their classes.
-
-    boxes: which of them; None for all.
-    """
+def put(figure: Figure, item: LabelledImage, at: Point, scale: float) -> None:
+    """Put an image into a figure, with its boxes in the colours of their classes."""
     height, width = item.image.shape[:2]
     figure.image(item.image, *at, width * scale, height * scale)
-    rows = range(len(item.boxes_xyxy)) if boxes is None else boxes
-    for row in rows:
-        on_picture(figure, item.boxes_xyxy[row], int(item.class_index[row]), at, scale)
+    for box, class_index in zip(item.boxes_xyxy, item.class_index, strict=True):
+        on_picture(figure, box, int(class_index), at, scale)
 
 
 def on_picture(

@@ -17,7 +17,13 @@ import cv2
 import numpy as np
 
 from docs.figures.demo_plots import DOCS, stored_detections
-from docs.figures.pictures import CLASS_NAMES, FOUND_IN_PHOTOS, PHOTOGRAPHS, shapes_file
+from docs.figures.pictures import (
+    CLASS_NAMES,
+    FOUND_IN_PHOTOS,
+    PHOTOGRAPHS,
+    relative_boxes,
+    shapes_file,
+)
 from duet.models.evaluation.audit import report as audit_report
 from duet.models.evaluation.audit.findings import WORTH, Auditor
 from duet.models.evaluation.audit.report import Audit
@@ -28,7 +34,6 @@ from duet.utils.data.sources.samples import ground_truth
 from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.coco.metric import DetectionEvaluator
 from duet.utils.files.json_files import read_json
-from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.processes.command import run_command
 from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
@@ -61,9 +66,9 @@ def draw_data(folder: Path) -> None:
             (folder / name / split).mkdir(parents=True)
         for index in indices:
             scene = shapes_file(index)
-            boxes = xyxy_to_cxcywh(scene.boxes_xyxy) / np.tile(scene.image.shape[1::-1], 2)
+            boxes = zip(scene.class_index, relative_boxes(scene), strict=True)
             lines = [" ".join([str(name), *(f"{value:.6f}" for value in box)])
-                     for name, box in zip(scene.class_index, boxes, strict=True)]  # fmt: skip
+                     for name, box in boxes]  # fmt: skip
             cv2.imwrite(str(folder / f"images/{split}/{index}.png"), scene.image)
             path = folder / f"labels/{split}/{index}.txt"
             path.write_text("\n".join(spoiled(index, lines)), encoding="utf-8")
