@@ -218,10 +218,7 @@ def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
 
 
 def label_rows(content: bytes | None, num_classes: int) -> Iterator[LabelRow]:
-    """Yield the lines of a label file that are not blank; coordinates may lie anywhere.
-
-    BrokenLabelError: another encoding.
-    """
+    """Yield the lines that are not blank, with any coordinates; BrokenLabelError: not UTF-8."""
     try:
         lines = as_utf8(content or b"").decode().splitlines()
     except UnicodeDecodeError as error:
