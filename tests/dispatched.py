@@ -9,33 +9,28 @@ import importlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import contextmanager
-from typing import Any
 
 from duet.backend import ops
+from duet.backend.contract import Stage
 
 # They give the host a number of the device, or sizes that depend on one.
 WAITS = ("_local_scalar_dense", "nonzero", "masked_select", "_unique2", "equal", "is_nonzero")
 
 
-def dispatched(run: Callable[[Any], object]) -> dict[str, Counter[str]]:
-    """Return how often each operation is dispatched during a call, by stage and name.
+class StageCounter:
+    """Knows in which stage of a step it is."""
 
-    run: takes a timer of stages.
-    """
-    from duet.models.training.step_watch import StageTimer  # once a backend is chosen
+    stage = ""
 
-    class StageCounter(StageTimer):
-        """A timer that knows in which stage of a step it is."""
+    @contextmanager
+    def __call__(self, name):
+        self.stage = name
+        yield
+        self.stage = ""
 
-        stage = ""
 
-        @contextmanager
-        def __call__(self, name):
-            self.stage = name
-            with super().__call__(name):
-                yield
-            self.stage = ""
-
+def dispatched(run: Callable[[Stage], object]) -> dict[str, Counter[str]]:
+    """Return how often each operation is dispatched during a call, by stage and name."""
     stages, found = StageCounter(), {}
     mode = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
 

@@ -11,6 +11,7 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,12 +67,14 @@ def run_several(backend: str, *commands: Sequence[object]) -> list[str]:
     return run_python(backend, "-c", SEVERAL, lines).split(END)[:-1]
 
 
-SECONDS = 60.0  # far more than a process needs to begin or end
+SECONDS = 120.0  # far more than a process needs to begin or end
 
 
-def wait_until(is_so: Callable[[], object]) -> None:
+def wait_until(is_so: Callable[[], object], process: subprocess.Popen[Any] | None = None) -> None:
+    """Wait until something is so; a process, if given, must not end before."""
     deadline = time.monotonic() + SECONDS
     while not is_so():
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
         time.sleep(0.02)
 

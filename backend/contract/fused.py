@@ -63,24 +63,6 @@ class Fused(Protocol):
             ValueError: in training, a single value per channel, which has no variance.
         """
 
-    def take_rows_and_column(self, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
-        """Return `ops.take_rows(x, index)` and one column of all rows (gradient).
-
-        PyTorch allocates one gradient the size of x; separate operations need two and their sum.
-
-        Args:
-            x: (N, R). The column of half-precision values is returned in float32 without casting
-                all of x; their gradient accumulates in half precision.
-            index: (K,) int64; rows may repeat.
-            column: 0 to R - 1.
-
-        Returns:
-            (K, R) and (N,).
-
-        Raises:
-            ValueError: as in `ops.take_rows`.
-        """
-
     def finish_problem(self, device: str) -> str | None:
         """Return why `finish_images` is not for a device, on one line; None if it is."""
 

@@ -50,7 +50,7 @@ class Optimizer(Protocol):
 
 
 class Optim(Protocol):
-    """Optimizers. A group is (parameters by name, weight decay)."""
+    """Optimizers, and the EMA. A group is (parameters by name, weight decay)."""
 
     def SGD(self, groups: Sequence[tuple[Mapping[str, Tensor], float]]) -> Optimizer:
         """Create SGD with Nesterov momentum and L2 weight decay.
@@ -77,9 +77,27 @@ class Optim(Protocol):
         Source: Loshchilov & Hutter 2019, arXiv:1711.05101.
         """
 
+    def ema_update_(
+        self,
+        averages: Sequence[Tensor],
+        values: Sequence[Tensor],
+        decay: float,
+        lost: Tensor | None = None,
+    ) -> None:
+        """Set averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient.
+
+        An average equal to its value is unchanged, bit for bit.
+
+        Args:
+            lost: 0-d float32, 0 or 1. If 1, the averages of finite values are unchanged.
+
+        Raises:
+            ValueError: the numbers of tensors differ.
+        """
+
 
 class MultiTensor(Optim, Protocol):
-    """The updates of `Optim` and `Ops` batched over many tensors: few kernel launches on a GPU.
+    """The updates of `Optim` batched over many tensors: few kernel launches on a GPU.
 
     Contract and state are the same; values agree up to rounding. On a GPU, PyTorch evaluates `lost`
     on the device in both; OneFlow reads it on the host, which waits for the device.
@@ -92,7 +110,7 @@ class MultiTensor(Optim, Protocol):
         decay: float,
         lost: Tensor | None = None,
     ) -> None:
-        """Update the EMA as `Ops.ema_update_` does.
+        """Update the EMA as `Optim.ema_update_` does.
 
         Only `nn.place` and `nn.pack` may move the memory (`tensor.data = ...`) of a tensor passed
         in before.

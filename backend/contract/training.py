@@ -145,22 +145,22 @@ class Ops(inference.Ops, Protocol):
         Same shape and dtype as logits (gradient); otherwise as `bce_with_logits`.
         """
 
-    def ema_update_(
-        self,
-        averages: Sequence[Tensor],
-        values: Sequence[Tensor],
-        decay: float,
-        lost: Tensor | None = None,
-    ) -> None:
-        """Set averages[i] = decay * averages[i] + (1 - decay) * values[i], in place, no gradient.
+    def take_rows_and_column(self, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+        """Return `take_rows(x, index)` and one column of all rows (gradient).
 
-        An average equal to its value is unchanged, bit for bit.
+        PyTorch allocates one gradient the size of x; separate operations need two and their sum.
 
         Args:
-            lost: 0-d float32, 0 or 1. If 1, the averages of finite values are unchanged.
+            x: (N, R). The column of half-precision values is returned in float32 without casting
+                all of x; their gradient accumulates in half precision.
+            index: (K,) int64; rows may repeat.
+            column: 0 to R - 1.
+
+        Returns:
+            (K, R) and (N,).
 
         Raises:
-            ValueError: the numbers of tensors differ.
+            ValueError: as in `take_rows`.
         """
 
     def restore_(self, values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:

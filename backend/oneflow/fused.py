@@ -9,7 +9,6 @@ import oneflow
 from oneflow import Tensor
 
 from duet.backend import checks
-from duet.backend.oneflow import ops
 from duet.backend.oneflow.nn import BatchNorm2d
 
 HALF_PRECISIONS = (oneflow.float16, oneflow.bfloat16)
@@ -28,11 +27,6 @@ def complete_iou(pred: Tensor, target: Tensor, eps: float = 1e-7) -> Tensor:
 
 def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
     return oneflow.nn.functional.silu(norm(x))
-
-
-def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
-    x = x.float() if x.dtype in HALF_PRECISIONS else x
-    return ops.take_rows(x, index), x[:, column]
 
 
 def finish_problem(device: str) -> str | None:

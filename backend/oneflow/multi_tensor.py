@@ -62,7 +62,7 @@ def ema_update_(
     elif optim.fit_kernels(tensors):
         _ema_on_cuda(averages, values, decay)
     else:
-        ops.ema_update_(averages, values, decay)
+        optim.ema_update_(averages, values, decay)
 
 
 def describe(optimizer: str, device: str) -> str:

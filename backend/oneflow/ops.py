@@ -207,6 +207,10 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
     return x[index]
 
 
+def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+    return take_rows(x, index), x[:, column]
+
+
 def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     _check_rows(x, index)
     rows = (len(index), *x.shape[1:])
@@ -285,21 +289,6 @@ def bce_terms(logits: Tensor, target: Tensor, positive_weight: float = 1.0) -> T
 
 def log_softmax(x: Tensor) -> Tensor:
     return oneflow.log_softmax(x, -1)
-
-
-def ema_update_(
-    averages: Sequence[Tensor],
-    values: Sequence[Tensor],
-    decay: float,
-    lost: Tensor | None = None,
-) -> None:
-    checks.equal_counts(len(values), len(averages), "values")
-    if is_one(lost):
-        return
-    with oneflow.no_grad():
-        for average, value in zip(averages, values, strict=True):
-            # average * decay + value * (1 - decay) would round even if both are equal.
-            average.add_((value - average) * (1.0 - decay))
 
 
 def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:

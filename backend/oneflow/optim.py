@@ -1,14 +1,14 @@
-"""Optimizers for OneFlow, by the kernels of `oneflow.optim`; documented in `contract.Optim`."""
+"""Optimizers and EMA for OneFlow, by kernels of `oneflow.optim`; documented in `contract.Optim`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 import oneflow
 from oneflow import Tensor
 
-from duet.backend import updates
+from duet.backend import checks, updates
 from duet.backend.oneflow import ops
 from duet.backend.updates import BETA2, Update
 
@@ -109,6 +109,21 @@ class Adam(Kernels, updates.Adam):
 
 class AdamW(Adam, updates.AdamW):
     pass
+
+
+def ema_update_(
+    averages: Sequence[Tensor],
+    values: Sequence[Tensor],
+    decay: float,
+    lost: Tensor | None = None,
+) -> None:
+    checks.equal_counts(len(values), len(averages), "values")
+    if ops.is_one(lost):
+        return
+    with oneflow.no_grad():
+        for average, value in zip(averages, values, strict=True):
+            # average * decay + value * (1 - decay) would round even if both are equal.
+            average.add_((value - average) * (1.0 - decay))
 
 
 def fit_kernels(tensors: Iterable[Tensor]) -> bool:

@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from duet.backend import checks
 from duet.backend.checks import CPU
-from duet.backend.torch import finishing, ops
+from duet.backend.torch import finishing
 from duet.backend.torch.nn import BatchNorm2d
+from duet.backend.torch.ops import HALF_PRECISIONS
 
-HALF_PRECISIONS = (torch.float16, torch.bfloat16)
 # Largest |bias| / |weight| of a channel: the normalized map recovered from the result is then
 # accurate to 1e-5 in float32.
 LARGEST_BIAS = 100.0
@@ -38,13 +38,6 @@ def batch_norm_silu(norm: BatchNorm2d, x: Tensor) -> Tensor:
     norm.count_batch()
     statistics = norm.running_mean, norm.running_var, norm.momentum, norm.eps
     return _BatchNormSilu.apply(x, norm.weight, norm.bias, *statistics)
-
-
-def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
-    if torch.compiler.is_compiling():  # the compiler fuses the plain operations
-        full = x.float() if x.dtype in HALF_PRECISIONS else x
-        return ops.take_rows(full, index).to(x.dtype), full[:, column]
-    return _RowsAndColumn.apply(x, index, column)
 
 
 def _can_be_read_off(norm: BatchNorm2d, x: Tensor) -> bool:
@@ -97,27 +90,6 @@ class _BatchNormSilu(torch.autograd.Function):
             by_z, z, factor, None, None, bias, 1 / weight, True, 0.0, wanted
         )
         return (*(g if w else None for g, w in zip(found, wanted, strict=True)), *[None] * 4)
-
-
-class _RowsAndColumn(torch.autograd.Function):
-    """Allocate one gradient the size of x, and cast neither it nor x as a whole."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
-        dtype = torch.float32 if x.dtype in HALF_PRECISIONS else x.dtype
-        ctx.save_for_backward(index)
-        ctx.shape, ctx.column = x.shape, column
-        return ops.take_rows(x, index), x[:, column].to(dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, by_rows: Tensor, by_column: Tensor) -> tuple[Tensor, None, None]:
-        (index,) = ctx.saved_tensors
-        gradient = by_rows.new_zeros(ctx.shape)
-        gradient[:, ctx.column] = by_column
-        if gradient.device.type == CPU:  # each function is deterministic on one device only
-            return gradient.index_add_(0, index, by_rows), None, None
-        return gradient.index_put_((index,), by_rows, accumulate=True), None, None
 
 
 class _CompleteIou(torch.autograd.Function):

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from duet.backend import checks
-from duet.backend.torch import ops, optim
+from duet.backend.torch import optim
 from duet.backend.torch.optim import memory_order
 from duet.backend.updates import OfMemory
 
@@ -45,7 +45,7 @@ def ema_update_(
     if not averages:
         return
     spans = _spans(averages, values)
-    weight = ops.unless_lost(1.0 - decay, 0.0, lost, averages)
+    weight = optim.unless_lost(1.0 - decay, 0.0, lost, averages)
     with torch.no_grad():
         if spans:
             spans[0].lerp_(spans[1], weight)

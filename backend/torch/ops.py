@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from duet.backend import checks
@@ -29,6 +30,7 @@ DTYPES = {
 }
 # Half precision arises only inside `amp.autocast`: named here, but no function creates it.
 HALF_DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+HALF_PRECISIONS = tuple(HALF_DTYPES.values())
 NAMES = {dtype: name for name, dtype in {**DTYPES, **HALF_DTYPES}.items()}
 
 
@@ -198,6 +200,13 @@ def take_rows(x: Tensor, index: Tensor) -> Tensor:
     return x.gather(0, places)
 
 
+def take_rows_and_column(x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+    if torch.compiler.is_compiling():  # the compiler fuses the plain operations
+        full = x.float() if x.dtype in HALF_PRECISIONS else x
+        return take_rows(full, index).to(x.dtype), full[:, column]
+    return _RowsAndColumn.apply(x, index, column)
+
+
 def put_rows(x: Tensor, index: Tensor, values: Tensor) -> Tensor:
     _check_rows(x, index)
     rows = (len(index), *x.shape[1:])
@@ -279,35 +288,6 @@ def log_softmax(x: Tensor) -> Tensor:
     return torch.log_softmax(x, -1)
 
 
-def ema_update_(
-    averages: Sequence[Tensor],
-    values: Sequence[Tensor],
-    decay: float,
-    lost: Tensor | None = None,
-) -> None:
-    checks.equal_counts(len(values), len(averages), "values")
-    weight = unless_lost(1.0 - decay, 0.0, lost, averages)
-    with torch.no_grad():
-        for average, value in zip(averages, values, strict=True):
-            average.lerp_(value, weight)
-
-
-def unless_lost(
-    number: float, otherwise: float, lost: Tensor | None, like: Sequence[Tensor]
-) -> float | Tensor:
-    """Return a factor for `like`, `otherwise` if lost is 1.
-
-    On a GPU it is a tensor, because reading `lost` would wait for the device.
-    """
-    if lost is None or not like:
-        return number
-    if reads_at_once(lost):
-        return otherwise if lost.item() else number
-    lost = lost.to(like[0].dtype)
-    factor = (1.0 - lost) * number  # exact, because lost is 0 or 1
-    return factor + lost * otherwise if otherwise else factor
-
-
 def restore_(values: Sequence[Tensor], others: Sequence[Tensor], lost: Tensor) -> None:
     checks.equal_counts(len(others), len(values), "others")
     if not values:
@@ -349,6 +329,27 @@ class _JoinedChannels(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, outer: Tensor) -> tuple[Tensor, ...]:
         return tuple(map(channels_last, outer.split(ctx.channels, 1)))
+
+
+class _RowsAndColumn(torch.autograd.Function):
+    """Allocate one gradient the size of x, and cast neither it nor x as a whole."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, column: int) -> tuple[Tensor, Tensor]:
+        dtype = torch.float32 if x.dtype in HALF_PRECISIONS else x.dtype
+        ctx.save_for_backward(index)
+        ctx.shape, ctx.column = x.shape, column
+        return take_rows(x, index), x[:, column].to(dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_rows: Tensor, by_column: Tensor) -> tuple[Tensor, None, None]:
+        (index,) = ctx.saved_tensors
+        gradient = by_rows.new_zeros(ctx.shape)
+        gradient[:, ctx.column] = by_column
+        if gradient.device.type == CPU:  # each function is deterministic on one device only
+            return gradient.index_add_(0, index, by_rows), None, None
+        return gradient.index_put_((index,), by_rows, accumulate=True), None, None
 
 
 def _cross_entropy(

@@ -1,4 +1,4 @@
-"""Optimizers for PyTorch; documented in `contract.Optim`.
+"""Optimizers and EMA for PyTorch; documented in `contract.Optim`.
 
 They use PyTorch's functional forms: the first `torch.optim.SGD` of a process takes a second to
 import the compiler.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
-from duet.backend import updates
+from duet.backend import checks, updates
 from duet.backend.checks import CPU
 from duet.backend.torch import ops
 from duet.backend.updates import BETA2, Update
@@ -74,7 +74,7 @@ class Adam(Kernels, updates.Adam):
     def run_kernels(self, update: Update, found_inf: Tensor | None) -> None:
         weights, gradients, (first, second), constants, _ = update
         if constants.shrink != 1.0:
-            torch._foreach_mul_(weights, ops.unless_lost(constants.shrink, 1.0, found_inf, weights))
+            torch._foreach_mul_(weights, unless_lost(constants.shrink, 1.0, found_inf, weights))
         # At step infinity PyTorch corrects no bias: rate and epsilon already do. Plain kernels read
         # it, which would wait for a device.
         infinity = torch.full((), math.inf, device=weights[0].device if self.FUSED else CPU)
@@ -99,6 +99,35 @@ class Adam(Kernels, updates.Adam):
 
 class AdamW(Adam, updates.AdamW):
     pass
+
+
+def ema_update_(
+    averages: Sequence[Tensor],
+    values: Sequence[Tensor],
+    decay: float,
+    lost: Tensor | None = None,
+) -> None:
+    checks.equal_counts(len(values), len(averages), "values")
+    weight = unless_lost(1.0 - decay, 0.0, lost, averages)
+    with torch.no_grad():
+        for average, value in zip(averages, values, strict=True):
+            average.lerp_(value, weight)
+
+
+def unless_lost(
+    number: float, otherwise: float, lost: Tensor | None, like: Sequence[Tensor]
+) -> float | Tensor:
+    """Return a factor for `like`, `otherwise` if lost is 1.
+
+    On a GPU it is a tensor, because reading `lost` would wait for the device.
+    """
+    if lost is None or not like:
+        return number
+    if ops.reads_at_once(lost):
+        return otherwise if lost.item() else number
+    lost = lost.to(like[0].dtype)
+    factor = (1.0 - lost) * number  # exact, because lost is 0 or 1
+    return factor + lost * otherwise if otherwise else factor
 
 
 @contextmanager

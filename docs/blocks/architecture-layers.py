@@ -78,11 +78,12 @@ def windows(number, kind, args):
     return [(5, 1)] * 3  # SPPF
 
 
-field, stride = 1, 1
+field, stride, fields = 1, 1, []
 for index, (_, *line) in enumerate(spec.document["backbone"]):
     for kernel, step in windows(*line):
         field += (kernel - 1) * stride
         stride *= step
+    fields.append(field)
     print(f"after layer {index}: stride {stride:2}, sees {field:3} px")
 # --8<-- [end:field]
 

@@ -37,8 +37,7 @@ def draw(language: str) -> Figure:
         corners = ", ".join(f"{value:.0f}" for value in shown[0])
         figure.text(x, TOP + tall + 22, corners, "code")
         x += width * SCALE + GAP
-    middle = TOP + tall / 2
-    edge = LEFT + SIDE * SCALE
+    middle, edge = TOP + tall / 2, LEFT + SIDE * SCALE
     figure.arrow([(edge + 10, middle), (edge + GAP - 10, middle)])
     (scale_y, scale_x), (top, left) = place.scale, place.padding
     steps = f"x = (x′ − {left}) / {scale_x:.3f},  y = (y′ − {top}) / {scale_y:.3f}"

@@ -10,11 +10,9 @@ from typing import Any
 
 from duet.utils.project import PROJECT
 
-BLOCKS = PROJECT / "docs" / "blocks"
-
 
 @cache
 def block(name: str) -> dict[str, Any]:
     """Run a block and return the functions and values that it leaves."""
     with contextlib.redirect_stdout(io.StringIO()):
-        return runpy.run_path(str(BLOCKS / f"{name}.py"))
+        return runpy.run_path(str(PROJECT / "docs" / "blocks" / f"{name}.py"))

@@ -26,27 +26,23 @@ def draw(language: str) -> Figure:
     made = block("weights-transfer")
     old, new = (*OUTPUTS, *made["OLD"]), (*OUTPUTS, *made["NEW"])
     figure = Figure(TOP + ROW * len(old) + 4, title, language)
-    for x, label, names, weights in ((LEFT, given, old, made["old_head"]),
-                                     (RIGHT, own, new, made["head"])):  # fmt: skip
+    heads = (LEFT, given, old, made["old_head"]), (RIGHT, own, new, made["head"])
+    for x, label, names, weights in heads:
         rows = weights.reshape(3, len(names), -1)[ANCHOR]
         grey = (abs(rows) / abs(rows).max() * -180 + 235).astype(np.uint8)
         pixels = np.repeat(np.repeat(grey, 2 * ROW, 0), 4, 1)
         figure.text(x, TOP - 12, label, "bold")
         figure.image(np.stack([pixels] * 3, 2), x, TOP, WIDE, ROW * len(names))
-        for place in range(len(names) + 1):
-            y = TOP + place * ROW
+        for y in range(TOP, TOP + ROW * len(names) + 1, ROW):
             figure.line([(x, y), (x + WIDE, y)], "stroke two s-line")
-    for place, name in enumerate(old):
-        figure.text(LEFT - 6, _middle(place) + 5, name, "end" if name in new else "end f-soft")
-    for place, name in enumerate(new):
+    middles = [TOP + (place + 0.5) * ROW for place in range(len(old))]
+    for name, y in zip(old, middles, strict=True):
+        figure.text(LEFT - 6, y + 5, name, "end" if name in new else "end f-soft")
+    for place, (name, y) in enumerate(zip(new, middles, strict=False)):
+        if name not in old:
+            figure.text(RIGHT + WIDE + 6, y + 5, f"{name} ({seed})", "f-soft")
+            continue
         hue = "blue" if place < 4 else "orange" if place == 4 else "green"
-        y = _middle(place)
-        label = name if name in old else f"{name} ({seed})"
-        figure.text(RIGHT + WIDE + 6, y + 5, label, f"f-{hue}" if name in old else "f-soft")
-        if name in old:
-            figure.arrow([(LEFT + WIDE + 4, _middle(old.index(name))), (RIGHT - 4, y)], hue=hue)
+        figure.text(RIGHT + WIDE + 6, y + 5, name, f"f-{hue}")
+        figure.arrow([(LEFT + WIDE + 4, middles[old.index(name)]), (RIGHT - 4, y)], hue=hue)
     return figure
-
-
-def _middle(place: int) -> float:
-    return TOP + (place + 0.5) * ROW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import cv2
@@ -38,9 +39,9 @@ def inputs(image: np.ndarray) -> list[Input]:
         fit_long_side(FILE, LONG_SIDE, size)
         for size in (square, rectangle([FILE], LONG_SIDE, STRIDE, RECTANGLE_MARGIN))
     ]
-    boxed = [Input(letterbox(image, one), 1 - _area(one.resized_size) / _area(one.input_size))
-             for one in placed]  # fmt: skip
-    return [Input(resize(image, square), 0.0), *boxed]
+    shares = [math.prod(one.resized_size) / math.prod(one.input_size) for one in placed]
+    boxed = [letterbox(image, one) for one in placed]
+    return [Input(resize(image, square), 0.0), *map(Input, boxed, [1 - x for x in shares])]
 
 
 def draw(language: str) -> Figure:
@@ -58,7 +59,3 @@ def draw(language: str) -> Figure:
         figure.text(x, TOP + shown_height + 20, f"{width} × {height}")
         figure.text(x, TOP + shown_height + 40, f"{padding} {made.padding:.0%}", "f-soft")
     return figure
-
-
-def _area(size: tuple[int, int]) -> int:
-    return size[0] * size[1]

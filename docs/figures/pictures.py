@@ -77,22 +77,12 @@ def class_image(index: int) -> np.ndarray:
     return draw_one_shape(sample_generator(0, 1, index), (96, 96), *outline_and_hue)
 
 
-def put(
-    figure: Figure,
-    item: LabelledImage | Scene,
-    at: Point,
-    scale: float,
-    boxes: Sequence[int] | None = None,
-) -> None:
-    """Put an image into a figure, with its boxes in the colours of their classes.
-
-    boxes: which of them; None for all.
-    """
+def put(figure: Figure, item: LabelledImage, at: Point, scale: float) -> None:
+    """Put an image into a figure, with its boxes in the colours of their classes."""
     height, width = item.image.shape[:2]
     figure.image(item.image, *at, width * scale, height * scale)
-    rows = range(len(item.boxes_xyxy)) if boxes is None else boxes
-    for row in rows:
-        on_picture(figure, item.boxes_xyxy[row], int(item.class_index[row]), at, scale)
+    for box, class_index in zip(item.boxes_xyxy, item.class_index, strict=True):
+        on_picture(figure, box, int(class_index), at, scale)
 
 
 def on_picture(

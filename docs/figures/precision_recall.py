@@ -13,7 +13,7 @@ WORDS = {
     "zh": ("四个物体的六个检测结果：精确率、召回率与平均精确率",
            "得分", "P", "R", "精确率", "召回率"),
 }  # fmt: skip
-# The example of docs/blocks/map.py at IoU 0.5; `test_figures.py` holds it to its output.
+# The example of docs/blocks/map.py at IoU 0.5.
 SCORES = (0.90, 0.80, 0.75, 0.70, 0.60, 0.50)
 HITS = (True, True, False, True, False, False)
 NUM_OBJECTS = 4
@@ -21,15 +21,9 @@ ROW, TOP, HEIGHT = 28, 56, 336
 COLUMNS = (46, 86, 134, 182)  # right edges
 
 
-def envelope() -> np.ndarray:
-    """Return the precision (101,) at or beyond each recall of COCO's grid."""
-    correct = np.array([HITS])
-    return interpolated_precision(correct, np.ones_like(correct), NUM_OBJECTS)[0]
-
-
 def draw(language: str) -> Figure:
     title, score, p, r, precision_word, recall_word = WORDS[language]
-    correct = np.cumsum(HITS)
+    correct, hits = np.cumsum(HITS), np.array([HITS])
     precision, recall = correct / np.arange(1, len(HITS) + 1), correct / NUM_OBJECTS
     figure = Figure(HEIGHT, title, language)
     for x, label in zip((COLUMNS[0], *COLUMNS[2:]), (score, p, r), strict=True):
@@ -44,7 +38,8 @@ def draw(language: str) -> Figure:
     axes = Axes(figure, (236, 44, 232, 232), (0, 1), (0, 1))
     figure.text(200, 26, precision_word, "bold")
     figure.text(468, 318, recall_word, "end bold")
-    best = envelope()
+    # At each recall of COCO's grid, the best precision there or beyond.
+    best = interpolated_precision(hits, np.ones_like(hits), NUM_OBJECTS)[0]
     corners = [axes.at(x, y) for x, y in zip(RECALL_GRID, best, strict=True)]
     outline = "L".join(f"{x:.1f} {y:.1f}" for x, y in [axes.at(0, 0), *corners, axes.at(1, 0)])
     figure.add("path", d=f"M{outline}Z", class_="t-blue")

@@ -5,10 +5,9 @@ Tutorial 1 computes what it sees: docs/blocks/architecture-layers.py.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from docs.figures.blocks import BLOCKS
+from docs.figures.blocks import block
 from docs.figures.drawing import HUES, PLATE, WIDTH, Figure
 from docs.figures.pictures import photograph
 
@@ -18,7 +17,6 @@ WORDS = {
     "zh": ("照片上的一个单元，以及经过四层之后它看到的范围",
            "640 像素：步长 32 的一个单元，以及它看到的范围", "第 {} 层：{} 像素"),
 }  # fmt: skip
-SEES = re.compile(r"after layer (\d+): .* (\d+) px")
 SIDE, STRIDE = 640, 32
 SHOWN = (4, 6, 8, 9)  # layers
 CELL = 7, 4  # column and row, from 0: on the face
@@ -30,16 +28,14 @@ def draw(language: str) -> Figure:
     figure = Figure(TOP + WIDTH, title, language)
     figure.text(0, 22, words, "bold")
     figure.image(photograph("astronaut.jpg").decode(), 0, TOP, WIDTH, WIDTH)
-    printed = (BLOCKS / "architecture-layers.out").read_text(encoding="utf-8")
-    known = {int(layer): int(field) for layer, field in SEES.findall(printed)}
+    fields = block("architecture-layers")["fields"]
     centre = [(place + 0.5) * STRIDE for place in CELL]
     scale = WIDTH / SIDE
     _square(figure, centre, STRIDE, "f-blue strong", scale)
     for layer, hue in reversed(list(zip(SHOWN, HUES, strict=False))):
-        field = known[layer]
         for style in ("stroke halo", f"stroke p-{hue}"):
-            box = _square(figure, centre, field, style, scale)
-        figure.plate(box[0], TOP + box[3] - PLATE, label.format(layer, field))
+            box = _square(figure, centre, fields[layer], style, scale)
+        figure.plate(box[0], TOP + box[3] - PLATE, label.format(layer, fields[layer]))
     return figure
 
 

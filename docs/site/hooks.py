@@ -48,8 +48,6 @@ SHOWN = {".md", ".html", ".png", ".svg", ".webp"}
 LINK = re.compile(r"(\]\()(\.\.?/[^)\s#]+)")
 VALUE = re.compile(r"\{\{ *([\w-]+)\.([\w-]+) *\}\}")
 SOURCE = re.compile(r"^<!-- source: ([\w/.]+) ([\w.]+) -->$", re.MULTILINE)
-FENCE = re.compile(r"(```.*?```)", re.DOTALL)
-BREAK = re.compile(r"(?<=[\u3000-\u9fff\uff00-\uffef])\n(?=[\u3000-\u9fff\uff00-\uffef])")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', re.DOTALL)
 PRE = re.compile(r"(<pre\b.*?</pre>)", re.DOTALL)
 INLINE = re.compile(r"<code>([^<]+)</code>")
@@ -182,8 +180,6 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
         words = DOWNLOAD[source.partition("/")[0]]
         title, _, rest = markdown.partition("\n")
         markdown = f"{title}\n\n[{words}]({link}){{ .duet-notebook download }}\n{rest}"
-    if source.startswith(f"{OTHER}/"):
-        markdown = join_lines(markdown)
     markdown = SOURCE.sub(partial(quoted, page=source), markdown)
     return LINK.sub(copied, VALUE.sub(lambda match: value(match, source), markdown))
 
@@ -201,12 +197,6 @@ def quoted(match: re.Match[str], page: str) -> str:
         return match[0]
     code = "\n".join(lines[node.lineno - 1 : node.end_lineno])
     return f'```python title="{path}" linenums="{node.lineno}"\n{textwrap.dedent(code)}\n```'
-
-
-def join_lines(markdown: str) -> str:
-    """Return Chinese text without the line breaks between two characters, shown as a space."""
-    parts = FENCE.split(markdown)
-    return "".join(part if part.startswith("```") else BREAK.sub("", part) for part in parts)
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Any) -> str:

@@ -251,7 +251,7 @@ class ModelEMA:
         self._share = share
         self.model = nn.frozen_copy(model)
         self.updates = 0
-        self._average = (multi_tensor if together else ops).ema_update_
+        self._average = (multi_tensor if together else optim).ema_update_
         self._averages = nn.float_tensors(self.model)
         self._followed, self._values = model, nn.float_tensors(model)
         trained = {id(parameter) for _, parameter in nn.named_parameters(model)}

@@ -98,7 +98,7 @@ def is_not_reached_by_later_updates(b: Backend) -> None:
         x = b.ops.tensor(np.ones(size))
         zeros = b.zeros((size,), "float64")
         array = b.ops.to_numpy(x)
-        b.ops.ema_update_([x], [zeros], 0.5)
+        b.optim.ema_update_([x], [zeros], 0.5)
         assert_equal(array, np.ones(size))
         assert_equal(b.ops.to_numpy(x), np.full(size, 0.5))
 
@@ -188,6 +188,6 @@ def gives_what_is_there(b: Backend) -> None:
 def gives_what_was_there_when_it_began(b: Backend) -> None:
     x = b.autograd.variable(np.ones((1000,)))
     read = b.ops.to_numpy_later(x)
-    b.ops.ema_update_([x.detach()], [b.full((1000,), 3.0, "float64")], 0.5)
+    b.optim.ema_update_([x.detach()], [b.full((1000,), 3.0, "float64")], 0.5)
     assert_equal(read(), np.ones(1000))
     assert_equal(b.ops.to_numpy_later(x)(), np.full(1000, 2.0))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tests.conformance import checks_network  # noqa: F401
 from tests.conformance.checks_optim import (
     KINDS,
     STEP_TOLERANCE,
@@ -20,14 +19,13 @@ from tests.conformance.judging import CHECKS, Backend, Check, Overlay, assert_eq
 
 # The plain names that have a name in `multi_tensor` with the same promises.
 PLAIN = {f"multi_tensor.{name}": f"optim.{name}" for name in KINDS}
-PLAIN["multi_tensor.ema_update_"] = "ops.ema_update_"
+PLAIN["multi_tensor.ema_update_"] = "optim.ema_update_"
 
 
 def in_place_of_the_plain(run: Callable[[Backend], None], b: Backend) -> None:
     """Make the same check of the updates of `multi_tensor`."""
     other = Backend()
     other.optim = b.multi_tensor
-    other.ops = Overlay(b.ops, "ema_update_", b.multi_tensor.ema_update_)
     run(other)
 
 

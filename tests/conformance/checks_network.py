@@ -1,11 +1,14 @@
-"""Checks of `contract.Ops`: network and loss."""
+"""Checks of `contract.Ops`: network and loss, and what a step restores."""
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
+from typing import Any
 
 import numpy as np
 
+from tests.conformance.checks_shapes import check_index_errors
 from tests.conformance.judging import (
     CHECKS,
     FLOATS,
@@ -119,51 +122,6 @@ for name in CROSS_ENTROPIES:
         CHECKS.append(Check(f"ops.{name}", label, partial(run, name)))
 
 
-@judges("ops.ema_update_")
-def averages_in_place_and_keeps_what_a_lost_update_would_move(b: Backend) -> None:
-    for dtype in FLOATS:
-        arrays = [uniform(shape, dtype, seed=i) for i, shape in enumerate([(3,), (2, 2), (), (0,)])]
-        averages = [b.ops.tensor(array) for array in arrays]
-        values = [b.ops.tensor(np.asarray(array * 3.0 + 1.0).astype(dtype)) for array in arrays]
-        for lost, share in (((b.full((), 1),), 0.0), ((b.full((), 0),), 0.1), ((), 0.19)):
-            b.ops.ema_update_(averages, values, 0.9, *lost)
-            for average, array in zip(averages, arrays, strict=True):
-                exact = array.astype("float64")
-                wanted = (1 - share) * exact + share * (exact * 3.0 + 1.0)
-                assert_equal(b.ops.to_numpy(average), np.asarray(wanted).astype(dtype))
-
-
-@judges("ops.ema_update_")
-def changes_the_module_that_owns_the_tensors(b: Backend) -> None:
-    module = b.nn.BatchNorm2d(2)
-    averages = b.nn.state_tensors(b.nn.frozen_copy(module))
-    names = ("weight", "bias")
-    values = [b.variable(np.full(2, 5.0, "float32")) for _ in names]
-    b.ops.ema_update_([averages[name] for name in names], values, 0.5)
-    assert_equal(b.ops.to_numpy(averages["weight"]), np.full(2, 3.0, "float32"))
-    own = b.nn.state_tensors(module)
-    b.ops.ema_update_([own[name] for name in names], values, 0.5)
-    assert_equal(b.nn.state_arrays(module)["bias"], np.full(2, 2.5, "float32"))
-    assert all(parameter.requires_grad for _, parameter in b.nn.named_parameters(module))
-
-
-@judges("ops.ema_update_")
-def an_average_of_equals_stays_bit_for_bit(b: Backend) -> None:
-    for dtype in ("float32", "float64"):
-        array = uniform((1000,), dtype)
-        average, value = b.ops.tensor(array), b.ops.tensor(array)
-        for decay in (0.0005, 0.3, 0.9999):
-            b.ops.ema_update_([average], [value], decay)
-        np.testing.assert_array_equal(b.ops.to_numpy(average), array)
-
-
-@judges("ops.ema_update_")
-def accepts_none_and_refuses_unequal_numbers(b: Backend) -> None:
-    b.ops.ema_update_([], [], 0.5)
-    x = b.zeros((2,))
-    assert_refused("1 values", b.ops.ema_update_, [x, x], [x], 0.5)
-
-
 @judges("ops.restore_")
 def only_what_is_not_finite_and_lost_is_restored(b: Backend) -> None:
     for dtype in ("float32", "float64"):
@@ -194,3 +152,69 @@ def restores_none_and_refuses_unequal_numbers(b: Backend) -> None:
     b.ops.restore_([], [], b.full((), 1))
     x = b.zeros((2,))
     assert_refused("1 others", b.ops.restore_, [x, x], [x], b.full((), 1))
+
+
+ROWS_AND_COLUMN = "ops.take_rows_and_column"
+INDICES = ([2, 0], [1, 3, 1, 1], [])
+# Roundings to 8 bits: of three gradients of a row, and of their sum.
+HALF_TOLERANCE = 4 * 2.0**-9
+
+
+@judges(ROWS_AND_COLUMN)
+def gives_rows_and_a_column_with_the_gradients_of_both(b: Backend) -> None:
+    for shape, indices in (((4, 3), INDICES), ((4, 1), INDICES), ((0, 3), ([],))):
+        for rows, column in itertools.product(indices, {0, shape[1] - 1}):
+            index = np.array(rows, "int64")
+            args = index, column
+            for place, wanted in enumerate((lambda x, i, c: x[i], lambda x, i, c: x[:, c])):
+                found = part(b, place)
+                assert_op(b, found, wanted, shape, args=args, gradient=shape == (4, 3))
+            assert_op(b, partial(joined, b), both, shape, args=args, gradient=shape == (4, 3))
+
+
+@judges(ROWS_AND_COLUMN)
+def half_precision_rows_keep_their_dtype_and_the_column_is_float32(b: Backend) -> None:
+    index = np.array([1, 3, 1, 1])
+    for dtype in b.amp.supported("cpu"):
+        found = []
+        for run in (joined, joined_of_a_cast):
+            variable = b.variable(uniform((4, 3), "float32"))
+            with b.amp.autocast("cpu", dtype):
+                half = b.ops.matmul(variable, b.ops.tensor(np.eye(3, dtype="float32")))
+            assert b.ops.dtype_of(half) == dtype
+            y = run(b, half, index, 2)
+            assert b.ops.dtype_of(y) == "float32"
+            total = b.ops.sum(y * b.ops.tensor(uniform(y.shape, "float32", seed=5)))
+            (gradient,) = b.autograd.gradients(total, [variable])
+            found.append((b.ops.to_numpy(y), b.ops.to_numpy(gradient)))
+        (values, gradient), (plain_values, plain_gradient) = found
+        np.testing.assert_array_equal(values, plain_values)
+        assert_equal(gradient, plain_gradient, HALF_TOLERANCE)
+
+
+@judges(ROWS_AND_COLUMN)
+def refuses_rows_out_of_range(b: Backend) -> None:
+    check_index_errors(b, lambda x, index: b.ops.take_rows_and_column(x, index, 1))
+
+
+def part(b: Backend, place: int) -> Any:
+    return lambda x, index, column: b.ops.take_rows_and_column(x, b.ops.tensor(index), column)[
+        place
+    ]
+
+
+def both(x: np.ndarray, index: np.ndarray, column: int) -> np.ndarray:
+    return np.concatenate((x[index].reshape(-1), x[:, column]))
+
+
+def joined(b: Backend, x: Any, index: np.ndarray, column: int) -> Any:
+    """Return rows and column one after the other, (K * R + N,)."""
+    rows, values = b.ops.take_rows_and_column(x, b.ops.tensor(index), column)
+    assert b.ops.dtype_of(rows) == b.ops.dtype_of(x)
+    return b.ops.cat([b.ops.cast(rows, b.ops.dtype_of(values)).reshape(-1), values])
+
+
+def joined_of_a_cast(b: Backend, x: Any, index: np.ndarray, column: int) -> Any:
+    full = b.ops.cast(x, "float32")
+    rows = b.ops.take_rows(full, b.ops.tensor(index))
+    return b.ops.cat([rows.reshape(-1), full[:, column]])

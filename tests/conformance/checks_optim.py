@@ -311,3 +311,48 @@ def refuses_what_does_not_fit(b: Backend, name: str) -> None:
         assert_refused(f"momentum {momentum}", optimizer.step, [0.1, 0.1], momentum)
     assert_tensors(b, tensors, before, 0.0)
     assert optimizer.state_arrays() == {}
+
+
+@judges("optim.ema_update_")
+def averages_in_place_and_keeps_what_a_lost_update_would_move(b: Backend) -> None:
+    for dtype in FLOATS:
+        arrays = [uniform(shape, dtype, seed=i) for i, shape in enumerate([(3,), (2, 2), (), (0,)])]
+        averages = [b.ops.tensor(array) for array in arrays]
+        values = [b.ops.tensor(np.asarray(array * 3.0 + 1.0).astype(dtype)) for array in arrays]
+        for lost, share in (((b.full((), 1),), 0.0), ((b.full((), 0),), 0.1), ((), 0.19)):
+            b.optim.ema_update_(averages, values, 0.9, *lost)
+            for average, array in zip(averages, arrays, strict=True):
+                exact = array.astype("float64")
+                wanted = (1 - share) * exact + share * (exact * 3.0 + 1.0)
+                assert_equal(b.ops.to_numpy(average), np.asarray(wanted).astype(dtype))
+
+
+@judges("optim.ema_update_")
+def changes_the_module_that_owns_the_tensors(b: Backend) -> None:
+    module = b.nn.BatchNorm2d(2)
+    averages = b.nn.state_tensors(b.nn.frozen_copy(module))
+    names = ("weight", "bias")
+    values = [b.variable(np.full(2, 5.0, "float32")) for _ in names]
+    b.optim.ema_update_([averages[name] for name in names], values, 0.5)
+    assert_equal(b.ops.to_numpy(averages["weight"]), np.full(2, 3.0, "float32"))
+    own = b.nn.state_tensors(module)
+    b.optim.ema_update_([own[name] for name in names], values, 0.5)
+    assert_equal(b.nn.state_arrays(module)["bias"], np.full(2, 2.5, "float32"))
+    assert all(parameter.requires_grad for _, parameter in b.nn.named_parameters(module))
+
+
+@judges("optim.ema_update_")
+def an_average_of_equals_stays_bit_for_bit(b: Backend) -> None:
+    for dtype in ("float32", "float64"):
+        array = uniform((1000,), dtype)
+        average, value = b.ops.tensor(array), b.ops.tensor(array)
+        for decay in (0.0005, 0.3, 0.9999):
+            b.optim.ema_update_([average], [value], decay)
+        np.testing.assert_array_equal(b.ops.to_numpy(average), array)
+
+
+@judges("optim.ema_update_")
+def accepts_none_and_refuses_unequal_numbers(b: Backend) -> None:
+    b.optim.ema_update_([], [], 0.5)
+    x = b.zeros((2,))
+    assert_refused("1 values", b.optim.ema_update_, [x, x], [x], 0.5)

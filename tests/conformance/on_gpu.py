@@ -18,13 +18,15 @@ from tests.conformance.judging import Backend, Overlay, all_checks
 from tests.emulated.gpu import emulated_gpu
 
 DEVICE = "cuda:0"
-JUDGED = ("ops.", "Tensor.", "autograd.", "fused.complete_iou")
+JUDGED = ("ops.", "Tensor.", "autograd.", "optim.ema_update_", "fused.complete_iou")
 ELSEWHERE = {
     "refuses_other_dtypes_and_absent_devices": "is about the default device",
     "the_processor_is_called_cpu": "is about the CPU",
     "column_and_row_of_each_cell": "names the CPU",
     "take_refuses_an_index_out_of_range": "a GPU is not asked for numbers",
     "put_refuses_rows_and_values_that_do_not_fit": "a GPU is not asked for numbers",
+    "half_precision_rows_keep_their_dtype_and_the_column_is_float32": "autocasts on the CPU",
+    "refuses_rows_out_of_range": "a GPU is not asked for numbers",
     "refuses_to_add_rows_that_do_not_fit": "a GPU is not asked for numbers",
     "changes_the_module_that_owns_the_tensors": "its module is on the CPU",
     "restores_the_module_that_owns_the_tensors": "its module is on the CPU",

@@ -59,28 +59,17 @@ def run_ranks(
 
 
 class Processes:
-    """A program in some ranks; a mark in the environment of its processes identifies them.
+    """A command that starts ranks; a mark in the environment of its processes identifies them.
 
     Args:
-        folder: for what it writes.
-        script: the program, with its flags.
-        ranks: how many.
-        raw: under a plain launcher, rather than by --nproc.
+        folder: for what it prints.
         environment: added.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        script: Sequence[object],
-        ranks: int = 2,
-        raw: bool = False,
-        environment: Mapping[str, str] | None = None,
+        self, folder: Path, command: Sequence[object], environment: Mapping[str, str] | None = None
     ) -> None:
-        self.folder, self.mark = folder, uuid.uuid4().hex
-        command = [*(launcher(backend.use(), ranks) if raw else [sys.executable]), *script]
-        if ranks > 1 and not raw:
-            command += ["--nproc", ranks]
+        self.mark = uuid.uuid4().hex
         self.output = folder / f"output-{self.mark}.txt"
         added = {"YOLO_BACKEND": backend.use(), "PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
         with self.output.open("wb") as stream:
@@ -138,8 +127,13 @@ def start_training(
     folder: Path, *flags: object, script: Path = PROJECT / "train.py", ranks: int = 2,
     raw: bool = False, environment: Mapping[str, str] | None = None,
 ) -> Processes:  # fmt: skip
-    """Start the real train.py, or a script that runs it, on a CPU."""
-    return Processes(folder, [script, *TRAIN_FLAGS, *flags], ranks, raw, environment)
+    """Start the real train.py, or a script that runs it, on a CPU.
+
+    raw: under a plain launcher, rather than by --nproc.
+    """
+    start = launcher(backend.use(), ranks) if raw else [sys.executable]
+    several = () if raw or ranks == 1 else ("--nproc", ranks)
+    return Processes(folder, [*start, script, *TRAIN_FLAGS, *flags, *several], environment)
 
 
 class Listener(NamedTuple):

@@ -9,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from duet.backend import use
 from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
 from duet.utils.system.children import child_options, signal_group
-from tests.environments import END, SEVERAL
+from tests.environments import END, SEVERAL, wait_until
 from tests.small import write_small_dataset, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from tests.unit.serve.running import Server, image_file
@@ -151,11 +150,7 @@ def test_ctrl_c_suspends_a_training_that_then_resumes(
     results = tmp_path / "exp" / "results.csv"
     words = ("-m", "duet", *ENDLESS, *flags, "--project", tmp_path)
     with start(folder, system, *words) as process:
-        deadline = time.monotonic() + 120
-        while not (results.exists() and len(results.read_bytes().splitlines()) > 1):
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: results.exists() and len(results.read_bytes().splitlines()) > 1, process)
         signal_group(process, signal.SIGINT)  # as a terminal does
         printed, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors

@@ -8,7 +8,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ import val
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.weights.checkpoint import load_checkpoint
+from tests.environments import wait_until
 from tests.small import write_small_dataset, write_tiny_model
 from tests.train.short_runs import start
 
@@ -226,11 +226,7 @@ def test_ctrl_c_saves_the_state_and_shows_the_resume_command(inputs, tmp_path):
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     results = tmp_path / "exp" / "results.csv"
-    deadline = time.monotonic() + 120
-    while not (results.exists() and len(results.read_text().splitlines()) > 1):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    wait_until(lambda: results.exists() and len(results.read_text().splitlines()) > 1, process)
     os.killpg(process.pid, signal.SIGINT)  # as the terminal does
     # Returns when no process that it started can write there any more.
     printed, errors = process.communicate(timeout=60)

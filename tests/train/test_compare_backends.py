@@ -17,7 +17,7 @@ def compare_on_small_inputs(tmp_path, *flags):
         [
             sys.executable, "compare.py", *pythons, "--project", str(tmp_path), "--device", "cpu",
             "--data", str(write_small_dataset(tmp_path)), "--cfg", str(write_tiny_model(tmp_path)),
-            "--img", "64", "--batch", "4", "--epochs", "1", "--rounds", "1", "--workers", "1",
+            "--img", "64", "--batch", "4", "--epochs", "1", "--rounds", "1", "--workers", "0",
             *flags,
         ],
         capture_output=True, text=True, timeout=400, env=environment,

@@ -17,6 +17,7 @@ import compare
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.files.run_folder import LOCK_FILE, RunLock
 from duet.utils.report.results import STAGES
+from tests.environments import wait_until
 from tests.small import RESULT_COLUMNS
 
 BODY = """
@@ -226,10 +227,7 @@ def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
     )  # fmt: skip
     record = tmp_path / "out" / "exp" / "compare.json"
     page = record.with_suffix(".html")  # with times once a run has ended
-    deadline = time.monotonic() + 60
-    while not (page.exists() and "Seconds per epoch" in page.read_text()):
-        assert process.poll() is None and time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: page.exists() and "Seconds per epoch" in page.read_text(), process)
     time.sleep(0.3)  # into the run that sleeps
     os.killpg(process.pid, signal.SIGINT)
     printed, _ = process.communicate(timeout=60)

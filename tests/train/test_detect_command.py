@@ -9,7 +9,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from contextlib import closing
 from fractions import Fraction
 from functools import partial
@@ -27,6 +26,7 @@ from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
+from tests.environments import wait_until
 from tests.shared_files import shared_path
 from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
@@ -150,7 +150,7 @@ def test_a_request_ends_the_command_and_what_is_written_is_whole(
     command = [sys.executable, "detect.py", *arguments(weights, sources[kind], folder.parent)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))  # fmt: skip
-    wait_for(lambda: any(folder.glob("*")) or any(folder.glob(".in.mp4*")))
+    wait_until(lambda: any(folder.glob("*")) or any(folder.glob(".in.mp4*")))
     process.send_signal(request_)
     out, reported = process.communicate(timeout=SECONDS)
     assert (process.returncode, reported) == (code, errors)
@@ -169,13 +169,6 @@ def test_a_request_ends_the_command_and_what_is_written_is_whole(
 def frames_of(path):
     video = cv2.VideoCapture(str(path))
     return sum(1 for _ in iter(lambda: video.read()[0], False))
-
-
-def wait_for(condition):
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
 
 
 def test_a_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_path):

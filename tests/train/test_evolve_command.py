@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -12,9 +11,9 @@ from duet import backend
 from duet.utils.processes.exit_status import EXIT_SUSPENDED
 from duet.utils.project import PROJECT
 from duet.utils.report.results import read_results
+from tests.environments import SECONDS, wait_until
 from tests.train.short_runs import short_flags
 
-SECONDS = 120  # for what takes some; a process that hangs is found
 EPOCHS = 10  # a trial that lasts: the signal must find it at work
 
 
@@ -23,13 +22,6 @@ def command(tmp_path):
     more = ("--batch", 6, "--epochs", EPOCHS, "--save-steps", 1, "--project", tmp_path / "runs")
     flags = short_flags(tmp_path, *more, "--evolve", 1, "--backend", backend.use())
     return [sys.executable, str(PROJECT / "train.py"), *flags]
-
-
-def wait_for(path):
-    deadline = time.monotonic() + SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} has not come"
-        time.sleep(0.02)
 
 
 def trainings_in(folder):
@@ -47,20 +39,17 @@ def trainings_in(folder):
 def test_a_search_that_is_killed_takes_its_trial_with_it(command, tmp_path):
     trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
     search = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    wait_for(trial / "results.csv")
+    wait_until((trial / "results.csv").exists)
     search.kill()
     search.wait()
-    deadline = time.monotonic() + SECONDS
-    while trainings_in(tmp_path / "runs"):
-        assert time.monotonic() < deadline, "the trial goes on"
-        time.sleep(0.1)
+    wait_until(lambda: not trainings_in(tmp_path / "runs"))
     assert "suspended after " in (trial.parent / "trial-0000.log").read_text()
 
 
 def test_a_stopped_search_goes_on_with_the_same_command(command, tmp_path):
     trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
     search = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    wait_for(trial / "results.csv")
+    wait_until((trial / "results.csv").exists)
     search.send_signal(signal.SIGTERM)
     reported, _ = search.communicate(timeout=SECONDS)
     assert search.returncode == EXIT_SUSPENDED, reported

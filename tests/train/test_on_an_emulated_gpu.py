@@ -65,13 +65,21 @@ class OneGpu:
         limit = threading.Timer(SECONDS, self.process.kill)
         limit.start()
         lines = []
-        for line in self.process.stdout:
-            if line == f"{END}\n":
-                limit.cancel()
-                return "".join(lines)
-            lines.append(line)
-        self.errors.seek(0)
-        raise AssertionError(self.errors.read())
+        try:
+            while not lines or lines[-1] not in (f"{END}\n", ""):
+                lines.append(self.process.stdout.readline())
+        finally:
+            limit.cancel()
+        if not lines.pop():
+            self.errors.seek(0)
+            text = self.errors.read()
+            self.end()
+            raise AssertionError(text)
+        return "".join(lines)
+
+    def end(self) -> None:
+        self.process.communicate(timeout=SECONDS)
+        self.errors.close()
 
 
 running: dict[str, OneGpu] = {}  # by the kind of the GPU
@@ -81,8 +89,8 @@ running: dict[str, OneGpu] = {}  # by the kind of the GPU
 def _programs_end() -> Iterator[None]:
     yield
     for gpu in running.values():
-        gpu.process.communicate(timeout=SECONDS)
-        gpu.errors.close()
+        if gpu.process.poll() is None:
+            gpu.end()
 
 
 def environment_with(**values: str) -> dict[str, str]:

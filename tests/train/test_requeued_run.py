@@ -12,6 +12,7 @@ import pytest
 
 import train
 from duet.utils.processes.command import run_command
+from tests.environments import wait_until
 from tests.train.short_runs import assert_equal_runs, short_flags
 
 EPOCHS = 12  # enough for three signals to arrive in between
@@ -61,11 +62,8 @@ def states(folder):
 
 
 def wait_for_new_state(process, folder):
-    before, deadline = states(folder), time.monotonic() + 100
-    while states(folder) == before:
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    before = states(folder)
+    wait_until(lambda: states(folder) != before, process)
 
 
 def assert_refused_untouched(run_here, command, process, folder):

@@ -188,13 +188,18 @@ def require_apart(settings: Settings, pairs: Iterable[tuple[str, str, str]]) -> 
 
 
 def read_flags(
-    parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None
+    settings: type,
+    program: str,
+    about: str,
+    arguments: Sequence[str] | None = None,
+    absent: Mapping[str, str] | None = None,
 ) -> tuple[FlagValues, FlagValues]:
-    """Parse a command line; return all settings by name, and those given explicitly.
+    """Parse a command line, by default sys.argv; return all settings by name, and those given.
 
-    Args:
-        arguments: default: sys.argv.
+    settings: the class whose flags the command has; others as for `new_parser`.
     """
+    parser = new_parser(program, about, absent)
+    add_flags(parser, settings)
     values = vars(parser.parse_args(arguments))
     values = {name: tuple(x) if isinstance(x, list) else x for name, x in values.items()}
     parser.set_defaults(**dict.fromkeys(values, _NOT_GIVEN))

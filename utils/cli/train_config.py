@@ -10,10 +10,8 @@ from pathlib import Path
 from duet.utils.cli.absent_flags import TRAINING, VALUE
 from duet.utils.cli.flags import (
     FlagValues,
-    add_flags,
     automatic_switch,
     flag,
-    new_parser,
     read_flags,
     require_apart,
     require_fraction,
@@ -250,9 +248,7 @@ def read_train_flags(
 ) -> tuple[FlagValues, FlagValues]:
     names = [field.name for field in dataclasses.fields(Hyperparameters)]
     overrides = {f"--{x.replace('_', '-')}": f"--override {x}={VALUE}" for x in names}
-    parser = new_parser(program, about, absent={**overrides, **TRAINING})
-    add_flags(parser, TrainConfig)
-    return read_flags(parser, arguments)
+    return read_flags(TrainConfig, program, about, arguments, {**overrides, **TRAINING})
 
 
 def run_settings(config: TrainConfig) -> Document:

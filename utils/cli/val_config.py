@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duet.utils.cli.absent_flags import VALIDATION
-from duet.utils.cli.flags import FlagValues, add_flags, flag, new_parser, read_flags, require_apart
+from duet.utils.cli.flags import FlagValues, flag, read_flags, require_apart
 from duet.utils.cli.run_config import DetectionConfig, RunConfig
 from duet.utils.errors import UserError
 
@@ -62,8 +62,6 @@ class ValConfig(DetectionConfig, RunConfig):
 def parse_val_flags(arguments: Sequence[str] | None = None) -> ValConfig:
     """Parse val.py's command line, by default sys.argv; UserError for an unknown flag."""
     about = "Validate a model: metrics per class and over all."
-    parser = new_parser("val.py", about, absent=VALIDATION)
-    add_flags(parser, ValConfig)
-    values, given = read_flags(parser, arguments)
+    values, given = read_flags(ValConfig, "val.py", about, arguments, VALIDATION)
     thresholds = THRESHOLDS.get(values["task"], {})
     return ValConfig(**{**values, **thresholds, **given})

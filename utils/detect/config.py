@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.cli.absent_flags import DETECTION
-from duet.utils.cli.flags import add_flags, flag, new_parser, read_flags, whole_from
+from duet.utils.cli.flags import flag, read_flags, whole_from
 from duet.utils.cli.run_config import DetectionConfig, known_classes, whole
 from duet.utils.errors import UserError, brief
 
@@ -58,9 +58,8 @@ class DetectConfig(DetectionConfig):
 
 def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:
     """Parse detect.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser("detect.py", "Find objects in images and videos.", DETECTION)
-    add_flags(parser, DetectConfig)
-    return DetectConfig(**read_flags(parser, arguments)[0])
+    about = "Find objects in images and videos."
+    return DetectConfig(**read_flags(DetectConfig, "detect.py", about, arguments, DETECTION)[0])
 
 
 def call_config(

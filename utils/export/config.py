@@ -9,12 +9,10 @@ from typing import Any
 from duet.backend.select import FRAMEWORKS
 from duet.utils.cli.absent_flags import EXPORT
 from duet.utils.cli.flags import (
-    add_flags,
     as_words,
     check_flags,
     flag,
     flags_of,
-    new_parser,
     read_flags,
     require_fraction,
     whole_from,
@@ -183,6 +181,5 @@ class ExportConfig:
 
 def parse_export_flags(arguments: Sequence[str] | None = None) -> ExportConfig:
     """Parse export.py's command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser("export.py", "Write a trained model for other runtimes.", EXPORT)
-    add_flags(parser, ExportConfig)
-    return ExportConfig(**read_flags(parser, arguments)[0])
+    about = "Write a trained model for other runtimes."
+    return ExportConfig(**read_flags(ExportConfig, "export.py", about, arguments, EXPORT)[0])

@@ -8,16 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from duet.utils.cli.flags import (
-    add_flags,
-    check_flags,
-    flag,
-    new_parser,
-    read_flags,
-    same_flag,
-    whole_from,
-    within,
-)
+from duet.utils.cli.flags import check_flags, flag, read_flags, same_flag, whole_from, within
 from duet.utils.detect.config import DetectConfig
 from duet.utils.errors import UserError, brief
 from duet.utils.project import WEIGHTS_FILES
@@ -109,6 +100,5 @@ def _model_source(word: str) -> ModelSource:
 
 def parse_serve_flags(arguments: Sequence[str] | None = None) -> ServeConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
-    parser = new_parser(PROGRAM, "Serve models over HTTP.")
-    add_flags(parser, ServeConfig)
-    return ServeConfig(**read_flags(parser, arguments)[0])
+    about = "Serve models over HTTP."
+    return ServeConfig(**read_flags(ServeConfig, PROGRAM, about, arguments)[0])

@@ -6,15 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from duet.utils.cli.flags import (
-    add_flags,
-    flag,
-    new_parser,
-    read_flags,
-    require_fraction,
-    same_flag,
-    whole_from,
-)
+from duet.utils.cli.flags import flag, read_flags, require_fraction, same_flag, whole_from
 from duet.utils.cli.run_config import CommandConfig, DetectionConfig, RunConfig
 from duet.utils.cli.val_config import SPLITS
 from duet.utils.errors import UserError
@@ -57,6 +49,4 @@ class AuditConfig(CommandConfig):
 def parse_audit_flags(arguments: Sequence[str] | None = None) -> AuditConfig:
     """Parse the command line, by default sys.argv; exit with code 2 on an unknown flag."""
     about = "Audit the labels of a dataset with a trained model."
-    parser = new_parser("duet audit", about)
-    add_flags(parser, AuditConfig)
-    return AuditConfig(**read_flags(parser, arguments)[0])
+    return AuditConfig(**read_flags(AuditConfig, "duet audit", about, arguments)[0])

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from duet.backend import fused, ops
+from duet.backend import ops
 from duet.backend.contract import Tensor
 from duet.models.heads.anchor.assign import Assignment, assign_targets, join_assignments
 from duet.models.heads.anchor.boxes import (
@@ -144,7 +144,7 @@ class DetectionLoss(Loss):
         # In (B, H, W, A) order, channels-last maps need no copy.
         cells = [level.permute(0, 2, 3, 1, 4).reshape(-1, level.shape[4]) for level in raw]
         taken = [
-            fused.take_rows_and_column(rows, indices[0, span], BOX_CHANNELS)
+            ops.take_rows_and_column(rows, indices[0, span], BOX_CHANNELS)
             for rows, span in zip(cells, spans, strict=True)
         ]
         predicted = ops.cast(ops.cat([rows for rows, _ in taken]), ops.dtype_of(numbers))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from tests.conformance.checks_multi_tensor import PLAIN
 from tests.conformance.judging import Backend
 from tests.conformance.wrong import wrong_ops, wrong_training  # noqa: F401
@@ -83,31 +81,6 @@ def batch_norm_silu(mistake: str) -> Build:
     return build
 
 
-def take_rows_and_column(mistake: str) -> Build:
-    """Make the two operations, with one mistake."""
-
-    def build(b: Backend, right: Any) -> Any:
-        def wrong(x: Any, index: Any, column: int) -> Any:
-            if mistake == "takes any index":
-                index = b.ops.tensor(b.ops.to_numpy(index).astype("int64").reshape(-1) * 0)
-            rows, values = right(x, index, column)
-            if mistake == "has no gradient by its rows":
-                rows = rows.detach()
-            if mistake == "has no gradient by its column":
-                values = values.detach()
-            if mistake == "takes the first column":
-                values = x[:, 0]
-            if mistake == "counts a row once":
-                places = b.ops.to_numpy(index)
-                first = np.isin(np.arange(len(places)), np.unique(places, return_index=True)[1])
-                rows = b.ops.where(b.ops.tensor(first[:, None]), rows, rows.detach())
-            return rows, values
-
-        return wrong
-
-    return build
-
-
 def finish_images(mistake: str) -> Build:
     def build(b: Backend, right: Any) -> Any:
         columns = {
@@ -160,13 +133,6 @@ MISTAKES = {
         "has no gradient by its input",
         "has no gradient",
     ),
-    take_rows_and_column: (
-        "takes any index",
-        "has no gradient by its rows",
-        "has no gradient by its column",
-        "takes the first column",
-        "counts a row once",
-    ),
     finish_images: (
         "never flips",
         "keeps all colours",
@@ -188,7 +154,7 @@ def average_of_what_was_there_first(b: Backend, right: Any) -> Any:
         if len(averages) != len(values):
             raise ValueError(f"{len(values)} values")
         first = kept.setdefault(len(averages), (averages, values))
-        b.ops.ema_update_(*first, decay, lost)
+        b.optim.ema_update_(*first, decay, lost)
 
     return ema_update_
 

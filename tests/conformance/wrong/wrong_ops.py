@@ -352,22 +352,6 @@ def naive_bce(b: Backend, right: Any) -> Any:
     return bce_with_logits
 
 
-def ema_of_two_products(b: Backend, right: Any) -> Any:
-    def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
-        for average, value in zip(averages, values, strict=True):
-            average.copy_(average * decay + value.detach() * (1.0 - decay))
-
-    return ema_update_
-
-
-def ema_of_copies(b: Backend, right: Any) -> Any:
-    return lambda averages, *args: right([average * 1.0 for average in averages], *args)
-
-
-def swapped_ema(b: Backend, right: Any) -> Any:
-    return lambda averages, values, decay, lost=None: right(averages, values, 1.0 - decay, lost)
-
-
 register(
     ("ops.bce_with_logits", "overflows", naive_bce),
     ("ops.bce_with_logits", "ignores the weight", with_arguments(positive_weight=1.0)),
@@ -377,10 +361,6 @@ register(
         "weighs the term of 1 - target too",
         lambda b, right: lambda logits, target, weight=1.0: right(logits, target) * weight,
     ),
-    ("ops.ema_update_", "swaps the weights", swapped_ema),
-    ("ops.ema_update_", "averages though lost", with_arguments(lost=None)),
-    ("ops.ema_update_", "rounds where nothing changes", ema_of_two_products),
-    ("ops.ema_update_", "updates copies", ema_of_copies),
     (
         "ops.restore_",
         "restores though not lost",
@@ -388,3 +368,38 @@ register(
     ),
     ("ops.restore_", "restores nothing", returning(None)),
 )
+
+
+def take_rows_and_column(mistake: str) -> Build:
+    """Make the two operations, with one mistake."""
+
+    def build(b: Backend, right: Any) -> Any:
+        def wrong(x: Any, index: Any, column: int) -> Any:
+            if mistake == "takes any index":
+                index = b.ops.tensor(b.ops.to_numpy(index).astype("int64").reshape(-1) * 0)
+            rows, values = right(x, index, column)
+            if mistake == "has no gradient by its rows":
+                rows = rows.detach()
+            if mistake == "has no gradient by its column":
+                values = values.detach()
+            if mistake == "takes the first column":
+                values = x[:, 0]
+            if mistake == "counts a row once":
+                places = b.ops.to_numpy(index)
+                first = np.isin(np.arange(len(places)), np.unique(places, return_index=True)[1])
+                rows = b.ops.where(b.ops.tensor(first[:, None]), rows, rows.detach())
+            return rows, values
+
+        return wrong
+
+    return build
+
+
+for mistake in (
+    "takes any index",
+    "has no gradient by its rows",
+    "has no gradient by its column",
+    "takes the first column",
+    "counts a row once",
+):
+    register(("ops.take_rows_and_column", mistake, take_rows_and_column(mistake)))

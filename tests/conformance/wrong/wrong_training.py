@@ -11,7 +11,7 @@ import numpy as np
 
 from duet.backend.processes import this_process
 from tests.conformance.judging import Backend
-from tests.conformance.wrong.registry import Build, register, returning
+from tests.conformance.wrong.registry import Build, register, returning, with_arguments
 
 ADAM = ("Adam", "AdamW")
 
@@ -164,6 +164,30 @@ register(
             ("Optimizer.load_state_arrays", "keeps old state"),
         )
     ),
+)
+
+
+def ema_of_two_products(b: Backend, right: Any) -> Any:
+    def ema_update_(averages: Any, values: Any, decay: float, lost: Any = None) -> None:
+        for average, value in zip(averages, values, strict=True):
+            average.copy_(average * decay + value.detach() * (1.0 - decay))
+
+    return ema_update_
+
+
+def ema_of_copies(b: Backend, right: Any) -> Any:
+    return lambda averages, *args: right([average * 1.0 for average in averages], *args)
+
+
+def swapped_ema(b: Backend, right: Any) -> Any:
+    return lambda averages, values, decay, lost=None: right(averages, values, 1.0 - decay, lost)
+
+
+register(
+    ("optim.ema_update_", "swaps the weights", swapped_ema),
+    ("optim.ema_update_", "averages though lost", with_arguments(lost=None)),
+    ("optim.ema_update_", "rounds where nothing changes", ema_of_two_products),
+    ("optim.ema_update_", "updates copies", ema_of_copies),
 )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.backend import autograd, fused, ops
+from duet.backend import autograd, ops
 
 NUM_ROWS, COLUMNS, TAKEN = 2000, 85, 4000
 TRIALS = 12
@@ -43,7 +43,7 @@ def check_gradients(take: Any, compile_: Any = lambda function: function) -> Non
 
 
 def rows_beside_a_column(rows: Any, index: Any) -> Any:
-    return fused.take_rows_and_column(rows, index, 4)[0]
+    return ops.take_rows_and_column(rows, index, 4)[0]
 
 
 @pytest.mark.parametrize("take", [ops.take_rows, rows_beside_a_column])

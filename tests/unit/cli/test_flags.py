@@ -51,9 +51,7 @@ class Pots(Cups):
 
 
 def read(settings: type, *arguments: str):
-    parser = new_parser("cups", "Make tea.")
-    add_flags(parser, settings)
-    return read_flags(parser, arguments)
+    return read_flags(settings, "cups", "Make tea.", arguments)
 
 
 def test_a_command_line_gives_values_and_names_those_that_it_has():

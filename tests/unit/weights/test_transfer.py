@@ -19,6 +19,7 @@ from duet.utils.weights.transfer import match_classes, remap_rows, transfer_arra
 from tests.shared_files import shared_path
 
 BOXES = ClassRows(("m.",), before=5)
+CLASSES = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
 BCCD = ("RBC", "WBC", "Platelets")
 
 
@@ -43,33 +44,23 @@ def test_classes_are_paired_by_name():
         match_classes(("x",), ())
 
 
-def test_head_rows_move_with_their_class():
-    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
-    old = np.arange(2 * 7).reshape(14, 1).astype(np.float32)  # 2 anchors, 5 + 2 outputs
-    new = remap_rows(np.full((16, 1), -1, np.float32), old, BOXES, classes)
-    assert new.reshape(2, 8).tolist() == [
-        [0, 1, 2, 3, 4, 6, -1, 5],
-        [7, 8, 9, 10, 11, 13, -1, 12],
-    ]
-    other_channels = np.zeros((16, 2)), np.zeros((14, 3))
-    assert remap_rows(*other_channels, BOXES, classes) is None
-    other_anchors = np.zeros((24, 1)), np.zeros((14, 1))
-    assert remap_rows(*other_anchors, BOXES, classes) is None
+@pytest.mark.parametrize(
+    ("rows", "old", "wanted"),
+    [  # of 2 anchors with 5 + 2 outputs, of one with 5 + 2 + 2 coefficients, of a classifier
+        (BOXES, (14, 1), [0, 1, 2, 3, 4, 6, -1, 5, 7, 8, 9, 10, 11, 13, -1, 12]),
+        (ClassRows(("m.",), before=5, after=2), (9, 1), [0, 1, 2, 3, 4, 6, -1, 5, 7, 8]),
+        (ClassRows(("linear.",)), (2, 2), [2, 3, -1, -1, 0, 1]),
+    ],
+)
+def test_rows_move_with_their_class(rows, old, wanted):
+    given = np.arange(np.prod(old), dtype=np.float32).reshape(old)
+    own = np.full((len(wanted) // old[1], old[1]), -1, np.float32)
+    assert remap_rows(own, given, rows, CLASSES).ravel().tolist() == wanted
 
 
-def test_rows_behind_the_classes_move_as_they_are():
-    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
-    old = np.arange(1 * 9).reshape(9, 1).astype(np.float32)  # 5 + 2 classes + 2 coefficients
-    rows = ClassRows(("m.",), before=5, after=2)
-    new = remap_rows(np.full((10, 1), -1, np.float32), old, rows, classes)
-    assert new.reshape(-1).tolist() == [0, 1, 2, 3, 4, 6, -1, 5, 7, 8]
-
-
-def test_rows_of_a_classifier_are_its_classes_only():
-    classes = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
-    old = np.arange(4).reshape(2, 2).astype(np.float32)
-    new = remap_rows(np.full((3, 2), -1, np.float32), old, ClassRows(("linear.",)), classes)
-    assert new.tolist() == [[2, 3], [-1, -1], [0, 1]]
+@pytest.mark.parametrize("shapes", [((16, 2), (14, 3)), ((24, 1), (14, 1))])
+def test_rows_of_other_channels_or_anchors_do_not_move(shapes):
+    assert remap_rows(*map(np.zeros, shapes), BOXES, CLASSES) is None
 
 
 def start_of_coco():

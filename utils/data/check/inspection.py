@@ -256,12 +256,9 @@ def _fault_in_pixels(row: LabelRow, image: AnnotatedImage, size: tuple[int, int]
 def rows_of_text(content: bytes, num_classes: int) -> Iterator[LabelRow]:
     """Yield the lines of a label file, and tell far outside from a little outside."""
     for row in label_rows(content, num_classes):
-        if row.kind in ("broken_label", "unknown_class"):
-            yield row
-        else:
-            # Training refuses a coordinate as it is written, not an edge of the box.
-            written = row.outline_norm or row.box_cxcywh_norm
-            yield _judged(row._replace(kind="", fault=""), written, COORDINATE_TOLERANCE)
+        # Training refuses a coordinate as it is written, not an edge of the box.
+        written = row.outline_norm or row.box_cxcywh_norm
+        yield row if row.kind else _judged(row, written, COORDINATE_TOLERANCE)
 
 
 def _judged(row: LabelRow, written: Sequence[float], tolerance: float) -> LabelRow:

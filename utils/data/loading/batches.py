@@ -123,6 +123,10 @@ class Batches(ABC):
     def __len__(self) -> int:
         return math.ceil(len(self.samples) / self._batch_size)
 
+    def shard_of(self, epoch: Epoch, batch_index: int) -> Batch:
+        """Return this rank's shard of a batch, in memory of its own."""
+        return self.build(epoch, batch_index, np.empty(self.shape(batch_index), np.uint8))
+
     def shape(self, batch_index: int) -> tuple[int, int, int, int]:
         """Return the shape (B, 3, H, W) of the images of this rank's shard; B may be 0."""
         height, width = self._size(batch_index)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TypeVar
-
-import numpy as np
 
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
@@ -86,11 +85,7 @@ class _Loader:
     ) -> Iterator[Batch]:
         if self._pool is not None:
             return self._pool.run(epoch, first_batch, following)
-        return (self._build(epoch, index) for index in range(first_batch, len(self._source)))
-
-    def _build(self, epoch: Epoch, batch_index: int) -> Batch:
-        images = np.empty(self._source.shape(batch_index), np.uint8)
-        return self._source.build(epoch, batch_index, images)
+        return map(partial(self._source.shard_of, epoch), range(first_batch, len(self)))
 
 
 class TrainLoader(_Loader):
@@ -144,15 +139,14 @@ class TrainLoader(_Loader):
         Args:
             class_scores: for --image-weights, as in `order.Epoch`.
             is_last: False to build the first batches of the next epoch, if its order is known,
-                while
-                the last ones of this epoch are used.
+                while the last ones of this epoch are used.
         """
         is_known = not (is_last or self._source.recipe.image_weights)
         following = self._epoch(epoch + 1, ()) if is_known else None
         return self._run(self._epoch(epoch, class_scores), first_batch, following)
 
     def batch(self, epoch: int, batch_index: int, class_scores: Sequence[float] = ()) -> Batch:
-        return self._build(self._epoch(epoch, class_scores), batch_index)
+        return self._source.shard_of(self._epoch(epoch, class_scores), batch_index)
 
     def _epoch(self, number: int, class_scores: Sequence[float]) -> Epoch:
         return Epoch(number, tuple(class_scores), self._leaves_pixels)

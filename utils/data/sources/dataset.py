@@ -34,7 +34,6 @@ log = logging.getLogger("data")
 
 def load_dataset(
     argument: str | Path,
-    image_root: str | Path = "datasets",
     splits: Sequence[str] = ("train", "val"),
     single_class: bool = False,
     train_part: float | str | None = None,
@@ -43,7 +42,7 @@ def load_dataset(
 
     Args:
         argument: a YAML file, the name of one in data/, a folder or an annotation file that
-            `recognised.py` knows, or one of `BUILT_INS`, drawn into `image_root` on first use.
+            `recognised.py` knows, or one of `BUILT_INS`, drawn into datasets/ on first use.
         splits: the splits whose images must exist.
         single_class: treat all objects as one class.
         train_part: fraction of the images for training, the rest for validation, if the dataset
@@ -56,7 +55,7 @@ def load_dataset(
     if name in BUILT_INS:
         if os.path.exists(name):
             log.info("%s: the built-in dataset; for the folder of that name give ./%s", name, name)
-        argument = BUILT_INS[name](Path(image_root) / name)
+        argument = BUILT_INS[name](Path("datasets") / name)
     drawn_from = [split for split in splits if split != "val"]
     needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
     path = Path(argument)

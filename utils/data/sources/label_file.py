@@ -137,8 +137,9 @@ def parse_labels(content: bytes | None, num_classes: int) -> Labels:
     BrokenLabelError: the first line with another fault.
     """
     rows = list(label_rows(content, num_classes))
-    if broken := next((row for row in rows if row.kind not in ("", ZERO_AREA)), None):
-        raise BrokenLabelError(f"{broken.place}: {broken.fault:.300}", broken.kind)
+    for row in rows:
+        if fault := row.fault or _fault_of_coordinates(row.outline_norm or row.box_cxcywh_norm):
+            raise BrokenLabelError(f"{row.place}: {fault:.300}", row.kind or "out_of_range")
     polygons = None
     if any(row.outline_norm for row in rows):
         flat = chain.from_iterable(row.outline_norm for row in rows)
@@ -217,7 +218,7 @@ def require_drawable(polygons: Polygons | None, size: tuple[int, int]) -> None:
 
 
 def label_rows(content: bytes | None, num_classes: int) -> Iterator[LabelRow]:
-    """Yield the lines of a label file that are not blank; BrokenLabelError for another encoding."""
+    """Yield the lines that are not blank, with any coordinates; BrokenLabelError: not UTF-8."""
     try:
         lines = as_utf8(content or b"").decode().splitlines()
     except UnicodeDecodeError as error:
@@ -240,16 +241,17 @@ def _parse_row(place: str, words: list[str], num_classes: int) -> LabelRow:
     if not (label.is_integer() and 0 <= label < num_classes):
         text = f"class {label:g}; accepted: 0 to {num_classes - 1}"
         return LabelRow(place, "unknown_class", text, NO_CLASS, box, outline)
-    kind = fault = ""
+    return LabelRow(place, "", "", int(label), box, outline)
+
+
+def _fault_of_coordinates(coordinates: Sequence[float]) -> str:
     lowest, highest = -COORDINATE_TOLERANCE, 1 + COORDINATE_TOLERANCE
     within = lowest <= min(coordinates) and max(coordinates) <= highest
     # Min and max may step over NaN, which a sum does not.
-    if not within or math.isnan(sum(coordinates)):
-        value = next(value for value in coordinates if not lowest <= value <= highest)
-        kind, fault = "out_of_range", f"coordinate {value:g}; accepted: normalised, from 0 to 1"
-    elif min(box[2:]) <= 0:
-        kind, fault = ZERO_AREA, f"a box of {box[2]:g} x {box[3]:g}"
-    return LabelRow(place, kind, fault, int(label), box, outline)
+    if within and not math.isnan(sum(coordinates)):
+        return ""
+    value = next(value for value in coordinates if not lowest <= value <= highest)
+    return f"coordinate {value:g}; accepted: normalised, from 0 to 1"
 
 
 def _fault_of_columns(words: Sequence[str], coordinates: Sequence[float]) -> str:
