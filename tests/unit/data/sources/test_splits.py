@@ -23,7 +23,7 @@ from duet.utils.data.sources.splits import images_of, load_split
 from duet.utils.errors import DatasetError, UserError
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
-from tests.unit.data.sources.test_scan_memory import noted
+from tests.unit.data.sources.test_scan import noted
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 
