@@ -26,7 +26,7 @@ BUDGETS = {
     "utils": 1010,
     "utils/cli": 1347,
     "utils/comparison": 1265,
-    "utils/data": 11275,
+    "utils/data": 11276,
     "utils/detect": 2056,
     "utils/evaluation": 1752,
     "utils/evolution": 414,
@@ -44,7 +44,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 57140, "benchmarks": 2695}
+OTHERS = {"tests": 57159, "benchmarks": 2695}
 
 
 def room_of(path: Path) -> str:

@@ -39,6 +39,7 @@ MOST_DECODED = 50_000_000  # per image: 150 MB in each thread
 _MOST_THREADS = 8
 _COPY = ".rf."  # Roboflow calls the augmented copies of a.jpg a_jpg.rf.HASH.jpg
 _UNIT = 2**48
+_ENCODING = "utf-8", "surrogateescape"  # of names, in each locale
 
 log = logging.getLogger("data")
 
@@ -110,13 +111,13 @@ def _original_of(name: str) -> str:
 def _hashes_of(name: str) -> tuple[int, int]:
     """Return place and rank of an image, 48 bits each; augmented copies share them."""
     # Other hashes than in `place_of`: --fraction takes a part of either side.
-    digest = hashlib.sha256(b"split\0" + os.fsencode(_original_of(name))).digest()
+    digest = hashlib.sha256(b"split\0" + _original_of(name).encode(*_ENCODING)).digest()
     return int.from_bytes(digest[:6], "big"), int.from_bytes(digest[6:12], "big")
 
 
 def place_of(name: str) -> float:
     """Return the place of a file's name among all names, from 0 to below 1."""
-    digest = hashlib.sha256(os.fsencode(name)).digest()
+    digest = hashlib.sha256(name.encode(*_ENCODING)).digest()
     return int.from_bytes(digest[:6], "big") / _UNIT
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import cv2
@@ -20,7 +23,7 @@ from duet.utils.data.sources.splits import images_of, load_split
 from duet.utils.errors import DatasetError, UserError
 from tests.rank_threads import run_rank_threads
 from tests.small import write_small_dataset
-from tests.unit.data.sources.test_scan_memory import noted
+from tests.unit.data.sources.test_scan import noted
 
 NAMES = [f"image {number}.jpg" for number in range(4000)]
 
@@ -209,6 +212,22 @@ def test_an_image_stays_chosen_whatever_comes_or_goes():
     moved = [Path("elsewhere", path.name) for path in PATHS]
     assert {path.name for path in choose_part(moved, 0.4)} == {path.name for path in chosen}
     assert chosen < set(choose_part(PATHS, 0.5))
+
+
+def test_an_image_stays_chosen_where_the_locale_cannot_encode_its_name():
+    text = (
+        "import numpy\nfrom duet.utils.data.sources.drawn_split import draw_training, place_of\n"
+        "names = [f'\\u56fe {number}.jpg' for number in range(40)]\n"
+        "print([place_of(name) for name in names])\n"
+        "print(draw_training(names, numpy.arange(40), 0.5).nonzero()[0].tolist())"
+    )
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-c", text]
+    ascii_, utf8 = (
+        subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout
+        for env in (plain, {**os.environ, "PYTHONUTF8": "1"})
+    )
+    assert ascii_ == utf8 and utf8.count(b",") > 40  # names of a record file, written elsewhere
 
 
 def test_a_fraction_of_nothing_is_refused():
