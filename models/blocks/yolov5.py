@@ -200,7 +200,7 @@ class Bottlenecks:
 
 @register("C3", repeats=True)
 class C3(nn.Module):
-    """Cross-stage partial block: bottlenecks on one half, a bypass for the other, then concat."""
+    """Cross-stage partial block: two 1x1 branches of half the channels, bottlenecks on one."""
 
     def __init__(
         self, in_channels: int, out_channels: int, repeats: int = 1, shortcut: bool = True
@@ -218,7 +218,7 @@ class C3(nn.Module):
 
     @staticmethod
     def inner(channels: int, repeats: int, shortcut: bool) -> nn.Module:
-        """Return the module for one half, (B, C, H, W) to (B, C, H, W)."""
+        """Return the bottlenecks of one branch, (B, C, H, W) to (B, C, H, W)."""
         rows = (Bottleneck(channels, channels, channels, shortcut) for _ in range(repeats))
         return nn.Sequential(*rows)
 
