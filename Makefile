@@ -106,9 +106,9 @@ suite-%:
 		-o cache_dir=.pytest_cache/$* --durations=60 --durations-min=1 $(PYTEST_ARGS) $(FILES) 2>&1 \
 		| tee .venv/$*-tests.log | awk '{ print "$*: " $$0; fflush() }'
 
-suite-once: NAMED = oneflow
+suite-once: NAMED = torch
 suite-once: START = TESTS_ONCE_ALONE=1 nice -n 10
-suite-once: FILES = $$(.venv/oneflow/bin/python -m tests.one_suite)
+suite-once: FILES = $$(.venv/torch/bin/python -m tests.one_suite)
 
 fuzz:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments $(DEMO_BACKEND)

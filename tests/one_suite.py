@@ -1,7 +1,7 @@
 """Which suite runs which tests: `make test` runs a suite of each backend, side by side.
 
-A third one runs files of ONCE while the others wait; `python -m tests.one_suite` prints them. A
-whole suite ends with the seconds of each folder beside its budget.
+A third one, of PyTorch, runs files of OF_TORCH and ONCE while the others wait; `python -m
+tests.one_suite` prints them. A whole suite ends with the seconds of each folder beside its budget.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ CLAIMS = "TESTS_CLAIMS"
 ONCE_ALONE = "TESTS_ONCE_ALONE"
 TESTS = Path(__file__).parent
 # What needs packages of .venv/torch alone: torch.hub, TorchScript, the figures' Matplotlib. And the
-# pages: they train, which takes a third longer on OneFlow.
+# pages: they train, which takes a third longer on OneFlow. The longest come first.
 OF_TORCH = (
-    "conformance/test_onnx_backend.py",
-    "export/examples/test_compiled_and_page.py",
-    "export/test_export_command.py",
-    "package/test_wheel.py",
     "site/test_copied_pages.py",
+    "package/test_wheel.py",
+    "export/test_export_command.py",
+    "export/examples/test_compiled_and_page.py",
     "unit/docs/test_figures.py",
+    "conformance/test_onnx_backend.py",
 )
 # These use no framework, or start it in processes that any framework serves, or both frameworks.
 # The suite that comes to one of them first runs it, after all others: so both end together. The
@@ -112,15 +112,16 @@ def is_left_out(path: Path, environ: Mapping[str, str]) -> bool:
 
 
 def place(path: Path) -> int:
-    """Return the place of a test file in ONCE; -1 if it runs in each suite."""
-    parts = {path, *path.parents}
-    if parts & {TESTS / name for name in (*IN_BOTH, *OF_TORCH)}:
+    """Return the place of a test file among those that run once; -1 if it runs in each suite."""
+    if path in {TESTS / name for name in IN_BOTH}:
         return -1
-    return next((number for number, name in enumerate(ONCE) if TESTS / name in parts), -1)
+    parts = {path, *path.parents}
+    once = enumerate((*OF_TORCH, *ONCE))
+    return next((number for number, name in once if TESTS / name in parts), -1)
 
 
 class SharedFiles:
-    """A plugin of pytest: files of ONCE come last, and each runs where it is claimed first."""
+    """A plugin of pytest: files that run once come last; each runs where it is claimed first."""
 
     def __init__(self, claims: Path) -> None:
         self.claims = claims
@@ -236,4 +237,4 @@ class FolderSeconds:
 
 
 if __name__ == "__main__":
-    print(*(f"tests/{name}" for name in ONCE))
+    print(*(f"tests/{name}" for name in (*OF_TORCH, *ONCE)))
