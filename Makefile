@@ -91,8 +91,7 @@ check-second:
 test:
 	@WITH=dev $(PYTHON) -m duet.utils.setup.environments
 	@claims=$$(mktemp -d) && trap 'rm -rf "$$claims"' EXIT && \
-		TESTS_CLAIMS=$(if $(word 2,$(SUITES)),$$claims) \
-		$(MAKE) --no-print-directory --jobs=3 --keep-going suites
+		TESTS_CLAIMS=$$claims $(MAKE) --no-print-directory --jobs=3 --keep-going suites
 
 # Both suites leave their cores now and then, to wait for a process: a third one takes them then.
 suites: $(SUITES) $(if $(PYTEST_ARGS),,$(if $(word 2,$(SUITES)),suite-once))

@@ -44,7 +44,7 @@ def build(project: Path, target: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built site."""
-    folder = Path(os.environ.get(CLAIMS, "no folder"))
+    folder = Path(os.environ.get(CLAIMS) or "no folder")
     folder = folder if folder.is_dir() else tmp_path_factory.mktemp("built")
     with open(folder / "site.lock", "w") as file:
         lock(file.fileno(), wait=True)  # until the other suite has built it

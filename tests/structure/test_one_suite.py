@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 from duet.backend.select import ENVIRONMENT_VARIABLE
+from duet.utils.project import PROJECT
 from tests.one_suite import (
     IN_BOTH,
     OF_TORCH,
@@ -59,3 +63,12 @@ def test_a_file_without_a_framework_runs_where_it_is_claimed_first(tmp_path: Pat
     first, second = SharedFiles(tmp_path), SharedFiles(tmp_path)
     assert all(is_left_out(TESTS / name, {ONCE_ALONE: "1"}) for name in IN_BOTH)
     assert first.is_taken(shared) and not second.is_taken(shared) and first.is_taken(shared)
+
+
+def test_suites_share_their_files_from_the_first_run_of_a_clone_on(tmp_path: Path) -> None:
+    shutil.copy(PROJECT / "Makefile", tmp_path)  # without environments: they are made by the run
+    line, environment = ["make", "--dry-run", "test"], {**os.environ, "MAKEFLAGS": ""}
+    done = subprocess.run(
+        line, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert "TESTS_CLAIMS=$claims" in done.stdout
