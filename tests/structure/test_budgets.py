@@ -44,7 +44,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 57171, "benchmarks": 2695}
+OTHERS = {"tests": 57184, "benchmarks": 2695}
 
 
 def room_of(path: Path) -> str:

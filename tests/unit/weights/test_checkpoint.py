@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, naming_weights
 from duet.utils.weights.checkpoint import Checkpoint, Header, load_checkpoint, save_checkpoint
 
 HEADER = Header(
@@ -129,3 +129,16 @@ def test_a_file_without_our_header_is_refused(tmp_path, metadata):
     save_file({"a": np.zeros(2, np.float32)}, path, metadata=metadata)
     with pytest.raises(UserError, match="not written by train.py"):
         load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("class 'a --weights b' is unknown", "--weights x.pt: class 'a --weights b' is unknown"),
+        ("--weights x.pt: damaged", "--weights x.pt: damaged"),
+    ],
+)
+def test_an_error_names_its_weights_file_once_whatever_the_file_holds(text, expected):
+    with pytest.raises(UserError) as error, naming_weights("x.pt"):
+        raise UserError(text)
+    assert str(error.value) == expected
