@@ -63,7 +63,8 @@ def naming_weights(path: object) -> Iterator[None]:
         raise UserError(f"--weights {path}: it does not fit into memory") from error
     except UserError as error:
         text = str(error)
-        raise UserError(text if text.startswith("--weights") else f"--weights {path}: {text}") from error
+        named = text if text.startswith("--weights") else f"--weights {path}: {text}"
+        raise UserError(named) from error
 
 
 class DatasetError(UserError):
