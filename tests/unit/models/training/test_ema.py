@@ -60,21 +60,6 @@ def test_two_updates_give_the_weighted_mean_and_leave_the_model_alone(model):
     assert average.updates == 2
 
 
-def test_only_statistics_that_are_not_finite_are_taken_from_the_average(model):
-    average = ModelEMA(model)
-    started = nn.state_arrays(model)
-    statistic, other = "model.0.bn.running_mean", "model.1.bn.running_mean"
-    weight = "model.0.conv.weight"
-    changed = {name: started[name] + 1 for name in (statistic, other, weight)}
-    changed[statistic][0] = changed[weight][0] = np.nan
-    nn.load_state_arrays(model, started | changed)
-    average.update(model, ops.full((), 1))
-    changed[statistic][0] = started[statistic][0]
-    for name, array in nn.state_arrays(model).items():
-        expected = changed.get(name, started[name])
-        np.testing.assert_array_equal(array, expected, err_msg=name)
-
-
 def test_a_lost_update_moves_nothing(model):
     average, started = ModelEMA(model), nn.state_arrays(model)
     nn.load_state_arrays(model, {name: array + 1 for name, array in started.items()})
