@@ -48,7 +48,6 @@ ONCE = (
     "train/test_compare_command.py",
     "unit/scripts/test_first_contact.py",
     "unit/scripts/test_public_commands.py",
-    "unit/scripts/test_onnx_backend.py",
     "export/test_graph_process.py",
     "site/test_pages.py",
     "site/test_strict_build.py",
