@@ -88,7 +88,7 @@ IN_BOTH = (
     "distributed/test_public_lines.py",
     "train/test_commands.py",
     "structure/test_importable.py",
-    "unit/backend/test_import.py",
+    "unit/backend/test_start.py",
     "unit/data/augment/test_golden_draws.py",
     "unit/data/image/test_fingerprint.py",
     "unit/data/loading/test_equal_batches.py",
