@@ -179,15 +179,6 @@ def copies_and_casts_what_it_loads(b: Backend) -> None:
     assert_state(b, network, {name: np.ones_like(array) for name, array in state.items()})
 
 
-@judges("nn.load_state_arrays", trains=True)
-def keeps_requires_grad_as_it_was(b: Backend) -> None:
-    network = build(b)
-    frozen = b.nn.frozen_copy(network)
-    for module, wanted in ((network, True), (frozen, False)):
-        b.nn.load_state_arrays(module, random_state(b, module))
-        assert all(p.requires_grad is wanted for _, p in b.nn.named_parameters(module))
-
-
 @judges("nn.load_state_arrays")
 def loads_nothing_that_does_not_fit(b: Backend) -> None:
     network = build(b)
@@ -245,6 +236,7 @@ def trained(b: Backend) -> None:
 
 
 @judges("nn.place")
+@judges("nn.load_state_arrays")
 def casts_floating_tensors_only(b: Backend) -> None:
     network = build(b).eval()
     frozen = b.nn.frozen_copy(network)
