@@ -65,28 +65,6 @@ def test_curves_over_confidence_go_through_the_points_that_the_detections_give(
     assert [kept[name].axes[0].get_ylabel() for name in CURVES] == ["precision", "recall", "F1"]
 
 
-def test_of_many_classes_those_with_the_most_labels_have_names_and_the_others_are_thin(
-    monkeypatch, tmp_path
-):
-    kept = kept_figures(monkeypatch, measures)
-    names = [f"class {index} with a name of some length" for index in range(80)]
-    objects = [1] * 80
-    for index in (3, 50, 79):
-        objects[index] = 2
-    plot_precision_recall(result_of(names, objects), tmp_path / "PR_curve.png")
-    figure = kept["PR_curve.png"]
-    shown = [0, 1, 2, 3, 4, 50, 79]
-    assert legend_of(figure) == [
-        *(f"1.000  {f'class {index} with a name of some length'[:22]}.." for index in shown),
-        "73 other classes",
-        "1.000  mean of 80 classes",
-    ]
-    (thin,) = figure.axes[0].collections
-    assert len(thin.get_segments()) == 73
-    assert all(line.get_linewidth() > thin.get_linewidths()[0] for line in
-               figure.axes[0].get_lines() if line.get_label()[0] in "01")  # fmt: skip
-
-
 @pytest.mark.parametrize("num_classes", [0, 1])
 def test_curves_of_no_class_or_one_are_drawn(tmp_path, num_classes):
     result = result_of(["cell"][:num_classes])

@@ -1,6 +1,5 @@
 """The mask head: its layers from a YAML, its rows and prototypes, and what is found in an image."""
 
-import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,6 @@ from duet.utils.data.masks.runs import mask_of_runs
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.geometry.detections import SuppressionSettings
-from duet.utils.report.results import result_columns
 from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
 from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
@@ -49,15 +47,6 @@ def run(model, images):
 def test_args_that_make_no_masks_are_refused_before_anything_is_made(args, message):
     with pytest.raises(UserError, match=message):
         build(TINY.replace("Detect, [nc, anchors]", f"Segment, {args}"), width_multiple=1.0)
-
-
-def test_the_width_multiple_scales_the_channels_of_prototypes_but_not_their_number():
-    model = build(width_multiple=0.25)
-    shapes = {name: array.shape for name, array in nn.state_arrays(model.head).items()}
-    assert shapes["proto.cv1.conv.weight"][0] == shapes["proto.cv2.conv.weight"][0] == 16
-    assert shapes["proto.cv3.conv.weight"] == (6, 16, 1, 1)
-    raw = run(model, np.zeros((1, 3, 64, 96), np.float32))
-    assert [tuple(x.shape) for x in raw] == [(1, 3, 8, 12, 16), (1, 3, 4, 6, 16), (1, 6, 16, 24)]
 
 
 def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
@@ -132,14 +121,6 @@ def result():
     """Class 0: its box is right, its mask half of the object; class 2: nothing is found."""
     found = segmentations([HALF], [0.9], [0], boxes_around([WHOLE]))
     return evaluate_masks({0: (found, masked_truth([WHOLE, OTHER], [0, 2]))}, 3)
-
-
-def test_the_columns_are_those_of_the_public_results():
-    stored = json.loads(shared_path("golden/segment/info.json").read_text())
-    columns = result_columns(["box", "seg", "obj", "cls"], MaskHead.metric_names)
-    public = stored["results_csv_header"]
-    assert columns[: len(public)] == public
-    assert [f"best/{name}" for name in MaskHead.metric_names] == stored["best_keys"][1:]
 
 
 def test_figures_are_those_of_boxes_and_then_of_masks(result):
