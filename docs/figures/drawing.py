@@ -236,7 +236,7 @@ class Axes:
 
 
 def _tick(value: float) -> str:
-    return f"{value:,g}".replace(",", " ")
+    return f"{value:,g}"
 
 
 def element(tag: str, inside: str | None = None, **attributes: object) -> str:
