@@ -12,7 +12,7 @@ WORDS = {
     "en": ("Mean error of boxes that descend by 1 − IoU, GIoU, DIoU or CIoU",
            "start", "target", "mean error of 6,860 boxes", "steps"),
     "zh": ("框按 1 − IoU、GIoU、DIoU、CIoU 的梯度下降时的平均误差",
-           "起点", "目标", "6860 个框的平均误差", "步数"),
+           "起点", "目标", "6,860 个框的平均误差", "步数"),
 }  # fmt: skip
 START = np.array([[2.4, 2.2, 2.4, 0.9]])  # cxcywh
 TARGET = np.array([[5.4, 4.2, 1.6, 2.4]])
