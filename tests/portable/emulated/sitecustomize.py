@@ -1,7 +1,7 @@
 """Make Python look like that of another system, to this project's modules alone.
 
 Python imports this first in each process whose PYTHONPATH has this folder. Modules of `duet` that
-import os, signal, sys, subprocess or ctypes get one without what the system of the variable
+import os, select, signal, sys, subprocess or ctypes get one without what the system of the variable
 EMULATED_SYSTEM lacks. Other packages have code of their own for each system, and see the real one.
 """
 
@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
@@ -171,6 +172,7 @@ if SYSTEM == "windows":
         STARTUPINFO=types.SimpleNamespace,
     )  # fmt: skip
     INSTEAD["ctypes"] = Other(ctypes, set(), CDLL=windows_library)
+    INSTEAD["select"] = Other(select, {"poll", "epoll"})
     INSTEAD["msvcrt"] = Other(
         types.ModuleType("msvcrt"), set(), LK_NBLCK=2, locking=windows_lock,
         get_osfhandle=lambda descriptor: FIRST_HANDLE + descriptor,
