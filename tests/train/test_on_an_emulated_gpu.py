@@ -240,7 +240,7 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     detectors = Trainings(tmp_path, data, write_tiny_model(tmp_path))
     flags = ("--amp", "bf16", "--sync-bn", "--workers", 1)
     late, text = detectors.train("late", *flags, gpu="0,1")
-    at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1")
+    at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1", OLDEST="1")
     assert "starting 2 processes, one per device" in text
     assert_equal_runs(late, at_once)
     waits = [json.loads(line) for line in text.splitlines() if line.startswith('{"steps"')]

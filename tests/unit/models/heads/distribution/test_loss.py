@@ -125,6 +125,21 @@ def test_pieces_of_like_images_add_up_to_the_batch():
         assert sum(piece[name] for piece in found) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.parametrize("objects_at", [0, 1])
+def test_an_image_without_objects_counts_in_a_piece_as_in_the_batch(objects_at):
+    maps, targets = drawn(images=2)
+    targets = targets._replace(image_index=np.full(12, objects_at))
+    loss, whole = make_loss(STRIDES, 3), WholeBatch(2, targets)
+    _, gradients = gradients_of(loss, maps, targets)
+    for piece in range(2):
+        raw = [autograd.variable(x[piece : piece + 1]) for x in maps]
+        terms = loss(raw, targets.between(piece, piece + 1), whole)
+        found = np.linalg.norm(ops.to_numpy(autograd.gradients(terms.total, raw)[0]))
+        wanted = np.linalg.norm(gradients[0][piece])
+        # Before any object is known, each counts as 1.
+        assert found == pytest.approx(wanted, rel=0.8 if piece < objects_at else 1e-9)
+
+
 def test_images_without_cells_cost_nothing_and_can_be_differentiated():
     maps = [np.zeros((0, 67, side, side)) for side in (8, 4, 2)]
     terms, gradients = gradients_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
