@@ -6,6 +6,7 @@ tests.one_suite` prints them. A whole suite ends with the seconds of each folder
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import defaultdict
@@ -111,6 +112,7 @@ def is_left_out(path: Path, environ: Mapping[str, str]) -> bool:
     return own != "torch" and path in {TESTS / file for file in OF_TORCH}
 
 
+@functools.cache
 def place(path: Path) -> int:
     """Return the place of a test file among those that run once; -1 if it runs in each suite."""
     if path in {TESTS / name for name in IN_BOTH}:

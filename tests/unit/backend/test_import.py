@@ -33,3 +33,28 @@ def test_a_training_without_compile_imports_no_compiler() -> None:
     code = "from duet import backend; backend.use(); import duet.models.training.loop, sys\n"
     code += "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
+
+
+COLLECTIONS = """
+import gc
+from duet.backend.system import collector_paused
+try:
+    with collector_paused():
+        assert not gc.isenabled()
+        new = [[] for _ in range(10_000)]
+        raise ValueError
+except ValueError:
+    assert gc.isenabled()
+oldest = set(map(id, gc.get_objects(2)))
+assert oldest.issuperset(map(id, new)) and not gc.get_freeze_count()
+gc.freeze()
+frozen = gc.get_freeze_count()
+with collector_paused():
+    pass
+assert gc.get_freeze_count() == frozen
+"""
+
+
+def test_a_pause_of_the_collector_spares_it_the_new_objects() -> None:
+    """And it runs again after an error, and what a caller has frozen stays frozen."""
+    subprocess.run([sys.executable, "-c", COLLECTIONS], cwd=PROJECT, check=True, timeout=60)
