@@ -292,6 +292,12 @@ def test_coordinates_are_relative_to_what_the_annotation_says(annotated, box):
     assert found.boxes_cxcywh_norm.tolist() == [[0.375, 0.5, 0.25, 0.5]]
 
 
+def test_an_image_that_was_labelled_sideways_is_refused():
+    text = "labelled as an image of 50x200 px, and has 200x50; find the image"
+    with pytest.raises(BrokenLabelError, match=text):
+        labels_of(("dog", (1, 1, 9, 9)), annotated=(200, 50))
+
+
 def test_what_reaches_a_little_over_the_edge_is_clipped_and_far_out_is_refused():
     found = labels_of(("dog", (-1, 0, 201.5, 50.25)))
     assert found.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
