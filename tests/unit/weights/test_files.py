@@ -110,6 +110,7 @@ def test_a_small_file_gives_its_arrays_and_their_description(tmp_path):
     assert (header.epoch, header.class_names) == (5, ("cat", "dog"))
     assert header.hyperparameters == {"lr0": 0.02, "box": 0.05}
     assert header.settings["stored_epoch"] == 4 and header.settings["strides"] == [2]
+    assert not header.settings["fused"]
     assert header.model["nc"] == 2
     anchors = small_arrays()["model.1.anchors"].astype(np.float64) * 2  # cells of stride 2
     assert header.model["anchors"] == [anchors.reshape(-1).tolist()]
@@ -175,7 +176,7 @@ def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsy
     cfg.write_text(json.dumps({**SMALL_DOCUMENT, "nc": 2}), encoding="utf-8")
     main(["convert", str(source), str(out), "--cfg", str(cfg)])
     checkpoint = load_checkpoint(out)
-    assert set(checkpoint.ema) == set(small_arrays())
+    assert_equal_arrays(checkpoint.ema, dict(sorted(small_arrays().items())))
     assert (checkpoint.header.model["nc"], checkpoint.header.class_names) == (2, ("0", "1"))
     load_detector(checkpoint, "cpu")
     main([str(out)])  # as "show"
@@ -190,13 +191,11 @@ def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsy
         (["STATE", "out.pt"], "must end with .safetensors"),
         (["STATE", "out.safetensors"], "describes no model"),
         (["STATE", "out.safetensors", "--cfg", "gone.yaml"], "gone.yaml"),
-        (
-            ["STATE", "out.safetensors", "--cfg", "models/yolov5n.yaml"],
-            "cannot be built",
-        ),
+        *((["STATE", "out.safetensors", "--cfg", f"models/yolov5n{task}.yaml"], "cannot be built")
+          for task in ("", "-seg", "-cls")),
         (["SMALL", "out.safetensors", "--cfg", "models/yolov5n.yaml"], "describe their model"),
     ],
-)
+)  # fmt: skip
 def test_convert_refuses(tmp_path, arguments, reason):
     files = {
         "STATE": write_state_dict(tmp_path / "state.pt"),
