@@ -189,6 +189,11 @@ def test_show_describes_an_odd_file(tmp_path, name, content, reported):
         main(["show", str(path)])
 
 
+def test_weights_without_a_word_names_the_words():
+    with pytest.raises(UserError, match="show . convert"):
+        main([])
+
+
 def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsys):
     source, out = write_state_dict(tmp_path / "state.pt"), tmp_path / "new" / "out.safetensors"
     cfg = tmp_path / "small.yaml"

@@ -206,7 +206,7 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
             "not an image that is decoded; accepted: AVIF, BMP, GIF",
         ),
         "text.jpg": (b"hello", "not an image"),
-        "empty.jpg": (b"", "not an image"),
+        "empty.jpg": (b"", "the file is empty"),
         "header.jpg": (whole[:10], "left out"),
     }
     for name, (content, reason) in contents.items():
