@@ -321,6 +321,9 @@ def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):
     assert str(tmp_path / "cococo.yaml") in text
     assert "shapes" in text
     assert "coco.yaml" in text.split("known name")[1]
+    write_yaml(tmp_path / "cells.yaml")
+    for name in ("cells.yml", "cells"):
+        assert "; cells.yaml is there; give" in error_of(Path(name))
 
 
 def test_coco_has_the_public_classes():
