@@ -203,6 +203,8 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         "empty.png": (png[:33] + png[-12:], "truncated or damaged PNG file"),  # without pixels
         "damaged.png": (png[:-30] + bytes(10) + png[-20:], "bad header checksum in b'IDAT'"),
         "text.jpg": (b"hello", "not an image"),
+        "empty.jpg": (b"", "the file is empty"),
+        "header.jpg": (whole[:10], "left out"),
     }
     for name, (content, reason) in contents.items():
         path = tmp_path / "images" / name
