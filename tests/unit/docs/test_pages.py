@@ -1,4 +1,4 @@
-"""Pages: their includes, both languages, the READMEs' length; serve.md and its examples."""
+"""Pages: includes, both languages, length, the way through the core; serve.md and its examples."""
 
 from __future__ import annotations
 
@@ -261,3 +261,18 @@ def test_the_page_names_the_figures_and_the_codes_of_all_errors():
     raised |= {"not_found", "method_not_allowed", "bad_image", "bad_request", "failed"}
     table = PAGE[PAGE.index("| | code |") :].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`", table)) == raised
+
+
+FILE = re.compile(r"^\d+\. \[([\w./]+\.py)\]\(\.\./\.\./([\w./]+)\)", re.MULTILINE)
+MOST_FILES, MOST_LINES = 18, 3600
+
+
+def test_way_through_the_core_is_read_in_an_afternoon():
+    english, chinese = (
+        FILE.findall((DOCS / language / "reading.md").read_text(encoding="utf-8"))
+        for language in ("en", "zh")
+    )
+    assert english == chinese and all(name == target for name, target in english)
+    paths = [PROJECT / name for name, _ in english]
+    assert 10 <= len(set(paths)) == len(paths) <= MOST_FILES
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths) <= MOST_LINES
