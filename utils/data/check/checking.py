@@ -173,7 +173,7 @@ def _find_unpaired(sources: Sequence[ImageSource]) -> Iterator[Finding]:
 
 
 def _label_file(image: Path) -> Path:
-    return Path(label_file_of(str(image)))
+    return Path(label_file_of(image.as_posix()))
 
 
 def _beside(paths: Iterable[Path]) -> list[Path]:

@@ -355,16 +355,6 @@ def test_an_ensemble_of_both_kinds_joins_the_rows_of_its_members(free, weights):
         assert as_set(both) == alone[0] | alone[1]
 
 
-def test_several_views_tiles_and_tracks_find_objects(free):
-    detector = load(free, device="cpu")
-    for options in ({"augment": True}, {"tile": 64}):
-        (result,) = detector(IMAGE, size=SIZE, **options)
-        assert len(result) > 3
-    *_, second, third = detector.stream([IMAGE] * 4, track=True, size=SIZE)
-    numbers = [set(result.track_ids.tolist()) - {-1} for result in (second, third)]
-    assert numbers[0] and numbers[0] == numbers[1]
-
-
 def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path, caplog):
     trained = load(write_tiny_weights(tmp_path, trained_size=SIZE), device="cpu")
     assert_same(trained(IMAGE), detector(IMAGE, size=SIZE))
