@@ -26,6 +26,8 @@ def script(name: str) -> list[str]:
 def command_line(name: str, *words: object) -> str:
     """Return a shell command that runs one of our scripts with this Python."""
     start = [str(from_here(Path(sys.executable))), *script(name)]
+    if "-m" in start and sys.path[0] == str(PROJECT) != os.getcwd():  # by a script's path
+        start = ["env", f"PYTHONPATH={PROJECT}", *start]
     return shlex.join([*start, *map(str, words)])
 
 

@@ -87,7 +87,11 @@ def test_a_body_or_a_header_that_is_not_accepted_is_refused(server, body, header
     ],
 )
 def test_an_unknown_path_or_model_is_not_found(server, method, path, expected):
-    assert server.ask(path, method=method).error == expected
+    answer = server.ask(path, method=method)
+    assert answer.error == expected
+    # As YOLOv5's example of a server has /v1/object-detection/yolov5s, others /predict or /detect.
+    says_where = "POST /v1/detect" in answer.json["error"]["message"]
+    assert says_where == (expected[1] != "unknown_model")
 
 
 def test_garbage_is_answered_and_ends_nothing(server):
