@@ -157,6 +157,7 @@ HOSTILE = {
         "expands to over 100 times",
     ),
     "another content": ("a.tar", tarred({"b": b"", "there": b"theirs"}), "there already, with"),
+    "a folder in a file": ("a.tar", tarred({"b": b"", "there/c": b""}), "there already, with"),
     **{
         f"half of {name}": (name, content[: len(content) // 2], "damaged|cannot be unpacked")
         for name, content in (
