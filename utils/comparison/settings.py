@@ -161,7 +161,7 @@ def load_comparison(folder: Path) -> tuple[Settings, Document]:
     try:
         document = read_json(folder / FILE)
         given = {name: x for name, x in document["settings"].items() if x is not None}
-        if not {"machine", "created"} <= document.keys():
+        if not isinstance(document["machine"], dict) or "created" not in document:
             raise ValueError("it is not the report of a comparison")
         return Settings(**complete(given, kinds)), document
     except UserError:

@@ -88,7 +88,9 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
     assert set(ablated.all_variants) == VARIANTS.keys() - {"fused"}
 
 
-@pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
+@pytest.mark.parametrize(
+    "content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}', '{"failure": null}']
+)
 def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
     turn = next(iter(turns(parse_flags(flags)[0].cells, 1)))
     record_path(tmp_path, turn).parent.mkdir()
@@ -141,6 +143,13 @@ def test_a_wrong_flag_is_named_before_the_first_run(flags, tmp_path, wrong, mess
 def test_a_damaged_comparison_is_named(tmp_path, content):
     if content:
         (tmp_path / "compare.json").write_text(content)
+    with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison found"):
+        parse_flags(["--resume", str(tmp_path)])
+
+
+def test_a_comparison_of_no_machine_is_damaged(flags, tmp_path):
+    document = build_document(parse_flags(flags)[0], {}, {"cores": 2}, "running", "2030-01-02")
+    (tmp_path / "compare.json").write_text(json.dumps({**document, "machine": []}))
     with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison found"):
         parse_flags(["--resume", str(tmp_path)])
 
