@@ -186,7 +186,7 @@ def test_show_describes_an_odd_file(tmp_path, name, content, reported):
     else:
         path.write_bytes(content)
     with pytest.raises(UserError, match=f"{name}: {reported}"):
-        main(["show", str(path)])
+        main([str(path)])  # as "show"
 
 
 def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsys):
