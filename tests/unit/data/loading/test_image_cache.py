@@ -1,6 +1,5 @@
 """Decoded images that processes share, and how much memory is free for them."""
 
-import gc
 import logging
 import os
 import subprocess
@@ -16,7 +15,7 @@ from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.memory import collector_paused, free_memory
+from duet.utils.memory import free_memory
 from duet.utils.project import PROJECT
 from tests.rank_threads import run_rank_threads
 
@@ -214,10 +213,3 @@ def test_a_file_of_another_process_is_never_taken_for_the_cache(tmp_path):
             _, errors = second.communicate()
         first.kill()
     assert "is another file" in errors and "leave --cache out" in errors
-
-
-def test_the_collector_runs_again_after_a_pause_that_an_error_ends():
-    with pytest.raises(ValueError), collector_paused():
-        assert not gc.isenabled()
-        raise ValueError
-    assert gc.isenabled()
