@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.serve.requests import read_tokens
+from duet.utils.serve.requests import RequestError, check_access, read_tokens
 from tests.unit.detect.media.test_image_file import png_of
 from tests.unit.serve.conftest import DETECT, MAX_BYTES, SECONDS, TOKENS, image_file
 
@@ -75,6 +75,18 @@ def test_an_image_that_cannot_be_used_is_refused_and_the_next_one_answered(serve
 )  # fmt: skip
 def test_a_body_or_a_header_that_is_not_accepted_is_refused(server, body, headers, expected):
     assert server.ask(DETECT, body, headers).error == expected
+
+
+@pytest.mark.parametrize("host", ["MyHost", "myhost", "127.0.1.1", "LOCALHOST", "[::1]"])
+def test_the_name_and_the_addresses_of_this_machine_are_accepted(host):
+    """Debian gives the machine's name the address 127.0.1.1, which the server announces."""
+    check_access(DETECT, {"host": f"{host}:8000"}, (), "MyHost")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1.elsewhere.example", "127.example", "1127.0.0.1"])
+def test_names_that_begin_as_an_address_are_refused(host):
+    with pytest.raises(RequestError, match="only accepts localhost"):
+        check_access(DETECT, {"host": host}, (), "MyHost")
 
 
 @pytest.mark.parametrize(

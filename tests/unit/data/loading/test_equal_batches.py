@@ -120,9 +120,10 @@ def test_batches_whose_pixels_are_left_are_the_usual_ones_once_finished(samples,
         assert digest(batch._replace(images=images, finishing=None)) == digest(before)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("case", [CASES["train"], CASES["val"], CASES["masks"]], ids=str)
-def test_a_rank_without_any_image_gets_empty_batches(samples, case):
-    (batch,) = batches_of(case, samples[:1], world=World(Process(1, 1, 2)))
+def test_a_rank_without_any_image_gets_empty_batches(samples, case, workers):
+    (batch,) = batches_of(case, samples[:1], workers, world=World(Process(1, 1, 2)))
     assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
     assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]
     assert [array.dtype for array in batch.targets.arrays()] == [np.int64, np.int64, np.float32]
