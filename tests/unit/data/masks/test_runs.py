@@ -217,13 +217,6 @@ def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
             np.testing.assert_array_equal(found, stored[f"largest_{number}"])
 
 
-def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
-    mask = np.zeros((20, 40), bool)
-    mask[2:18, 2:18] = True
-    mask[8, 22:38] = mask[4:12, 30] = True  # a thin cross
-    assert largest_outline(mask)[:, 0].min() == 22
-
-
 def test_a_transposed_mask_is_read_as_it_is():
     mask = np.zeros((4, 9), bool)
     mask[1, 2:7] = True
