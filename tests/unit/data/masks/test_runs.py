@@ -19,7 +19,6 @@ from duet.utils.data.masks.runs import (
     runs_of_window,
     to_text,
     whole_outline,
-    window_of_runs,
 )
 from duet.utils.geometry.boxes import join_parts
 from duet.utils.geometry.detections import Ragged
@@ -192,17 +191,6 @@ def test_runs_of_another_size_are_refused_before_memory_is_taken(runs):
         mask_of_runs(np.array(runs, np.uint32), (4, 5))
     assert tracemalloc.get_traced_memory()[1] < 2**20
     tracemalloc.stop()
-
-
-def test_a_window_holds_all_of_the_object_and_no_empty_side():
-    for mask in MASKS:
-        runs = runs_of_mask(mask)
-        top, left, pixels = window_of_runs(runs, mask.shape)
-        height, width = pixels.shape
-        whole = np.zeros_like(mask)
-        whole[top : top + height, left : left + width] = pixels
-        np.testing.assert_array_equal(whole, mask)
-        assert width == (np.ptp(np.flatnonzero(mask.any(axis=0))) + 1 if mask.any() else 0)
 
 
 def largest_outline(mask: np.ndarray) -> np.ndarray:
