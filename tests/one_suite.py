@@ -6,6 +6,7 @@ tests.one_suite` prints them. A whole suite ends with the seconds of each folder
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections import defaultdict
@@ -48,7 +49,6 @@ ONCE = (
     "train/test_compare_command.py",
     "unit/scripts/test_first_contact.py",
     "unit/scripts/test_public_commands.py",
-    "unit/scripts/test_onnx_backend.py",
     "export/test_graph_process.py",
     "site/test_pages.py",
     "site/test_strict_build.py",
@@ -89,7 +89,7 @@ IN_BOTH = (
     "distributed/test_public_lines.py",
     "train/test_commands.py",
     "structure/test_importable.py",
-    "unit/backend/test_import.py",
+    "unit/backend/test_start.py",
     "unit/data/augment/test_golden_draws.py",
     "unit/data/image/test_fingerprint.py",
     "unit/data/loading/test_equal_batches.py",
@@ -110,6 +110,7 @@ def is_left_out(path: Path, environ: Mapping[str, str]) -> bool:
     return own != "torch" and path in {TESTS / file for file in OF_TORCH}
 
 
+@functools.cache
 def place(path: Path) -> int:
     """Return the place of a test file among those that run once; -1 if it runs in each suite."""
     if path in {TESTS / name for name in IN_BOTH}:

@@ -170,6 +170,22 @@ def test_show_describes_an_odd_file(tmp_path, name, content, reported):
         main(["show", str(path)])
 
 
+@pytest.mark.parametrize("given", ["exp", "exp/weights"])
+def test_the_folder_of_a_training_is_answered_with_its_weights(tmp_path, given):
+    weights = tmp_path / "exp" / "weights"
+    weights.mkdir(parents=True)
+    for name in ("last", "best"):
+        (weights / f"{name}.safetensors").touch()
+        answer = f"{given}: the folder of a training; give {weights / name}.safetensors"
+        with pytest.raises(UserError, match=answer):
+            load_weights(tmp_path / given)
+
+
+def test_weights_without_a_word_names_the_words():
+    with pytest.raises(UserError, match="show . convert"):
+        main([])
+
+
 def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsys):
     source, out = write_state_dict(tmp_path / "state.pt"), tmp_path / "new" / "out.safetensors"
     cfg = tmp_path / "small.yaml"

@@ -94,6 +94,7 @@ def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
     is_note = not expected or expected[0][0] in ("no_outline", "bare_number")
     assert check.has_problems != is_note
     assert {image.source.path.stem for image in check.images} == {"a", "b"}
+    assert "CheckedImage" not in repr(check)  # a notebook shows it after `check(...)`
     assert check_page(check, 64) and list(summary_lines(check, 64))
 
 

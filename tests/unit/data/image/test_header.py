@@ -49,7 +49,7 @@ def test_an_image_of_another_size_is_not_decoded(kind):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not an image"),
+        (b"", "the file is empty"),
         (b"\xff\xd8\xff\xc0\0\x11\x08", "broken JPEG header"),
         (b"\x89PNG\r\n\x1a\n" + bytes(50), "broken PNG header"),
         (b"RIFF\x64\0\0\0WEBPVP8X" + bytes(100), "broken WEBP header"),

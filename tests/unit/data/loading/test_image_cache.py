@@ -1,6 +1,5 @@
 """Decoded images that processes share, and how much memory is free for them."""
 
-import gc
 import logging
 import os
 import subprocess
@@ -17,7 +16,7 @@ from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.memory import collector_paused, free_memory
+from duet.utils.memory import free_memory
 from duet.utils.processes.world import World
 from duet.utils.project import PROJECT
 from tests.rank_threads import run_rank_threads
@@ -191,10 +190,3 @@ def test_processes_share_a_cache_and_take_no_other_file_for_it(kind, tmp_path, m
     refused = run_second(*told[:-1], told[-1] + 1).stderr  # as where numbers are of other processes
     assert "is another file" in refused and "leave --cache out" in refused
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_collector_runs_again_after_a_pause_that_an_error_ends():
-    with pytest.raises(ValueError), collector_paused():
-        assert not gc.isenabled()
-        raise ValueError
-    assert gc.isenabled()

@@ -219,7 +219,9 @@ MISTAKES = [
     ({"names": {0: "a", 1.0: "b"}}, "line 3, names: the key 1.0 is not text"),
     ({"names": ["a", False]}, "holds False, which is not text"),
     ({"names": "cell"}, "has the value 'cell'"),
-    ({"names": None}, "key 'names'"),
+    ({"names": None}, "key 'names' is missing: list the names of the classes"),
+    ({"names": None, "Names": ["a"]}, "did you mean names where it has 'Names'?"),
+    ({"nc": "2"}, "has the value '2'; accepted: a whole number, without quotes"),
     ({"nc": 3}, "has the value 3, but 'names' has 2 entries"),
     ({"train": 5}, "has the value 5; accepted: a path"),
     ({"train": None}, "key 'train' is missing: name the folder or the list of its images"),
@@ -244,9 +246,19 @@ def test_a_mistake_is_named_with_its_file_and_the_next_step(dataset, keys, part)
     assert ("--split" in text) == (keys == {"val": None})
 
 
-def test_a_backslash_in_double_quotes_is_answered(tmp_path):
-    (tmp_path / "bad.yaml").write_text('train: "D:\\data\\new"\n')
-    assert "write / for \\, or use single quotes" in error_of(tmp_path / "bad.yaml")
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ('train: "D:\\data\\new"', "write / for \\, or use single quotes"),
+        ("train:\n\t- images", "line 2: invalid YAML"),
+        ("train:\n\t- images", "; indent with spaces, not tabs"),
+        ("names: [@a, b]", "not tabs, and quote a text that starts with @, ` or %"),
+        ("all: &a {val: x}\n<<: *a", "line 2: merge keys (<<) are not supported; write out"),
+    ],
+)
+def test_what_yaml_does_not_allow_is_answered_with_the_way_to_write_it(tmp_path, line, advice):
+    (tmp_path / "bad.yaml").write_text(f"{line}\n")
+    assert advice in error_of(tmp_path / "bad.yaml")
 
 
 @pytest.mark.parametrize(
@@ -304,6 +316,9 @@ def test_an_unknown_argument_lists_the_known_ones(tmp_path, monkeypatch):
     assert str(tmp_path / "cococo.yaml") in text
     assert "shapes" in text
     assert "coco.yaml" in text.split("known name")[1]
+    write_yaml(tmp_path / "cells.yaml")
+    for name in ("cells.yml", "cells"):
+        assert "; cells.yaml is there; give" in error_of(Path(name))
 
 
 def test_coco_has_the_public_classes():

@@ -1,7 +1,7 @@
 """Scanning a dataset: usable samples, reports on the others, and annotations as labels."""
 
 import re
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import cv2
 import numpy as np
@@ -15,6 +15,7 @@ from duet.utils.data.sources.formats.format import (
     ImageLabels,
     collect,
 )
+from duet.utils.data.sources.image_sources import ImageFile
 from duet.utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
@@ -22,6 +23,7 @@ from duet.utils.data.sources.label_file import (
     parse_labels,
     require_drawable,
 )
+from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import Polygons
@@ -188,6 +190,8 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
         "empty.png": (png[:33] + png[-12:], "truncated or damaged PNG file"),  # without pixels
         "damaged.png": (png[:-30] + bytes(10) + png[-20:], "bad header checksum in b'IDAT'"),
         "text.jpg": (b"hello", "not an image"),
+        "empty.jpg": (b"", "the file is empty"),
+        "header.jpg": (whole[:10], "left out"),
     }
     for name, (content, reason) in contents.items():
         path = tmp_path / "images" / name
@@ -230,6 +234,14 @@ def test_a_dataset_without_any_object_names_the_place_of_the_labels(tmp_path):
 )
 def test_a_label_file_has_the_images_name_in_the_folder_labels(image, labels):
     assert label_path(Path(image)) == Path(labels)
+
+
+def test_a_path_of_windows_has_its_labels_in_the_folder_labels():
+    image = PureWindowsPath("D:\\images\\images\\train\\a.jpg")
+    assert label_path(image) == Path("D:/images/labels/train/a.txt")
+    assert ImageFile(image).labels_at == "D:/images/labels/train/a.txt"
+    none = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    assert table_of([Sample(image, 10, 10, *none)]).paths == [image.as_posix()]
 
 
 @pytest.mark.parametrize(("side", "points", "most"), [

@@ -53,6 +53,12 @@ def test_a_result_is_a_sequence():
         result(found=0)[0]
 
 
+def test_the_summary_of_a_result_is_one_line_whatever_the_classes_are_called():
+    found = make_result("a.jpg", (*BOXES[0], 0.5, 0), size=(96, 112), class_names=("a\n\x1b[31m",))
+    assert found.summary() == r"96x112 1 a\n\x1b[31m"
+    assert found.summary((64, 96)) == r"64x96 1 a\n\x1b[31m"
+
+
 def test_a_result_as_json_is_utf8_of_any_name():
     text = result(os.fsdecode(b"caf\xe9 \xe8\xa1\x97.jpg")).to_json()
     assert "自行车" in text and "\n" not in text
