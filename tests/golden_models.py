@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from duet.backend import nn, ops
+from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
 from duet.models.heads.base import LossSettings
@@ -83,6 +83,22 @@ def loss_settings(image_size: int = 640, options: Any = (), **hyp: float) -> Los
     """Settings of the usual recipe with some other hyper-parameters, and some options."""
     found = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), **hyp)
     return LossSettings(found.loss_gains(), image_size, **dict(options))
+
+
+def cost_of(
+    loss: Any, raw: Any, targets: Any, whole: Any = None, by: Any = ()
+) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+    """The losses of `arrays_of`, and the gradients of the total.
+
+    Args:
+        raw: maps; arrays become variables.
+        whole: the batch that this is a chunk of.
+        by: variables; without, the raw maps.
+    """
+    raw = [autograd.variable(x) if isinstance(x, np.ndarray) else x for x in raw]
+    terms = loss(raw, targets, whole)
+    gradients = autograd.gradients(terms.total, list(by or raw))
+    return arrays_of(terms), [ops.to_numpy(gradient) for gradient in gradients]
 
 
 def arrays_of(terms: Any) -> dict[str, np.ndarray]:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import operator
-from contextlib import nullcontext
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from tests.conformance.judging import (
     assert_refused,
     assert_values,
     judges,
+    learn,
     uniform,
 )
 
@@ -193,12 +192,6 @@ def is_none_before_and_accumulates_after(b: Backend) -> None:
     ((_, weight),) = b.nn.named_parameters(module)
     assert b.tensor.grad(weight) is None
     for repeats in (1, 2):
-        b.autograd.value_and_backward(
-            module,
-            lambda predictions, _: SimpleNamespace(total=b.ops.sum(predictions)),
-            b.full((1, 1, 2, 2), 3.0),
-            None,
-            lambda name: nullcontext(),
-        )
+        learn(b, module, b.full((1, 1, 2, 2), 3.0), b.full((1, 1, 2, 2), 1.0))
         wanted = np.full((1, 1, 1, 1), 12.0 * repeats, "float32")
         assert_equal(b.ops.to_numpy(b.tensor.grad(weight)), wanted)

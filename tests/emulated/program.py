@@ -5,6 +5,7 @@ waited for the device, the operations of each step and of each forward pass with
 backward pass, and those still queued when NMS of each batch began: {"steps": [...],
 "validations": [...], "operations": [...], "passes": [...], "beside_nms": [...]}.
 AT_ONCE=1 takes the lateness away. FINISHES=1 lets the device finish images, operation by operation.
+OLDEST=1 takes names away that the oldest PyTorch lacks.
 
 Without arguments it runs a script for each line of its input, [[SCRIPT, FLAG, ...], {VARIABLE:
 VALUE}, MARK], and prints the mark after it.
@@ -20,6 +21,8 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 from unittest import mock
+
+from torch import distributed
 
 from duet import backend
 from duet.utils.processes.exit_status import end_process
@@ -101,6 +104,8 @@ def serve() -> None:
 def main() -> None:
     with emulated_gpu(), ExitStack() as stack:
         backend.use("torch")
+        if "OLDEST" in os.environ:
+            del distributed.all_gather_single
         replace_parts(stack)
         words = sys.argv[1:]
         run_script(words) if words else serve()

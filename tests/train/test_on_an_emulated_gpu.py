@@ -258,8 +258,9 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path, capfd, caplog
     next(data.parent.glob("images/train/*")).unlink()  # 11 are left: the last batch has one image
     detectors = Trainings(tmp_path, data, write_tiny_model(tmp_path))
     flags = ("--amp", "bf16", "--sync-bn", "--workers", 1)
-    late, text = detectors.train("late", *flags, start=partial(run_two, capfd))
-    at_once, _ = detectors.train("once", *flags, start=partial(run_two, capfd), AT_ONCE="1")
+    start = partial(run_two, capfd)
+    late, text = detectors.train("late", *flags, start=start)
+    at_once, _ = detectors.train("once", *flags, start=start, AT_ONCE="1", OLDEST="1")
     assert "starting 2 processes, one per device" in caplog.text
     assert_equal_runs(late, at_once)
     waits = [json.loads(line) for line in text.splitlines() if line.startswith('{"steps"')]

@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if len(words) == 1 and Path(words[0]).suffix:
         words.insert(0, "show")
     parser = new_parser("duet weights", "Look into weights files and convert them.")
-    commands = parser.add_subparsers(dest="command", required=True)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="show | convert")
     show = commands.add_parser(
         "show", help="print what a weights file holds; the word may be left out"
     )

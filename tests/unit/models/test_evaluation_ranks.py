@@ -9,7 +9,6 @@ from duet.backend import ops
 from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
-from duet.models.heads.mask.head import MaskHead, MaskRows
 from duet.models.inference import predictors
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.geometry.detections import Ragged
@@ -52,22 +51,6 @@ class PerImage:
         # Near the labels, some of them: the figures are not zero.
         rows[:, :4] = np.float32([width / 2, height / 2, width / 3, height / 3]) + 9 * rows[:, :4]
         return rows
-
-
-class PerImageMasks(PerImage):
-    """The same with masks, whose prototypes depend on the image too."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = MaskHead(2, [[10, 13]], 3, 8, [8], [8])
-
-    def _predict(self, image):
-        rows = super()._predict(image)
-        random = np.random.Generator(np.random.Philox(len(rows)))
-        # The first prototype, positive everywhere, has the most weight: boxes are nearly full.
-        coefficients = random.uniform(-1, 1, (len(rows), 3)) * [1, 2, 2] + [2, 0, 0]
-        rows = np.concatenate((rows, coefficients.astype(np.float32)), axis=1)
-        return MaskRows(rows, np.ascontiguousarray(image[:, ::4, ::4]))
 
 
 class CountedLoss:
@@ -170,21 +153,3 @@ def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
     assert run_rank_threads(2, work) == [everything, (NUM_BATCHES - 1, *everything[1:])]
     # With as many ranks as a batch has images twice over, some have none from the first batch on.
     assert {calls[0] for calls in run_rank_threads(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
-
-
-def assert_same_masks(found, expected):
-    assert found.result.masks.num_images == len(SIZES)
-    for of in ("boxes", "masks"):
-        mine, theirs = (getattr(validation.result, of) for validation in (found, expected))
-        np.testing.assert_array_equal(mine.precision_curves, theirs.precision_curves)
-        assert mine.summary() == pytest.approx(theirs.summary(), abs=0, nan_ok=True)
-        assert theirs.summary()["AR100"] > 0
-
-
-def test_masks_of_several_ranks_are_those_of_a_single_process(samples):
-    expected, images = evaluate(samples, model=PerImageMasks())
-    ranks = run_rank_threads(2, lambda world: evaluate(samples, world, PerImageMasks()))
-    for validation, _ in ranks:
-        assert_same_masks(validation, expected)
-    assert_same_images(ranks[0][1], images)
-    assert any(len(image[4]) for image in images)  # runs of masks

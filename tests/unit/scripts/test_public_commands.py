@@ -157,7 +157,8 @@ for script, *flags in json.loads(sys.argv[1]):
     ends.append((code, errors.getvalue()))
 print(json.dumps(ends))
 """
-ON_CPU = ["--weights", "README.md", "--backend", "onnx", "--device", "0"]
+ONNX = ["--weights", "README.md", "--backend", "onnx"]
+ON_CPU = [*ONNX, "--device", "0"]
 SEARCH = ["train", "--evolve", "3", "--task", "detect", "--project", "runs/refused"]
 REFUSED = [
     ([*SEARCH, "--data", "absent.yaml"], "--data absent.yaml: no dataset YAML at"),
@@ -174,8 +175,12 @@ REFUSED = [
     (["compare", "--data", "absent.yaml"], "--data absent.yaml: no such dataset YAML"),
     (["val", "--weights", "absent.pt", "--device", "gpu"], "--device 'gpu'"),
     (["val", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
+    (["val", *ONNX, "--nproc", "2", "--device", "cpu"],
+     "2 processes need a backend that supports training, unlike 'onnx'"),
+    (["train", "--cfg", "models/yolov5n.yaml", "--backend", "onnx"],
+     "backend 'onnx' is inference-only; choose one that supports training: torch, oneflow"),
     (["detect", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from duet.utils.optional import install_command
 from duet.utils.serve.requests import RequestError, Room
 from duet.utils.system.machine import descendants
 from tests.environments import has_ended, wait_until
-from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
+from tests.unit.serve.conftest import DETECT, SECONDS, image_file, running, start
 
 IMAGE = image_file()
 TIMEOUT, MAX_QUEUE = 1.5, 4

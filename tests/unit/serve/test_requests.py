@@ -8,8 +8,7 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.serve.requests import read_tokens
 from tests.unit.detect.media.test_image_file import png_of
-from tests.unit.serve.conftest import MAX_BYTES, TOKENS
-from tests.unit.serve.running import DETECT, SECONDS, image_file
+from tests.unit.serve.conftest import DETECT, MAX_BYTES, SECONDS, TOKENS, image_file
 
 IMAGE = image_file()
 FORM = "multipart/form-data; boundary=cut"

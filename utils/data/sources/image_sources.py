@@ -89,14 +89,14 @@ class ImageFile(ImageSource):
 
     @property
     def labels_at(self) -> str:
-        return label_file_of(str(self.path))
+        return label_file_of(self.path.as_posix())
 
     def state(self, now_ns: int) -> bytes | None:
-        files = str(self.path), self.labels_at, overlooked_labels(str(self.path))
+        files = str(self.path), self.labels_at, overlooked_labels(self.path.as_posix())
         return state_of_files(tuple(filter(None, files)), now_ns)
 
     def remarks(self, num_objects: int) -> list[Remark]:
-        overlooked = "" if num_objects else overlooked_labels(str(self.path))
+        overlooked = "" if num_objects else overlooked_labels(self.path.as_posix())
         text = f"{overlooked}: is not read; call it {self.labels_at}"
         return [Remark("near_label", text)] if overlooked else []
 
@@ -278,7 +278,7 @@ def _read_list(path: Path, root: Path | None) -> list[Path]:
 def search_files(
     folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
 ) -> Iterator[str]:
-    """Yield the images in a folder and its subfolders, in no order.
+    """Yield the images in a folder and its subfolders, in no order, with "/" on Windows too.
 
     Linked folders are read after all others, each once, except those that contain the folder.
     Files of macOS, "._a.jpg" and __MACOSX, are left out.
@@ -308,7 +308,7 @@ def search_files(
                         remarks.add("of_macos", entry.path)
                         continue
                     if is_wanted:
-                        yield entry.path
+                        yield entry.path.replace(os.sep, "/")
                     if entry.is_dir():
                         (linked if entry.is_symlink() else waiting).append(entry.path)
                     elif entry.is_symlink() and not is_wanted and not os.path.exists(entry.path):

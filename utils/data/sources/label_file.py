@@ -38,11 +38,14 @@ class BrokenLabelError(Exception):
 
 def label_path(image_path: Path) -> Path:
     """Return the label file of an image: `labels` for the last folder `images`, and suffix .txt."""
-    return Path(label_name(str(image_path)))
+    return Path(label_name(image_path.as_posix()))
 
 
 def label_name(image_path: str) -> str:
-    """Return `label_path` as text; a scan asks for millions."""
+    """Return `label_path` as text; a scan asks for millions.
+
+    image_path: as all texts of paths in this file, with "/" on Windows too.
+    """
     folder, slash, name = image_path.rpartition("/")
     folders = folder.split("/")
     if "images" in folders:

@@ -15,7 +15,6 @@ from duet.utils.data.augment.sample import (
     MixedScene,
     change_hsv,
     draw_augmentation,
-    draw_ratio,
     mix,
 )
 from duet.utils.data.augment.transforms import FILTERS, transform
@@ -27,10 +26,6 @@ from duet.utils.strengths import AugmentConfig
 from tests.shared_files import shared_path
 
 GREY = 114
-STRONG = AugmentConfig(
-    hsv_h=0.1, hsv_s=0.7, hsv_v=0.4, degrees=30, translate=0.1, scale=0.5, shear=10,
-    perspective=0.001, flipud=0.5, fliplr=0.5, mosaic=0.5, mixup=0.5,
-)  # fmt: skip
 NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)
 
 
@@ -70,49 +65,6 @@ def test_hsv_agrees_with_the_stored_pixels():
         assert stored["hsv2_gains"].tolist() == [0, 0, 0]
         found = change_hsv(stored["rp_im"], (1.0, 1.0, 1.0))
         np.testing.assert_array_equal(found, stored["hsv2_im"])
-
-
-def test_draws_are_uniform_in_their_ranges():
-    number = 4000
-    drawn = draws(dataclasses.replace(STRONG, mosaic=0.3), number)
-    ranges = {
-        "centre_x": ([draw.mosaic_centre_xy[0] for draw in drawn], 0.5, 1.5),
-        "centre_y": ([draw.mosaic_centre_xy[1] for draw in drawn], 0.5, 1.5),
-        "angle": ([draw.warp.angle for draw in drawn], -30, 30),
-        "zoom": ([draw.warp.zoom for draw in drawn], 0.5, 1.5),
-        "shear": ([draw.warp.shear_xy[1] for draw in drawn], -10, 10),
-        "translation": ([draw.warp.centre_xy[0] for draw in drawn], 0.4, 0.6),
-        "perspective": ([draw.warp.perspective_xy[0] for draw in drawn], -0.001, 0.001),
-        "hue": ([draw.hsv_gains[0] for draw in drawn], 0.9, 1.1),
-        "value": ([draw.hsv_gains[2] for draw in drawn], 0.6, 1.4),
-        "up_down": ([draw.flip_up_down for draw in drawn], 0, 1),
-        "partner": ([max(draw.tiles) for draw in drawn if len(draw.tiles) == 1], 0, number),
-    }
-    for name, (values, low, high) in ranges.items():
-        scaled = (np.array(values, float) - low) / (high - low)
-        assert scaled.min() >= 0, name
-        assert scaled.max() <= 1, name
-        # The mean of 2800 or more uniform values deviates by 0.0055; 5 times that.
-        assert abs(scaled.mean() - 0.5) < 0.03, name
-    # A fraction of 0.3 of 4000 deviates by 0.0072, one of 0.5 of 1200 by 0.014; 5 times that.
-    mosaics = [draw for draw in drawn if len(draw.tiles) > 1]
-    assert abs(len(mosaics) / number - 0.3) < 0.036
-    assert abs(np.mean([draw.mixed is not None for draw in mosaics]) - 0.5) < 0.07
-
-
-def test_a_mosaic_holds_its_sample_once_at_any_place_and_partners_from_all():
-    num_samples, places, partners = 50, [], []
-    for index in range(2000):
-        generator = sample_generator(0, 0, index)
-        tiles = draw_augmentation(AugmentConfig(mosaic=1), generator, 1000, num_samples).tiles
-        places.append(tiles.index(1000))
-        partners += [tile for tile in tiles if tile != 1000]
-    assert len(partners) == 3 * 2000
-    # Counts of 500 deviate by 19, counts of 120 by 11; 5 times that.
-    assert np.abs(np.bincount(places, minlength=4) - 500).max() < 97
-    counts = np.bincount(partners, minlength=num_samples)
-    assert len(counts) == num_samples
-    assert np.abs(counts - 120).max() < 55
 
 
 def test_another_scene_is_mixed_in_with_its_objects():
@@ -226,13 +178,3 @@ def test_mixup_agrees_with_the_stored_pixels_and_labels(case):
     expected = labelled(found.image, arrays[f"{case}_labels"])
     np.testing.assert_array_equal(found.class_index, expected.class_index)
     np.testing.assert_array_equal(found.boxes_xyxy, expected.boxes_xyxy)
-
-
-def test_ratios_are_those_of_the_public_beta_distribution():
-    ratios = np.array([draw_ratio(sample_generator(0, 0, index)) for index in range(4000)])
-    first, second = stored("mixup")["beta_parameters"]
-    total = first + second
-    deviation = np.sqrt(first * second / (total**2 * (total + 1)))  # 0.062
-    # Mean and deviation of 4000 draws deviate by 0.001 and 0.0007; 5 times that.
-    assert abs(ratios.mean() - first / total) < 0.005
-    assert abs(ratios.std() - deviation) < 0.0035

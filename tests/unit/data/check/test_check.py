@@ -9,7 +9,7 @@ import pytest
 
 from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
-from duet.utils.data.check.inspection import read_rows, rows_of_text
+from duet.utils.data.check.inspection import read_rows
 from duet.utils.data.check.report import (
     advice,
     check_page,
@@ -98,6 +98,7 @@ def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
     is_note = not expected or expected[0][0] in ("no_outline", "bare_number")
     assert check.has_problems != is_note
     assert {image.source.path.stem for image in check.images} == {"a", "b"}
+    assert "CheckedImage" not in repr(check)  # a notebook shows it after `check(...)`
     assert check_page(check, 64) and list(summary_lines(check, 64))
 
 
@@ -233,28 +234,6 @@ def annotated(*boxes, size=SIZE, broken="", outline=None):
 
 def kinds(rows):
     return [(row.place, row.kind, row.is_decided) for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "is_decided"),
-    [
-        ("0 0.5 0.5 0.2 0.2", "", True),
-        ("1 0.1 0.1 0.9 0.1 0.5 0.9", "", True),
-        ("0 0.1 0.5 0.215 0.2", "overshoot", True),  # 0.0075 over the edge
-        ("0 -0.005 0.5 0.2 0.5 0.1 0.9", "overshoot", True),
-        ("0 0.1 0.5 0.4 0.2", "out_of_range", True),  # 0.1 over the edge, as numbers it is right
-        ("0 1.2 0.5 0.2 0.2", "out_of_range", False),
-        ("0 inf 0.5 0.2 0.2", "out_of_range", False),
-        ("0 0.5 0.5 0 0.2", "zero_area", False),
-        ("0 0.5 0.1 0.5 0.2 0.5 0.9", "zero_area", False),
-        ("2 0.5 0.5 0.2 0.2", "unknown_class", False),
-        ("0.5 0.5 0.5 0.2 0.2", "unknown_class", False),
-        ("0 0.5 0.5 0.2", "broken_label", False),
-        ("dog 0.5 0.5 0.2 0.2", "broken_label", False),
-    ],
-)
-def test_the_fault_of_a_line(line, kind, is_decided):
-    assert kinds(rows_of_text(f"\n{line}\n".encode(), 2)) == [("line 2", kind, is_decided)]
 
 
 def test_outlines_that_a_training_takes_for_one_are_repeated(tmp_path):

@@ -292,6 +292,16 @@ def test_damaged_runs_are_refused(size, counts, text):
         mask_outline({"size": size, "counts": counts})
 
 
+@pytest.mark.parametrize("counts", [
+    [0, 0, 12], [3, 0, 9], [12, 0], [0, 12, 0], [0, 0, 2, 3, 7], [0, 3, 0, 3, 6], [2, 3, 0, 0, 7],
+])  # fmt: skip
+def test_runs_of_no_pixel_change_nothing(counts):
+    mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(4, 3).T
+    runs, size = read_runs({"size": [3, 4], "counts": counts})
+    np.testing.assert_array_equal(runs, runs_of_mask(mask.astype(np.uint8)))
+    np.testing.assert_array_equal(covered(whole_outline(runs, size), size), mask)
+
+
 def test_parts_are_joined_by_lines_that_enclose_nothing():
     parts = [SQUARE, SQUARE + (10, 2), SQUARE + (4, 12), SQUARE[::-1] + (20, 20)]
     outline = join_parts(parts)

@@ -1,7 +1,7 @@
 """Scanning a dataset: usable samples, reports on the others, and annotations as labels."""
 
 import re
-from pathlib import Path
+from pathlib import Path, PureWindowsPath
 
 import cv2
 import numpy as np
@@ -15,6 +15,7 @@ from duet.utils.data.sources.formats.format import (
     ImageLabels,
     collect,
 )
+from duet.utils.data.sources.image_sources import ImageFile
 from duet.utils.data.sources.label_file import (
     BrokenLabelError,
     Labels,
@@ -22,6 +23,7 @@ from duet.utils.data.sources.label_file import (
     parse_labels,
     require_drawable,
 )
+from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import Polygons
@@ -198,15 +200,10 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     png = add_image(tmp_path, "whole.png").read_bytes()
     contents = {
         "truncated.jpg": (whole[:-100], "truncated: the JPEG file"),
-        "truncated.png": (png[:-100], "truncated or damaged PNG file"),
         "empty.png": (png[:33] + png[-12:], "truncated or damaged PNG file"),  # without pixels
         "damaged.png": (png[:-30] + bytes(10) + png[-20:], "bad header checksum in b'IDAT'"),
-        "psd.jpg": (
-            b"8BPS\0\1" + bytes(50),
-            "not an image that is decoded; accepted: AVIF, BMP, GIF",
-        ),
         "text.jpg": (b"hello", "not an image"),
-        "empty.jpg": (b"", "not an image"),
+        "empty.jpg": (b"", "the file is empty"),
         "header.jpg": (whole[:10], "left out"),
     }
     for name, (content, reason) in contents.items():
@@ -252,6 +249,14 @@ def test_a_label_file_has_the_images_name_in_the_folder_labels(image, labels):
     assert label_path(Path(image)) == Path(labels)
 
 
+def test_a_path_of_windows_has_its_labels_in_the_folder_labels():
+    image = PureWindowsPath("D:\\images\\images\\train\\a.jpg")
+    assert label_path(image) == Path("D:/images/labels/train/a.txt")
+    assert ImageFile(image).labels_at == "D:/images/labels/train/a.txt"
+    none = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    assert table_of([Sample(image, 10, 10, *none)]).paths == [image.as_posix()]
+
+
 @pytest.mark.parametrize(("side", "points", "most"), [
     (100, 20_000, "500,000"), (8000, 4000, "8,388,608"),
 ])  # fmt: skip
@@ -290,6 +295,12 @@ def labels_of(*objects, annotated=SIZE, size=SIZE, names=("cat", "dog")) -> Labe
 def test_coordinates_are_relative_to_what_the_annotation_says(annotated, box):
     found = labels_of(("dog", box), annotated=annotated)
     assert found.boxes_cxcywh_norm.tolist() == [[0.375, 0.5, 0.25, 0.5]]
+
+
+def test_an_image_that_was_labelled_sideways_is_refused():
+    text = "labelled as an image of 50x200 px, and has 200x50; find the image"
+    with pytest.raises(BrokenLabelError, match=text):
+        labels_of(("dog", (1, 1, 9, 9)), annotated=(200, 50))
 
 
 def test_what_reaches_a_little_over_the_edge_is_clipped_and_far_out_is_refused():

@@ -73,25 +73,6 @@ def test_only_a_head_with_anchors_asks_for_them():
     assert "anchors" not in build(PresenceHead).spec.document
 
 
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (
-            [[-1, 1, "Conv", [8]]],
-            r"heads \(.*Detect or DetectAnchorFree or Presence or Segment\) at layers \[\];",
-        ),
-        (
-            [[-1, 1, "Presence", ["nc"]]] * 2,
-            r"heads \(.*Detect or .*Presence.* at layers \[2, 3\]",
-        ),
-        ([[-1, 1, "Presence", [4]]], r"Presence \[4\]: the first arg must be nc, 5"),
-    ],
-)
-def test_a_graph_has_one_head_of_any_kind_as_its_last_layer(lines, message):
-    with pytest.raises(UserError, match=message):
-        build(PresenceHead, head=lines)
-
-
 @pytest.mark.parametrize(("kind", "count"), [(AnchorHead, 3), (PresenceHead, 2)])
 def test_losses_have_the_names_of_the_head_in_its_order(kind, count):
     model = build(kind)

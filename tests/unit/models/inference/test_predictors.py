@@ -138,19 +138,6 @@ def test_members_of_other_tasks_are_refused(members):
 # Folded.
 
 
-def decoded(model, images):
-    with autograd.no_grad():
-        return ops.to_numpy(model.decode(model(ops.tensor(images))))
-
-
-def test_predictions_are_the_stored_ones_of_the_folded_model():
-    model = Detector(read_model_yaml("models/yolov5n.yaml"))
-    nn.load_state_arrays(model, dict(stored("yolov5n/state_fp32")))
-    fold_batch_norm(model)
-    found = decoded(nn.frozen_copy(model), stored("yolov5n/inputs")["random"][:1])
-    assert_near(found, stored("yolov5n/eval_outputs")["fp32_random_fused_decoded"][:1])
-
-
 def test_a_model_is_folded_once():
     part = Conv(2, 3).eval()
     fold_batch_norm(part)

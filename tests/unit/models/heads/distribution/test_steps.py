@@ -29,18 +29,6 @@ def trainable(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parameter_groups_are_the_public_ones(name):
-    members = info("anchor_free/steps")[name]["group_members"]
-    wanted = [{key for key in group if not key.endswith(DISTANCES)} for group in members]
-    groups = parameter_groups(trainable(name), 5e-4)
-    found = [set(group) for group, _ in groups]
-    assert all(group in wanted for group in found) and len(found) == len(wanted)
-    decays = {frozenset(group): decay for group, decay in groups}
-    assert decays[frozenset(wanted[0])] == 5e-4
-    assert decays[frozenset(wanted[1])] == decays[frozenset(wanted[2])] == 0
-
-
-@pytest.mark.parametrize("name", NAMES)
 def test_three_updates_give_the_stored_losses_weights_and_averages(name):
     wanted, case = stored(f"anchor_free/steps/{name}"), info("anchor_free/steps")[name]
     model = trainable(name)
