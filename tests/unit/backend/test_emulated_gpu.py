@@ -29,6 +29,6 @@ def test_each_fault_shows() -> None:
 def test_each_fault_of_two_ranks_shows() -> None:
     from tests.emulated import rank_faults
 
-    done = run_ranks(2, "-m", "tests.emulated.rank_faults")
+    done = run_ranks(2, "-m", "tests.emulated.rank_faults", raw=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == checks_of(rank_faults)

@@ -118,3 +118,28 @@ def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users
         monkeypatch.setenv(name, value)
     cores.choose_threads()
     assert cores.are_asked_for() == (users is not None)
+
+
+COLLECTIONS = """
+import gc
+from duet.backend.system import age_objects, collector_paused
+try:
+    with collector_paused():
+        assert not gc.isenabled()
+        new = [[] for _ in range(10_000)]
+        age_objects()
+        raise ValueError
+except ValueError:
+    assert gc.isenabled()
+oldest = set(map(id, gc.get_objects(2)))
+assert oldest.issuperset(map(id, new)) and not gc.get_freeze_count()
+gc.freeze()
+frozen = gc.get_freeze_count()
+age_objects()
+assert gc.get_freeze_count() == frozen
+"""
+
+
+def test_a_pause_of_the_collector_spares_it_the_new_objects() -> None:
+    """And it runs again after an error, and what a caller has frozen stays frozen."""
+    subprocess.run([sys.executable, "-c", COLLECTIONS], cwd=PROJECT, check=True, timeout=60)

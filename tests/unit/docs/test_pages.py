@@ -9,6 +9,7 @@ import shlex
 import pytest
 
 from duet import backend
+from duet.utils.evolution.study import RANGES
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.project import PROJECT
@@ -141,13 +142,16 @@ def test_a_newcomer_reads_it_in_minutes():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_table_of_hyperparameters_has_the_values_of_the_files(language):
     text = (DOCS / language / "hyperparameters.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \| ([\d.]*) *\|$", text, re.M)
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \| ([\d.]*) *\|(.*)\|$", text, re.M)
     public, small = (
         parse_yaml((PROJECT / "data" / "hyps" / f"hyp.{name}.yaml").read_bytes())
         for name in ("scratch-low", "small")
     )
-    assert {name: float(value) for name, value, _ in rows} == public
-    assert {name: float(value or usual) for name, usual, value in rows} == public | small
+    assert {name: float(value) for name, value, *_ in rows} == public
+    assert {name: float(value or usual) for name, usual, value, _ in rows} == public | small
+    ranges = {name: tuple(map(float, re.findall(r"[\d.]+", range_))) for name, *_, range_ in rows}
+    searched = {name: RANGES[name][:2] if name in RANGES else () for name in public}
+    assert ranges == searched
 
 
 SIZE = re.compile(r"\| (yolov[\w.-]+) \| [\d.]+(?: M)? \| ([\d.]+)")

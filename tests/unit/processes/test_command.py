@@ -112,6 +112,21 @@ def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
+def test_a_full_disk_under_the_log_is_reported_once_and_the_work_goes_on(tmp_path):
+    """As in `train.py > log.txt`: it was a traceback for each line."""
+    log = "import logging\nfrom pathlib import Path\nfrom duet.utils.processes.command import "
+    log += "run_command\ndef main():\n    for _ in range(9): logging.warning('a line')\n"
+    log += "    Path('work').touch()\nrun_command(main)"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", log], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(PROJECT)}, text=True,
+        )  # fmt: skip
+    assert (tmp_path / "work").exists()
+    reason = "No space left on device"
+    assert done.stderr == f"the log cannot be written: {reason}; going on without it\n"
+
+
 @pytest.mark.parametrize("errors", [subprocess.PIPE, subprocess.STDOUT])
 @pytest.mark.parametrize(
     ("end", "code", "reported"),

@@ -7,6 +7,7 @@ import pytest
 from duet import train
 from duet.backend.system import can_bind
 from duet.utils.errors import UserError
+from duet.utils.processes import cores
 from duet.utils.processes.cores import cores_in, cores_to_use, node_of_gpu
 from tests.environments import python
 
@@ -16,9 +17,9 @@ ALL = set(range(8))
 @pytest.fixture
 def nodes(tmp_path):
     """Two nodes of four cores, and one that has memory only."""
-    for number, cores in enumerate(("0-1,4-5\n", "2-3,6-7\n", "\n")):
+    for number, listed in enumerate(("0-1,4-5\n", "2-3,6-7\n", "\n")):
         (tmp_path / f"node{number}").mkdir()
-        (tmp_path / f"node{number}" / "cpulist").write_text(cores)
+        (tmp_path / f"node{number}" / "cpulist").write_text(listed)
     return tmp_path
 
 
@@ -55,6 +56,20 @@ def test_the_node_of_a_gpu(tmp_path):
     assert node_of_gpu("0000:3b:00.0", tmp_path) == 1
     for unknown in ("0000:5e:00.0", "0000:af:00.0", ""):
         assert node_of_gpu(unknown, tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("device", "rank", "index"),
+    [("", 1, 1), ("cuda", 0, 0), ("1", 0, 1), ("cuda:1", 0, 1), ("2,3", 1, 3)],
+)
+def test_the_gpu_of_a_rank_is_that_of_device(monkeypatch, device, rank, index):
+    class Driver:
+        def cuDeviceGetPCIBusId(self, address, length, number):  # noqa: N802  as in CUDA
+            address.value = b"0000:3B:00.%d" % number
+            return 0
+
+    monkeypatch.setattr(cores, "load_driver", Driver)
+    assert cores.gpu_address(device, rank) == f"0000:3b:00.{index}"
 
 
 PROGRAM = """

@@ -124,6 +124,19 @@ def test_the_scripts_at_public_places_run_ours(words, answer):
     assert done.returncode == 2 and answer in done.stderr, done
 
 
+def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
+    """As after `python CHECKOUT/export.py` in a folder of one's own: serve has no script there."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def printed(*words):
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return done.stdout or done.stderr
+
+    begin = f"import sys; sys.path[0] = {str(PROJECT)!r}; from duet.utils.project import *"
+    line = printed(sys.executable, "-c", f"{begin}; print(command_line('serve', '--help'))")
+    assert printed(*shlex.split(line)).startswith("usage: duet serve")
+
+
 def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
     assert python("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
 

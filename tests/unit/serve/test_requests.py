@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from duet.utils.errors import UserError
-from duet.utils.serve.requests import read_tokens
+from duet.utils.serve.requests import RequestError, check_access, read_tokens
 from tests.unit.detect.media.test_image_file import png_of
 from tests.unit.serve.conftest import DETECT, MAX_BYTES, SECONDS, TOKENS, image_file
 
@@ -51,9 +51,10 @@ REFUSED = [
     ("", PICTURE + bytes(MAX_BYTES + 1) + END, AS_FORM, TOO_LARGE, ""),
     ("", IMAGE, {"Origin": "https://elsewhere.example"}, (403, "foreign_page"), ""),
     ("", IMAGE, {"Host": "elsewhere.example"}, (421, "wrong_host"), ""),
-    ("", None, {}, (405, "method_not_allowed"), ""),
-    ("/nothing%1b[31m", None, {}, NOT_FOUND, ""),
-    ("/../../etc/passwd", None, {}, NOT_FOUND, ""),
+    # As YOLOv5's example of a server has /v1/object-detection/yolov5s, others /predict or /detect.
+    ("", None, {}, (405, "method_not_allowed"), "POST /v1/detect"),
+    ("/nothing%1b[31m", None, {}, NOT_FOUND, "POST /v1/detect"),
+    ("/../../etc/passwd", None, {}, NOT_FOUND, "POST /v1/detect"),
 ]
 
 
@@ -65,6 +66,18 @@ def test_request_is_refused_and_the_next_one_answered(server, path, body, header
     reply = server.ask(path if path.startswith("/") else DETECT + path, body, headers)
     assert reply.error == answer and words in reply.json["error"]["message"]
     assert server.ask(DETECT, IMAGE).status == 200 and server.worker == worker
+
+
+@pytest.mark.parametrize("host", ["MyHost", "myhost", "127.0.1.1", "LOCALHOST", "[::1]"])
+def test_the_name_and_the_addresses_of_this_machine_are_accepted(host):
+    """Debian gives the machine's name the address 127.0.1.1, which the server announces."""
+    check_access(DETECT, {"host": f"{host}:8000"}, (), "MyHost")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1.elsewhere.example", "127.example", "1127.0.0.1"])
+def test_names_that_begin_as_an_address_are_refused(host):
+    with pytest.raises(RequestError, match="only accepts localhost"):
+        check_access(DETECT, {"host": host}, (), "MyHost")
 
 
 def test_garbage_is_answered_and_ends_nothing(server):

@@ -207,6 +207,7 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
         ({"conf": 2}, "--conf 2"),
         ({"conf": "high"}, "conf 'high'; accepted: a number"),
         ({"classes": [0, 5]}, "classes 5; the model has classes 0 to 4"),
+        ({"classes": ["x"]}, "classes 'x': the model has [^.]*$"),  # five names, no "..."
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
     ],
 )
@@ -214,6 +215,13 @@ def test_a_wrong_option_is_named(detector, option, message):
     for use in (detector, detector.stream):
         with pytest.raises(UserError, match=message):
             use(IMAGE, **{"size": SIZE, **option})
+
+
+def test_an_option_of_a_call_is_no_attribute(detector):
+    """YOLOv5's hub models take `model.conf = 0.9`; ignoring it would give other detections."""
+    for name, value in {"conf": 0.9, "iou": 0.3, "classes": [0], "size": SIZE}.items():
+        with pytest.raises(AttributeError, match=f"an option of a call: .*{name}="):
+            setattr(detector, name, value)
 
 
 def test_loading_names_the_fault(weights, tmp_path):

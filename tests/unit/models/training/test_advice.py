@@ -75,8 +75,9 @@ def test_many_missing_classes_are_counted():
     assert "of b, c, d, e, f and 2 more, which" in advice_at_start(job)[0]
 
 
-def end_of(*flags, epoch, best):
-    state = SimpleNamespace(epoch=epoch, best_epoch=best)
+def end_of(*flags, epoch, best, updated=7):
+    state = SimpleNamespace(epoch=epoch, best_epoch=best, last_update=updated)
+    state.schedule, state.batch_number = SimpleNamespace(accumulate=16), 10
     return advice_at_end(parse_train_flags(list(flags)), state, Path("run/weights/last.x"))
 
 
@@ -88,6 +89,13 @@ def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
     more = parse_train_flags(words[words.index("--img=64") :])
     assert (more.weights, more.cfg, more.epochs, more.seed) == ("run/weights/last.x", "", 20, 3)
     assert not more.exist_ok
+
+
+def test_a_run_without_a_single_update_says_so():
+    """8 images, 5 epochs and warmup_epochs=0: ten batches of 4, where one update takes 16."""
+    (line,) = end_of("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
+    assert line.startswith("nothing was learned: an update takes 16 batches, and there were 10;")
+    assert line.endswith("give more --epochs, or --override nbs=4")
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from duet.backend import fused, ops
 from duet.models.heads.anchor.boxes import complete_iou
+from duet.models.heads.base import WholeBatch
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.utils.data.loading.batch import Targets
 from tests.golden_models import arrays_of, assert_near, cost_of, info, loss_settings, stored
@@ -89,6 +90,21 @@ def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
     )
     image = np.sort(random.integers(0, images, count))
     return maps, Targets(image, random.integers(0, classes, count), boxes.astype(np.float32))
+
+
+@pytest.mark.parametrize("objects_at", [0, 1])
+def test_an_image_without_objects_counts_in_a_piece_as_in_the_batch(objects_at):
+    maps, targets = drawn(images=2)
+    targets = targets._replace(image_index=np.full(12, objects_at))
+    loss, whole = make_loss(STRIDES, 3), WholeBatch(2, targets)
+    _, gradients = cost_of(loss, maps, targets)
+    for piece in range(2):
+        raw = [x[piece : piece + 1] for x in maps]
+        _, (first, *_) = cost_of(loss, raw, targets.between(piece, piece + 1), whole)
+        found = np.linalg.norm(first)
+        wanted = np.linalg.norm(gradients[0][piece])
+        # Before any object is known, each counts as 1.
+        assert found == pytest.approx(wanted, rel=0.8 if piece < objects_at else 1e-9)
 
 
 def test_images_without_cells_cost_nothing_and_can_be_differentiated():

@@ -1,5 +1,7 @@
 """Masks against what the public YOLOv5 computed of the same predictions, and by arithmetic."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,8 @@ from duet.models.heads.mask import loss as mask_loss
 from duet.models.heads.mask.loss import SegmentationLoss, cost_of_masks, mask_positives, pieces_of
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.data.loading.batch import TargetMasks, Targets
+from duet.utils.data.masks.raster import index_map, separate
+from duet.utils.geometry.boxes import Polygons
 from tests.golden_models import assert_near, cost_of, stored
 
 LEVELS = range(3)
@@ -111,12 +115,34 @@ def small_loss():
     return SegmentationLoss(anchors.astype(np.float32), 2, hyp.loss_gains().scaled(3, 2, 64))
 
 
+def loss_of_any_side():
+    wide = small_loss()
+    wide.gains = replace(wide.gains, max_side_ratio=100.0)
+    return wide
+
+
+def test_more_objects_than_a_byte_counts_cost_what_they_cost_in_maps_of_their_own():
+    """Each of 256 objects is a pixel of an image of 16 x 16."""
+    places = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), -1).reshape(-1, 2)
+    outlines, none = Polygons(places, np.arange(257)), np.zeros(256, np.int64)
+    numbers, value = index_map(outlines, (16, 16), 1)
+    boxes = np.concatenate([places + 0.5, np.ones((256, 2))], 1).astype(np.float32) / 16
+    raw, _ = random_batch(images=1)
+    raw[-1] = np.random.default_rng(1).normal(size=(1, 3, 16, 16))
+    own_maps = TargetMasks(separate(outlines, (16, 16), 1), np.arange(256), none + 1)
+    (terms, gradients), (expected, wanted) = (
+        cost_of(loss_of_any_side(), raw, Targets(none, none, boxes, masks))
+        for masks in (TargetMasks(numbers[None], none, value), own_maps)
+    )
+    assert terms == expected and terms["mask"] > 0
+    for found, other in zip(gradients, wanted, strict=True):
+        np.testing.assert_array_equal(found, other)
+
+
 def test_a_box_between_the_corners_of_cells_has_no_mask_and_no_gradient():
     raw, targets = random_batch(images=1, objects=1)
     narrow = targets._replace(boxes_cxcywh_norm=np.array([[0.55, 0.5, 0.05, 0.5]], np.float32))
-    wide = small_loss()
-    wide.gains = wide.gains.__class__(**{**vars(wide.gains), "max_side_ratio": 100.0})
-    terms, gradients = cost_of(wide, raw, narrow)  # columns 6.3 to 6.9 of 12
+    terms, gradients = cost_of(loss_of_any_side(), raw, narrow)  # columns 6.3 to 6.9 of 12
     assert float(terms["mask"]) == 0 and not gradients[-1].any()
     assert float(terms["box"]) > 0
 
