@@ -20,6 +20,7 @@ from duet.utils.errors import DatasetError
 from tests.unit.data.formats.annotation_files import (
     CASES,
     CATEGORIES,
+    CSV_HEADER,
     coco,
     coco_object,
     csv_row,
@@ -437,6 +438,15 @@ def test_cvat_labels_and_openimages_names_give_the_classes(tmp_path, caplog):
     names.write_bytes(b"/m/1,\xff\n")
     with pytest.raises(DatasetError, match="class names cannot be read"):
         read_case(tmp_path, CSV, rows)
+
+
+def test_values_of_openimages_may_all_be_in_quotes(tmp_path):
+    rows = [csv_row((0.1, 0.2, 0.4, 0.6)), csv_row((0, 0, 0.5, 0.5), group=1)]
+    lines = "\n".join([CSV_HEADER, *rows]).split("\n")
+    quoted = "\n".join(",".join(f'"{value}"' for value in line.split(",")) for line in lines)
+    found = read_text(tmp_path, CSV, quoted)
+    assert not any(found.broken) and found.left_out == {"crowds": 1, "images without a row": 1}
+    np.testing.assert_array_equal(found.boxes_xyxy, [[0.1, 0.2, 0.4, 0.6]])
 
 
 def test_an_ellipse_has_its_outermost_points():

@@ -131,9 +131,10 @@ def test_masks_change_neither_images_nor_boxes(samples, plain, masked):
         assert len(masks.map_index) == len(masks.value) == len(targets.class_index)
 
 
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("case", [CASES["train"], CASES["val"], CASES["masks"]], ids=str)
-def test_a_rank_without_any_image_gets_empty_batches(samples, case):
-    (batch,) = batches_of(case, samples[:1], world=World(Process(1, 1, 2)))
+def test_a_rank_without_any_image_gets_empty_batches(samples, case, workers):
+    (batch,) = batches_of(case, samples[:1], workers, world=World(Process(1, 1, 2)))
     assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
     assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]
     assert [array.dtype for array in batch.targets.arrays()] == [np.int64, np.int64, np.float32]

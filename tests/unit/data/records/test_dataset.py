@@ -271,7 +271,10 @@ def test_the_commands_pack_and_unpack(dataset, tmp_path, capsys, caplog):
     ]
     more = write_yaml(dataset.parent / "more.yaml", train="images/train", val="images/val",
                       test="absent")  # fmt: skip
+    (tmp_path / "empty.yaml").write_text("names: [a]")
     for name, data, message in (
+        ("pack", tmp_path / "empty.yaml", "names no images"),
+        ("unpack", tmp_path / "empty.yaml", "names no images"),
         ("pack", tmp_path / "packed/cells.yaml", "is packed already"),
         ("unpack", dataset, "not packed"),
         ("pack", more, "'test'.*--splits"),

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from duet.utils.data.records import layout
 from duet.utils.data.records.layout import (
     MAX_RECORD_BYTES,
     MAX_RECORDS,
@@ -19,6 +20,7 @@ from duet.utils.data.records.layout import (
 )
 from duet.utils.data.records.record_images import MAX_INDEX_BYTES, read_record_images
 from duet.utils.errors import DatasetError
+from duet.utils.system.files import read_at
 from tests.unit.data.records.record_files import (
     header,
     image_file,
@@ -77,6 +79,18 @@ def test_a_replaced_file_is_opened_anew(tmp_path):
     os.replace(write(tmp_path / "b.ffr", image_file(*entries)), path)
     images = read_record_images(path)
     assert [read_record(image.place).tobytes() for image in images] == [b"image 0", b"image 1"]
+
+
+def test_a_file_that_another_thread_lets_go_stays_open_during_a_read(tmp_path, monkeypatch):
+    write_records(tmp_path / "a.ffr", 3, arrays(RECORDS))
+    place = read_table(tmp_path / "a.ffr").place(2)
+
+    def read_late(*where: int) -> bytes:
+        layout.forget_open_files()  # as by another thread that reads a dataset, or the 129th file
+        return read_at(*where)
+
+    monkeypatch.setattr(layout, "read_at", read_late)
+    assert read_record(place).tobytes() == RECORDS[2]
 
 
 def test_another_programs_file_is_named_as_such_and_not_unpickled(tmp_path):

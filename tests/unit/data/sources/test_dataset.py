@@ -128,11 +128,12 @@ def test_linked_folders_are_read_once_and_loops_end(dataset):
         (train / link).symlink_to(store)
     (store / "site/around").symlink_to(store)
     (train / "gone").symlink_to(dataset / "nowhere")
+    (train / "itself").symlink_to(train / "itself")
     remarks = Remarks("train")
     found = list_images([train], remarks=remarks)
     names = [path.relative_to(train).as_posix() for path in found]
     assert names == ["a/site/x.jpg", "a/site/y.jpg", "b.jpg", "sub/a.PNG"]
-    assert remarks.numbers == {"dead_link": 1, "of_macos": 2}
+    assert remarks.numbers == {"dead_link": 2, "of_macos": 2}
 
 
 def test_roboflow_s_paths_beside_the_yaml_are_found(dataset):

@@ -1,6 +1,7 @@
 """Scanning a dataset: usable samples, reports on the others, and annotations as labels."""
 
 import re
+import unicodedata
 from pathlib import Path, PureWindowsPath
 
 import cv2
@@ -165,6 +166,18 @@ def test_a_label_file_under_another_name_is_named(tmp_path, name):
     (sample,), (problem,) = scan_with_good_one(tmp_path, path)
     assert not len(sample.class_index)
     assert problem == f"{tmp_path / name}: is not read; call it {label_path(path)}"
+
+
+def test_a_label_file_in_another_form_of_unicode_is_named(tmp_path):
+    """Copied from macOS, names may be NFD where the labels' are NFC: they look the same."""
+    path = add_image(tmp_path, unicodedata.normalize("NFD", "고양이 é.png"), None)
+    (tmp_path / "labels").mkdir()
+    label = tmp_path / "labels" / unicodedata.normalize("NFC", "고양이 é.txt")
+    label.write_text("0 0.5 0.5 0.5 0.5\n")
+    (sample,), (problem,) = scan_with_good_one(tmp_path, path)
+    assert not len(sample.class_index)
+    assert problem.startswith(f"{label}: is not read; call it {label_path(path)}")
+    assert problem.endswith(", of which the letters are composed otherwise (Unicode NFC, NFD)")
 
 
 def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
