@@ -115,8 +115,8 @@ class LineHandler(logging.StreamHandler):
         elif not self._is_incomplete:
             self._is_incomplete = True
             with suppress(OSError):  # after `2>&1`
-                text = f"the log cannot be written: {error.strerror}; going on without it"
-                print(text, file=sys.stderr)
+                text = f"the log cannot be written: {error.strerror}; going on without it\n"
+                sys.stderr.write(text)
 
 
 class _Kept(logging.Handler):
