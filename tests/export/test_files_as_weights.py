@@ -19,24 +19,20 @@ import pytest
 import duet
 import hubconf
 import val
-from duet.backend.onnx.recording import constant
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import metadata_for, output_kind
-from duet.models.export.recorded import masks_in_boxes
 from duet.models.heads.classify.head import ClassifyHead
 from duet.models.heads.mask.head import MaskHead
 from duet.models.stored import load_detector
 from duet.utils.errors import UserError
 from duet.utils.export.config import parse_export_flags
-from duet.utils.export.metadata import MASK_ROWS, MASKS, NORMALIZED
+from duet.utils.export.metadata import MASK_ROWS, MASKS
 from duet.utils.export.onnx import write_onnx
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from tests.export.every_kind import SQUARES
 from tests.export.recorded_files import write_graphs
-from tests.onnx_files import run_graph, shapes, small_graph
-from tests.shared_files import shared_path
+from tests.onnx_files import shapes
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
 
@@ -184,25 +180,6 @@ def test_outputs_have_the_public_names_and_their_shapes(make):
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
-def test_masks_of_a_graph_are_the_stored_ones(name):
-    arrays = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))
-    prototypes, coefficients, boxes = (
-        arrays[key].astype(np.float32) for key in ("proto", "coef", "boxes")
-    )
-    size = tuple(4 * side for side in prototypes.shape[1:])
-    given = np.concatenate((boxes, coefficients), axis=1)[None]
-    graph = small_graph(
-        lambda rows: [
-            masks_in_boxes(constant(prototypes[None]), rows[..., 4:], rows[..., :4], size)
-        ],
-        given.shape,
-    )
-    (found,) = run_graph(graph)(given)
-    wanted = np.unpackbits(arrays["low"])[: found[0].size].reshape(found[0].shape)
-    assert np.array_equal(found[0] > 0.5, wanted.astype(bool)) and wanted.any()
-
-
 class Returning:
     """A runtime that returns what a test says."""
 
@@ -262,18 +239,3 @@ def test_outputs_that_cannot_be_used_are_refused(make, kind, outputs, text):
 def test_what_a_task_has_no_use_for_is_refused_by_name(head, words, text):
     with pytest.raises(UserError, match=text):
         output_kind(parse_export_flags(["--weights", "a.pt", *words]), head)
-
-
-def test_a_file_that_takes_normalized_images_is_given_them(make):
-    """Those of other programs: here one of ours that says so, normalized twice by a reference."""
-    exported = make("class plain")
-    runtime = exported.runtime()
-    pixels = SQUARES[0].transpose(2, 0, 1)[None]
-    mean, deviation = (
-        np.array(values).reshape(3, 1, 1)
-        for values in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    )
-    (expected,) = runtime(((pixels / 255 - mean) / deviation).astype(np.float32))
-    runtime.metadata = dataclasses.replace(runtime.metadata, image=NORMALIZED)
-    ((found,),) = ExportedPredictor(runtime)(pixels)
-    np.testing.assert_allclose(found, expected[0], rtol=1e-4, atol=1e-4)

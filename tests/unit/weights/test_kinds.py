@@ -16,7 +16,7 @@ from duet.utils.errors import UserError
 from duet.utils.export import opening
 from duet.utils.export.formats import FORMATS
 from duet.utils.weights import load as detecting
-from duet.utils.weights.__main__ import describe, main
+from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import (
     EXPORTED,
     ExportedWeights,
@@ -25,7 +25,6 @@ from duet.utils.weights.load import (
     load_weights,
 )
 from tests.foreign_files import (
-    SMALL_DOCUMENT,
     TorchFile,
     dump,
     module,
@@ -115,17 +114,6 @@ def test_a_file_of_another_kind_is_refused_by_its_kind(tmp_path, name, reason):
     path = write_zip(tmp_path / "other.pt", dump({"model": module(name)}))
     with pytest.raises(UserError, match=f"other.pt: it holds .*{reason}"):
         load_weights(path)
-
-
-@pytest.mark.parametrize("block", ["C3SPP", "C3x", "BottleneckCSP", "CrossConv"])
-def test_layers_of_other_models_are_named_before_anything_is_written(tmp_path, block):
-    file = TorchFile()
-    document = {**SMALL_DOCUMENT, "backbone": [[-1, 1, block, [8, 3, 2]]]}
-    path = file.write_zip(tmp_path / "x.pt", small_model(file, small_arrays(), yaml=document))
-    assert f"layers: {block} Detect" in describe(load_weights(path))
-    with pytest.raises(UserError, match=f"layer 0: unknown block '{block}'; known: Bottleneck, "):
-        main(["convert", str(path), str(tmp_path / "out.safetensors")])
-    assert not (tmp_path / "out.safetensors").exists()
 
 
 def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):

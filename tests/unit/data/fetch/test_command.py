@@ -182,15 +182,8 @@ def test_without_a_list_the_command_shows_what_there_is(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["fetch"])
     command.main()
     lines = capsys.readouterr().out.splitlines()
-    assert [line.partition(":")[0] for line in lines] == [
-        "bccd",
-        "coco",
-        "coco128",
-        "voc",
-        "yolov5",
-        "yolov5-cls",
-        "yolov5-seg",
-    ]
+    names = [line.partition(":")[0] for line in lines]
+    assert names == ["bccd", "coco", "coco128", "voc", "yolov5", "yolov5-cls", "yolov5-seg"]
     assert all(len(line) > 40 for line in lines)
 
 

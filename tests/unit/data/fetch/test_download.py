@@ -80,15 +80,10 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
     assert {path.stem for path in FETCH_FOLDER.glob("*.yaml")} == set(servers)
     for name, server in servers.items():
         items = find_list(name).items
-        is_pinned = name not in (
-            "bccd",
-            "coco128",
-            "yolov5-cls",
-            "yolov5-seg",
-        )  # no published hashes
+        has_hashes = name not in ("bccd", "coco128", "yolov5-cls", "yolov5-seg")  # published ones
         assert all(x.url.startswith(server) for x in items)
-        assert all(bool(x.sha256 and x.size) is is_pinned for x in items)
-        assert len({x.sha256 for x in items}) == (len(items) if is_pinned else 1)
+        assert all(bool(x.sha256 and x.size) is has_hashes for x in items)
+        assert len({x.sha256 for x in items}) == (len(items) if has_hashes else 1)
         assert len({x.name for x in items}) == len(items)
     with pytest.raises(UserError, match="LIST imagenet: unknown; .* of: bccd, coco, coco128, voc,"):
         find_list("imagenet")

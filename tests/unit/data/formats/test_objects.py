@@ -46,14 +46,9 @@ SAME_OUTLINE = {
     CVAT: '<polygon label="dog" points="20,10;40,10;30,30"></polygon>',
     STUDIO: region(points=[[10, 10], [20, 10], [15, 30]], polygonlabels=["dog"]),
     COCO: coco_object([20, 10, 20, 20], [FLAT]),
-    VOC: voc_box(
-        20,
-        10,
-        40,
-        30,
-        more="<polygon><x1>20</x1><y1>10</y1><x2>40</x2><y2>10</y2><x3>30</x3><y3>30</y3></polygon>",
-    ),
-}
+    VOC: voc_box(20, 10, 40, 30, more="<polygon><x1>20</x1><y1>10</y1><x2>40</x2><y2>10</y2>"
+                                      "<x3>30</x3><y3>30</y3></polygon>"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -95,16 +95,9 @@ def make_kinds() -> dict[str, Kind]:
     deep = GRAY.astype("<u2")
     gif = indexed.quantize(64)
     gif_colours = np.asarray(gif.convert("RGB"))
+    losses = {"PNG": 0, "BMP": 0, "TIFF": 0, "JPEG": 12, "WEBP": 22, "AVIF": 20}
     kinds = {
-        f"{form} RGB": Kind(encoded(PHOTO, form), PHOTO, loss)
-        for form, loss in {
-            "PNG": 0,
-            "BMP": 0,
-            "TIFF": 0,
-            "JPEG": 12,
-            "WEBP": 22,
-            "AVIF": 20,
-        }.items()
+        f"{form} RGB": Kind(encoded(PHOTO, form), PHOTO, loss) for form, loss in losses.items()
     }
     kinds |= {
         f"{form} gray": Kind(encoded(GRAY, form), gray, 0) for form in ("PNG", "BMP", "TIFF", "GIF")
