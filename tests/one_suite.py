@@ -95,7 +95,6 @@ IN_BOTH = (
     "unit/data/loading/test_equal_batches.py",
     "unit/data/masks/test_runs.py",
     "unit/data/records/test_layout.py",
-    "unit/data/test_randomness.py",
     "unit/evaluation/coco/test_metric.py",
     "unit/evaluation/test_nms.py",
     "unit/export/test_torchscript.py",
