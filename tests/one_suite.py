@@ -175,7 +175,7 @@ class SharedFiles:
 # CPU seconds in one suite, on a core of 2026. A folder above it shows: look at its slowest tests.
 BUDGETS = {
     "train": 115, "distributed": 100, "unit/models": 50, "unit/data": 50, "site": 80, "parity": 56,
-    "unit/weights": 25, "portable": 56, "package": 28, "export": 30, "unit/scripts": 25,
+    "unit/weights": 25, "portable": 56, "package": 24, "export": 30, "unit/scripts": 25,
     "unit/processes": 25, "structure": 25, "conformance": 25, "unit/benchmarks": 20,
     "unit/backend": 15, "unit/export": 15, "unit/comparison": 15, "fuzz": 15, "collection": 8,
     "unit/detect": 10, "unit/report": 10, "unit/evaluation": 10, "unit/serve": 8, "unit/docs": 8,

@@ -29,8 +29,8 @@ import models, utils, backend
 import duet
 
 assert {x.OWNER for x in (models, utils, backend)} == {"the user"}
-flags = dict(data="shapes", img=64, backend=sys.argv[1])
-small = dict(epochs=1, batch=16, fraction=0.1, workers=2, noplots=True)
+flags = dict(data="shapes/shapes.yaml", img=64, backend=sys.argv[1])
+small = dict(epochs=1, batch=4, workers=2, noplots=True)
 run = duet.train(**flags, **small, cfg="tiny.yaml", weights="")
 assert duet.val(run.weights, **flags).metrics.keys() == run.metrics.keys()
 (exported,) = duet.export(run.weights, "onnx", img=64).files
@@ -80,6 +80,7 @@ def user(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
         (folder / name).write_text('OWNER = "the user"\n')
     make_environment(folder / "environment", wheel, Path(sysconfig.get_path("purelib")))
     write_tiny_model(folder)
+    write_small_dataset(folder)
     file = TorchFile()
     file.write_zip(folder / "yolov5.pt", {"model": small_model(file, small_arrays())})
     return folder
@@ -115,9 +116,8 @@ def test_the_command_is_installed(user: Path) -> None:
     assert run(user, "python", "-m", "duet", "--help").stdout == shown
     done = run(user, "duet", "weights", "show", "yolov5.pt")
     assert "tensors: 9" in done.stdout, done.stderr
-    images = write_small_dataset(user).parent / "images" / "val"
-    weights = ("--weights", "yolov5.pt", "--img", 64, "--backend", use(), "--source", images)
-    done = run(user, "duet", "detect", *weights)
+    images = ("--source", "shapes/images/val", "--img", 64, "--backend", use())
+    done = run(user, "duet", "detect", "--weights", "yolov5.pt", *images)
     assert done.returncode == 0 and (user / "runs/detect").is_dir(), done.stderr
     done = run(user, "duet", "train", "--epcohs", 3)
     assert (done.returncode, done.stdout) == (2, "")

@@ -24,6 +24,7 @@ parser.add_argument("--cache")
 parser.add_argument("--exist-ok", action="store_true")
 parser.add_argument("--noplots", action="store_true")
 parser.add_argument("--seconds", type=float, default=0.15)
+parser.add_argument("--work", type=float, default=0)
 parser.add_argument("--batches", type=int, default=23)
 parser.add_argument("--parameters", default="1,770,682")
 parser.add_argument("--ignores", nargs="*", default=[])
@@ -40,12 +41,12 @@ def work(seconds):
     end = time.process_time() + seconds
     while time.process_time() < end:
         pass
-work(0.2)
+work(flags.work)
 with open(folder / "results.csv", "w", buffering=1) as file:
     print("               epoch,      train/box_loss", file=file)
     for epoch in range(flags.epochs - ("epochs" in flags.ignores)):
         time.sleep(flags.seconds)
-        work(0.05)
+        work(flags.work / 4)
         total = flags.batches
         print(f"100%|#####| {total}/{total} [00:01<00:00, 9.0it/s]", flush=True)
         print(f"{epoch}, 0.5", file=file)
@@ -81,7 +82,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_both_run_in_turns_and_are_timed_by_one_clock(run):
-    code, printed, document = run("--ours", "--seconds 0.4")
+    code, printed, document = run("--ours", "--seconds 0.4 --work 0.2", other="--work 0.2")
     assert code == 0, printed
     order = [line.split("-")[0] for line in printed.splitlines() if "-beside-b16-round" in line]
     assert order == ["torch", "other", "other", "torch"]
