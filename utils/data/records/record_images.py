@@ -11,7 +11,7 @@ import re
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import NamedTuple
 
 from duet.utils.data.image.header import CheckedFile, check_size
@@ -104,7 +104,8 @@ def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
 def check_entry(entry: ImageEntry) -> None:
     """Raise BrokenIndexError, with the reason, for an image that cannot be in a packed dataset."""
     name = entry.name
-    if PureWindowsPath(name).drive or any(part in ("", ".", "..") for part in name.split("/")):
+    has_drive = name[1:2] == ":"  # on Windows
+    if has_drive or any(part in ("", ".", "..") for part in name.split("/")):
         raise BrokenIndexError(f"its name {name!r} is not a plain path below the dataset's folder")
     if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):
         raise BrokenIndexError(
