@@ -82,7 +82,12 @@ def write_what_cannot_be_encoded() -> None:
 
 
 def has_no_reader(descriptor: int) -> bool:
-    """Return whether a stream is a pipe whose reader has exited, as in `| head`."""
+    """Return whether a stream is a pipe whose reader has exited, as in `| head`.
+
+    Windows cannot tell: where output fails, it is taken to be the standard one.
+    """
+    if not hasattr(select, "poll"):
+        return descriptor == STDOUT
     poll = select.poll()
     poll.register(descriptor, 0)  # errors are always reported
     return bool(poll.poll(0))

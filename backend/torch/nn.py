@@ -117,9 +117,11 @@ class _OverRanks(_functions.SyncBatchNorm):
         else:  # finite, so that a count of 0 gives them no weight; rank 0 is never the empty one
             found = torch.zeros_like(weight), torch.ones_like(weight)
         mine = torch.cat([*found, weight.new_full((1,), x.numel() // len(weight))])
-        ranks = mine.new_empty(world_size, len(mine))
-        distributed.all_gather_single(ranks, mine)
-        means, deviations, counts = ranks.split(len(weight), dim=1)
+        ranks = mine.new_empty(world_size * len(mine))  # flat, as gloo divides the first axis
+        # Newer versions warn about the name that older ones have.
+        gather = getattr(distributed, "all_gather_single", None)
+        (gather or distributed.all_gather_into_tensor)(ranks, mine)
+        means, deviations, counts = ranks.reshape(world_size, -1).split(len(weight), dim=1)
         counts = counts.reshape(-1)
         mean, deviation = torch.batch_norm_gather_stats_with_counts(
             x, means, deviations, running_mean, running_var, momentum, eps, counts

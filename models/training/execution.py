@@ -146,7 +146,7 @@ def choose_precision(asked: str, device: str, dtype: str) -> str:
 
 def preferred_by_all(device: str) -> str:
     weakest_first = ("float32", "float16", "bfloat16")
-    mine = np.array([weakest_first.index(amp.preferred(device))])
+    mine = np.array([weakest_first.index(amp.preferred(device))], np.int64)
     return weakest_first[int(np.concatenate(dist.all_gather(mine)).min())]
 
 

@@ -148,10 +148,7 @@ def on_host(function: Any, args: Sequence[Any]) -> list[Any]:
     """Return the arguments by which gloo does a collective on the memory."""
     given = zip(function._schema.arguments, args, strict=False)
     sent = [Link.group.boxed() if slot.name == "process_group" else x for slot, x in given]
-    sent = tree_map_only(torch.Tensor, lambda x: x.memory, sent)
-    if function.overloadpacket.__name__ == "_allgather_base_":
-        sent[0] = sent[0].view(-1)  # gloo divides the first axis, NCCL the memory
-    return sent
+    return tree_map_only(torch.Tensor, lambda x: x.memory, sent)
 
 
 class Queued(Work):

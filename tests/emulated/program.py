@@ -1,10 +1,11 @@
-"""A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
+"""A program of this project, or a rank of it, on emulated GPUs: `program.py SCRIPT FLAGS`.
 
 Copies of any size take the way of large ones. The last line of a training counts how often the host
 waited for the device, the operations of each step and of each forward pass with its loss and
 backward pass, and those still queued when NMS of each batch began: {"steps": [...],
 "validations": [...], "operations": [...], "passes": [...], "beside_nms": [...]}.
 AT_ONCE=1 takes the lateness away. FINISHES=1 lets the device finish images, operation by operation.
+OLDEST=1 takes names away that the oldest PyTorch lacks.
 
 Without arguments it runs a script for each line of its input, [[SCRIPT, FLAG, ...], {VARIABLE:
 VALUE}, MARK], and prints the mark after it.
@@ -16,14 +17,15 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
+from torch import distributed
+
 from duet import backend
 from duet.utils.processes.exit_status import end_process
-from duet.utils.processes.launch import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
 from tests.no_compiler import keep_out
@@ -45,12 +47,6 @@ def counting(function: Callable[..., Any], waits: str, operations: str = "") -> 
         return result
 
     return counted
-
-
-def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
-    """Start ranks of this program in place of those of the script."""
-    python, unbuffered, *script = command
-    return run_ranks([python, unbuffered, "-m", "tests.emulated.program", *script], *others)
 
 
 def replace_parts(stack: ExitStack) -> None:
@@ -79,11 +75,7 @@ def replace_parts(stack: ExitStack) -> None:
         (BoxHead, "finish_images", finish),
     ):
         stack.enter_context(mock.patch.object(owner, name, stand_in))
-    for name, stand_in in (
-        ("launch.run_ranks", run_emulated_ranks),
-        ("command.end_process", end_rank),
-    ):
-        stack.enter_context(mock.patch(f"duet.utils.processes.{name}", stand_in))
+    stack.enter_context(mock.patch("duet.utils.processes.command.end_process", end_rank))
 
 
 def run_script(words: list[str]) -> None:
@@ -112,6 +104,8 @@ def serve() -> None:
 def main() -> None:
     with emulated_gpu(), ExitStack() as stack:
         backend.use("torch")
+        if "OLDEST" in os.environ:
+            del distributed.all_gather_single
         replace_parts(stack)
         words = sys.argv[1:]
         run_script(words) if words else serve()

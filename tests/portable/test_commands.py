@@ -17,11 +17,11 @@ import pytest
 from duet.backend import use
 from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
-from duet.utils.system.children import child_options, signal_group
+from duet.utils.system.children import EXIT_NO_READER, child_options, signal_group
 from tests.environments import END, SEVERAL, wait_until
 from tests.small import write_small_dataset, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
-from tests.unit.serve.running import Server, image_file
+from tests.unit.serve.conftest import Server, image_file
 
 pytestmark = pytest.mark.skipif(use() == "oneflow", reason="OneFlow runs on Linux alone")
 EMULATED = Path(__file__).parent / "emulated"
@@ -34,7 +34,8 @@ COMMANDS = {
     "detect": ("detect", "--weights", "tiny0.safetensors", "--source", "shapes/images/val",
                "--device", "cpu", "--save-txt", *FLAGS),
     "val": ("val", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml", *FLAGS),
-    "audit": ("audit", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml", *FLAGS),
+    "audit": ("audit", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml",
+              "--workers", 0, *FLAGS),
     "weights": ("weights", "show", "tiny0.safetensors"),
     "export": ("export", "--weights", "tiny0.safetensors", "--include", "onnx", *FLAGS),
     "detect with the export": ("detect", "--weights", "tiny0.onnx", "--source",
@@ -116,7 +117,19 @@ def test_the_help_is_shown(folder: Path, system: str) -> None:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_commands_run(folder: Path, system: str) -> None:
-    run_several(folder, system, COMMANDS.values())
+    fixed = ("check", "--data", "shapes/shapes.yaml", "--fix", f"fixed{system}")
+    run_several(folder, system, [*COMMANDS.values(), fixed])
+    copies = (folder / f"fixed{system}" / "images").glob("*/*")
+    assert {x.name: x.read_bytes() for x in copies} == {
+        x.name: x.read_bytes() for x in (folder / "shapes" / "images").glob("*/*")
+    }
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_output_that_nobody_reads_ends_a_command(folder: Path, system: str) -> None:
+    with start(folder, system, "-u", "-m", "duet", "--help") as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == ("", EXIT_NO_READER)
 
 
 def numbers_of(folder: Path, name: str) -> list[str]:

@@ -88,8 +88,8 @@ def cores_in(text: str) -> set[int]:
 def gpu_address(device: str, rank: int) -> str:
     """Return the PCI address of a rank's GPU; "" without a driver."""
     driver, address, names = load_driver(), ctypes.create_string_buffer(32), device.split(",")
-    index = names[rank % len(names)].rpartition(":")[2] if device else str(rank)
-    found = driver is not None and driver.cuDeviceGetPCIBusId(address, 32, int(index)) == 0
+    index = names[rank % len(names)].removeprefix("cuda").removeprefix(":") if device else rank
+    found = driver is not None and driver.cuDeviceGetPCIBusId(address, 32, int(index or 0)) == 0
     return address.value.decode("ascii").lower() if found else ""
 
 

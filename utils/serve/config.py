@@ -93,7 +93,7 @@ class ServeConfig:
 def _model_source(word: str) -> ModelSource:
     """Return the model of NAME=FILE or FILE; a "=" may also be part of a folder's name."""
     name, mark, path = word.partition("=")
-    if mark and "/" not in name:
+    if mark and Path(name).name == name:
         return ModelSource(name, path)
     return ModelSource(Path(word).stem, word)
 

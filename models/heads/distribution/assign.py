@@ -28,6 +28,7 @@ CHOSEN = 10  # maximum number of cells per object
 INSIDE = 1e-9  # minimum distance of a centre to the box's edges, pixels
 SCORE_POWER, OVERLAP_POWER = 0.5, 6.0
 EPS = 1e-9  # added to the largest alignment of an object
+MOST_ADDED = 2**20  # pairs; a float32 holds their quotients in `list_pairs`
 
 
 class Candidates(NamedTuple):
@@ -79,7 +80,8 @@ def find_candidates(
     table = padded_size(int(per_object.max(initial=CHOSEN))) if padded else None
     table = table or int(per_object.max(initial=CHOSEN))
     total = int(counts.sum())
-    surplus = padded_size(total + 1) - total if padded else int(total == 0)
+    step = min(padded_size(total + 1), MOST_ADDED)
+    surplus = step - total % step if padded else int(total == 0)
     widths = np.array([width for _, width in grids])
     cells = np.array([height * width for height, width in grids])
     before = np.cumsum(cells) - cells

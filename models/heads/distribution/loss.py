@@ -60,9 +60,8 @@ class Positives(NamedTuple):
 class DistributionLoss(Loss):
     """Box, classification and distribution loss.
 
-    All three are sums divided by the batch's sum of target scores, clamped to at least 1. With
-    --micro-batch this is known for one piece only, so each piece is divided by its own sum, scaled
-    to the batch.
+    All three are sums divided by the batch's sum of target scores, clamped to at least 1; with
+    --micro-batch, by an estimate of it: see `batch_scores`.
 
     Args:
         strides: strides of the levels, pixels.
@@ -105,7 +104,10 @@ class DistributionLoss(Loss):
             found = find_candidates(targets, grids, self.strides, dtype, self.pads(raw))
             positives = self._positives(found, self.assign(found, rows.detach(), cells), cells)
         sums = self._computed(images, rows, positives)
-        return self._weighted(sums, ops.sum(positives.scores), images, whole)
+        own, scores = whole or WholeBatch(images, targets), ops.sum(positives.scores)
+        if this_process().world_size == 1 and own.num_images == images:
+            return self._weighted(sums, scores, float(images))
+        return self._weighted(sums, *batch_scores(scores, targets, own))
 
     def assign(self, found: Candidates, rows: Tensor, cells: Cells) -> Assigned:
         """Assign cells to objects.
@@ -167,24 +169,17 @@ class DistributionLoss(Loss):
         return ops.sum(ops.bce_terms(logits.reshape(count), wanted) * weights)
 
     def _weighted(
-        self, sums: Sequence[Tensor], scores: Tensor, images: int, whole: WholeBatch | None
+        self, sums: Sequence[Tensor], scores: Tensor, images: Tensor | float
     ) -> LossTerms:
         """Return the terms multiplied by their gains, and the total.
 
-        scores: sum of the piece's target scores.
+        scores, images: the batch's sum of target scores, and its number of images.
         """
-        own_images = whole.num_images if whole else images
-        all_images: Tensor | float = float(own_images)
-        ranks = float(this_process().world_size)
-        if ranks > 1:
-            scores, all_images = _over_ranks(scores, images, own_images, whole)
-        elif own_images != images:
-            scores = scores * (own_images / images)
         norm = ops.clamp(scores, low=1.0)
         gains = self.gains.box * BOX_GAIN, self.gains.classification, self.gains.distribution
         terms = [x / norm * gain for x, gain in zip(sums, gains, strict=True)]
         names = ("box", "classification", "distribution")
-        total = (terms[0] + terms[1] + terms[2]) * all_images * ranks
+        total = (terms[0] + terms[1] + terms[2]) * images * float(this_process().world_size)
         return LossTerms(dict(zip(names, terms, strict=True)), total)
 
     def cells_of(
@@ -214,22 +209,25 @@ def distribution_cost(logits: Tensor, positives: Positives) -> Tensor:
     return ops.sum(costs.reshape(number, EDGE_LOGITS), 1) / -float(EDGES)
 
 
-def _over_ranks(
-    scores: Tensor, images: int, own_images: int, whole: WholeBatch | None
-) -> tuple[Tensor, Tensor]:
-    """Return the batch's sum of scores, and its number of images over all ranks.
+def batch_scores(scores: Tensor, targets: Targets, own: WholeBatch) -> tuple[Tensor, Tensor]:
+    """Return the batch's sum of target scores and its number of images, over all ranks.
 
-    Ranks synchronize once per batch, in their first pieces, because their numbers of pieces may
-    differ.
+    Objects of later pieces count as the mean of those up to this piece, or as 1 without any. Ranks
+    synchronize once per batch, in their first pieces, because their numbers of pieces may differ.
+
+    scores: sum of the piece's target scores, 0-d.
     """
-    counts = ops.tensor(np.array([images, own_images], ops.dtype_of(scores)), ops.device_of(scores))
-    if whole is not None and whole.over_ranks is not None:
-        return scores * (whole.over_ranks[2] / float(images)), whole.over_ranks[2]
-    sums = ops.cat([scores.reshape(1), counts])
-    dist.sum_(sums)
-    if whole is not None:
-        whole.over_ranks = sums
-    return sums[0] * (sums[2] / ops.clamp(sums[1], low=1.0)), sums[2]
+    dtype, device = ops.dtype_of(scores), ops.device_of(scores)
+    is_first = own.over_ranks is None
+    batch = (own.num_images, len(own.targets.class_index)) if is_first else (0, 0)
+    numbers = np.array([len(targets.class_index), *batch], dtype)
+    counts = ops.cat([scores.reshape(1), ops.tensor(numbers, device)])
+    if is_first:
+        dist.sum_(counts)
+    own.over_ranks = counts if own.over_ranks is None else own.over_ranks + counts
+    known, objects, images, all_objects = (own.over_ranks[index] for index in range(4))
+    mean = known / ops.clamp(objects, low=1.0) + (1.0 - ops.clamp(objects, high=1.0))
+    return known + mean * (all_objects - objects), images
 
 
 def _make_cells(

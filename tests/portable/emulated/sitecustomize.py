@@ -1,7 +1,7 @@
 """Make Python look like that of another system, to this project's modules alone.
 
 Python imports this first in each process whose PYTHONPATH has this folder. Modules of `duet` that
-import os, signal, sys, subprocess or ctypes get one without what the system of the variable
+import os, select, signal, sys, subprocess or ctypes get one without what the system of the variable
 EMULATED_SYSTEM lacks. Other packages have code of their own for each system, and see the real one.
 """
 
@@ -15,11 +15,14 @@ import errno
 import fcntl
 import os
 import pathlib
+import select
 import signal
 import subprocess
 import sys
 import types
 from typing import Any
+
+import numpy
 
 from tests.no_compiler import keep_out
 
@@ -147,6 +150,21 @@ def windows_lock(descriptor: int, mode: int, count: int) -> None:
         raise PermissionError(errno.EACCES, "Permission denied") from error
 
 
+def windows_array(values: Any, dtype: Any = None, **options: Any) -> numpy.ndarray:
+    """Before NumPy 2, Python's integers become int32."""
+    array = numpy.array(values, dtype, **options)
+    if dtype is None and array.dtype == numpy.int64 and not isinstance(values, numpy.ndarray):
+        of_python = all(type(x) is int for x in numpy.array(values, object).flat)
+        array = array.astype(numpy.int32) if of_python else array
+    return array
+
+
+def windows_arange(*limits: Any, dtype: Any = None) -> numpy.ndarray:
+    array = numpy.arange(*limits, dtype=dtype)
+    of_python = dtype is None and all(type(x) is int for x in limits)
+    return array.astype(numpy.int32) if of_python else array
+
+
 def is_of_linux(path: object) -> bool:
     return str(path).startswith(("/proc", "/sys/", "/var/tmp"))
 
@@ -171,6 +189,8 @@ if SYSTEM == "windows":
         STARTUPINFO=types.SimpleNamespace,
     )  # fmt: skip
     INSTEAD["ctypes"] = Other(ctypes, set(), CDLL=windows_library)
+    INSTEAD["select"] = Other(select, {"poll", "epoll"})
+    INSTEAD["numpy"] = Other(numpy, set(), array=windows_array, arange=windows_arange)
     INSTEAD["msvcrt"] = Other(
         types.ModuleType("msvcrt"), set(), LK_NBLCK=2, locking=windows_lock,
         get_osfhandle=lambda descriptor: FIRST_HANDLE + descriptor,

@@ -1,14 +1,15 @@
 """--bind-numa: which cores a rank gets, by a made tree of /sys, and that its children keep them."""
 
-import subprocess
-import sys
+import os
 
 import pytest
 
 from duet import train
 from duet.backend.system import can_bind
 from duet.utils.errors import UserError
+from duet.utils.processes import cores
 from duet.utils.processes.cores import cores_in, cores_to_use, node_of_gpu
+from tests.environments import python
 
 ALL = set(range(8))
 
@@ -16,9 +17,9 @@ ALL = set(range(8))
 @pytest.fixture
 def nodes(tmp_path):
     """Two nodes of four cores, and one that has memory only."""
-    for number, cores in enumerate(("0-1,4-5\n", "2-3,6-7\n", "\n")):
+    for number, listed in enumerate(("0-1,4-5\n", "2-3,6-7\n", "\n")):
         (tmp_path / f"node{number}").mkdir()
-        (tmp_path / f"node{number}" / "cpulist").write_text(cores)
+        (tmp_path / f"node{number}" / "cpulist").write_text(listed)
     return tmp_path
 
 
@@ -57,6 +58,20 @@ def test_the_node_of_a_gpu(tmp_path):
         assert node_of_gpu(unknown, tmp_path) is None
 
 
+@pytest.mark.parametrize(
+    ("device", "rank", "index"),
+    [("", 1, 1), ("cuda", 0, 0), ("1", 0, 1), ("cuda:1", 0, 1), ("2,3", 1, 3)],
+)
+def test_the_gpu_of_a_rank_is_that_of_device(monkeypatch, device, rank, index):
+    class Driver:
+        def cuDeviceGetPCIBusId(self, address, length, number):  # noqa: N802  as in CUDA
+            address.value = b"0000:3B:00.%d" % number
+            return 0
+
+    monkeypatch.setattr(cores, "load_driver", Driver)
+    assert cores.gpu_address(device, rank) == f"0000:3b:00.{index}"
+
+
 PROGRAM = """
 import logging, subprocess, sys
 from pathlib import Path
@@ -71,8 +86,6 @@ print(subprocess.run([sys.executable, "-c", "import os; print(sorted(os.sched_ge
 
 @pytest.mark.skipif(not can_bind(), reason="the system binds no processes")
 def test_children_keep_the_binding(tmp_path):
-    import os
-
     own = sorted(os.sched_getaffinity(0))
     if len(own) < 2:
         pytest.skip("one core")
@@ -80,10 +93,7 @@ def test_children_keep_the_binding(tmp_path):
         (tmp_path / f"node{number}").mkdir()
         (tmp_path / f"node{number}" / "cpulist").write_text(f"{core}\n")
     ranks = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": str(len(own))}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], env={**os.environ, **ranks},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    done = python("-c", PROGRAM, tmp_path, **ranks)
     assert done.stdout.strip() == f"[{own[1]}]", done.stderr
     assert f"--bind-numa: local rank 1 on 1 of {len(own)} cores" in done.stderr
 

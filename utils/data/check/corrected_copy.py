@@ -5,14 +5,15 @@
     FOLDER/NAME.yaml             the dataset
     FOLDER/left_out.txt          images that are not in it, and why
 
-No original is changed, and no image is copied but a JPEG that lacks its end mark. Boxes are
-clipped; objects without an area, repeated ones and unknown classes are dropped. An image
-with an undecidable label is left out.
+No original is changed, and no image is copied but a JPEG that lacks its end mark and, on Windows,
+those that cannot be linked. Boxes are clipped; objects without an area, repeated ones and unknown
+classes are dropped. An image with an undecidable label is left out.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from duet.utils.data.sources.dataset_yaml import DatasetSpec, dataset_yaml_text
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.label_file import LabelRow, label_path
 from duet.utils.errors import DatasetError
-from duet.utils.files.atomic import new_folder, refuse_existing
+from duet.utils.files.atomic import link_or_copy, new_folder, refuse_existing
 from duet.utils.files.regular import read_bytes
 from duet.utils.geometry.boxes import xyxy_to_cxcywh
 from duet.utils.image_limits import IMAGE_SUFFIXES
@@ -132,6 +133,8 @@ class _Copy:
                 file.parent.mkdir(parents=True, exist_ok=True)
             if number in self._without_end:
                 link.write_bytes(with_end(read_bytes(path)))
+            elif sys.platform == "win32":  # often allows no symbolic links
+                link_or_copy(Path(path), link)
             else:
                 os.symlink(path, link)
             if not is_unlabelled(image.source):

@@ -17,7 +17,7 @@ class TargetMasks(NamedTuple):
     In a map of a whole image, an object hides those below it; in its own map, nothing is hidden.
     """
 
-    maps: np.ndarray  # (N, h, w) uint8 or int32: the images, reduced; 0 is background
+    maps: np.ndarray  # (N, h, w) uint8 or int64: the images, reduced; 0 is background
     map_index: np.ndarray  # (T,) int64, ascending
     value: np.ndarray  # (T,) int64, from 1 up
 

@@ -25,7 +25,7 @@ def index_map(
         ratio: image side / map side.
 
     Returns:
-        The map (h, w), uint8 or int32 for more than 255 objects, 0 for background; and (M,) int64,
+        The map (h, w), uint8 or int64 for more than 255 objects, 0 for background; and (M,) int64,
         the value of each object in it, from 1 up by decreasing area in the map.
     """
     num_objects = len(polygons)
@@ -41,7 +41,7 @@ def index_map(
         part.of(smallest)[is_on_top] = areas[index]
     value = np.empty(num_objects, np.int64)
     value[np.argsort(-areas, kind="stable")] = np.arange(1, num_objects + 1)
-    dtype = np.uint8 if num_objects <= MAX_SMALL else np.int32
+    dtype = np.uint8 if num_objects <= MAX_SMALL else np.int64
     return np.append(0, value).astype(dtype)[owner], value
 
 

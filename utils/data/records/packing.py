@@ -84,7 +84,7 @@ def _entry(sample: Sample, depth: int, annotated: Set[Path]) -> ImageEntry:
         if path in annotated:
             labels: bytes | None = label_text(sample)
         else:
-            labels = read_label_bytes(Path(label_file_of(str(path))))
+            labels = read_label_bytes(Path(label_file_of(path.as_posix())))
         name = "/".join(_absolute_parts(path)[depth:])
         entry = ImageEntry(name, sample.height, sample.width, labels)
         check_entry(entry)

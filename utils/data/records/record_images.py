@@ -131,7 +131,7 @@ class RecordImage(ImageSource):
     @property
     def labels_at(self) -> str:
         name = self.entry.name
-        return str(self.path).removesuffix(name) + label_name(name)
+        return self.path.as_posix().removesuffix(name) + label_name(name)
 
     def state(self, now_ns: int) -> bytes | None:
         height, width = self.entry.height, self.entry.width

@@ -145,8 +145,8 @@ def _selected(polygons: Polygons | None, rows: np.ndarray) -> Polygons | None:
 
 
 def encode_paths(paths: Sequence[Path]) -> np.ndarray:
-    """Return paths as one array (N,) of bytes, which workers share."""
-    return np.array([str(path).encode(*_ENCODING) for path in paths], np.bytes_)
+    """Return paths as one array (N,) of bytes, which workers share; with "/" on Windows too."""
+    return np.array([path.as_posix().encode(*_ENCODING) for path in paths], np.bytes_)
 
 
 def _decode_path(path: bytes) -> str:

@@ -195,7 +195,7 @@ def test_more_objects_than_a_byte_counts_take_a_wider_number():
     numbers, value = index_map(make_polygons(points[:255]), (16, 16), 1)
     assert numbers.dtype == np.uint8 and numbers.max() == 255
     numbers, value = index_map(make_polygons(points), (16, 16), 1)
-    assert numbers.dtype == np.int32 and numbers.max() == 256
+    assert numbers.dtype == np.int64 and numbers.max() == 256
     np.testing.assert_array_equal(numbers.reshape(-1), value)
 
 

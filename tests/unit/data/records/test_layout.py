@@ -25,7 +25,6 @@ from tests.unit.data.records.record_files import (
     header,
     image_file,
     index_entry,
-    index_record,
     record_file,
 )
 
@@ -176,29 +175,3 @@ def test_records_and_indexes_of_absurd_length_are_refused_before_memory_is_fille
         read_record(place)
     path = sparse(tmp_path / "index.ffr", start + b"duet-img", 24 + MAX_INDEX_BYTES + 1)
     assert f"record 0 is an index of {MAX_INDEX_BYTES + 1} bytes" in refusal(path)
-
-
-WHOLE = record_file(
-    [
-        b"\xff\xd8 one", b"", b"three" * 9,
-        index_record([
-            index_entry(b"images/a.jpg", labels=b"0 0.5 0.5 0.25 0.25\n"),
-            index_entry("images/größe.png".encode(), num_labels=-1),
-            index_entry(b"images/c.webp", labels=b"1 0.1 0.1 0.3 0.1 0.2 0.4\n"),
-        ]),
-    ]
-)  # fmt: skip
-
-
-def test_every_cut_and_every_flipped_bit_is_found(tmp_path):
-    generator = np.random.Generator(np.random.Philox(key=5))
-    damaged = [WHOLE[:length] for length in range(0, len(WHOLE), 3)]
-    for position in generator.choice(8 * len(WHOLE), 200, replace=False).tolist():
-        changed = bytearray(WHOLE)
-        changed[position // 8] ^= 1 << position % 8
-        damaged.append(bytes(changed))
-    for content in damaged:
-        path = write(tmp_path / "a.ffr", content)
-        with pytest.raises(DatasetError, match=str(path)):
-            for image in read_record_images(path):
-                read_record(image.place)

@@ -10,7 +10,7 @@ import pytest
 
 from duet.backend import ops
 from duet.models.heads.anchor.boxes import complete_iou
-from duet.models.heads.distribution.assign import assign_cells, find_candidates
+from duet.models.heads.distribution.assign import assign_cells, find_candidates, list_pairs
 from duet.utils.data.loading.batch import Targets
 from tests.golden_models import info, stored
 
@@ -93,6 +93,18 @@ def test_positions_objects_and_scores_are_the_stored_ones(name, precision, padde
 def test_without_objects_there_is_no_candidate(name):
     case, _, targets, grids, _, _ = case_of(name, "float32")
     assert not find_candidates(targets, grids, case["strides"], "float32").num_pairs
+
+
+def test_of_any_number_of_pairs_those_that_are_added_have_cells():
+    number, grid = 2**14 + 1, (32, 32)  # each object has all cells: 2**24 and a few pairs
+    none, boxes = np.zeros(number, np.int64), np.array([[0.5, 0.5, 1, 1]], np.float32)
+    targets = Targets(none, none, boxes.repeat(number, axis=0))
+    found = find_candidates(targets, [grid], [8], "float32", padded=True)
+    (last,) = found.rectangles[-1:] * [1, 0, 1, 1, 1, 1]  # as if it came first
+    added = found._replace(counts=found.counts[-1:], rectangles=last[None])
+    cells = ops.to_numpy(list_pairs(added, "cpu").cell)
+    assert len(cells) == found.counts[-1] > 0
+    np.testing.assert_array_equal(cells, np.arange(len(cells)) % 1024)
 
 
 def test_of_equal_candidates_ten_are_taken_each_with_the_largest_score():
