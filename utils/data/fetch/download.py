@@ -33,8 +33,8 @@ from duet.utils.project import FETCH_FOLDER, list_names
 from duet.utils.text import printable
 
 MAX_BYTES = 1 << 40  # per file
-_PART = r"[^\\/.\x00-\x1f\x7f][^\\/\x00-\x1f\x7f]{0,199}"  # part of a path
-_PLACE = rf"{_PART}(/{_PART}){{0,9}}", "a path below --out, without '..' or hidden folders,"
+_PART = r"[^\\/.:\x00-\x1f\x7f][^\\/:\x00-\x1f\x7f]{0,199}"  # part of a path
+_PLACE = rf"{_PART}(/{_PART}){{0,9}}", "a path below --out, without '..', ':' or hidden folders,"
 _TEXTS = {  # pattern of the whole value, and its description
     "url": (r"https?://[\w.-]+(:\d+)?/[!-~]{0,2000}", "https://SERVER/FILE, or http with a hash,"),
     "sha256": (r"[0-9a-fA-F]{64}", "null, or 64 hexadecimal digits in quotes,"),

@@ -22,7 +22,7 @@ from duet.utils.progress import Progress
 _PACKAGES = "pillow", "pi-heif"  # decoders of images; without the latter, HEIC images are left out
 FEWEST_IMAGES = 500  # fewer are scanned as fast as a cache file is read
 _READERS = (
-    *(f"utils/data/{room}/**/*.py" for room in ("sources", "formats", "records", "image")),
+    *(f"utils/data/{room}/**/*.py" for room in ("sources", "formats", "records", "image", "masks")),
     "utils/files/*.py",
     "utils/geometry/*.py",
     "utils/*.py",

@@ -38,7 +38,7 @@ WRONG = [
         "size": (0, -1, 1.5, True, "10", 1 << 41),
         "path": (
             None, "", "/a", "../a", "a/../b", "a//b", "a/", ".", "a\\b", "a\nb", ".a", ".a/b",
-            "a" * 201, "a/" * 500 + "b",
+            "a" * 201, "a/" * 500 + "b", "C:a", "D:/a",  # on another drive of Windows
         ),
         "unpack": (1, "", "/a", "..", "a/../.."),
         "more": (1,),

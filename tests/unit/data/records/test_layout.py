@@ -138,7 +138,7 @@ BAD_FILES = {
             b"images//a.jpg", b"images/", b"..", b"..\\a.jpg", b"a\0.jpg", b"a\nb.jpg",
             b"a\xe2\x80\xa8b.jpg",  # a line separator of Unicode
             b"a\x1b[2J.jpg",  # would clear the terminal of `list`
-            b"a.jpg ", b"a" * 1025,
+            b"a.jpg ", b"a" * 1025, b"C:a.jpg", b"C:/a.jpg",  # on another drive of Windows
         )),
     )
 }  # fmt: skip

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from duet.utils.data.image import header
+from duet.utils.data.masks import runs
 from duet.utils.data.sources import annotations, drawn_split, image_sources, label_file
 from duet.utils.data.sources import scan as scanning
 from duet.utils.data.sources.annotations import read_annotations
@@ -325,7 +326,9 @@ def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, 
     assert (len(read), len(fingerprinted)) == (22, 22)
 
 
-@pytest.mark.parametrize("module", [label_file, header, regular, xml_files, boxes, detections])
+@pytest.mark.parametrize(
+    "module", [label_file, header, runs, regular, xml_files, boxes, detections]
+)
 def test_the_version_covers_the_code_that_reads_images_and_labels(module):
     covered = {path for pattern in scanning._READERS for path in PROJECT.glob(pattern)}
     assert PROJECT / Path(module.__file__).resolve().relative_to(PROJECT.resolve()) in covered
