@@ -16,7 +16,7 @@ from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes.world import ALONE, World
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 
-NUM_SAMPLES, BATCH = 22, 8
+BATCH = 8
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 
 
@@ -118,6 +118,17 @@ def test_batches_whose_pixels_are_left_are_the_usual_ones_once_finished(samples,
             np.testing.assert_array_equal(finished(piece.images, piece.finishing), one.images)
         images = finished(batch.images, batch.finishing)
         assert digest(batch._replace(images=images, finishing=None)) == digest(before)
+
+
+@pytest.mark.parametrize(
+    ("plain", "masked"), [("train", "masks"), ("train", "a mask each"), ("val", "val masks")]
+)
+def test_masks_change_neither_images_nor_boxes(samples, plain, masked):
+    pairs = (batches_of(CASES[case], samples) for case in (plain, masked))
+    for batch, other in zip(*pairs, strict=True):
+        targets, masks = other.targets, other.targets.masks
+        assert digest(other._replace(targets=targets._replace(masks=None))) == digest(batch)
+        assert len(masks.map_index) == len(masks.value) == len(targets.class_index)
 
 
 @pytest.mark.parametrize("workers", [0, 1])
