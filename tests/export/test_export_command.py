@@ -134,7 +134,7 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
     shown, _, following = done.stdout.partition("next:\n")
     assert [shlex.split(line)[1:] for line in following.splitlines()] == [
         [str(PROJECT / "detect.py"), "--weights", "best.onnx", "--source", "images/"],
-        ["-m", "duet", "serve", "--weights", "best.onnx"],
+        [f"PYTHONPATH={PROJECT}", sys.executable, "-m", "duet", "serve", "--weights", "best.onnx"],
     ]
     first, line, *others = shown.splitlines()
     assert (

@@ -112,7 +112,7 @@ def test_other_sizes_and_augmentation_are_refused(files):
         detector(noise(64, 64), size=96)
     with pytest.raises(UserError, match="--augment: not supported for exported files"):
         detector(noise(64, 64), augment=True)
-    with pytest.raises(UserError, match="an exported file, which only detect.py, val.py and"):
+    with pytest.raises(UserError, match="which only detect.py, val.py, duet serve and duet"):
         load_weights(files["static"])
 
 

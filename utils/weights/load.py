@@ -48,8 +48,8 @@ def load_weights(path: str | Path) -> Checkpoint:
     with naming_weights(path):
         if is_exported(path):
             raise UserError(
-                "an exported file, which only detect.py, val.py and duet.load run; give the "
-                "weights that it was exported from"
+                "an exported file, which only detect.py, val.py, duet serve and duet.load run; "
+                "give the weights that it was exported from"
             )
         if not path.exists():
             raise UserError(f"no such file; {answer_missing(path)}")

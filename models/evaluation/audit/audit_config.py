@@ -26,7 +26,8 @@ class AuditConfig(CommandConfig):
         "fewer of them")  # fmt: skip
     train_part: float | str | None = same_flag(RunConfig, "train_part")
     workers: int | None = same_flag(RunConfig, "workers")
-    weights: tuple[str, ...] = same_flag(DetectionConfig, "weights")
+    weights: tuple[str, ...] = same_flag(DetectionConfig, "weights",
+        help="weights files of trainings or of YOLOv5; several form an ensemble")  # fmt: skip
     image_size: int | None = same_flag(DetectionConfig, "image_size")
     augment: bool = same_flag(DetectionConfig, "augment")
     half: bool = same_flag(DetectionConfig, "half")

@@ -201,3 +201,10 @@ def test_shared_flags_have_the_defaults_of_detect():
                  "max_pixels", "device", "backend", "runtime", "half"):  # fmt: skip
         assert getattr(config, name) == getattr(DetectConfig, name)
     assert config.host == "127.0.0.1"
+
+
+def test_an_audit_promises_only_weights_that_it_takes(capsys):
+    with pytest.raises(SystemExit):
+        parse_audit_flags(["--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "--weights F [F ...] weights files of trainings or of YOLOv5" in shown
