@@ -129,7 +129,7 @@ def test_the_scripts_at_public_places_run_ours(words, answer):
 
 
 def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
-    """As after `python CHECKOUT/export.py` in a folder of one's own: serve has no script there."""
+    """As after export.py, started by its path in a folder of one's own: serve has no script."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def printed(*words):
