@@ -89,8 +89,12 @@ def collector_paused() -> Iterator[None]:
     try:
         yield
     finally:
-        if not gc.get_freeze_count():  # else a caller's frozen objects would be unfrozen
-            gc.freeze()
-            gc.unfreeze()  # into the oldest generation, which is rarely scanned
         if was_enabled:
             gc.enable()
+
+
+def age_objects() -> None:
+    """Move all objects into the oldest generation, which the collector rarely scans."""
+    if not gc.get_freeze_count():  # else a caller's frozen objects would be unfrozen
+        gc.freeze()
+        gc.unfreeze()

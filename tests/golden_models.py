@@ -101,6 +101,20 @@ def cost_of(
     return arrays_of(terms), [ops.to_numpy(gradient) for gradient in gradients]
 
 
+def assert_near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    """Require values that differ by at most a fraction of the largest wanted one."""
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+def numbers_by_layer(state: dict[str, list[int]]) -> dict[int, int]:
+    """How many numbers each layer of a stored model has, by the shapes of its state."""
+    numbers: dict[int, int] = {}
+    for name, shape in state.items():
+        layer = int(name.split(".")[1])
+        numbers[layer] = numbers.get(layer, 0) + (int(np.prod(shape)) if shape else 0)
+    return numbers
+
+
 def arrays_of(terms: Any) -> dict[str, np.ndarray]:
     """The losses of `LossTerms` by name in their order, then "total"."""
     named = {**terms.by_name, "total": terms.total}

@@ -15,6 +15,7 @@ def keep_out() -> None:
             disable=lambda function, *_, **__: function,
             mark_dynamic=lambda tensor, dimension: None,
             utils=SimpleNamespace(get_optimize_ddp_mode=lambda: "no_optimization"),
+            config=SimpleNamespace(_get_optimize_ddp_mode=lambda: "no_optimization"),  # 2.4
             trace_rules=SimpleNamespace(clear_lru_cache=lambda: None),
         ),
     )

@@ -13,7 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from duet.backend.processes import this_process
-from duet.utils.text import as_message, discard_unread, say, write_what_cannot_be_encoded
+from duet.utils.text import as_message, discard_unread, write_what_cannot_be_encoded
 
 # Fits 80 columns with a two-digit epoch and three losses; longer ones are truncated.
 BAR = "{desc} |{bar}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
@@ -115,8 +115,8 @@ class LineHandler(logging.StreamHandler):
         elif not self._is_incomplete:
             self._is_incomplete = True
             with suppress(OSError):  # after `2>&1`
-                text = f"the log cannot be written: {error.strerror}; going on without it"
-                say(text, file=sys.stderr)
+                text = f"the log cannot be written: {error.strerror}; going on without it\n"
+                sys.stderr.write(text)
 
 
 class _Kept(logging.Handler):

@@ -42,10 +42,13 @@ def list_names() -> list[str]:
 
 
 def how_to_fetch(argument: str | Path) -> str:
-    """Suggest the command that downloads weights or a dataset of this name; "" if unknown."""
+    """Say how to get weights or a dataset of this name, or where they are; "" if unknown."""
     name = Path(argument).name
     words = Path(name).stem.lower()
     if public := PUBLIC_WEIGHTS.fullmatch(name):
-        words = f"yolov5{(public[1] or '').removeprefix('6')} {name}"
+        kind = f"yolov5{(public[1] or '').removeprefix('6')}"
+        if (fetched := Path("datasets", kind, name)).is_file():
+            return f"it is in {fetched}"
+        words = f"{kind} {name}"
     known = words.partition(" ")[0] in list_names()
     return f"`duet fetch {words}` downloads it and shows how to use it" if known else ""

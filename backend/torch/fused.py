@@ -151,9 +151,9 @@ def _value_and_gradient(both: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     # Gradients through pred's area in the union and through the angle; trade_off is constant.
     by_area = iou.div_(union)
     by_angle = trade_off.mul_(angle).div_(radius_squared)
-    by_width, by_height = by_size.unbind()
-    by_width.addcmul_(by_angle, tall, value=4 / math.pi).addcmul_(by_area, height, value=-1.0)
-    by_height.addcmul_(by_angle, width, value=-4 / math.pi).addcmul_(by_area, width, value=-1.0)
+    # Not unbound: PyTorch 2.4 compiles this as if it had a gradient, which such views cannot have.
+    by_size[0].addcmul_(by_angle, tall, value=4 / math.pi).addcmul_(by_area, height, value=-1.0)
+    by_size[1].addcmul_(by_angle, width, value=-4 / math.pi).addcmul_(by_area, width, value=-1.0)
     return value, torch.cat((by_centre, by_size))
 
 

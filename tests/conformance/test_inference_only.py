@@ -8,8 +8,6 @@ object.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from typing import Any, NamedTuple
 
@@ -25,8 +23,8 @@ from duet.backend.contract import inference, training  # noqa: E402
 from duet.models.detector import Detector  # noqa: E402
 from duet.models.graph import read_model_yaml  # noqa: E402
 from duet.utils.geometry.detections import SuppressionSettings  # noqa: E402
-from duet.utils.project import PROJECT  # noqa: E402
 from tests.conformance import completeness  # noqa: E402
+from tests.environments import python  # noqa: E402
 from tests.small import write_small_model  # noqa: E402
 
 UNUSABLE = ("optim.SGD", "autograd.variable", "dist.start", "amp.autocast", "fused.complete_iou",
@@ -88,11 +86,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
     model.initialize(seed=0)
     np.savez(weights, images=images, **nn.state_arrays(model))
     name, module = request.param, "tests.conformance.test_inference_only"
-    command = [sys.executable, "-m", module, name, weights, out, cfg]
-    environment = {**os.environ, select.ENVIRONMENT_VARIABLE: name}
-    done = subprocess.run(
-        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
-    )
+    done = python("-m", module, name, weights, out, cfg, YOLO_BACKEND=name)
     assert done.returncode == 0, done.stderr
     with np.load(out) as arrays:
         found = dict(arrays)

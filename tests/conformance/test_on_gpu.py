@@ -6,8 +6,6 @@ many there were.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import traceback
 from contextlib import nullcontext
 
@@ -18,6 +16,7 @@ from duet import backend
 backend.use()  # before the checks, some of which derive classes from the framework's
 
 from tests.conformance.judging import Backend, Overlay, all_checks  # noqa: E402
+from tests.environments import python  # noqa: E402
 
 DEVICE = "cuda:0"
 JUDGED = ("ops.", "Tensor.", "autograd.", "optim.ema_update_", "fused.complete_iou")
@@ -71,8 +70,7 @@ def main() -> None:
 
 @pytest.mark.skipif(backend.use() != "torch", reason="PyTorch's GPU is emulated")
 def test_operations_keep_their_promises_on_a_gpu() -> None:
-    command = [sys.executable, "-m", "tests.conformance.test_on_gpu"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = python("-m", "tests.conformance.test_on_gpu")
     assert done.returncode == 0, done.stderr
     *failed, number = done.stdout.splitlines()
     assert not failed, done.stdout

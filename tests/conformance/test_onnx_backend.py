@@ -8,9 +8,6 @@ says it has must be those that the onnx package infers.
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,8 +18,8 @@ import pytest
 from duet.backend.onnx import model_proto
 from duet.backend.onnx.model_proto import build_model
 from duet.backend.onnx.recording import Tensor, apply, constant
-from duet.utils.project import PROJECT
 from tests.conformance.judging import checks_of
+from tests.environments import python
 
 COMMAND = "pytest -p no:cacheprovider -p tests.conformance.test_onnx_backend"
 
@@ -45,14 +42,8 @@ def graphs_keep_to_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_onnx_backend_keeps_its_promises_with_graphs_of_the_standard() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", *COMMAND.split(), "tests/conformance/test_conformance.py"],
-        cwd=PROJECT,
-        env={**os.environ, "YOLO_BACKEND": "onnx"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    words = [*COMMAND.split(), "tests/conformance/test_conformance.py"]
+    done = python("-m", *words, YOLO_BACKEND="onnx")
     assert done.returncode == 0, done.stdout
     *_, last = done.stdout.splitlines()
     checks = len(checks_of(trains=False))

@@ -249,6 +249,12 @@ def test_a_folder_that_cannot_be_written_to_is_refused():
     assert refused("/proc/version").startswith(text)
 
 
+def test_weights_in_a_folder_that_is_absent_are_named(tmp_path):
+    path = tmp_path / "absent" / "x.pt"
+    with pytest.raises(UserError, match=f"--weights {path}: no such file"):
+        export.run(["--weights", str(path)])
+
+
 def test_a_program_that_is_absent_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     text = refused(write_tiny_weights(tmp_path), "--include", "tflite")

@@ -20,7 +20,6 @@ import duet
 import hubconf
 import val
 from duet.backend.onnx.recording import constant
-from duet.models.evaluation import validation
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import metadata_for, output_kind
 from duet.models.export.recorded import masks_in_boxes
@@ -124,40 +123,20 @@ def test_other_sizes_and_augmentation_are_refused(files):
 # The commands.
 
 
-def figures_of(monkeypatch, tmp_path, data, weights, *words):
+def figures_of(project, data, weights, *words):
     """Return all figures of val.py, as COCO's metric has them."""
-    results = []
-
-    def noted(*arguments, **options):
-        results.append(evaluate(*arguments, **options))
-        return results[-1]
-
-    evaluate = validation.evaluate
-    command = ["val.py", "--weights", weights, "--data", data, "--workers=0", "--device=cpu"]
-    monkeypatch.setattr("sys.argv", [*map(str, command), "--project", str(tmp_path), *words])
-    with monkeypatch.context() as context:
-        context.setattr(validation, "evaluate", noted)
-        val.main()
-    return list(results[0].result.summary().values())
+    flags = ["--weights", weights, "--data", data, "--workers=0", "--device=cpu", "--img=64"]
+    validated = val.main([*map(str, flags), "--project", str(project), *words])
+    return list(validated.result.summary().values())
 
 
-def test_a_file_has_the_figures_of_the_model(monkeypatch, tmp_path, weights, files):
+def test_a_file_has_the_figures_of_the_model(tmp_path, weights, files):
     """Padded alike: square, or with the same rectangles."""
     data = write_small_dataset(tmp_path, CLASS_NAMES)
     for words, name in ((["--square"], "batch"), ([], "dynamic")):
-        model = figures_of(monkeypatch, tmp_path, data, weights, "--img=64", *words)
-        file = figures_of(monkeypatch, tmp_path, data, files[name], "--img=64")
-        np.testing.assert_allclose(file, model, atol=5e-4)
+        model = figures_of(tmp_path, data, weights, *words)
+        np.testing.assert_allclose(figures_of(tmp_path, data, files[name]), model, atol=5e-4)
     assert model[1] > 0
-
-
-def run(script, *words, **environment):
-    """Run a command in a process of its own."""
-    command = [sys.executable, script, *map(str, words), "--device=cpu"]
-    return subprocess.run(
-        command, cwd=PROJECT, capture_output=True, text=True, timeout=300,
-        env={**os.environ, **environment},
-    )  # fmt: skip
 
 
 HIDE_FRAMEWORKS = """
@@ -174,10 +153,14 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
     """Importing one of them would fail."""
     (tmp_path / "sitecustomize.py").write_text(HIDE_FRAMEWORKS)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = run(
-        "detect.py", "--weights", files["static"], "--source", images, "--project", tmp_path,
-        "--save-json", "--nosave", YOLO_BACKEND="onnx", PYTHONPATH=path,
-    )  # fmt: skip
+    command = [
+        sys.executable, "detect.py", "--weights", files["static"], "--source", images,
+        "--project", tmp_path, "--save-json", "--nosave", "--device=cpu",
+    ]  # fmt: skip
+    environment = {**os.environ, "YOLO_BACKEND": "onnx", "PYTHONPATH": path}
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "exp" / "detections.json").read_text(encoding="utf-8"))
     here = duet.load(files["static"])(sorted(images.iterdir()))

@@ -271,6 +271,14 @@ def test_no_compiled_function_breaks_into_several_graphs(tmp_path, write_model):
 
 
 @ON_TORCH
+def test_the_fused_iou_can_be_traced_as_if_it_had_gradients():
+    """As PyTorch 2.4 compiles it."""
+    module = importlib.import_module("duet.backend.torch.fused")
+    boxes = autograd.variable(np.random.default_rng(0).uniform(size=(2, 4, 8)))
+    assert np.isfinite(ops.to_numpy(module._value_and_gradient(boxes * 1, 1e-7)[1])).all()
+
+
+@ON_TORCH
 @pytest.mark.parametrize(
     ("device", "no_graphs", "message"),
     [

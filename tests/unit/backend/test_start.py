@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -12,7 +10,7 @@ from duet import backend
 from duet.backend import cores, system
 from duet.backend.select import FRAMEWORKS
 from duet.utils.processes.launch import rank_variables
-from duet.utils.project import PROJECT
+from tests.environments import python
 
 PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 
@@ -28,14 +26,14 @@ PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
 )
 def test_importing_backend_imports_no_framework(statement: str) -> None:
     code = f"{statement}\nimport sys\nassert not {PACKAGES} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
+    assert python("-c", code).returncode == 0
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="PyTorch's compiler")
 def test_a_training_without_compile_imports_no_compiler() -> None:
     code = "from duet import backend; backend.use(); import duet.models.training.loop, sys\n"
     code += "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
-    subprocess.run([sys.executable, "-c", code], cwd=PROJECT, check=True, timeout=60)
+    assert python("-c", code).returncode == 0
 
 
 NAMES = (*cores.WAITING, *cores.THREADS)
@@ -53,10 +51,7 @@ def untouched(monkeypatch):
 
 def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
     """What libgomp says itself: it reads the variable when PyTorch loads it."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=PROJECT,
-        env={**os.environ, "YOLO_BACKEND": backend.use(), "OMP_DISPLAY_ENV": "VERBOSE"},
-    )  # fmt: skip
+    done = python("-c", LOADED, YOLO_BACKEND=backend.use(), OMP_DISPLAY_ENV="VERBOSE")
     has_openmp = backend.use() == "torch"
     assert done.stdout == f"{has_openmp}\n"
     assert (f"GOMP_SPINCOUNT = '{cores.SPINS}'" in done.stderr) == has_openmp
@@ -127,11 +122,12 @@ def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users
 
 COLLECTIONS = """
 import gc
-from duet.backend.system import collector_paused
+from duet.backend.system import age_objects, collector_paused
 try:
     with collector_paused():
         assert not gc.isenabled()
         new = [[] for _ in range(10_000)]
+        age_objects()
         raise ValueError
 except ValueError:
     assert gc.isenabled()
@@ -139,12 +135,11 @@ oldest = set(map(id, gc.get_objects(2)))
 assert oldest.issuperset(map(id, new)) and not gc.get_freeze_count()
 gc.freeze()
 frozen = gc.get_freeze_count()
-with collector_paused():
-    pass
+age_objects()
 assert gc.get_freeze_count() == frozen
 """
 
 
 def test_a_pause_of_the_collector_spares_it_the_new_objects() -> None:
     """And it runs again after an error, and what a caller has frozen stays frozen."""
-    subprocess.run([sys.executable, "-c", COLLECTIONS], cwd=PROJECT, check=True, timeout=60)
+    assert python("-c", COLLECTIONS).returncode == 0

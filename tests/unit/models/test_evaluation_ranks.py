@@ -1,6 +1,7 @@
 """Validation shared by ranks finds what one process finds."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,6 @@ from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
 from duet.models.inference import predictors
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.geometry.detections import Ragged
 from duet.utils.processes.world import ALONE
 from tests.rank_threads import run_rank_threads
 from tests.unit.models.test_evaluation import noise
@@ -68,18 +68,6 @@ class CountedLoss:
             return LossTerms(by_name, ops.full((), 0.0))
 
 
-class Received:
-    """A sink that keeps what it receives, in order."""
-
-    def __init__(self):
-        self.images = []
-
-    def add(self, image_id, detections, ground_truth):
-        fields = (*detections, *ground_truth)
-        arrays = (x for field in fields for x in (field if isinstance(field, Ragged) else [field]))
-        self.images.append((image_id, *(x for x in arrays if x is not None)))
-
-
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
     to_tensor = predictors.images_to_tensor
@@ -92,13 +80,18 @@ def one_thread_at_a_time(monkeypatch):
 
 
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
-    sink = Received()
+    images = []
+    sink = SimpleNamespace(add=lambda index, *found: images.append((index, *arrays_in(*found))))
     with ValLoader(samples, 96, 3, 0, 32, world=world) as loader:
         assert len(loader) == NUM_BATCHES
         validation = Evaluation(
             model or PerImage(), samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss, **options
         ).run(loader)
-    return validation, sink.images
+    return validation, images
+
+
+def arrays_in(detections, ground_truth):
+    return [array for array in (*detections, *ground_truth) if array is not None]
 
 
 def assert_same_images(found, expected):

@@ -22,6 +22,7 @@ from duet.utils.processes import launch
 from duet.utils.processes.launch import job_code, run_ranks
 from duet.utils.processes.ranks import joined
 from duet.utils.processes.suspend import StopRequests
+from tests.environments import wait_until
 
 LAUNCHERS = {
     "torch": {"TORCHELASTIC_RUN_ID": "1"},
@@ -237,11 +238,8 @@ class Command:
             stderr=subprocess.PIPE,
             text=True,
         )
-        deadline = time.monotonic() + SECONDS
         paths = [Path(f"{files}{place}") for place in range(2)]
-        while not all(path.exists() and path.read_text() for path in paths):
-            assert self.process.poll() is None and time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: all(x.exists() and x.read_text() for x in paths), self.process)
         self.ranks = [int(path.read_text()) for path in paths]
 
     def end(self) -> tuple[int, str, str]:
@@ -354,10 +352,7 @@ time.sleep(60)
 def test_a_second_control_c_ends_ranks_that_save_their_state(tmp_path):
     command = Command(tmp_path, SAVING)
     command.process.send_signal(signal.SIGINT)
-    deadline = time.monotonic() + SECONDS
-    while not all((tmp_path / f"rank-saves{place}").exists() for place in range(2)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: all((tmp_path / f"rank-saves{place}").exists() for place in range(2)))
     with pytest.raises(subprocess.TimeoutExpired):
         command.process.communicate(timeout=1)  # it waits for them
     command.process.send_signal(signal.SIGINT)

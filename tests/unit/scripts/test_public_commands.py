@@ -23,6 +23,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.processes.launch import wanted_processes
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
+from tests.environments import python
 
 LINES = (
     "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64",
@@ -51,13 +52,8 @@ def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
     assert line == "no --weights and no --cfg: training models/yolov5s.yaml from scratch"
 
 
-def run(*words):
-    command = [sys.executable, *words]
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-
-
 def run_duet(*words):
-    return run("-m", "duet", *words)
+    return python("-m", "duet", *words)
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
@@ -124,12 +120,12 @@ MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_the_scripts_at_public_places_run_ours(words, answer):
-    done = run(*words)
+    done = python(*words)
     assert done.returncode == 2 and answer in done.stderr, done
 
 
 def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
-    """As after export.py, started by its path in a folder of one's own: serve has no script."""
+    """As after an export in a folder of one's own: the script of serve is not there."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
     def printed(*words):
@@ -142,7 +138,7 @@ def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
 
 
 def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
-    assert run("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
+    assert python("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
 
 
 def test_the_requirements_file_installs_this_project_with_pytorch():
@@ -204,11 +200,8 @@ def ends(tmp_path_factory):
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text("raise SystemExit('it was imported')\n")
     path = os.pathsep.join((str(folder), str(PROJECT)))
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps([words for words, _ in REFUSED])],
-        cwd=PROJECT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-    )  # fmt: skip
+    lines = json.dumps([words for words, _ in REFUSED])
+    done = python("-c", ONE_AFTER_THE_OTHER, lines, PYTHONPATH=path, PYTHONSAFEPATH="1")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -3,8 +3,6 @@
 import json
 import logging
 import math
-import subprocess
-import sys
 from functools import partial
 
 import numpy as np
@@ -18,9 +16,8 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.per_image import FILE, read_per_image
-from duet.utils.processes import watchdog
-from duet.utils.project import PROJECT
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
+from tests.environments import python
 from tests.small import write_class_folders, write_small_dataset, write_small_model
 from tests.tiny_weights import (
     CLASS_NAMES,
@@ -127,18 +124,6 @@ def test_all_classes_can_be_taken_for_one(run, capsys, inputs):
     assert rows and len({row["category_id"] for row in rows}) == 1
 
 
-def test_the_watchdog_names_the_validation(run, monkeypatch):
-    evaluate, phases = validation.evaluate, []
-
-    def noted(*arguments):
-        phases.append(watchdog.describe())
-        return evaluate(*arguments)
-
-    monkeypatch.setattr(validation, "evaluate", noted)
-    run()
-    assert phases == ["in validation"]
-
-
 def test_tiles_bring_each_image_at_its_own_size(run, monkeypatch, capsys, inputs):
     shapes, predict = [], ImageDetector.predict
 
@@ -186,8 +171,7 @@ def test_onnx_backend_has_the_figures_of_the_bound_framework(run, capsys, inputs
     wanted, _, _ = capsys.readouterr().out.partition("6 images in")
     flags = ["--weights", folder / "weights.safetensors", "--data", data, "--img", 64, "--conf", 0,
              "--workers", 0, "--backend", "onnx", "--project", tmp_path]  # fmt: skip
-    command = [sys.executable, "val.py", *map(str, flags)]
-    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=120)
+    done = python("val.py", *flags)
     assert done.returncode == 0, done.stderr
     assert "mAP50-95" in wanted and wanted in done.stdout and "ONNX Runtime" in done.stdout
 

@@ -17,7 +17,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -27,6 +26,7 @@ import pytest
 
 from duet.utils.project import PROJECT
 from duet.utils.system.machine import descendants
+from tests.environments import wait_until
 
 SECONDS = 60.0  # for what takes a few
 DETECT = "/v1/detect"
@@ -114,10 +114,7 @@ class Server:
         return found
 
     def until_ready(self) -> None:
-        deadline = time.monotonic() + SECONDS
-        while self.ask("/readyz").status != 200:
-            assert time.monotonic() < deadline, "\n".join(self.seen)
-            time.sleep(0.05)
+        wait_until(lambda: self.ask("/readyz").status == 200)
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Ask it to end; return its exit code."""

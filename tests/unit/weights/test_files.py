@@ -167,7 +167,7 @@ def test_show_describes_an_odd_file(tmp_path, name, content, reported):
     else:
         path.write_bytes(content)
     with pytest.raises(UserError, match=f"{name}: {reported}"):
-        main(["show", str(path)])
+        main([str(path)])  # as "show"
 
 
 @pytest.mark.parametrize("given", ["exp", "exp/weights"])

@@ -3,7 +3,6 @@
 import dataclasses
 import hashlib
 
-import cv2
 import numpy as np
 import pytest
 
@@ -17,7 +16,7 @@ from duet.utils.data.augment.sample import (
     draw_augmentation,
     mix,
 )
-from duet.utils.data.augment.transforms import FILTERS, transform
+from duet.utils.data.augment.transforms import transform
 from duet.utils.data.image.decoding import LabelledImage, SourceImage
 from duet.utils.data.randomness import sample_generator
 from duet.utils.errors import UserError
@@ -99,44 +98,6 @@ def test_the_flag_alone_is_the_public_probability():
     for wrong in ("mine.yaml", "1.5"):
         with pytest.raises(UserError, match=f"--albumentations.*{wrong}"):
             parse_train_flags(["--albumentations", wrong])
-
-
-def test_grey_has_three_equal_channels_of_the_weights_of_bt_601():
-    found = FILTERS["ToGray"](NOISE, 0.5)
-    assert (found == cv2.cvtColor(NOISE, cv2.COLOR_BGR2GRAY)[..., None]).all()
-    expected = NOISE.astype(float) @ [0.114, 0.587, 0.299]
-    # Rounded, from weights in fixed point.
-    np.testing.assert_allclose(found[..., 1], expected, atol=0.51)
-
-
-def test_a_blurred_point_is_a_box():
-    point = np.zeros((64, 64, 3), np.uint8)
-    point[30, 20] = 250
-    expected = np.zeros_like(point)
-    expected[28:33, 18:23] = 250 // 25
-    found = FILTERS["Blur"](point, 0.5)
-    np.testing.assert_array_equal(found, expected)
-
-
-def test_a_median_is_that_of_the_window_of_each_channel():
-    windows = np.lib.stride_tricks.sliding_window_view(NOISE, (5, 5), axis=(0, 1))
-    found = FILTERS["MedianBlur"](NOISE, 0.5)
-    np.testing.assert_array_equal(found[2:-2, 2:-2], np.median(windows, axis=(3, 4)))
-
-
-def lab(image: np.ndarray) -> np.ndarray:
-    return cv2.cvtColor(image, cv2.COLOR_BGR2LAB)
-
-
-PASTEL = (NOISE // 4 + 96).astype(np.uint8)  # colours that stay within sRGB in any lightness here
-
-
-def test_clahe_spreads_lightness_and_leaves_colour():
-    found = FILTERS["CLAHE"](PASTEL, 0.5)
-    assert lab(found)[..., 0].std() > 1.1 * lab(PASTEL)[..., 0].std()
-    # Three roundings to 8 bits: of LAB, of BGR, of LAB again.
-    difference = lab(found)[..., 1:].astype(int) - lab(PASTEL)[..., 1:]
-    assert np.abs(difference).max() <= 2
 
 
 @pytest.mark.parametrize(("p", "lowest", "highest"), [(0, 0, 0), (1, 200, 200), (0.25, 112, 162)])

@@ -13,14 +13,9 @@ from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, UserError
 from tests.shared_files import shared_path
+from tests.unit.data.formats.annotation_files import touch
 
 NAMES = {0: "cell", 1: "platelet"}
-
-
-def write_images(folder: Path, *names: str) -> None:
-    for name in names:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
 
 
 class WithoutAliases(yaml.CSafeDumper):
@@ -40,8 +35,8 @@ def write_yaml(file: Path, **keys: object) -> Path:
 
 @pytest.fixture
 def dataset(tmp_path):
-    write_images(tmp_path, "images/train/b.jpg", "images/train/sub/a.PNG", "images/val/c.jpeg")
-    write_images(tmp_path, "images/train/notes.md")
+    touch(tmp_path, "images/train/b.jpg", "images/train/sub/a.PNG", "images/val/c.jpeg")
+    touch(tmp_path, "images/train/notes.md")
     return tmp_path
 
 
@@ -58,7 +53,7 @@ def test_folders_are_searched_recursively_in_the_order_of_paths(dataset, monkeyp
     # "a" is before "a b" and "a-b", though " " and "-" are before "/". Not all kinds are decoded.
     names = ["a/z.jpg", "a b/y.PNG", "a-b/x.webp", "a.jpg.d/.hidden/w.bmp", "a.ppm", "b.jpg",
              "größe 图 🐈.jpg", "sub/a.PNG"]  # fmt: skip
-    write_images(train, *names, ".jpg", "b/jpg", "a/z.jpg.part")
+    touch(train, *names, ".jpg", "b/jpg", "a/z.jpg.part")
     assert list_images(spec.train) == [train / name for name in names]
     assert list_images(spec.val) == [dataset / "images/val/c.jpeg"]
     monkeypatch.chdir(dataset)
@@ -117,7 +112,7 @@ def test_a_folder_without_images_is_an_error(dataset):
 
 
 def test_entries_are_lists_and_images_but_for_hidden_files_and_links_that_lead_upward(dataset):
-    write_images(dataset, "images/train/.hidden/x.jpg")
+    touch(dataset, "images/train/.hidden/x.jpg")
     (dataset / "images/train/loop").symlink_to(dataset / "images")
     keys = {"train": ["images/val/c.jpeg", "images/train/b.jpg"], "val": "images/train"}
     spec = load_dataset(write_yaml(dataset / "cells.yaml", **keys))
@@ -128,7 +123,7 @@ def test_entries_are_lists_and_images_but_for_hidden_files_and_links_that_lead_u
 
 def test_linked_folders_are_read_once_and_loops_end(dataset):
     train, store = dataset / "images/train", dataset / "store"
-    write_images(store, "site/x.jpg", "site/y.jpg", "site/._x.jpg", "site/__MACOSX/z.jpg")
+    touch(store, "site/x.jpg", "site/y.jpg", "site/._x.jpg", "site/__MACOSX/z.jpg")
     for link in ("a", "b"):
         (train / link).symlink_to(store)
     (store / "site/around").symlink_to(store)
@@ -142,7 +137,7 @@ def test_linked_folders_are_read_once_and_loops_end(dataset):
 
 
 def test_roboflow_s_paths_beside_the_yaml_are_found(dataset):
-    write_images(dataset, "train/images/x.jpg", "valid/images/y.jpg")
+    touch(dataset, "train/images/x.jpg", "valid/images/y.jpg")
     keys = {"train": "../train/images", "val": "../valid/images", "test": "../test/images"}
     path = write_yaml(dataset / "data.yaml", path=None, names=["a"], nc=1, **keys)
     spec = load_dataset(path)
@@ -201,7 +196,7 @@ LISTS = [
 
 @pytest.mark.parametrize(("place", "encoding", "lines", "expected"), LISTS)
 def test_the_images_of_a_list_are_found(dataset, place, encoding, lines, expected):
-    write_images(dataset, "images/train/细胞.jpg")
+    touch(dataset, "images/train/细胞.jpg")
     found = list_images([write_list(dataset, lines, encoding, place)], dataset)
     assert list(map(os.path.normpath, found)) == [str(dataset / name) for name in expected]
 

@@ -28,7 +28,6 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.data.sources.splits import scan_samples
 from duet.utils.errors import DatasetError
 from duet.utils.geometry.boxes import Polygons
-from tests.shared_files import shared_path
 
 
 def add_image(folder: Path, name: str, labels: str | None = "0 0.5 0.5 0.25 0.5\n") -> Path:
@@ -194,18 +193,6 @@ def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
     assert sample.polygons_norm.points_xy.dtype == np.float32
     assert sample.polygons_norm.outline(1).tolist() == [[0.25, 0.5], [0.5, 0.125], [0.75, 0.5]]
     assert sample.polygons_norm.outline(2).tolist() == [[0, 0], [1, 0], [1, 1], [0, 1]]
-
-
-def test_the_stored_boxes_around_polygons_are_found():
-    with np.load(shared_path("golden/recipe/segments_to_boxes.npz")) as stored:
-        size = stored["image_wh"].astype(np.float64)
-        for name in ("s0", "s1", "s2", "s3"):  # s4 reaches outside the image: no valid label
-            points = stored[f"{name}_in"] / size
-            line = "0 " + " ".join(f"{value:.9f}" for value in points.ravel())
-            found = parse_labels(line.encode(), num_classes=1)
-            expected = stored[f"{name}_box_xywh"] / np.tile(size, 2)
-            # 9 decimals in the text, then the rounding of float32 below 1.
-            np.testing.assert_allclose(found.boxes_cxcywh_norm, [expected], rtol=0, atol=2e-7)
 
 
 def test_broken_images_are_reported_with_the_reason(tmp_path):

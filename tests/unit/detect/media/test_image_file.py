@@ -42,7 +42,7 @@ def write_part(path: Path, kind: str, part: float) -> None:
 
 HOSTILE = {
     "text": (lambda path: path.write_text("no image\n" * 50), "not an image"),
-    "empty": (lambda path: path.touch(), "not an image"),
+    "empty": (lambda path: path.touch(), "the file is empty"),
     "FIFO": (os.mkfifo, "is a FIFO"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "is a device"),
     "folder": (lambda path: path.mkdir(), "is a folder"),

@@ -66,6 +66,13 @@ def test_heat_maps_lie_in_a_folder_of_their_own(tmp_path):
     assert abs(drawn[0].astype(int).mean(0) - drawn[-1].astype(int).mean(0)).max() > 20
 
 
+def test_an_image_too_long_for_a_jpeg_has_its_heat_map_in_a_png(tmp_path):
+    result = make_result("long", size=(10, 65_501))
+    heat = np.zeros(result.size, np.float32)
+    found = write(tmp_path, dataclasses.replace(result, heatmap=heat), visualize=-1)
+    assert found == ["heatmaps/long.png", "long.png"]
+
+
 def test_drawings_follow_the_flags(tmp_path):
     result = make_result(Path("a.png"), PERSON)
     for name, flags, drawn in (

@@ -71,7 +71,8 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
     files = LabelFiles(samples, scores=True)
     files.add(2, make_detections(), NOTHING)
-    files.add(1, make_detections((0, 0, 100, 50, 0.5, 3)), NOTHING)
+    nowhere = (np.nan, 0, 100, 50, 0.75, 3)  # half precision may produce it
+    files.add(1, make_detections(nowhere, (0, 0, 100, 50, 0.5, 3)), NOTHING)
     files.add(0, make_detections((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)
     (tmp_path / "two.txt").write_text("of an earlier run\n")
     files.write(tmp_path)

@@ -13,7 +13,7 @@ from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import WholeBatch
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.utils.data.loading.batch import Targets
-from tests.golden_models import arrays_of, cost_of, info, loss_settings, stored
+from tests.golden_models import arrays_of, assert_near, cost_of, info, loss_settings, stored
 
 CASES = [(name, targets) for name in ("synthetic_nc3", "yolov5nu_w0125", "yolov5n6u_w0125",
          "yolov8n_w0125") for targets in ("random", "edge", "empty")]  # fmt: skip
@@ -80,11 +80,6 @@ def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form
     for level, norm in zip(gradients, norms, strict=True):
         parts = [np.sqrt((x.astype(float) ** 2).sum()) for x in (level[:, :64], level[:, 64:])]
         np.testing.assert_allclose(parts, norm, rtol=10 * tolerance, atol=tolerance)
-
-
-def assert_near(found, wanted, tolerance):
-    largest = np.abs(wanted).max()
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * largest)
 
 
 def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):

@@ -16,7 +16,6 @@ from tests.unit.models.heads.distribution.test_loss import targets_of
 from tests.unit.models.heads.distribution.test_stored import model_of
 
 NAMES = ("yolov5nu_w0125", "yolov8n_w0125")
-DISTANCES = "dfl.conv.weight"  # among the public groups, though never trained
 
 
 def trainable(name):
