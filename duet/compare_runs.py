@@ -69,6 +69,9 @@ def differing_images(one: PerImage, other: PerImage, names: Sequence[str]) -> It
         np.bincount(run.image[run.correct[AT_50]], minlength=len(names)) for run in (one, other)
     ]
     more = found[1] - found[0]
+    if not more.any():
+        yield "both runs find equally many objects in each image, at IoU 0.50 and any score"
+        return
     yield "objects found at IoU 0.50 and any score, where the runs differ most:"
     for index in np.argsort(-abs(more), kind="stable")[:MOST_IMAGES].tolist():
         if more[index]:

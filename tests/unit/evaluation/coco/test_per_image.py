@@ -85,6 +85,7 @@ def test_a_clear_difference_is_more_than_noise_and_none_is_not(monkeypatch, caps
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[0] == "all" and lines[1].endswith("+0.000 (+0.000 to +0.000)")
     assert "the difference is no more than noise: 1,000 draws of 30 images" in lines
+    assert lines[-1].startswith("both runs find equally many objects in each image")
     worse = write(tmp_path / "worse", images_of(3, number=30, moved=9))
     compare(monkeypatch, one, worse)
     text = capsys.readouterr().out
