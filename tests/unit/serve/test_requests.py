@@ -1,12 +1,15 @@
 """What a server refuses: mistakes, attempts and wrong tokens, with status, code and words."""
 
+import asyncio
 import os
 import socket
 
 import pytest
+from python_multipart.exceptions import MultipartParseError
+from starlette.requests import Request
 
 from duet.utils.errors import UserError
-from duet.utils.serve.requests import read_tokens
+from duet.utils.serve.requests import RequestError, read_image, read_tokens
 from tests.unit.detect.media.test_image_file import png_of
 from tests.unit.serve.conftest import MAX_BYTES, TOKENS
 from tests.unit.serve.running import DETECT, SECONDS, image_file
@@ -76,6 +79,18 @@ def test_an_image_that_cannot_be_used_is_refused_and_the_next_one_answered(serve
 )  # fmt: skip
 def test_a_body_or_a_header_that_is_not_accepted_is_refused(server, body, headers, expected):
     assert server.ask(DETECT, body, headers).error == expected
+
+
+def test_a_form_is_refused_where_starlette_passes_on_the_error_of_its_parser(monkeypatch):
+    """As before 1.8."""
+
+    async def parse(self):
+        raise MultipartParseError("at index 2")
+
+    monkeypatch.setattr("starlette.formparsers.MultiPartParser.parse", parse)
+    request = Request({"type": "http", "headers": [(b"content-type", FORM.encode())]})
+    with pytest.raises(RequestError, match="cannot be read: at index 2"):
+        asyncio.run(read_image(request, MAX_BYTES, lambda num_bytes: None))
 
 
 @pytest.mark.parametrize(
