@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from duet.backend.cores import choose_threads
 from duet.backend.processes import LAUNCHERS, backend_of_launcher
+from duet.backend.system import age_objects, collector_paused
 
 ENVIRONMENT_VARIABLE = "YOLO_BACKEND"
 IS_CHECKOUT = (Path(__file__).resolve().parents[1] / "Makefile").exists()  # else a pip install
@@ -215,8 +216,9 @@ def _is_installed(package: str) -> bool:
 
 def _import_backend(name: str) -> None:
     try:
-        with _stderr_without(FRAMEWORKS[name].startup_noise):
+        with _stderr_without(FRAMEWORKS[name].startup_noise), collector_paused():
             importlib.import_module(f"duet.backend.{name}")
+            age_objects()
     except Exception as error:
         raise BackendError(
             f"backend {name!r} is installed but cannot be imported: {error}\n"

@@ -34,6 +34,11 @@ def main() -> None:
         raise UserError(
             f"--{names.get(refused[0], refused[0])} does not go with folds; leave it out"
         )
+    if "," in values["device"] and not flags.only_prints:
+        raise UserError(
+            f"--device {values['device']}: folds are trained on one device, one after another; "
+            "name one, or start the commands of --print yourself"
+        )
     commands = [
         [*words, f"--split={fold}/{flags.folds}", f"--name={values['name']}-fold{fold}"]
         for fold in range(1, flags.folds + 1)

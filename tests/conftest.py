@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         backend.use(name)
     except backend.BackendError as error:
         raise pytest.UsageError(str(error)) from error
+    gc.disable()  # until all is collected
     config.pluginmanager.register(FolderSeconds())
     if claims := os.environ.get(CLAIMS):
         config.pluginmanager.register(SharedFiles(Path(claims)))
@@ -43,6 +44,7 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     shared_files.collecting = False
     gc.freeze()  # what is imported stays: the collector need not look through it again and again
+    gc.enable()
     gc.set_threshold(20_000, 20, 20)  # looking for cycles as often as usual is a tenth of the time
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -59,6 +60,16 @@ def run_python(backend: str, *arguments: object, timeout: float = 300) -> str:
     )
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
     return done.stdout
+
+
+def python(
+    *words: object, timeout: float = 300, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run this Python in the project's folder, with further variables."""
+    return subprocess.run(
+        [sys.executable, *map(str, words)], cwd=PROJECT, env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=timeout,
+    )  # fmt: skip
 
 
 def run_several(backend: str, *commands: Sequence[object]) -> list[str]:

@@ -163,7 +163,8 @@ def small_arrays(seed: int = 0) -> dict[str, np.ndarray]:
 def small_model(file: TorchFile, arrays: Mapping[str, np.ndarray], **changes: Any) -> Call:
     """Return the record of a DetectionModel of `small_arrays`; changes as for `PublicModel`."""
     grid = {"model.1.anchor_grid": np.ones(4, np.float32)}  # in files before v6.1
-    own = {"strides": (2,), "hyp": {"lr0": 0.02, "box": 0.05, "anchors": None}, **changes}
+    hyp = {"lr0": 0.02, "box": 0.05, "anchors": None, "box_pw": 2**2000}  # beyond a float
+    own = {"strides": (2,), "hyp": hyp, **changes}
     return PublicModel(file, {**arrays, **grid}, SMALL_DOCUMENT, **own).root()
 
 

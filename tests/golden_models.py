@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from duet.backend import nn, ops
+from duet.backend import autograd, nn, ops
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
 from duet.models.heads.base import LossSettings
@@ -83,6 +83,36 @@ def loss_settings(image_size: int = 640, options: Any = (), **hyp: float) -> Los
     """Settings of the usual recipe with some other hyper-parameters, and some options."""
     found = dataclasses.replace(read_hyperparameters(DEFAULT_HYPERPARAMETERS), **hyp)
     return LossSettings(found.loss_gains(), image_size, **dict(options))
+
+
+def cost_of(
+    loss: Any, raw: Any, targets: Any, whole: Any = None, by: Any = ()
+) -> tuple[dict[str, np.ndarray], list[np.ndarray]]:
+    """The losses of `arrays_of`, and the gradients of the total.
+
+    Args:
+        raw: maps; arrays become variables.
+        whole: the batch that this is a chunk of.
+        by: variables; without, the raw maps.
+    """
+    raw = [autograd.variable(x) if isinstance(x, np.ndarray) else x for x in raw]
+    terms = loss(raw, targets, whole)
+    gradients = autograd.gradients(terms.total, list(by or raw))
+    return arrays_of(terms), [ops.to_numpy(gradient) for gradient in gradients]
+
+
+def assert_near(found: np.ndarray, wanted: np.ndarray, tolerance: float) -> None:
+    """Require values that differ by at most a fraction of the largest wanted one."""
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
+
+
+def numbers_by_layer(state: dict[str, list[int]]) -> dict[int, int]:
+    """How many numbers each layer of a stored model has, by the shapes of its state."""
+    numbers: dict[int, int] = {}
+    for name, shape in state.items():
+        layer = int(name.split(".")[1])
+        numbers[layer] = numbers.get(layer, 0) + (int(np.prod(shape)) if shape else 0)
+    return numbers
 
 
 def arrays_of(terms: Any) -> dict[str, np.ndarray]:

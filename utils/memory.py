@@ -8,9 +8,7 @@ with mosaics, 33 % without. glibc reads its environment variables for this only 
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psutil
 
@@ -22,21 +20,6 @@ SMALLER_BATCHES = "use a smaller --img or --batch-size, or fewer --workers"
 # Constants of glibc's malloc.h.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_MMAP_MAX = -1, -3, -4
 LARGEST_THRESHOLD = 32 * 2**20  # maximum accepted by glibc
-
-
-@contextmanager
-def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector, also as a decorator: for many new objects without cycles.
-
-    It would scan all of them again and again: a quarter of the time that a COCO file takes.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def require_memory(needed: int, what: str, remedy: str = SMALLER_BATCHES) -> None:

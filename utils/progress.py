@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from tqdm import tqdm
@@ -92,6 +92,8 @@ class Progress:
 class LineHandler(logging.StreamHandler):
     """Writes log records on their own lines: it clears the bar and redraws it."""
 
+    _is_incomplete = False
+
     def format(self, record: logging.LogRecord) -> str:
         return as_message(super().format(record))
 
@@ -104,11 +106,17 @@ class LineHandler(logging.StreamHandler):
             super().emit(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Continue without a log if its reader has exited."""
-        if isinstance(sys.exc_info()[1], BrokenPipeError):
+        """Continue without a log if its reader has exited or its disk is full."""
+        error = sys.exc_info()[1]
+        if isinstance(error, BrokenPipeError):
             discard_unread()
-        else:
+        elif not isinstance(error, OSError):
             super().handleError(record)
+        elif not self._is_incomplete:
+            self._is_incomplete = True
+            with suppress(OSError):  # after `2>&1`
+                text = f"the log cannot be written: {error.strerror}; going on without it\n"
+                sys.stderr.write(text)
 
 
 class _Kept(logging.Handler):

@@ -26,6 +26,8 @@ def script(name: str) -> list[str]:
 def command_line(name: str, *words: object) -> str:
     """Return a shell command that runs one of our scripts with this Python."""
     start = [str(from_here(Path(sys.executable))), *script(name)]
+    if "-m" in start and sys.path[0] == str(PROJECT) != os.getcwd():  # by a script's path
+        start = ["env", f"PYTHONPATH={PROJECT}", *start]
     return shlex.join([*start, *map(str, words)])
 
 
@@ -40,10 +42,13 @@ def list_names() -> list[str]:
 
 
 def how_to_fetch(argument: str | Path) -> str:
-    """Suggest the command that downloads weights or a dataset of this name; "" if unknown."""
+    """Say how to get weights or a dataset of this name, or where they are; "" if unknown."""
     name = Path(argument).name
     words = Path(name).stem.lower()
     if public := PUBLIC_WEIGHTS.fullmatch(name):
-        words = f"yolov5{(public[1] or '').removeprefix('6')} {name}"
+        kind = f"yolov5{(public[1] or '').removeprefix('6')}"
+        if (fetched := Path("datasets", kind, name)).is_file():
+            return f"it is in {fetched}"
+        words = f"{kind} {name}"
     known = words.partition(" ")[0] in list_names()
     return f"`duet fetch {words}` downloads it and shows how to use it" if known else ""

@@ -54,7 +54,7 @@ print("decoded", ours.shape, "- equal to Duet's")
 
 bias = nn.state_arrays(model)["model.24.m.0.bias"].reshape(3, -1)
 expected = 8 / (640 / 8) ** 2  # objects per image, over the cells
-print(f"objectness begins at {sigmoid(bias[0, 4]):.5f} = {expected:.5f}")
+print(f"objectness begins at {sigmoid(bias[0, 4]):.5f}, near {expected:.5f}")
 # --8<-- [end:decode]
 
 values = {"rows": int(rows), "parameters": f"{parameters:,.0f}"}

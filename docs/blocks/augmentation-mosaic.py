@@ -53,6 +53,7 @@ sources = [
 ]
 scene = Scene((0, 1, 2, 3), (300 / 256, 200 / 256), Warp())
 ours = draw_scene(scene, sources, 256, (512, 512))
+assert np.allclose(ours.boxes_xyxy, plain, atol=1e-3)
 apart = np.abs(ours.image.astype(int) - canvas).mean()
 print(f"{len(plain)} boxes, {len(ours.boxes_xyxy)} left by Duet")
 print(f"pixels differ by {apart:.2f} grey levels on average")

@@ -19,7 +19,7 @@ session = onnxruntime.InferenceSession(path)
 side = entry.shape[2]
 meta = session.get_modelmeta().custom_metadata_map
 names = json.loads(meta["class_names"])
-print("the file takes", entry.shape, "and finds", *names)
+print("the file finds", *names)
 
 
 def detect(image, grey=114):

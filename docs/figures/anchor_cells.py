@@ -14,11 +14,9 @@ from duet.utils.data.loading.batch import Targets
 from duet.utils.project import PROJECT
 
 WORDS = {
-    "en": ("Which cells and which anchors must predict a target",
-           "stride 32: three cells predict the cup", "anchors, and their worst side ratio",
+    "en": ("stride 32: three cells predict the cup", "anchors, and their worst side ratio",
            "stride"),
-    "zh": ("哪些单元、哪些锚框负责预测一个目标",
-           "步长 32：三个单元预测杯子", "锚框，较大的边长比", "步长"),
+    "zh": ("步长 32：三个单元预测杯子", "锚框，较大的边长比", "步长"),
 }  # fmt: skip
 SIDE = 320  # pixels, the long side of the image in the input
 STRIDES = (8, 16, 32)
@@ -27,8 +25,8 @@ SCALE = WIDTH / SIDE
 TOP, BELOW, ROW = 32, 44, 84
 
 
-def draw(language: str) -> Figure:
-    title, grid_title, anchors_title, stride_word = WORDS[language]
+def draw_anchor_cells(language: str) -> Figure:
+    grid_title, anchors_title, stride_word = WORDS[language]
     photo = photograph("cup.jpg")
     scale = SIDE / photo.size[1]
     box = photo.objects.boxes_xyxy[0] * scale
@@ -41,7 +39,7 @@ def draw(language: str) -> Figure:
     found = assign_targets(targets, anchors_in_cells(anchors, STRIDES), grids, limit)
     tall = photo.size[0] * scale
     below = TOP + tall * SCALE + BELOW
-    figure = Figure(below + ROW + 32, title, language)
+    figure = Figure(below + ROW + 32, language)
     figure.text(0, 22, grid_title, "bold")
     figure.image(photo.decode(), 0, TOP, WIDTH, tall * SCALE)
     _draw_grid(figure, found[SHOWN], tall)

@@ -90,10 +90,13 @@ def plate_width(text: str) -> float:
 
 
 class Figure:
-    """An SVG, of which the parts are added from the back to the front."""
+    """An SVG, of which the parts are added from the back to the front.
 
-    def __init__(self, height: float, title: str, language: str, width: float = WIDTH) -> None:
-        self.width, self.height, self.title, self.language = width, height, title, language
+    title: of a figure that is a part of its page. One in a file is named by the page that shows it.
+    """
+
+    def __init__(self, height: float, language: str, title: str = "") -> None:
+        self.width, self.height, self.language, self.title = WIDTH, height, language, title
         self._parts: list[str] = []
         self._pictures: dict[tuple[str, float, float], tuple[int, Point]] = {}
 
@@ -175,15 +178,16 @@ class Figure:
             href=f"data:image/webp;base64,{data}",
         )  # fmt: skip
 
-    def svg(self, inline: bool = False) -> str:
-        """Return the file; an inline one follows the colours of the page that it is part of."""
+    def svg(self, title: str) -> str:
+        """Return the file; a part of a page follows the colours of that page."""
         size = f"{number(self.width)} {number(self.height)}"
-        names = "" if inline else ' id="only-dark"'
+        names = "" if self.title else ' id="only-dark"'
+        title = escape(self.title or title)
         lines = [
             f'<svg xmlns="http://www.w3.org/2000/svg"{names} class="figure" lang="{self.language}" '
             f'width="{number(self.width)}" viewBox="0 0 {size}" '
-            f'role="{"group" if inline else "img"}" aria-label="{escape(self.title)}">',
-            f"<title>{escape(self.title)}</title>",
+            f'role="{"group" if self.title else "img"}" aria-label="{title}">',
+            f"<title>{title}</title>",
             f"<style>{_style()}</style>",
             element("rect", class_="sheet", width=self.width, height=self.height),
             *self._parts,
@@ -236,7 +240,7 @@ class Axes:
 
 
 def _tick(value: float) -> str:
-    return f"{value:,g}".replace(",", " ")
+    return f"{value:,g}"
 
 
 def element(tag: str, inside: str | None = None, **attributes: object) -> str:

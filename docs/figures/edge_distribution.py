@@ -13,11 +13,9 @@ from duet.models.heads.distribution.rows import BINS
 from duet.utils.data.loading.batch import Targets
 
 WORDS = {
-    "en": ("Cells whose centres lie in an object, and the distribution of its left edge",
-           "stride 16: centres in the object", "left edge of one cell", "cells to the edge"),
-    "zh": ("中心落在物体内的单元，以及左边缘的分布",
-           "步长 16：中心在物体内", "一个单元的左边缘", "到边缘的单元数"),
-}  # fmt: skip
+    "en": ("stride 16: centres in the object", "left edge of one cell", "cells to the edge"),
+    "zh": ("步长 16：中心在物体内", "一个单元的左边缘", "到边缘的单元数"),
+}
 IMAGE, STRIDE = 160, 16  # pixels
 BOX_XYWH = 83.0, 74.0, 90.0, 62.0
 CELL, LEFT, TOP = 20, 12, 40  # units
@@ -25,9 +23,9 @@ AT = 6, 4  # column and row of the cell whose edge is drawn
 LOGITS = {2: 4.2, 3: 7.0, 4: 6.2, 5: 3.0}
 
 
-def draw(language: str) -> Figure:
-    title, grid_title, edge_title, unit = WORDS[language]
-    figure = Figure(TOP + IMAGE // STRIDE * CELL + 24, title, language)
+def draw_edge_distribution(language: str) -> Figure:
+    grid_title, edge_title, unit = WORDS[language]
+    figure = Figure(TOP + IMAGE // STRIDE * CELL + 24, language)
     figure.text(LEFT, 24, grid_title, "bold")
     _draw_grid(figure)
     figure.text(272, 24, edge_title, "bold")

@@ -6,24 +6,22 @@ from docs.figures.drawing import Figure
 from duet.utils.export.formats import FORMATS, GRAPH, TRACE
 
 WORDS = {
-    "en": ("How weights become an ONNX graph, a trace, and files of seven formats",
-           "weights", "the model runs once", "under backend/onnx", "under PyTorch",
-           "files", "compared with the model, then named"),
-    "zh": ("权重怎样变成 ONNX 图、TorchScript 与七种格式的文件",
-           "权重", "模型运行一次", "backend/onnx 后端", "PyTorch 后端",
-           "文件", "与原模型比对通过后才命名"),
+    "en": ("weights", "the model runs once", "under backend/onnx", "under PyTorch", "files",
+           "compared with the model, then named"),
+    "zh": ("权重", "模型运行一次", "backend/onnx 后端", "PyTorch 后端", "文件",
+           "与原模型比对通过后才命名"),
 }  # fmt: skip
 HUE = {GRAPH: "blue", TRACE: "orange"}
 MIDDLE = {GRAPH: 122.0, TRACE: 362.0}  # of the column
 BOX_WIDTH, BOX_HEIGHT, ROW = 200, 34, 46
 
 
-def draw(language: str) -> Figure:
-    title, weights, runs, under_onnx, under_torch, files, checked = WORDS[language]
+def draw_export_path(language: str) -> Figure:
+    weights, runs, under_onnx, under_torch, files, checked = WORDS[language]
     rows = {source: [row.title for row in FORMATS if row.source == source] for source in HUE}
     first = 250
     bottom = first + ROW * max(map(len, rows.values()))
-    figure = Figure(bottom + 62, title, language)
+    figure = Figure(bottom + 62, language)
     _box(figure, 242, 12, weights, "line", 150)
     figure.text(242, 86, runs, "middle f-soft")
     for source, under in ((GRAPH, under_onnx), (TRACE, under_torch)):

@@ -7,11 +7,9 @@ import numpy as np
 from docs.figures.drawing import Axes, Figure
 
 WORDS = {
-    "en": ("Losses of four runs over the epochs: good, overfitting, too high a rate, too short",
-           ("good", "overfits", "rate too high", "too short"), "training", "validation"),
-    "zh": ("四种训练的损失随轮次的变化：正常、过拟合、学习率过高、训练太短",
-           ("正常", "过拟合", "学习率过高", "训练太短"), "训练", "验证"),
-}  # fmt: skip
+    "en": (("good", "overfits", "rate too high", "too short"), "training", "validation"),
+    "zh": (("正常", "过拟合", "学习率过高", "训练太短"), "训练", "验证"),
+}
 PANEL_WH = 200, 110
 EPOCHS = 60
 
@@ -32,9 +30,9 @@ def curves() -> list[tuple[np.ndarray, np.ndarray]]:
     ]
 
 
-def draw(language: str) -> Figure:
-    title, names, training, validation = WORDS[language]
-    figure = Figure(360, title, language)
+def draw_good_and_bad(language: str) -> Figure:
+    names, training, validation = WORDS[language]
+    figure = Figure(360, language)
     for x, name, hue in ((36, training, "blue"), (196, validation, "orange")):
         figure.line([(x, 14), (x + 26, 14)], f"stroke wide s-{hue}")
         figure.text(x + 34, 19, name)

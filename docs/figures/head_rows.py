@@ -7,25 +7,23 @@ from __future__ import annotations
 
 import numpy as np
 
-from docs.figures.blocks import block
 from docs.figures.drawing import Figure
+from docs.figures.pictures import block
 
 WORDS = {
-    "en": ("The head's rows of one anchor as matrices of weights: which rows a new head takes over",
-           "weights, (9, 64)", "your head, (7, 64)", "seed"),
-    "zh": ("检测头中一个锚框的各行组成的权重矩阵，以及新检测头沿用哪些行",
-           "权重，(9, 64)", "新检测头，(7, 64)", "种子"),
-}  # fmt: skip
+    "en": ("weights, (9, 64)", "your head, (7, 64)", "seed"),
+    "zh": ("权重，(9, 64)", "新检测头，(7, 64)", "种子"),
+}
 OUTPUTS = ("x", "y", "width", "height", "objectness")
 ROW, TOP, WIDE, LEFT, RIGHT = 22, 34, 118, 88, 270
 ANCHOR = 1
 
 
-def draw(language: str) -> Figure:
-    title, given, own, seed = WORDS[language]
+def draw_head_rows(language: str) -> Figure:
+    given, own, seed = WORDS[language]
     made = block("weights-transfer")
     old, new = (*OUTPUTS, *made["OLD"]), (*OUTPUTS, *made["NEW"])
-    figure = Figure(TOP + ROW * len(old) + 4, title, language)
+    figure = Figure(TOP + ROW * len(old) + 4, language)
     heads = (LEFT, given, old, made["old_head"]), (RIGHT, own, new, made["head"])
     for x, label, names, weights in heads:
         rows = weights.reshape(3, len(names), -1)[ANCHOR]

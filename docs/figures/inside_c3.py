@@ -7,19 +7,17 @@ from collections.abc import Sequence
 from docs.figures.drawing import Figure, Point
 
 WORDS = {
-    "en": ("C3, a bottleneck and SPPF: convolutions, the channels behind each, and the ways around",
-           "input", "bottlenecks", "bottleneck", "max pool 5", "grey: channels; c: of the layer"),
-    "zh": ("C3、瓶颈块与 SPPF：各个卷积、输出通道数和绕行的通路",
-           "输入", "瓶颈块 × n", "瓶颈块", "最大池化 5", "灰字：输出通道数；c：该层的输出通道数"),
-}  # fmt: skip
+    "en": ("input", "bottlenecks", "bottleneck", "max pool 5", "grey: channels; c: of the layer"),
+    "zh": ("输入", "瓶颈块 × n", "瓶颈块", "最大池化 5", "灰字：输出通道数；c：该层的输出通道数"),
+}
 WIDE, HIGH, ROW, TOP = 96, 42, 58, 42
 C3, AROUND, BOTTLENECK, SPPF = 50, 158, 276, 404  # middles of columns
 CONV, CONV3 = "Conv 1 × 1", "Conv 3 × 3"
 
 
-def draw(language: str) -> Figure:
-    title, given, several, bottleneck, pool, channels = WORDS[language]
-    figure = Figure(TOP + 6 * ROW + HIGH + 30, title, language)
+def draw_inside_c3(language: str) -> Figure:
+    given, several, bottleneck, pool, channels = WORDS[language]
+    figure = Figure(TOP + 6 * ROW + HIGH + 30, language)
     for x, name in ((104, "C3"), (BOTTLENECK, bottleneck), (SPPF, "SPPF")):
         figure.text(x, 24, name, "middle bold")
     figure.text(2, figure.height - 4, channels, "f-soft")

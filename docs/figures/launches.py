@@ -5,18 +5,16 @@ from __future__ import annotations
 from docs.figures.drawing import Figure
 
 WORDS = {
-    "en": ("Timelines: eight small operations, queued one after the other, and one fused operation",
-           "eight operations", "fused", "host", "device", "time", "saved"),
-    "zh": ("时间线：逐个排队的八个小算子，与一个融合后的算子",
-           "八个算子", "融合", "主机", "设备", "时间", "省下"),
-}  # fmt: skip
+    "en": ("eight operations", "fused", "host", "device", "time", "saved"),
+    "zh": ("八个算子", "融合", "主机", "设备", "时间", "省下"),
+}
 LEFT, LAUNCH, RUN, HIGH = 76, 46, 14, 30
 NUMBER, FUSED = 8, 26  # operations; units that the fused one runs for
 
 
-def draw(language: str) -> Figure:
-    title, plain, fused, host, device, time, saved = WORDS[language]
-    figure = Figure(266, title, language)
+def draw_launches(language: str) -> Figure:
+    plain, fused, host, device, time, saved = WORDS[language]
+    figure = Figure(266, language)
     end = LEFT + LAUNCH * NUMBER + RUN
     fused_end = LEFT + LAUNCH + FUSED
     for top, name, number, run in ((30, plain, NUMBER, RUN), (146, fused, 1, FUSED)):

@@ -12,12 +12,10 @@ from duet.models.training.optimizer import Schedule, decay_after
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 
 WORDS = {
-    "en": ("Learning rate over 100 epochs, the warm-up of the first epochs, and the EMA's decay",
-           "learning rate", "linear", "cosine", "warm-up", "biases", "weights", "batches an update",
-           "EMA decay", "epoch", "updates"),
-    "zh": ("100 轮的学习率、前几轮的预热与 EMA 衰减系数",
-           "学习率", "线性", "余弦", "预热", "偏置", "权重", "每次更新的批次数",
-           "EMA 衰减系数", "轮次", "更新次数"),
+    "en": ("learning rate", "linear", "cosine", "warm-up", "biases", "weights",
+           "batches an update", "EMA decay", "epoch", "updates"),
+    "zh": ("学习率", "线性", "余弦", "预热", "偏置", "权重", "每次更新的批次数", "EMA 衰减系数",
+           "轮次", "更新次数"),
 }  # fmt: skip
 EPOCHS, BATCHES, BATCH_SIZE = 100, 100, 16
 WARM_EPOCHS = 5
@@ -31,11 +29,9 @@ def schedule(cosine: bool) -> Schedule:
     return Schedule(hyp, EPOCHS, BATCHES, BATCH_SIZE, cosine)
 
 
-def draw(language: str) -> Figure:
-    title, rate, linear, cosine, warm, biases, weights, accumulate, decay, epoch, updates = WORDS[
-        language
-    ]
-    figure = Figure(596, title, language)
+def draw_learning_rate(language: str) -> Figure:
+    rate, linear, cosine, warm, biases, weights, accumulate, decay, epoch, updates = WORDS[language]
+    figure = Figure(596, language)
     _draw_run(figure, rate, (linear, cosine), epoch)
     _draw_warm_up(figure, warm, (biases, weights, accumulate), epoch)
     _draw_decay(figure, decay, updates)

@@ -5,37 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from docs.figures.drawing import Figure
+from docs.figures.pictures import block
 
 WORDS = {
-    "en": ("Four prototypes times their coefficients add up to a map; where it is positive "
-           "in the box is the mask", "prototypes", "sum", "mask"),
-    "zh": ("四个原型乘以各自的系数相加成一张图，框内大于 0 的部分就是掩码",
-           "原型", "加权和", "掩码"),
-}  # fmt: skip
+    "en": ("prototypes", "sum", "mask"),
+    "zh": ("原型", "加权和", "掩码"),
+}
 HEIGHT, WIDTH, TIMES = 12, 28, 4  # cells, and units of a cell
-COEFFICIENTS = ((0, -1, 0, 1), (0.5, 1, 1, 0))
-BOXES = ((2, 0, 15, 12), (13, 0, 26, 12))
 HUES = ("blue", "orange")
 STRONGEST = 4.0  # value that is white, its negative is black
 
 
-def prototypes() -> np.ndarray:
-    """Return the maps (4, h, w) of the page."""
-    rows, columns = np.mgrid[0:HEIGHT, 0:WIDTH]
-    away = np.hypot(rows - 5.5, columns - 13.5)
-    flat = np.ones((HEIGHT, WIDTH))
-    return np.stack([flat, (columns - 13.5) / 4, (rows - 5.5) / 2, 5 - away])
-
-
-def draw(language: str) -> Figure:
-    title, first, second, third = WORDS[language]
-    figure = Figure(330, title, language)
-    maps = prototypes()
+def draw_mask_sum(language: str) -> Figure:
+    first, second, third = WORDS[language]
+    figure = Figure(330, language)
+    made = block("masks")
+    maps = made["prototypes"]
     across, high = WIDTH * TIMES, HEIGHT * TIMES
     figure.text(4, 18, first, "bold")
     for place, one in enumerate(maps):
         _map(figure, one, 4 + place * 119, 26)
-    for row, (coefficients, box, hue) in enumerate(zip(COEFFICIENTS, BOXES, HUES, strict=True)):
+    objects = zip(made["coefficients"], made["boxes"].astype(int), HUES, strict=True)
+    for row, (coefficients, box, hue) in enumerate(objects):
         top = 104 + row * 112
         for place, value in enumerate(coefficients):
             words = f"× {value:g}".replace("-", "−")

@@ -11,11 +11,9 @@ from duet.utils.files.model_yamls import scale_depth
 from duet.utils.project import PROJECT
 
 WORDS = {
-    "en": ("Layers of YOLOv5n: backbone, then the neck up and down, then the head",
-           "backbone", "neck, up", "neck, down", "stride"),
-    "zh": ("YOLOv5n 的各层：主干网络，先放大后缩小的颈部网络，最后是检测头",
-           "主干网络", "颈部：放大", "颈部：缩小", "步长"),
-}  # fmt: skip
+    "en": ("backbone", "neck, up", "neck, down", "stride"),
+    "zh": ("主干网络", "颈部：放大", "颈部：缩小", "步长"),
+}
 SHORT = {"nn.Upsample": "Upsample"}
 ROW, BOX, TOP = 33, 26, 62
 COLUMN_WIDTH = 113
@@ -23,15 +21,15 @@ COLUMNS = (60, 192, 324)  # left edges
 HEAD_LEFT, HEAD_WIDTH = 452, 22
 
 
-def draw(language: str) -> Figure:
-    title, backbone, up, down, stride = WORDS[language]
+def draw_network(language: str) -> Figure:
+    backbone, up, down, stride = WORDS[language]
     spec = read_model_yaml(PROJECT / "models" / "yolov5n.yaml")
     plans = plan_layers(spec)
     layers = range(len(plans) - 1)  # all but the head
     columns = _columns(spec, plans)
     rows, bands = _rows(plans, columns)
     bottom = TOP + ROW * sum(count for _, count in bands)
-    figure = Figure(bottom + 34, title, language)
+    figure = Figure(bottom + 34, language)
     for x, label in zip(COLUMNS, (backbone, up, down), strict=True):
         figure.text(x + COLUMN_WIDTH / 2, 24, label, "middle bold")
     _draw_bands(figure, bands, stride)

@@ -1,9 +1,13 @@
-"""Pictures for figures: photographs of data/images, and drawn ones of the built-in dataset."""
+"""What figures show: photographs, images of the built-in dataset, and what blocks compute."""
 
 from __future__ import annotations
 
+import contextlib
+import io
+import runpy
 from collections.abc import Sequence
 from functools import cache
+from typing import Any
 
 import cv2
 import numpy as np
@@ -92,3 +96,10 @@ def on_picture(
     hue = HUES[class_index % len(HUES)]
     figure.box(box_xyxy, "stroke halo", scale, at)
     figure.box(box_xyxy, f"stroke p-{hue}", scale, at)
+
+
+@cache
+def block(name: str) -> dict[str, Any]:
+    """Run a block and return the functions and values that it leaves."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        return runpy.run_path(str(PROJECT / "docs" / "blocks" / f"{name}.py"))

@@ -7,25 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from docs.figures.blocks import block
 from docs.figures.drawing import HUES, PLATE, WIDTH, Figure
-from docs.figures.pictures import photograph
+from docs.figures.pictures import block, photograph
 
 WORDS = {
-    "en": ("A cell over a photograph, and squares around it: what it sees after four layers",
-           "640 px, a cell of stride 32, and what it sees", "layer {}: {} px"),
-    "zh": ("照片上的一个单元，以及经过四层之后它看到的范围",
-           "640 像素：步长 32 的一个单元，以及它看到的范围", "第 {} 层：{} 像素"),
-}  # fmt: skip
+    "en": ("640 px, a cell of stride 32, and what it sees", "layer {}: {} px"),
+    "zh": ("640 像素：步长 32 的一个单元，以及它看到的范围", "第 {} 层：{} 像素"),
+}
 SIDE, STRIDE = 640, 32
 SHOWN = (4, 6, 8, 9)  # layers
 CELL = 7, 4  # column and row, from 0: on the face
 TOP = 32
 
 
-def draw(language: str) -> Figure:
-    title, words, label = WORDS[language]
-    figure = Figure(TOP + WIDTH, title, language)
+def draw_receptive_field(language: str) -> Figure:
+    words, label = WORDS[language]
+    figure = Figure(TOP + WIDTH, language)
     figure.text(0, 22, words, "bold")
     figure.image(photograph("astronaut.jpg").decode(), 0, TOP, WIDTH, WIDTH)
     fields = block("architecture-layers")["fields"]

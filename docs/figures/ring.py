@@ -7,11 +7,9 @@ import numpy as np
 from docs.figures.drawing import Figure, Point
 
 WORDS = {
-    "en": ("A ring all-reduce of four ranks: three steps add up, three hand out",
-           "start", "add up", "hand out", "column: rank", "row: part", "a rank sends"),
-    "zh": ("四个 rank 的环形全归约：三步累加，三步分发",
-           "起始", "累加", "分发", "列：rank", "行：分块", "每个 rank 发送"),
-}  # fmt: skip
+    "en": ("start", "add up", "hand out", "column: rank", "row: part", "a rank sends"),
+    "zh": ("起始", "累加", "分发", "列：rank", "行：分块", "每个 rank 发送"),
+}
 RANKS = 4
 CELL, PANEL, ROW_HEIGHT, TOP = 25, 119, 176, 50
 
@@ -35,9 +33,9 @@ def states() -> list[tuple[np.ndarray, np.ndarray]]:
     return found
 
 
-def draw(language: str) -> Figure:
-    title, start, add_up, hand_out, columns, rows, cost = WORDS[language]
-    figure = Figure(TOP + 2 * ROW_HEIGHT - 22, title, language)
+def draw_ring(language: str) -> Figure:
+    start, add_up, hand_out, columns, rows, cost = WORDS[language]
+    figure = Figure(TOP + 2 * ROW_HEIGHT - 22, language)
     for step, (sums, received) in enumerate(states()):
         row, column = (0, step) if step < RANKS else (1, step - RANKS + 1)
         x, y = 8 + column * PANEL, TOP + row * ROW_HEIGHT

@@ -18,8 +18,8 @@ from duet.utils.detect.tracker import NO_ID, Tracker
 from duet.utils.geometry.detections import Detections
 
 WORDS = {
-    "en": ("Three frames of a panning camera: persons 1 and 2 keep their numbers", "frame {}"),
-    "zh": ("摄像机平移时的三帧：两个人的编号保持不变", "第 {} 帧"),
+    "en": "frame {}",
+    "zh": "第 {} 帧",
 }
 NAMES = ("astronaut.jpg", "photographer.jpg")
 FRAMES, SHOWN = 25, (5, 12, 19)
@@ -58,9 +58,9 @@ def clip() -> list[Seen]:
     return seen
 
 
-def draw(language: str) -> Figure:
-    title, word = WORDS[language]
-    figure = Figure(TOP + PANEL, title, language)
+def draw_tracks(language: str) -> Figure:
+    word = WORDS[language]
+    figure = Figure(TOP + PANEL, language)
     frames = clip()
     scale = PANEL / frames[0].pixels.shape[0]
     for place, number in enumerate(SHOWN):

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 from docs.figures.drawing import Figure
 
-INLINE = True  # in the page, not an image of it
-
 
 class Stop(NamedTuple):
     """A box: what happens in a file, what comes out of it, and the page that tells more."""
@@ -56,11 +54,11 @@ OPERATION_STOPS = (
 LEFT, BOX_WIDTH, BOX_HEIGHT, ROW, HEADING = 4, 472, 48, 60, 40
 
 
-def draw(language: str) -> Figure:
+def draw_way(language: str) -> Figure:
     title, *headings = WORDS[language]
     ways = (LOSS_STOPS, "blue"), (OPERATION_STOPS, "orange")
     height = sum(HEADING + ROW * len(stops) for stops, _ in ways)
-    figure = Figure(height, title, language)
+    figure = Figure(height, language, title)
     top = 0
     for heading, (stops, hue) in zip(headings, ways, strict=True):
         figure.text(LEFT, top + 26, heading, "bold", size=18)

@@ -15,7 +15,7 @@ from duet.models.detect.settings import NotCopied, configured, detector_of
 from duet.models.inference.predictor import input_size
 from duet.utils.cli.flags import whole_from
 from duet.utils.cli.run_config import whole
-from duet.utils.detect.config import DetectConfig, call_config
+from duet.utils.detect.config import OPTIONS, DetectConfig, call_config
 from duet.utils.detect.media.finding import file_source, find_sources
 from duet.utils.detect.media.image_file import GivenImage, as_list, read_image
 from duet.utils.detect.media.source import Source
@@ -25,6 +25,8 @@ from duet.utils.detect.tracker import SourceTrackers
 from duet.utils.optional import import_optional
 from duet.utils.text import count, printable
 from duet.utils.weights.load import Weights
+
+CALL_OPTIONS = {*OPTIONS, "classes"}
 
 log = logging.getLogger("detect")
 
@@ -68,6 +70,11 @@ class TrainedDetector(NotCopied):
         self.device, self.stride = self._detector.device, self._detector.predictor.stride
         self.class_names = self._detector.class_names
         self._max_pixels = max_pixels or DetectConfig.max_pixels
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in CALL_OPTIONS:  # `model.conf = 0.5` is how YOLOv5's hub models take them
+            raise AttributeError(f"{name} is an option of a call: detector(images, {name}=...)")
+        super().__setattr__(name, value)
 
     @property
     def names(self) -> dict[int, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Validated:
 
     folder: Path
     metrics: Mapping[str, float]
-    result: Result
+    result: Result = field(repr=False)  # arrays of every image
 
 
 def run_validation(

@@ -24,7 +24,7 @@ from duet.utils.export.quantization import Calibration
 from duet.utils.geometry.detections import SuppressionSettings
 
 LISTED_IMAGES = 200  # for other programs
-MOST_IMAGES = 64  # for calibration; 128 gain nothing, see docs/en/export.md
+MOST_IMAGES = 64  # for calibration; 128 gain nothing
 # Maximum loss of `Head.fitness`. Equal rows give equal metrics, apart from ties in the scores; int8
 # costs some accuracy, but a larger loss means that the model is broken.
 MOST_LOST = {"float32": 0.001, "float16": 0.005, INT8: 0.05}

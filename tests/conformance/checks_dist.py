@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from duet.backend.processes import this_process
+from tests.conformance.checks_modules import build
 from tests.conformance.judging import Backend, assert_equal, assert_refused, judges, uniform
 
 
@@ -102,16 +103,7 @@ def gathers_no_other_dtypes(b: Backend) -> None:
 def network(b: Backend) -> Any:
     """Return a convolution and BatchNorm with the same weights on every rank."""
 
-    class Network(b.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv = b.nn.Conv2d(2, 3, 1, bias=False)
-            self.bn = b.nn.BatchNorm2d(3)
-
-        def forward(self, x: Any) -> Any:
-            return self.bn(self.conv(x))
-
-    module = b.nn.place(Network(), "cpu", "float64")
+    module = b.nn.place(build(b).stem, "cpu", "float64")
     state = b.nn.state_arrays(module)
     load = {
         name: array if array.dtype.kind == "i" else uniform(array.shape, "float64", 0.5, 2.0, seed)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tests.conformance.judging import (
+    CHECKS,
     CLEAR_ERROR,
+    FLOATS,
     Backend,
+    Check,
     assert_equal,
     assert_gradient,
     assert_refused,
@@ -143,7 +147,111 @@ def normalize(x: np.ndarray, weight: np.ndarray, bias: np.ndarray, eps: float) -
 
 # OneFlow also forms 1 - momentum in float32, 3e-8 of a running statistic.
 RUNNING_TOLERANCE = {"float32": 5e-6, "float64": 1e-7}
-WEIGHT, BIAS = np.array([0.5, 2.0]), np.array([1.0, -3.0])
+# One weight is negative, one bias large; in the others SiLU cannot be undone in a channel.
+NORMS = {
+    "invertible": (np.array([0.5, -2.0, 0.1]), np.array([1.0, -3.0, 4.0])),
+    "a weight of 0": (np.array([0.5, 0.0, 2.0]), np.array([1.0, 0.0, 3.0])),
+    "a weight near 0": (np.array([0.5, 1e-9, 2.0]), np.array([1.0, 5.0, 3.0])),
+}
+
+
+class Norm:
+    """BatchNorm alone, or with SiLU as one operation, and the same in NumPy."""
+
+    def __init__(self, b: Backend, fused: bool, dtype: str, case: str = "invertible") -> None:
+        weight, bias = NORMS[case]
+        self.b, self.fused = b, fused
+        self.norm = load(
+            b, b.nn.BatchNorm2d(3, 1e-3, 0.03), dtype, {"weight": weight, "bias": bias}
+        )
+        self.named_parameters = self.norm.named_parameters
+
+    def __call__(self, x: Any) -> Any:
+        return self.b.fused.batch_norm_silu(self.norm, x) if self.fused else self.norm(x)
+
+    def activated(self, z: np.ndarray) -> np.ndarray:
+        return z / (1 + np.exp(-z)) if self.fused else z
+
+    def reference(self, x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        return self.activated(normalize(x, weight, bias, EPS))
+
+    def state(self) -> dict[str, np.ndarray]:
+        return dict(self.b.nn.state_arrays(self.norm))
+
+
+def judges_norms(function: Callable[[Backend, bool], None]) -> None:
+    """Register a check of BatchNorm, alone and with SiLU."""
+    for name, fused in (("nn.BatchNorm2d", False), ("fused.batch_norm_silu", True)):
+        run = partial(function, fused=fused)
+        CHECKS.append(Check(name, function.__name__, run, trains=True))
+
+
+@judges_norms
+def training_uses_and_gathers_batch_statistics(b: Backend, fused: bool) -> None:
+    for case, (weight, bias) in NORMS.items():
+        for dtype in FLOATS:
+            layer = Norm(b, fused, dtype, case)
+            mean, variance = np.zeros(3), np.ones(3)
+            for step in range(3):
+                x = uniform((3, 3, 4, 5), dtype, -1, 3, seed=step)
+                found, x = b.ops.to_numpy(layer(b.ops.tensor(x))), x.astype("float64")
+                wanted = layer.reference(x, weight, bias).astype(dtype)
+                assert_equal(found, wanted, LAYER_TOLERANCE[dtype])
+                mean = (1 - MOMENTUM) * mean + MOMENTUM * x.mean((0, 2, 3))
+                variance = (1 - MOMENTUM) * variance + MOMENTUM * x.var((0, 2, 3), ddof=1)
+            state, tolerance = layer.state(), RUNNING_TOLERANCE[dtype]
+            assert_equal(state["running_mean"], mean.astype(dtype), tolerance)
+            assert_equal(state["running_var"], variance.astype(dtype), tolerance)
+            assert state["num_batches_tracked"] == 3
+
+
+@judges_norms
+def evaluation_uses_running_statistics_and_keeps_them(b: Backend, fused: bool) -> None:
+    gathered = {"running_mean": np.array([0.3, -2.0, 1.0]), "running_var": np.array([0.5, 4.0, 1])}
+    for dtype in FLOATS:
+        layer, x = Norm(b, fused, dtype), uniform((2, 3, 3, 3), dtype)
+        b.nn.load_state_arrays(layer.norm.eval(), layer.state() | gathered)
+        before = layer.state()
+        parts = (*gathered.values(), *NORMS["invertible"])
+        mean, variance, weight, bias = (part.reshape(1, 3, 1, 1) for part in parts)
+        wanted = layer.activated((x - mean) / np.sqrt(variance + EPS) * weight + bias)
+        found = b.ops.to_numpy(layer(b.ops.tensor(x)))
+        assert_equal(found, wanted.astype(dtype), LAYER_TOLERANCE[dtype])
+        for name, array in layer.state().items():
+            assert_equal(array, before[name])
+
+
+@judges_norms
+def gradients_in_training_and_evaluation(b: Backend, fused: bool) -> None:
+    x = uniform((2, 3, 3, 2))
+    for case, arrays in NORMS.items():
+        layer = Norm(b, fused, "float64", case)
+        assert_layer_gradient(b, layer, layer.reference, x, *arrays)
+    evaluated = Norm(b, fused, "float64")
+    evaluated.norm.eval()
+    assert_layer_gradient(
+        b,
+        evaluated,
+        lambda x, w, c: evaluated.activated(
+            x / np.sqrt(1 + EPS) * w.reshape(1, -1, 1, 1) + c.reshape(1, -1, 1, 1)
+        ),
+        x,
+        *NORMS["invertible"],
+    )
+
+
+@judges_norms
+def refuses_to_learn_from_one_value_a_channel(b: Backend, fused: bool) -> None:
+    layer, one = Norm(b, fused, "float32"), b.ops.tensor(np.ones((1, 3, 1, 1), "float32"))
+    before = layer.state()
+    assert_refused("(1, 3, 1, 1)", layer, one)
+    for name, array in layer.state().items():
+        assert_equal(array, before[name])
+    for shape in ((2, 3, 1, 1), (1, 3, 2, 1)):
+        layer(b.ops.tensor(uniform(shape, "float32")))
+    assert np.isfinite(layer.state()["running_var"]).all()
+    layer.norm.eval()
+    layer(one)
 
 
 @judges("nn.BatchNorm2d")
@@ -152,79 +260,10 @@ def learns_or_says_that_it_does_not(b: Backend) -> None:
     if not b.trains:
         assert_refused("eval()", layer.train(), x)
     before = b.nn.state_arrays(layer)
-    layer.eval()(x)
+    wanted = uniform((2, 2, 3, 3), "float32") / np.sqrt(np.float32(1 + 1e-5))
+    assert_equal(b.ops.to_numpy(layer.eval()(x)), wanted, LAYER_TOLERANCE["float32"])
     for name, array in b.nn.state_arrays(layer).items():
         assert_equal(array, before[name])
-    if b.trains:
-        layer.train()(x)
-        assert b.nn.state_arrays(layer)["num_batches_tracked"] == 1
-
-
-@judges("nn.BatchNorm2d", trains=True)
-def refuses_to_learn_from_one_value_a_channel(b: Backend) -> None:
-    layer, one = b.nn.BatchNorm2d(2), b.ops.tensor(np.ones((1, 2, 1, 1), "float32"))
-    before = b.nn.state_arrays(layer.train())
-    assert_refused("(1, 2, 1, 1)", layer, one)
-    for name, array in b.nn.state_arrays(layer).items():
-        assert_equal(array, before[name])
-    for shape in ((2, 2, 1, 1), (1, 2, 2, 1)):
-        layer(b.ops.tensor(uniform(shape, "float32")))
-    assert np.isfinite(b.nn.state_arrays(layer)["running_var"]).all()
-    layer.eval()(one)
-
-
-@judges("nn.BatchNorm2d", trains=True)
-def training_uses_and_gathers_batch_statistics(b: Backend) -> None:
-    for dtype in ("float32", "float64"):
-        layer = load(b, b.nn.BatchNorm2d(2, 1e-3, 0.03), dtype, {"weight": WEIGHT, "bias": BIAS})
-        running_mean, running_variance = np.zeros(2), np.ones(2)
-        for step in range(3):
-            x = uniform((3, 2, 4, 5), dtype, -1, 3, seed=step).astype("float64")
-            found = b.ops.to_numpy(layer(b.ops.tensor(x.astype(dtype))))
-            wanted = normalize(x, WEIGHT, BIAS, EPS).astype(dtype)
-            assert_equal(found, wanted, LAYER_TOLERANCE[dtype])
-            unbiased = x.var((0, 2, 3), ddof=1)
-            running_mean = (1 - MOMENTUM) * running_mean + MOMENTUM * x.mean((0, 2, 3))
-            running_variance = (1 - MOMENTUM) * running_variance + MOMENTUM * unbiased
-        state = b.nn.state_arrays(layer)
-        tolerance = RUNNING_TOLERANCE[dtype]
-        assert_equal(state["running_mean"], running_mean.astype(dtype), tolerance)
-        assert_equal(state["running_var"], running_variance.astype(dtype), tolerance)
-        assert state["num_batches_tracked"] == 3
-
-
-@judges("nn.BatchNorm2d")
-def evaluation_uses_running_statistics_and_keeps_them(b: Backend) -> None:
-    mean, variance = np.array([0.3, -2.0]), np.array([0.5, 4.0])
-    state = {"weight": WEIGHT, "bias": BIAS, "running_mean": mean, "running_var": variance}
-    for dtype in ("float32", "float64"):
-        layer = load(b, b.nn.BatchNorm2d(2, 1e-3), dtype, state).eval()
-        x = uniform((2, 2, 3, 3), dtype)
-        found = b.ops.to_numpy(layer(b.ops.tensor(x)))
-        scale = WEIGHT / np.sqrt(variance + EPS)
-        wanted = (x - mean.reshape(1, 2, 1, 1)) * scale.reshape(1, 2, 1, 1) + BIAS.reshape(
-            1, 2, 1, 1
-        )
-        assert_equal(found, wanted.astype(dtype), LAYER_TOLERANCE[dtype])
-        assert_equal(b.nn.state_arrays(layer)["running_mean"], mean.astype(dtype))
-        assert b.nn.state_arrays(layer)["num_batches_tracked"] == 0
-
-
-@judges("nn.BatchNorm2d", trains=True)
-def gradients_in_training_and_evaluation(b: Backend) -> None:
-    x = uniform((2, 2, 3, 2))
-    layer = load(b, b.nn.BatchNorm2d(2, 1e-3), "float64", {"weight": WEIGHT, "bias": BIAS})
-    assert_layer_gradient(b, layer, lambda *a: normalize(*a, EPS), x, WEIGHT, BIAS)
-    layer = load(b, b.nn.BatchNorm2d(2, 1e-3), "float64", {"weight": WEIGHT, "bias": BIAS}).eval()
-    scale = 1.0 / np.sqrt(1.0 + EPS)
-    assert_layer_gradient(
-        b,
-        layer,
-        lambda x, w, c: x * scale * w.reshape(1, -1, 1, 1) + c.reshape(1, -1, 1, 1),
-        x,
-        WEIGHT,
-        BIAS,
-    )
 
 
 @judges("nn.BatchNorm2d", trains=True)

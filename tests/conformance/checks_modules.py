@@ -5,14 +5,19 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-from contextlib import nullcontext
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from tests.conformance.checks_optim import backward
-from tests.conformance.judging import Backend, assert_equal, assert_refused, judges, uniform
+from tests.conformance.judging import (
+    Backend,
+    assert_equal,
+    assert_refused,
+    judges,
+    learn,
+    uniform,
+)
 
 NAMES = ("stem.conv.weight", "stem.bn.weight", "stem.bn.bias", "heads.0.weight", "heads.0.bias")
 STATE_NAMES = (
@@ -174,15 +179,6 @@ def copies_and_casts_what_it_loads(b: Backend) -> None:
     assert_state(b, network, {name: np.ones_like(array) for name, array in state.items()})
 
 
-@judges("nn.load_state_arrays", trains=True)
-def keeps_requires_grad_as_it_was(b: Backend) -> None:
-    network = build(b)
-    frozen = b.nn.frozen_copy(network)
-    for module, wanted in ((network, True), (frozen, False)):
-        b.nn.load_state_arrays(module, random_state(b, module))
-        assert all(p.requires_grad is wanted for _, p in b.nn.named_parameters(module))
-
-
 @judges("nn.load_state_arrays")
 def loads_nothing_that_does_not_fit(b: Backend) -> None:
     network = build(b)
@@ -240,6 +236,7 @@ def trained(b: Backend) -> None:
 
 
 @judges("nn.place")
+@judges("nn.load_state_arrays")
 def casts_floating_tensors_only(b: Backend) -> None:
     network = build(b).eval()
     frozen = b.nn.frozen_copy(network)
@@ -280,15 +277,7 @@ def gradients_reach_trainable_parameters_only(b: Backend) -> None:
         # What an earlier step left must be gone, or an optimizer would go on using it.
         if not trainable:
             assert all(parameters[name].grad is None for name in frozen)
-        (output,) = network(x)
-        targets = b.full(output.shape, 1.0)
-        b.autograd.value_and_backward(
-            lambda _, output=output: output,
-            lambda predictions, targets: SimpleNamespace(total=b.ops.sum(predictions * targets)),
-            x,
-            targets,
-            lambda name: nullcontext(),
-        )
+        learn(b, lambda images: network(images)[0], x, b.full((2, 1, 3, 3), 1.0))
         reached = {name for name, parameter in parameters.items() if parameter.grad is not None}
         assert reached == set(NAMES) - (set() if trainable else frozen)
 
@@ -337,15 +326,8 @@ def a_packed_module_learns_and_is_copied(b: Backend) -> None:
         b.nn.load_state_arrays(network, state)
         optimizer = b.optim.SGD([(dict(b.nn.named_parameters(network)), 0.01)])
         pack(network)
-        (output,) = network(b.ops.tensor(uniform((2, 2, 3, 3), "float32", 5, 9)))
-        total = b.ops.mean(output * output)
-        b.autograd.value_and_backward(
-            lambda images, total=total: total,
-            lambda predictions, targets: SimpleNamespace(total=predictions),
-            output,
-            None,
-            lambda stage: nullcontext(),
-        )
+        x = b.ops.tensor(uniform((2, 2, 3, 3), "float32", 5, 9))
+        learn(b, lambda x, n=network: b.ops.mean(n(x)[0] ** 2), x, b.full((), 1.0))
         optimizer.step([0.1], 0.9)
         found.append(b.nn.state_arrays(network))
         frozen = b.nn.frozen_copy(network)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tests.conformance.judging import (
+    CHECKS,
     CLEAR_ERROR,
     DTYPES,
     FLOATS,
     Backend,
+    Check,
     assert_equal,
     assert_gradient,
     assert_op,
@@ -239,14 +242,6 @@ def replaces_rows_in_a_copy(b: Backend) -> None:
     assert_equal(b.ops.to_numpy(x), np.zeros((4, 2), "float32"))
 
 
-@judges("ops.put_rows")
-def put_refuses_rows_and_values_that_do_not_fit(b: Backend) -> None:
-    check_index_errors(b, lambda x, i: b.ops.put_rows(x, i, b.zeros((i.shape[0], 2))))
-    x, index = b.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
-    for values in (b.zeros((1, 2)), b.zeros((2,)), b.zeros((2, 2), "float64")):
-        assert_refused("(2, 2)", b.ops.put_rows, x, index, values)
-
-
 @judges("ops.put_largest")
 def keeps_the_largest_of_all_values_of_an_index(b: Backend) -> None:
     index = np.array([3, 0, 3, 3, 1], "int64")
@@ -290,13 +285,18 @@ def adds_rows_in_place_also_those_that_repeat(b: Backend) -> None:
             assert_equal(b.ops.to_numpy(changed), wanted, SUM_TOLERANCE[dtype])
 
 
-@judges("ops.add_rows_")
-def refuses_to_add_rows_that_do_not_fit(b: Backend) -> None:
-    check_index_errors(b, lambda x, i: b.ops.add_rows_(x, i, b.zeros((i.shape[0], 2))))
+def refuses_rows_and_values_that_do_not_fit(name: str, b: Backend) -> None:
+    function = getattr(b.ops, name)
+    check_index_errors(b, lambda x, i: function(x, i, b.zeros((i.shape[0], 2))))
     x, index = b.zeros((4, 2)), b.ops.tensor(np.array([1, 2]))
     for values in (b.zeros((1, 2)), b.zeros((2,)), b.zeros((2, 2), "float64")):
-        assert_refused("(2, 2)", b.ops.add_rows_, x, index, values)
+        assert_refused("(2, 2)", function, x, index, values)
     assert_equal(b.ops.to_numpy(x), np.zeros((4, 2), "float32"))
+
+
+for name in ("put_rows", "add_rows_"):
+    run = partial(refuses_rows_and_values_that_do_not_fit, name)
+    CHECKS.append(Check(f"ops.{name}", "refuses_rows_and_values_that_do_not_fit", run))
 
 
 @judges("ops.take_at")

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -275,6 +276,17 @@ def _differences(
             changed[position].reshape(-1)[element] += sign * step
             shifted.append(function(*changed))
         yield (shifted[0] - shifted[1]) / (2 * step)
+
+
+def learn(b: Backend, model: Callable[[Any], Any], x: Any, factors: Any) -> None:
+    """Add the gradients of the sum of model(x) * factors to those of the parameters."""
+    b.autograd.value_and_backward(
+        model,
+        lambda y, factors: SimpleNamespace(total=b.ops.sum(y * factors)),
+        x,
+        factors,
+        lambda stage: nullcontext(),
+    )
 
 
 def assert_refused(

@@ -17,6 +17,7 @@ from duet.backend import updates
 from duet.backend.contract import training
 from duet.utils.project import PROJECT
 from tests.conformance import completeness
+from tests.environments import python
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "1", "RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1"}
 ONEFLOW_LAUNCH = {"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "::1", "GLOG_log_dir": "log"}
@@ -195,9 +196,7 @@ def test_nothing_is_imported_to_look_up_a_further_function() -> None:
         "import importlib; from duet.backend import ops, use; use(); ops.zeros((1,)); "
         "importlib.import_module = None; ops.silu"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=PROJECT, capture_output=True, text=True, timeout=300
-    )
+    done = python("-c", code)
     assert done.returncode == 0, done.stderr
 
 
@@ -217,14 +216,7 @@ import duet.models.blocks.yolov5
 
 
 def test_an_import_that_needs_a_framework_does_not_choose_one() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", IMPORTED_TOO_EARLY, backend.use()],
-        env={name: value for name, value in os.environ.items() if name != "YOLO_BACKEND"},
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
+    done = python("-c", IMPORTED_TOO_EARLY, backend.use(), YOLO_BACKEND="")
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = set(done.stdout.splitlines())
     assert line.partition(" ")[2] == (
@@ -232,24 +224,24 @@ def test_an_import_that_needs_a_framework_does_not_choose_one() -> None:
     )
 
 
-def start(*arguments: str) -> subprocess.Popen[str]:
-    """Start a Python process with the backend under test."""
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        cwd=PROJECT,
-        env={**os.environ, "YOLO_BACKEND": backend.use()},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+WRITING_NOTHING = "from duet.backend import ops, use; use(); print(ops.dtype_of(ops.zeros((1,))))"
+HANDLED = """
+import os, signal
+signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
+from duet import backend
+backend.use()
+os.kill(os.getpid(), signal.SIGINT)
+"""
 
 
-def test_start_up_writes_nothing() -> None:
-    process = start(
-        "-c", "from duet.backend import ops, use; use(); print(ops.dtype_of(ops.zeros((1,))))"
-    )
-    output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (0, "float32\n", "")
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [(WRITING_NOTHING, "float32\n"), (HANDLED, "handled\n")],
+    ids=["writes nothing", "leaves a handler of interrupts as it was"],
+)
+def test_start_up_of_the_backend(code: str, printed: str) -> None:
+    done = python("-c", code, YOLO_BACKEND=backend.use())
+    assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
 
 INTERRUPTED = """
@@ -267,32 +259,14 @@ finally:
 
 
 def test_control_c_is_a_keyboard_interrupt() -> None:
-    process = start("-c", INTERRUPTED)
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=PROJECT, env={**os.environ, "YOLO_BACKEND": backend.use()}, text=True,
+    )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "interrupted\ncleaned up\n", "")
-
-
-HANDLED = """
-import os, signal
-signal.signal(signal.SIGINT, lambda number, frame: print("handled"))
-from duet import backend
-backend.use()
-os.kill(os.getpid(), signal.SIGINT)
-"""
-
-
-def test_an_interrupt_handler_set_before_stays() -> None:
-    process = start("-c", HANDLED)
-    output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output, errors) == (0, "handled\n", "")
-
-
-def test_a_function_is_looked_up_once() -> None:
-    found = backend.ops.atan
-    assert vars(backend.ops)["atan"] is found
-    assert found is importlib.import_module(f"duet.backend.{backend.use()}.ops").atan
 
 
 def test_what_is_missing_or_differs_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.conformance.judging import Backend, Check, all_checks, promised_names
-from tests.conformance.wrong import wrong_fused, wrong_nn  # noqa: F401
+from tests.conformance.wrong import wrong_nn  # noqa: F401
 from tests.conformance.wrong.registry import WRONG, Wrong
 
 

@@ -42,18 +42,28 @@ def free_port() -> int:
         return listener.getsockname()[1]
 
 
-def run_ranks(
-    ranks: int, *arguments: str, timeout: float = 300
-) -> subprocess.CompletedProcess[str]:
-    """Run a Python module of the tests as several ranks, with the backend of YOLO_BACKEND."""
-    backend = os.environ["YOLO_BACKEND"]
+# Needs no framework: PyTorch's launcher imports it, for more than a second.
+OWN_LAUNCHER = """
+import os, sys
+from duet.utils.processes.launch import run_ranks
+command = [sys.executable, "-u", *sys.argv[2:]]
+sys.exit(run_ranks(command, os.environ["YOLO_BACKEND"], {"WORLD_SIZE": sys.argv[1]}))
+"""
+
+
+def run_ranks(ranks: int, *arguments: str, raw: bool = False) -> subprocess.CompletedProcess[str]:
+    """Run a Python module of the tests as several ranks, with the backend of YOLO_BACKEND.
+
+    raw: by the framework's launcher, rather than by our own.
+    """
+    own = [sys.executable, "-c", OWN_LAUNCHER, str(ranks)]
     return subprocess.run(
-        [*launcher(backend, ranks), *arguments],
+        [*(launcher(os.environ["YOLO_BACKEND"], ranks) if raw else own), *arguments],
         cwd=PROJECT,
         env=os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=300,
         check=False,
     )
 

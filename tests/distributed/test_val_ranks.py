@@ -46,7 +46,7 @@ def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, ca
     monkeypatch.setattr("sys.argv", ["val.py", *flags(folder, "alone")])
     val.main()
     alone = capsys.readouterr().out
-    done = run_ranks(2, "val.py", *flags(folder, "ranks"))
+    done = run_ranks(2, "val.py", *flags(folder, "ranks"), raw=True)
     assert done.returncode == 0, done.stderr
 
     own = ("results in", "images/s", "not used as labelled", "left out")  # of each run, or twice

@@ -1,4 +1,4 @@
-"""A program of this project on emulated GPUs: `program.py SCRIPT FLAGS`, with --device 0 or 0,1.
+"""A program of this project, or a rank of it, on emulated GPUs: `program.py SCRIPT FLAGS`.
 
 Copies of any size take the way of large ones. The last line of a training counts how often the host
 waited for the device, the operations of each step and of each forward pass with its loss and
@@ -17,7 +17,7 @@ import json
 import os
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 from unittest import mock
@@ -26,7 +26,6 @@ from torch import distributed
 
 from duet import backend
 from duet.utils.processes.exit_status import end_process
-from duet.utils.processes.launch import run_ranks
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
 from tests.no_compiler import keep_out
@@ -48,12 +47,6 @@ def counting(function: Callable[..., Any], waits: str, operations: str = "") -> 
         return result
 
     return counted
-
-
-def run_emulated_ranks(command: Sequence[str], *others: Any) -> int:
-    """Start ranks of this program in place of those of the script."""
-    python, unbuffered, *script = command
-    return run_ranks([python, unbuffered, "-m", "tests.emulated.program", *script], *others)
 
 
 def replace_parts(stack: ExitStack) -> None:
@@ -82,11 +75,7 @@ def replace_parts(stack: ExitStack) -> None:
         (BoxHead, "finish_images", finish),
     ):
         stack.enter_context(mock.patch.object(owner, name, stand_in))
-    for name, stand_in in (
-        ("launch.run_ranks", run_emulated_ranks),
-        ("command.end_process", end_rank),
-    ):
-        stack.enter_context(mock.patch(f"duet.utils.processes.{name}", stand_in))
+    stack.enter_context(mock.patch("duet.utils.processes.command.end_process", end_rank))
 
 
 def run_script(words: list[str]) -> None:

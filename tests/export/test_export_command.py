@@ -18,7 +18,6 @@ import export
 from duet.backend import device, use
 from duet.backend.select import FRAMEWORKS
 from duet.models.export import job
-from duet.utils.data.shapes.dataset import draw_dataset
 from duet.utils.errors import UserError
 from duet.utils.export import formats, opening
 from duet.utils.export.config import parse_export_flags
@@ -29,7 +28,6 @@ from duet.utils.project import PROJECT
 from tests.export.every_kind import change_constant
 from tests.export.recorded_files import write_graphs
 from tests.small import (
-    SMALL_SHAPES,
     with_names,
     write_class_folders,
     write_outlined_dataset,
@@ -215,26 +213,21 @@ def test_what_export_did_not_write_is_in_the_way_before_any_work(tmp_path, name,
     assert work.exists()
 
 
-@pytest.mark.parametrize("flags", [(), ("--nms",)], ids=["rows", "nms"])
-def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags):
-    data = write_small_dataset(tmp_path, CLASS_NAMES)
-    code, printed, errors = run(*flags, "--data", data)
-    assert (code, errors) == (0, "")
-    lines = printed.splitlines()
-    assert lines[0] == f"files are compared with the model on 6 images of --data {data}"
-    title, model, file = (line.split() for line in lines[-3:])
-    assert title[:6] == ["MB", "ms/image", "P", "R", "mAP50", "mAP50-95"]
-    assert model[0] == "model" and file[:2] == ["my", "model.onnx"]
-    assert float(model[1]) > 0 and float(file[3]) > 0
-    assert model[2:6] == file[4:8]
-    assert all(0 <= float(figure) <= 1 for figure in model[2:6])
-
-
-def test_a_dataset_of_other_classes_is_refused_before_any_work(run, tmp_path, monkeypatch):
-    data = write_small_dataset(tmp_path, (*CLASS_NAMES, "sixth"))
+@pytest.mark.parametrize(
+    ("name", "draw", "text"),
+    [
+        ("my model", lambda folder: write_small_dataset(folder, (*CLASS_NAMES, "sixth")),
+         r"does not know: \['sixth'\]"),
+        ("cls", write_small_dataset,
+         "cls.safetensors: its task is classify; --data .* objects in parts of images"),
+    ],
+)  # fmt: skip
+def test_data_of_other_classes_or_another_task_are_refused_before_any_work(
+    run, tmp_path, monkeypatch, name, draw, text
+):
     monkeypatch.setattr(job, "write_graph", None)
-    with pytest.raises(UserError, match=r"does not know: \['sixth'\]"):
-        run("--data", data)
+    with pytest.raises(UserError, match=text):
+        run("--data", draw(tmp_path), name=name)
 
 
 def refused(*words):
@@ -254,6 +247,12 @@ def test_weights_that_are_exported_are_refused(tmp_path):
 def test_a_folder_that_cannot_be_written_to_is_refused():
     text = "the files go beside --weights, into /proc: No such file or directory; copy the weights"
     assert refused("/proc/version").startswith(text)
+
+
+def test_weights_in_a_folder_that_is_absent_are_named(tmp_path):
+    path = tmp_path / "absent" / "x.pt"
+    with pytest.raises(UserError, match=f"--weights {path}: no such file"):
+        export.run(["--weights", str(path)])
 
 
 def test_a_program_that_is_absent_is_named(tmp_path, monkeypatch):
@@ -299,33 +298,40 @@ def dataset_of(name, folder):
     return write_small_dataset(folder, CLASS_NAMES)
 
 
+BOXES = {"P", "R", "mAP50", "mAP50-95"}
+
+
 @pytest.mark.parametrize(
     ("flags", "file", "columns"),
     [
+        ("", "my model.onnx", BOXES),
+        ("--nms", "my model.onnx", BOXES),
         ("", "seg.onnx", {"mAP50(B)", "mAP50(M)", "mAP50-95(M)"}),
         ("--int8", "seg.onnx", {"mAP50(B)", "mAP50(M)"}),
         ("", "cls.onnx", {"top1", "top5"}),
         ("--int8", "cls.onnx", {"top1", "top5"}),
-        ("--nms", "free.onnx", {"mAP50"}),
-        ("--int8", "free.onnx", {"mAP50"}),
-        ("--include openvino", "free_openvino_model", {"mAP50"}),
-        ("--include torchscript", "free.torchscript", {"mAP50"}),
+        ("--nms", "free.onnx", BOXES),
+        ("--int8", "free.onnx", BOXES),
+        ("--include openvino", "free_openvino_model", BOXES),
+        ("--include torchscript", "free.torchscript", BOXES),
     ],
 )
-def test_files_of_every_task_have_the_metrics_of_its_model(run, tmp_path, flags, file, columns):
+def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags, file, columns):
     if "torchscript" in flags and not device.supports("torchscript"):
         pytest.skip("the backend writes no TorchScript")
     name = re.split(r"[._]", file)[0]
-    code, output, errors = run(
-        "--data", dataset_of(name, tmp_path / "data"), *flags.split(), name=name
-    )
+    data = dataset_of(name, tmp_path / "data")
+    code, output, errors = run("--data", data, *flags.split(), name=name)
     assert code == 0, errors
+    assert re.match(rf"files are compared with the model on \d+ images of --data {data}\n", output)
     assert re.search(r" [1-9]\d* of \d+ (detections|images) matched; largest difference: ", output)
-    title, model, found = (line.split() for line in output.splitlines()[-3:])
-    assert columns <= set(title)
-    names = title[2:-2]  # without MB, ms/image and "largest difference"
+    title, model, found = (line.replace(file, "file").split() for line in output.splitlines()[-3:])
+    assert title[:2] == ["MB", "ms/image"] and columns <= set(title)
+    assert (model[0], found[0]) == ("model", "file") and float(found[1]) > 0 < float(model[1])
+    names = title[2:-2]  # without "largest difference"
     metrics = model[2:][: len(names)], found[3:][: len(names)]
-    assert found[0] == file and (flags == "--int8" or metrics[0] == metrics[1])
+    assert flags == "--int8" or metrics[0] == metrics[1]
+    assert all(0 <= float(figure) <= 1 for figures in metrics for figure in figures)
 
 
 @pytest.mark.parametrize("name", ["my model", "cls"])
@@ -334,10 +340,3 @@ def test_the_size_is_that_of_the_training(run, tmp_path, name):
     assert code == 0, errors
     runtime = opening.open_runtime(tmp_path / f"{name}.onnx")
     assert runtime.metadata.image_size == (64, 64) and runtime.metadata.trained_size == 64
-
-
-def test_data_of_another_task_are_refused(run, tmp_path):
-    data = draw_dataset(tmp_path / "boxes", SMALL_SHAPES)
-    text = "cls.safetensors: its task is classify; --data .* objects in parts of images"
-    with pytest.raises(UserError, match=text):
-        run("--data", data, name="cls")

@@ -20,7 +20,6 @@ import duet
 import hubconf
 import val
 from duet.backend.onnx.recording import constant
-from duet.models.evaluation import validation
 from duet.models.export.exported import ExportedPredictor
 from duet.models.export.job import metadata_for, output_kind
 from duet.models.export.recorded import masks_in_boxes
@@ -124,40 +123,20 @@ def test_other_sizes_and_augmentation_are_refused(files):
 # The commands.
 
 
-def figures_of(monkeypatch, tmp_path, data, weights, *words):
+def figures_of(project, data, weights, *words):
     """Return all figures of val.py, as COCO's metric has them."""
-    results = []
-
-    def noted(*arguments, **options):
-        results.append(evaluate(*arguments, **options))
-        return results[-1]
-
-    evaluate = validation.evaluate
-    command = ["val.py", "--weights", weights, "--data", data, "--workers=0", "--device=cpu"]
-    monkeypatch.setattr("sys.argv", [*map(str, command), "--project", str(tmp_path), *words])
-    with monkeypatch.context() as context:
-        context.setattr(validation, "evaluate", noted)
-        val.main()
-    return list(results[0].result.summary().values())
+    flags = ["--weights", weights, "--data", data, "--workers=0", "--device=cpu", "--img=64"]
+    validated = val.main([*map(str, flags), "--project", str(project), *words])
+    return list(validated.result.summary().values())
 
 
-def test_a_file_has_the_figures_of_the_model(monkeypatch, tmp_path, weights, files):
+def test_a_file_has_the_figures_of_the_model(tmp_path, weights, files):
     """Padded alike: square, or with the same rectangles."""
     data = write_small_dataset(tmp_path, CLASS_NAMES)
     for words, name in ((["--square"], "batch"), ([], "dynamic")):
-        model = figures_of(monkeypatch, tmp_path, data, weights, "--img=64", *words)
-        file = figures_of(monkeypatch, tmp_path, data, files[name], "--img=64")
-        np.testing.assert_allclose(file, model, atol=5e-4)
+        model = figures_of(tmp_path, data, weights, *words)
+        np.testing.assert_allclose(figures_of(tmp_path, data, files[name]), model, atol=5e-4)
     assert model[1] > 0
-
-
-def run(script, *words, **environment):
-    """Run a command in a process of its own."""
-    command = [sys.executable, script, *map(str, words), "--device=cpu"]
-    return subprocess.run(
-        command, cwd=PROJECT, capture_output=True, text=True, timeout=300,
-        env={**os.environ, **environment},
-    )  # fmt: skip
 
 
 HIDE_FRAMEWORKS = """
@@ -174,10 +153,14 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
     """Importing one of them would fail."""
     (tmp_path / "sitecustomize.py").write_text(HIDE_FRAMEWORKS)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
-    done = run(
-        "detect.py", "--weights", files["static"], "--source", images, "--project", tmp_path,
-        "--save-json", "--nosave", YOLO_BACKEND="onnx", PYTHONPATH=path,
-    )  # fmt: skip
+    command = [
+        sys.executable, "detect.py", "--weights", files["static"], "--source", images,
+        "--project", tmp_path, "--save-json", "--nosave", "--device=cpu",
+    ]  # fmt: skip
+    environment = {**os.environ, "YOLO_BACKEND": "onnx", "PYTHONPATH": path}
+    done = subprocess.run(
+        command, cwd=PROJECT, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     written = json.loads((tmp_path / "exp" / "detections.json").read_text(encoding="utf-8"))
     here = duet.load(files["static"])(sorted(images.iterdir()))
@@ -185,9 +168,6 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
         scores = [box["score"] for box in record["detections"]]
         np.testing.assert_allclose(scores, found.scores, atol=1e-4)
     assert sum(map(len, here)) > 0
-
-
-SIZE = (64, 96)
 
 
 def test_outputs_have_the_public_names_and_their_shapes(make):
@@ -235,44 +215,40 @@ class Returning:
         return self.outputs
 
 
-def decoded(metadata, *outputs):
-    """What is found in an image where a file returns these outputs."""
-    predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
-    raw = predictor(np.zeros((1, 3, *SIZE), np.uint8))
-    return predictor.decode_above(raw, SuppressionSettings(0.2))
+SETTINGS = SuppressionSettings(0.2)
+
+
+def ones(*shapes, broken=None, value=np.nan):
+    """Arrays of these shapes; one of them may hold a value that is no number."""
+    outputs = [np.ones(shape, np.float32) for shape in shapes]
+    if broken is not None:
+        outputs[broken][0, 1, 1] = value
+    return outputs
+
+
+ROWS_AND_MASKS, FOUND_MASKS = [(1, 4, 14), (1, 4, 16, 24)], [(1, 4, 6), (1, 4, 16, 24)]
+NOT_FINITE = "a.onnx: its outputs are not finite"
 
 
 @pytest.mark.parametrize(
     ("kind", "outputs", "text"),
     [
-        (MASK_ROWS, [(1, 7, 14)], "returns 1 output, but its metadata has 2"),
-        (MASK_ROWS, [(1, 7, 14), (1, 5, 16, 24)], "no mask of 5 classes can be"),
-        (MASK_ROWS, [(1, 7, 10), (1, 0, 16, 24)], r"masks \(1, 0, 16, 24\): of those no mask"),
-        (MASKS, [(1, 7, 6), (1, 4, 16, 24)], r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),
+        (MASK_ROWS, ones((1, 7, 14)), "returns 1 output, but its metadata has 2"),
+        (MASK_ROWS, ones((1, 7, 14), (1, 5, 16, 24)), "no mask of 5 classes can be"),
+        (MASKS, ones((1, 7, 6), (1, 4, 16, 24)), r"\(1, 7, 6\) with masks \(1, 4, 16, 24\)"),
+        *((kind, ones(*shapes, broken=broken, value=value), NOT_FINITE)
+          for kind, shapes in ((MASK_ROWS, ROWS_AND_MASKS), (MASKS, FOUND_MASKS))
+          for broken, value in ((0, np.nan), (1, np.nan), (1, np.inf))),
+        # Each mask is its own prototype: time would grow with the square of their number.
+        (MASKS, ones((1, 1025, 6), (1, 1025, 1, 1)),
+         "returns 1,025 masks per image; accepted: at most 1,024"),
     ],
-)
-def test_outputs_that_the_metadata_do_not_tell_are_refused(make, kind, outputs, text):
+)  # fmt: skip
+def test_outputs_that_cannot_be_used_are_refused(make, kind, outputs, text):
     metadata = dataclasses.replace(make("mask rows").metadata, output=kind)
+    predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
     with pytest.raises(UserError, match=text):
-        decoded(metadata, *(np.zeros(shape, np.float32) for shape in outputs))
-
-
-@pytest.mark.parametrize(("at", "value"), [(0, np.nan), (1, np.nan), (1, np.inf)])
-def test_what_is_no_number_is_refused(make, at, value):
-    for kind, columns in ((MASK_ROWS, 14), (MASKS, 6)):
-        metadata = dataclasses.replace(make("mask rows").metadata, output=kind)
-        outputs = np.ones((1, 4, columns), np.float32), np.ones((1, 4, 16, 24), np.float32)
-        outputs[at][0, 1, 1] = value
-        with pytest.raises(UserError, match="a.onnx: its outputs are not finite"):
-            decoded(metadata, *outputs)
-
-
-def test_more_masks_than_can_be_put_together_are_refused(make):
-    """Each is its own prototype: time would grow with the square of their number."""
-    metadata = dataclasses.replace(make("mask rows").metadata, output=MASKS)
-    outputs = np.ones((1, 1025, 6), np.float32), np.ones((1, 1025, 1, 1), np.float32)
-    with pytest.raises(UserError, match="returns 1,025 masks per image; accepted: at most 1,024"):
-        decoded(metadata, *outputs)
+        predictor.decode_above(predictor(np.zeros((1, 3, 64, 96), np.uint8)), SETTINGS)
 
 
 @pytest.mark.parametrize(

@@ -6,65 +6,50 @@ function of (reader, seed, index), so that a fault can be repeated.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.fuzz.child import mutant, readers
-from tests.fuzz.reader import Reader
 
 MAX_FAULTS = 20  # of a reader; then it is left alone
 SHOWN_BYTES = 3000
 FOLDER = Path("runs/fuzz")
+CHILD = (sys.executable, "-m", "tests.fuzz.child")
 
 
-@dataclasses.dataclass
-class Fault:
-    """A mutant that was neither read nor refused."""
-
-    reader: str
-    seed: int
-    index: int
-    what: str
-
-    def __str__(self) -> str:
-        again = f"python -m tests.fuzz.campaign --reader {self.reader} --seed {self.seed} --only"
-        return f"{again} {self.index}\n{self.what}"
-
-
-@dataclasses.dataclass
+@dataclass
 class Outcome:
-    """What became of the mutants of a reader, or of several."""
+    """What became of a reader's mutants.
 
-    kinds: Counter[str] = dataclasses.field(default_factory=Counter)
-    faults: list[Fault] = dataclasses.field(default_factory=list)
-    modules: set[str] = dataclasses.field(default_factory=set)  # that read the seeds
+    Attributes:
+        kinds: how many were read, refused, or neither.
+        faults: what happened to the last ones, by index.
+        modules: that read the seeds.
+    """
 
-    def add(self, other: Outcome) -> None:
-        self.kinds += other.kinds
-        self.faults += other.faults
+    kinds: Counter[str] = field(default_factory=Counter)
+    faults: dict[int, str] = field(default_factory=dict)
+    modules: set[str] = field(default_factory=set)
 
-    def count(self, kind: str, fault: Fault) -> None:
+    def count(self, index: int, kind: str, what: str) -> None:
         self.kinds[kind] += 1
         if kind == "fault":
-            self.faults.append(fault)
+            self.faults[index] = what
 
-    def __str__(self) -> str:
-        counts = ", ".join(f"{self.kinds[kind]} {kind}" for kind in ("read", "refused", "fault"))
-        return f"{self.kinds.total():6} mutants: {counts}"
-
-
-CHILD = (sys.executable, "-m", "tests.fuzz.child")
+    def report(self, name: str, seed: int) -> str:
+        """Return the faults of a reader with the commands that repeat them."""
+        again = f"python -m tests.fuzz.campaign --reader {name} --seed {seed} --only"
+        return "".join(f"\n{again} {index}\n{what}\n" for index, what in self.faults.items())
 
 
 def read_mutants(
@@ -81,12 +66,12 @@ def read_mutants(
         name: rest for name, rest in left.items()
         if rest and len(outcomes[name].faults) < MAX_FAULTS
     }:  # fmt: skip
-        _run_child([*command, str(seed)], seed, left, outcomes)
+        _run_child([*command, str(seed)], left, outcomes)
     return outcomes
 
 
 def _run_child(
-    command: Sequence[str], seed: int, left: dict[str, range], outcomes: Mapping[str, Outcome]
+    command: Sequence[str], left: dict[str, range], outcomes: Mapping[str, Outcome]
 ) -> None:
     """Read mutants in one process until it ends or dies; take them out of `left`."""
     tasks = [f"{name}:{rest.start}:{rest.stop}" for name, rest in left.items()]
@@ -104,7 +89,7 @@ def _run_child(
             name, index = row["reader"], row["index"]
             left[name] = range(index + 1, left[name].stop)
             if name in ready:
-                outcomes[name].count(row["kind"], Fault(name, seed, index, row["what"]))
+                outcomes[name].count(index, row["kind"], row["what"])
             else:  # of the seeds
                 outcomes[name].modules |= set(row["modules"])
                 ready.add(name)
@@ -117,46 +102,32 @@ def _run_child(
     if name not in ready:
         raise RuntimeError(f"{name} does not read its own seeds:\n{message}")
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    died = Fault(name, seed, left[name].start, f"died: {how}\n{message}")
-    outcomes[name].count("fault", died)
+    outcomes[name].count(left[name].start, "fault", f"died: {how}\n{message}")
     left[name] = left[name][1:]
 
 
 def main() -> int:
     known = readers()
-    flags = parse_flags(known)
-    indices = range(flags.mutants) if flags.only is None else range(flags.only, flags.only + 1)
-    begin, total = time.monotonic(), Outcome()
-    with ThreadPoolExecutor(flags.processes) as pool:
-        for outcomes in pool.map(
-            lambda name: read_mutants(flags.seed, {name: indices}), flags.reader
-        ):
-            for name, outcome in outcomes.items():
-                print(f"{name:20}{outcome}", flush=True)
-                total.add(outcome)
-    print(f"{'all':20}{total}\nin {time.monotonic() - begin:.0f} s; seed {flags.seed}")
-    for fault in total.faults:
-        print(f"\n{keep(fault, known[fault.reader])}\n{fault}")
-    return 1 if total.faults else 0
-
-
-def parse_flags(known: Mapping[str, Reader]) -> Namespace:
     parser = ArgumentParser(prog="python -m tests.fuzz.campaign", description=__doc__)
     parser.add_argument("--reader", nargs="+", choices=known, default=list(known))
     parser.add_argument("--mutants", type=int, default=1000, help="of each reader")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", type=int, help="the index of one mutant, to repeat it")
-    parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
-    return parser.parse_args()
-
-
-def keep(fault: Fault, reader: Reader) -> Path:
-    """Write the mutant of a fault into runs/fuzz; return its path."""
-    content = mutant(reader, fault.reader, list(reader.seeds()), fault.seed, fault.index)
-    path = FOLDER / f"{fault.reader}-{fault.seed}-{fault.index}" / reader.file_name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-    return path
+    flags = parser.parse_args()
+    indices = range(flags.mutants) if flags.only is None else range(flags.only, flags.only + 1)
+    faults = 0
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for found in pool.map(lambda name: read_mutants(flags.seed, {name: indices}), flags.reader):
+            ((name, outcome),) = found.items()
+            print(f"{name:20} {dict(outcome.kinds)}{outcome.report(name, flags.seed)}", flush=True)
+            for index in outcome.faults:
+                seeds = list(known[name].seeds())
+                path = FOLDER / f"{name}-{flags.seed}-{index}" / known[name].file_name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(mutant(known[name], name, seeds, flags.seed, index))
+            faults += len(outcome.faults)
+    print(f"faults: {faults}; their files are in {FOLDER}" if faults else "no fault")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ from tests.fuzz.reader import MIB, Reader
 from tests.fuzz.text_readers import JSON_TOKENS
 from tests.onnx_files import FOREIGN, own_texts, write_classifier, write_detector, write_segmenter
 from tests.small import TINY
-from tests.unit.weights.test_classifiers import small_classifier
+from tests.unit.weights.test_public_layers import small_classifier
 
 STATES = Path("tests/train/states")
 PICKLE_TOKENS = (

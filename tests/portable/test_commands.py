@@ -21,7 +21,7 @@ from duet.utils.system.children import EXIT_NO_READER, child_options, signal_gro
 from tests.environments import END, SEVERAL, wait_until
 from tests.small import write_small_dataset, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
-from tests.unit.serve.running import Server, image_file
+from tests.unit.serve.conftest import Server, image_file
 
 pytestmark = pytest.mark.skipif(use() == "oneflow", reason="OneFlow runs on Linux alone")
 EMULATED = Path(__file__).parent / "emulated"
@@ -34,7 +34,8 @@ COMMANDS = {
     "detect": ("detect", "--weights", "tiny0.safetensors", "--source", "shapes/images/val",
                "--device", "cpu", "--save-txt", *FLAGS),
     "val": ("val", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml", *FLAGS),
-    "audit": ("audit", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml", *FLAGS),
+    "audit": ("audit", "--weights", "tiny0.safetensors", "--data", "shapes/shapes.yaml",
+              "--workers", 0, *FLAGS),
     "weights": ("weights", "show", "tiny0.safetensors"),
     "export": ("export", "--weights", "tiny0.safetensors", "--include", "onnx", *FLAGS),
     "detect with the export": ("detect", "--weights", "tiny0.onnx", "--source",

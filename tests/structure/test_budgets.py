@@ -12,39 +12,39 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6572,
-    "duet": 412,
+    "backend": 6600,
+    "duet": 417,
     "models": 596,
     "models/blocks": 872,
-    "models/detect": 1067,
-    "models/evaluation": 929,
+    "models/detect": 1074,
+    "models/evaluation": 928,
     "models/export": 1515,
     "models/heads": 2585,
     "models/inference": 725,
-    "models/training": 2802,
-    "scripts": 1204,
-    "utils": 1010,
-    "utils/cli": 1347,
-    "utils/comparison": 1265,
-    "utils/data": 11276,
-    "utils/detect": 2056,
-    "utils/evaluation": 1752,
+    "models/training": 2807,
+    "scripts": 1206,
+    "utils": 1012,
+    "utils/cli": 1348,
+    "utils/comparison": 1267,
+    "utils/data": 11312,
+    "utils/detect": 2057,
+    "utils/evaluation": 1758,
     "utils/evolution": 414,
-    "utils/export": 1681,
-    "utils/files": 1111,
+    "utils/export": 1683,
+    "utils/files": 1118,
     "utils/geometry": 341,
     "utils/processes": 1188,
     "utils/report": 1460,
-    "utils/serve": 865,
+    "utils/serve": 869,
     "utils/setup": 364,
     "utils/state": 836,
     "utils/system": 400,
-    "utils/weights": 1641,
+    "utils/weights": 1644,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 57184, "benchmarks": 2695}
+OTHERS = {"tests": 55330, "benchmarks": 2695}
 
 
 def room_of(path: Path) -> str:

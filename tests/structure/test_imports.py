@@ -36,12 +36,6 @@ LOAD = "duet"
 # Its packages are optional: it imports what needs them once it has said which one is absent.
 SERVER = "duet.utils.serve.__main__"
 
-# What is not yet as it should be. Whoever works on a file removes its lines; none is added.
-TYPE_CHECKING_BLOCKS = {
-    "backend/__init__.py",
-    "duet/__init__.py",  # the results of its functions, for editors
-}
-
 
 def module_of(path: Path) -> str:
     """The name by which a file of the project is imported."""
@@ -116,17 +110,6 @@ def test_commands_are_imported_by_the_front_door_and_tests_alone() -> None:
         module for module, others in graph().items() for other in others if is_command(other)
     }
     assert {module for module in importers if not module.startswith("tests.")} <= {LOAD}
-
-
-def test_no_import_is_for_type_checkers_alone() -> None:
-    found = {
-        str(path.relative_to(PROJECT))
-        for module, path in FILES.items()
-        if not module.startswith("tests.")
-        for node in ast.walk(parse(path))
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    }
-    assert found == TYPE_CHECKING_BLOCKS
 
 
 def test_what_a_module_needs_is_imported_at_its_top() -> None:

@@ -7,18 +7,19 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from duet.utils.project import PROJECT
 from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
 
-YAML = "utils/files/yaml_files.py"
-XML = "utils/files/xml_files.py"
-JSON_READERS = {"utils/files/json_files.py"}
-PRINTERS = {
-    "utils/text.py",
-    "utils/processes/command.py",  # the message that ends a command
-}
 # They run before anything is installed, or print nothing but names of ours.
 ELSEWHERE = ("tests/", "benchmarks/", "utils/setup/")
+# Packages and functions, and the files that alone use them.
+ONE_PLACE = {
+    ("yaml",): ("utils/files/yaml_files.py",),
+    ("xml", "defusedxml", "lxml", "pyexpat"): ("utils/files/xml_files.py",),
+    ("json.loads", "json.load"): ("utils/files/json_files.py",),
+    ("json.JSONDecoder",): (),
+    # Elsewhere `print(x)` is `say(x)` of utils/text.py; the other one ends a command.
+    ("print", "pprint", "sys.stdout.write"): ("utils/processes/command.py", "utils/text.py"),
+}
 
 
 def product_files() -> Iterator[tuple[str, ast.Module]]:
@@ -27,45 +28,14 @@ def product_files() -> Iterator[tuple[str, ast.Module]]:
             yield name_of(path), parse(path)
 
 
-def files_that_call(*functions: str) -> set[str]:
-    return {
-        name
-        for name, tree in product_files()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) in functions
-    }
-
-
-def files_that_import(*packages: str) -> set[str]:
-    return {
-        name
-        for name, tree in product_files()
-        if {found.partition(".")[0] for found in imports_of(tree)} & {*packages}
-    }
-
-
-def test_one_file_knows_the_yaml_library():
-    assert files_that_import("yaml") == {YAML}
-
-
-def test_xml_is_read_in_one_place():
-    assert files_that_import("xml", "defusedxml", "lxml", "pyexpat") == {XML}
-
-
-def test_json_is_read_in_one_place():
-    assert files_that_call("json.loads", "json.load") == JSON_READERS
-    assert files_that_call("json.JSONDecoder") == set()
-
-
-def test_all_that_is_printed_is_made_printable():
-    """`print(x)` elsewhere is `say(x)` of utils/text.py."""
-    assert files_that_call("print", "pprint", "sys.stdout.write") == PRINTERS
-
-
-@pytest.mark.parametrize("name", sorted(PRINTERS))
-def test_what_may_print_asks_for_it(name):
-    text = (PROJECT / name).read_text(encoding="utf-8")
-    assert "printable(" in text or "as_message(" in text
+@pytest.mark.parametrize("names", ONE_PLACE, ids=lambda names: names[0])
+def test_one_file_uses_what_reads_or_prints(names):
+    found = set()
+    for name, tree in product_files():
+        calls = {ast.unparse(x.func) for x in ast.walk(tree) if isinstance(x, ast.Call)}
+        if {*names} & (calls | {used.partition(".")[0] for used in imports_of(tree)}):
+            found.add(name)
+    assert found == set(ONE_PLACE[names])
 
 
 # Files are opened for reading in one place, utils/files/regular.py, which no file can block.

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from tests.structure.source_files import PROJECT, PYTHON_FILES, parse
 
 ROOM, BELOW = "utils/system/", "backend/system.py"
-MOST_LINES = 400
 OTHERS = ("tests/", "docs/")
 MODULES = {"fcntl", "resource", "pwd", "grp", "msvcrt", "termios", "winreg"}
 PORTABLE_SIGNALS = {"SIGINT", "SIGTERM", "SIG_DFL", "SIG_IGN"}
@@ -77,10 +76,3 @@ def test_every_text_is_opened_in_a_named_encoding() -> None:
         if isinstance(node, ast.Call) and opens_in_the_systems_encoding(node)
     ]
     assert found == []
-
-
-def test_the_room_is_small() -> None:
-    files = [PROJECT / BELOW, *(PROJECT / ROOM).glob("*.py")]
-    lines = [line for path in files[1:] for line in path.read_text(encoding="utf-8").splitlines()]
-    assert len(lines) <= MOST_LINES
-    assert all(set(system_names(parse(path))) for path in files if path.name != "__init__.py")

@@ -13,6 +13,7 @@ import yaml
 from duet.models.evaluation.audit import __main__ as command
 from duet.models.evaluation.audit.audit_config import AuditConfig
 from duet.models.evaluation.audit.findings import NOTHING
+from duet.utils.data import crops
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
@@ -48,6 +49,12 @@ def write_dataset(folder, labels, names=CLASS_NAMES):
     data = {"path": str(folder), "train": "images", "val": "images", "names": list(names)}
     (folder / "data.yaml").write_text(yaml.safe_dump(data))
     return folder / "data.yaml"
+
+
+@pytest.fixture(autouse=True)
+def _small_crops(monkeypatch):
+    """Of 640 px, the hundreds of crops take two thirds of all time."""
+    monkeypatch.setattr(crops, "LONG_SIDE", 64)
 
 
 @pytest.fixture(scope="module")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -17,6 +18,7 @@ from duet import backend
 from duet.utils.data.fetch.download import find_list
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import parse_serve_flags
+from tests.environments import SEVERAL
 from tests.small import write_small_dataset
 from tests.tiny_weights import write_tiny_weights
 
@@ -48,18 +50,24 @@ def fetch(name, files, folder):
         write_tiny_weights(folder).rename(path)
 
 
-def run_command(line, folder):
-    program, name, *flags = shlex.split(line, comments=True)
-    if program in INSTALLS:
-        return
-    assert program == "duet", line
-    if name == "fetch":
-        fetch(flags[0], flags[1:], folder)
-    elif name == "serve":  # it would not end
-        weights = parse_serve_flags(flags).weights
+def run_commands(lines, folder):
+    """Run a block's commands of Duet, all in one process."""
+    commands, served = [], []
+    for line in lines:
+        program, name, *flags = shlex.split(line, comments=True)
+        if program in INSTALLS:
+            continue
+        assert program == "duet", line
+        if name == "fetch":
+            fetch(flags[0], flags[1:], folder)
+        elif name == "serve":  # it would not end
+            served.append(parse_serve_flags(flags).weights)
+        else:
+            commands.append([name, *flags, *SMALL.get(name, [])])
+    if commands:
+        run(["-c", SEVERAL, json.dumps(commands)], folder)
+    for weights in served:
         assert weights and all((folder / path).is_file() for path in weights)
-    else:
-        run(["-m", "duet", name, *flags, *SMALL.get(name, [])], folder)
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -74,8 +82,7 @@ def test_what_a_newcomer_types_runs_in_the_order_of_the_page(page, tmp_path):
         else:
             lines = re.sub(r"\\\n *", "", text).splitlines()
             commands = [line for line in lines if not line.startswith("#")]
-            for line in commands:
-                run_command(line, tmp_path)
+            run_commands(commands, tmp_path)
             ran += len(commands)
     assert ran > 2
     assert list(tmp_path.glob("runs/detect/exp/*.jpg"))

@@ -9,15 +9,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
 import pytest
 
 from duet import backend
-from duet.utils.processes.exit_status import EXIT_SUSPENDED
+from duet.utils.processes.exit_status import EXIT_DONE, EXIT_SUSPENDED
+from duet.utils.processes.launch import run_ranks
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.small import (
@@ -44,8 +47,7 @@ NECK = """head:
   - [[5, 3], 1, Segment, [nc, anchors, 6, 64]]
 """
 
-
-PROGRAM = (sys.executable, "-m", "tests.emulated.program")
+AS_PROGRAM = ("-m", "tests.emulated.program")
 SECONDS = 300  # a limit against hanging
 END = "=== the script has ended"
 
@@ -56,8 +58,8 @@ class OneGpu:
     def __init__(self, kind: str) -> None:
         self.errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
-            PROGRAM, cwd=PROJECT, env=environment_with(EMULATED_KIND=kind), text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
+            [sys.executable, *AS_PROGRAM], cwd=PROJECT, env=environment_with(EMULATED_KIND=kind),
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors,
         )  # fmt: skip
 
     def run(self, words: list[str], environment: dict[str, str]) -> str:
@@ -97,20 +99,35 @@ def environment_with(**values: str) -> dict[str, str]:
     return {**os.environ, "YOLO_BACKEND": "torch", "PYTHONPATH": str(PROJECT), **values}
 
 
-def run(script: str, *flags: object, gpu: str = "0", code: int = 0, **environment: str) -> str:
-    """Run a script on emulated GPUs; return what it prints."""
+def run(script: str, *flags: object, gpu: str = "0", **environment: str) -> str:
+    """Run a script on an emulated GPU; return what it prints."""
+    kind = "mps" if gpu == "mps" else "cuda"
+    if kind not in running or running[kind].process.poll() is not None:
+        running[kind] = OneGpu(kind)
     words = [script, *map(str, flags), *(("--device", gpu) if gpu else ())]
-    if "," not in gpu:
-        kind = "mps" if gpu == "mps" else "cuda"
-        if kind not in running or running[kind].process.poll() is not None:
-            running[kind] = OneGpu(kind)
-        return running[kind].run(words, environment)
-    done = subprocess.run(
-        [*PROGRAM, *words], cwd=PROJECT, env=environment_with(**environment), text=True,
-        capture_output=True, timeout=SECONDS,
-    )  # fmt: skip
-    assert done.returncode == code, done.stderr
-    return done.stdout
+    return running[kind].run(words, environment)
+
+
+def start_emulated(command: Sequence[str], *others: Any) -> int:
+    """Start ranks on emulated GPUs in place of those of the script."""
+    python, unbuffered, *script = command
+    return run_ranks([python, unbuffered, *AS_PROGRAM, *script], *others)
+
+
+def run_two(capfd, script: str, *flags: object, code: int = EXIT_DONE, **environment: str) -> str:
+    """Run a script on two emulated GPUs, launched from this process; return what they print."""
+    own = importlib.import_module("val" if script == "val.py" else "train")
+    with (
+        mock.patch("sys.argv", [script, *map(str, flags), "--device", "0,1"]),
+        mock.patch.dict(os.environ, environment_with(**environment)),
+        mock.patch("duet.backend.devices.sees_driver", lambda: True),
+        mock.patch("duet.utils.processes.launch.run_ranks", start_emulated),
+        pytest.raises(SystemExit) as ended,
+    ):
+        own.main()
+    printed = capfd.readouterr()
+    assert ended.value.code == code, printed.err
+    return printed.out
 
 
 def run_on_cpu(script: str, *flags: object) -> None:
@@ -125,10 +142,10 @@ class Trainings:
     def __init__(self, folder: Path, data: Path, cfg: Path, *flags: object) -> None:
         self.folder = folder
         self.flags = ["--data", data, "--cfg", cfg, "--img", 64, "--epochs", 1, "--batch", 2]
-        self.flags += ["--project", folder, "--noplots", *flags]
+        self.flags += ["--project", folder, "--noplots", "--workers", 0, *flags]
 
-    def train(self, name: str, *flags: object, **options) -> tuple[Path, str]:
-        text = run("train.py", *self.flags, "--name", name, *flags, **options)
+    def train(self, name: str, *flags: object, start=run, **options) -> tuple[Path, str]:
+        text = start("train.py", *self.flags, "--name", name, *flags, **options)
         return self.folder / name, text
 
     def train_on_cpu(self, name: str, *flags: object) -> Path:
@@ -168,7 +185,8 @@ def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
     assert_equal_states(on_gpu, on_cpu)
     flags = ("--weights", on_gpu / "weights" / "last.safetensors", "--project", detectors.folder)
     images = detectors.folder / "shapes" / "images" / "val"
-    assert "results in " in run("val.py", *flags, "--data", detectors.flags[1], gpu="mps")
+    data = ("--data", detectors.flags[1], "--workers", 0)
+    assert "results in " in run("val.py", *flags, *data, gpu="mps")
     assert "results in " in run("detect.py", *flags, "--source", images, gpu="mps")
 
 
@@ -192,7 +210,7 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, reque
 
 def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
-    flags = ("--workers", 0, "--noval", "--batch", 4, "--override", "nbs=4")
+    flags = ("--noval", "--batch", 4, "--override", "nbs=4")
     _, text = detectors.train("gpu", *flags)
     counts = json.loads(text.splitlines()[-1])
     steps, passes = (np.array(counts[name][1:]) for name in ("operations", "passes"))
@@ -203,7 +221,7 @@ def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
 
 def test_mask_operations_do_not_grow_with_images(tmp_path):
     segmenters = Trainings(tmp_path, write_outlined_dataset(tmp_path), "models/yolov5n-seg.yaml")
-    flags = ("--workers", 0, "--noval", "--override", "nbs=2", "--epochs", 2, "--batch", 12)
+    flags = ("--noval", "--override", "nbs=2", "--epochs", 2, "--batch", 12)
     _, text = segmenters.train("gpu", *flags)
     first, *others = json.loads(text.splitlines()[-1])["operations"]
     assert max(others) <= 690 + 4 * 35  # four sizes of patches
@@ -234,14 +252,16 @@ def test_batches_are_copied_before_the_memory_of_the_workers_changes(tmp_path, w
     assert 0 < waits <= 3
 
 
-def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
+def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path, capfd, caplog):
+    caplog.set_level("INFO")
     data = write_small_dataset(tmp_path)
     next(data.parent.glob("images/train/*")).unlink()  # 11 are left: the last batch has one image
     detectors = Trainings(tmp_path, data, write_tiny_model(tmp_path))
     flags = ("--amp", "bf16", "--sync-bn", "--workers", 1)
-    late, text = detectors.train("late", *flags, gpu="0,1")
-    at_once, _ = detectors.train("once", *flags, gpu="0,1", AT_ONCE="1", OLDEST="1")
-    assert "starting 2 processes, one per device" in text
+    start = partial(run_two, capfd)
+    late, text = detectors.train("late", *flags, start=start)
+    at_once, _ = detectors.train("once", *flags, start=start, AT_ONCE="1", OLDEST="1")
+    assert "starting 2 processes, one per device" in caplog.text
     assert_equal_runs(late, at_once)
     waits = [json.loads(line) for line in text.splitlines() if line.startswith('{"steps"')]
     assert len(waits) == 2
@@ -249,23 +269,24 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path):
     assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
 
 
-def test_a_request_to_one_rank_ends_all_after_the_update(tmp_path):
+def test_a_request_to_one_rank_ends_all_after_the_update(tmp_path, capfd):
     data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     flags = ("--data", data, "--cfg", cfg, "--img", 64, "--batch", 2, "--override", "nbs=2")
-    flags += ("--project", tmp_path, "--noplots")
+    flags += ("--project", tmp_path, "--noplots", "--workers", 0)
     fault = json.dumps({"how": "ask_rank", "rank": 1, "phase": "training", "step": 3})
     script = "tests/distributed/faulty_training.py"
-    text = run(script, *flags, gpu="0,1", code=EXIT_SUSPENDED, FAULT=fault)
+    text = run_two(capfd, script, *flags, code=EXIT_SUSPENDED, FAULT=fault)
     assert text.count("suspended after 5 batches") == 1, text
 
 
-def test_what_is_detected_is_what_a_cpu_detects(tmp_path):
-    data, weights = write_small_dataset(tmp_path, CLASS_NAMES), write_tiny_weights(tmp_path)
+def test_what_is_detected_is_what_a_cpu_detects(tmp_path, capfd):
+    data = ("--data", write_small_dataset(tmp_path, CLASS_NAMES), "--workers", 0)
     images = tmp_path / "shapes" / "images" / "val"
-    flags = ["--weights", weights, "--img", 64, "--project", tmp_path, "--save-txt", "--save-conf"]
-    run("val.py", *flags, "--data", data, "--name", "val-gpu", gpu="0,1")
+    flags = ["--weights", write_tiny_weights(tmp_path), "--img", 64, "--project", tmp_path]
+    flags += ["--save-txt", "--save-conf"]
+    run_two(capfd, "val.py", *flags, *data, "--name", "val-gpu")
     run("detect.py", *flags, "--source", images, "--name", "detect-gpu")
-    run_on_cpu("val.py", *flags, "--data", data, "--name", "val-cpu")
+    run_on_cpu("val.py", *flags, *data, "--name", "val-cpu")
     run_on_cpu("detect.py", *flags, "--source", images, "--name", "detect-cpu")
     for on_gpu in ("val-gpu", "detect-gpu"):
         on_cpu = on_gpu.partition("-")[0] + "-cpu"

@@ -167,7 +167,8 @@ def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
     near = difflib.get_close_matches(class_name, class_names, n=1)
     hint = f"; did you mean {printable(near[0])!r}?" if near else ""
     some = ", ".join(map(printable, class_names[:SHOWN_NAMES]))
-    raise UserError(f"{name} {printable(class_name)!r}: the model has {some} ...{hint}")
+    more = " ..." if len(class_names) > SHOWN_NAMES else ""
+    raise UserError(f"{name} {printable(class_name)!r}: the model has {some}{more}{hint}")
 
 
 def whole(name: str, value: object) -> int:

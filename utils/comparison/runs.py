@@ -41,6 +41,7 @@ from duet.utils.system.children import (
 from duet.utils.system.machine import descendants, ending_children, peak_kib_of_process
 
 RUNS = "runs"
+FROM_TRAIN = "framework", "device", "work", "means", "losses"  # of work.json
 LOG_LINES = 15
 MAX_BYTES = 1 << 35  # limit of a weights file
 SAYS_ERROR = re.compile(r"(rank \d+: )?error: ")
@@ -62,8 +63,8 @@ def load_record(folder: Path, turn: Turn) -> Document | None:
         record = read_json(record_path(folder, turn))
     except (OSError, ValueError):
         return None
-    good = isinstance(record, dict) and record.get("failure", "damaged") is None
-    return record if good else None
+    whole = isinstance(record, dict) and record.keys() >= {"failure", "load", *FROM_TRAIN}
+    return record if whole and record["failure"] is None else None
 
 
 def carry_out(settings: Settings, turn: Turn, folder: Path) -> Document:
@@ -182,7 +183,7 @@ def add_what_train_wrote(run: Document, folder: Path, settings: Settings) -> Non
     except (OSError, ValueError) as error:
         run["failure"] = f"its files cannot be read: {error}"
         return
-    for name in ("framework", "device", "work", "means", "losses"):
+    for name in FROM_TRAIN:
         run[name] = written[name]
     run["variables"] = written.get("variables", {})
     run["work"] |= digests(settings)

@@ -156,14 +156,15 @@ def load_comparison(folder: Path) -> tuple[Settings, Document]:
     kinds = {
         field.name: type(field.default) if field.default is not None else Default([str], None)
         for field in fields(Settings)
+        if field.name != "train_part"
     }
-    kinds["train_part"] = Default(float, None)
     try:
         document = read_json(folder / FILE)
         given = {name: x for name, x in document["settings"].items() if x is not None}
-        if not {"machine", "created"} <= document.keys():
+        if not isinstance(document["machine"], dict) or "created" not in document:
             raise ValueError("it is not the report of a comparison")
-        return Settings(**complete(given, kinds)), document
+        part = given.pop("train_part", None)  # a number or a text: Settings checks it
+        return Settings(**complete(given, kinds), train_part=part), document
     except UserError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

@@ -10,7 +10,7 @@ import numpy as np
 from duet.utils.evaluation.nms import SuppressionSettings, suppress_overlapping
 from duet.utils.geometry.detections import Detections
 
-AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01 (docs/en/detect.md)
+AGREEMENT = 0.5  # IoU; from 0.3 to 0.7, mAP differs by less than 0.01
 # A box cut by a border ends within about half a cell of the finest map from it: 4 px of 640.
 NEAR_BORDER = 4 / 640  # relative to the long side of the view
 OUTWARD = np.array([-1, -1, 1, 1], np.float32)  # signs for left, top, right, bottom

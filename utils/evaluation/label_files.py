@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.files.atomic import atomic_text_file
@@ -25,8 +27,9 @@ class LabelFiles:
     def add(
         self, image_id: int, found: Detections | Segmentations, ground_truth: GroundTruth
     ) -> None:
-        """Add the detections of the image at a sample index, in its pixels."""
+        """Add the finite detections of the image at a sample index, in its pixels."""
         sample = self._samples[image_id]
+        found = found.take(np.flatnonzero(np.isfinite(found.boxes_xyxy).all(axis=1)))
         self._lines[image_id] = label_lines(found, (sample.height, sample.width), self._scores)
 
     def write(self, folder: Path, folds_case: bool = FOLDS_CASE) -> None:

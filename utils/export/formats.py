@@ -151,6 +151,8 @@ def check_export(weights: str, include: Sequence[str], backend: str, suffix: str
                     missing.setdefault(wanted, str(error))
     for row in map(format_named, include):
         path = exported_path(weights, row, suffix)
+        if not path.parent.exists():
+            break  # nor do the weights, which reading them reports
         try:
             with tempfile.TemporaryDirectory(prefix=".duet-", dir=path.parent):
                 require_free_place(path, row)

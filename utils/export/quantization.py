@@ -16,7 +16,7 @@ from duet.utils.text import count, say
 
 CONVOLUTION = "Conv"
 MOST_VALUES = 2**13  # sampled evenly per map and call: of 64 images, enough for the tails
-OUTSIDE = 3e-6  # fraction of values clipped at either end; measured, see docs/en/export.md
+OUTSIDE = 3e-6  # fraction of values clipped at either end; measured
 LEAST_SPAN = 1e-6  # for a constant map
 
 Calibration = Callable[[], Iterator[np.ndarray]]  # images, as a graph takes them

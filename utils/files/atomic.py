@@ -28,8 +28,8 @@ def atomic_file(path: Path) -> AbstractContextManager[BinaryIO]:
 
 
 def atomic_text_file(path: Path) -> AbstractContextManager[TextIO]:
-    """Like `atomic_file`, for UTF-8 text."""
-    return _opened(path, "w", encoding="utf-8")
+    """Like `atomic_file`, for UTF-8 text; line ends are written as given, as a CSV writer needs."""
+    return _opened(path, "w", encoding="utf-8", newline="")
 
 
 def link_or_copy(source: Path, path: Path) -> None:

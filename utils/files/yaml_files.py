@@ -26,7 +26,11 @@ MAX_DEPTH = 32
 MAX_NODES = 300_000  # values and keys; an alias counts as its whole content
 MAX_NUMBER_LENGTH = 64  # characters
 LARGEST_INTEGER = 2**63 - 1
-ESCAPE = "; write / for \\, or use single quotes"
+ADVICE = {
+    "escape character": "; write / for \\, or use single quotes",
+    "cannot start any token": "; indent with spaces, not tabs, and quote a text that starts with "
+    "@, ` or %",
+}
 
 Place = tuple[str | int, ...]  # keys and positions, from the outside
 
@@ -104,8 +108,9 @@ def parse_yaml(content: bytes, texts_in: Place | None = None) -> object:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 1
         context = f"{error.context}, " if error.context else ""
-        problem = f"{error.problem}{ESCAPE if 'escape character' in str(error.problem) else ''}"
-        raise ValueError(f"line {line}: invalid YAML: {context}{problem}") from error
+        advice = "".join(text for part, text in ADVICE.items() if part in str(error.problem))
+        text = f"line {line}: invalid YAML: {context}{error.problem}{advice}"
+        raise ValueError(text) from error
     except yaml.reader.ReaderError as error:
         line = content.count(b"\n", 0, error.position) + 1
         raise ValueError(f"line {line}: invalid YAML: {error.reason}") from error
@@ -205,6 +210,8 @@ class _Reader:
             return text
         if tag == "null":
             return None
+        if tag == "merge":
+            raise self._error(event, "merge keys (<<) are not supported; write out the entries")
         try:
             return _plain(tag, text)
         except (ValueError, LookupError) as error:

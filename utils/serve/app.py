@@ -212,5 +212,7 @@ async def _answer_error(request: Request, error: HTTPException) -> Response:
     """Answer a refused request, including those Starlette refuses (unknown path, broken form)."""
     code = getattr(error, "code", HTTPStatus(error.status_code).name.lower())
     request.scope["record"]["code"] = code
-    body = {"error": {"code": code, "message": printable(error.detail)}}
+    is_lost = code in ("not_found", "method_not_allowed")
+    where = f"; POST {DETECT} takes an image, GET /openapi.json describes all" if is_lost else ""
+    body = {"error": {"code": code, "message": f"{printable(error.detail)}{where}"}}
     return JSONResponse(body, error.status_code, error.headers)

@@ -26,7 +26,7 @@ from duet.utils.files.regular import read_text
 
 OPEN_PATHS = ("/", "/healthz", "/readyz")  # without a token
 MAX_TOKEN_BYTES = 1 << 16
-LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]", "")
+LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|\[::1\]|")  # no other site has such a name
 TOKEN = re.compile(r"[A-Za-z0-9._~+/-]{16,}=*")  # shorter ones could be guessed
 SWITCHES = {"true": True, "1": True, "false": False, "0": False}
 # Query parameters: the parser, the accepted values, and the DetectConfig field that checks it.
@@ -182,7 +182,8 @@ def check_access(
             point its own name to the loopback address and read the answers (DNS rebinding).
     """
     host = headers.get("host", "")
-    if name is not None and re.sub(r":\d*$", "", host).lower() not in (*LOOPBACK_NAMES, name):
+    asked = re.sub(r":\d*$", "", host).lower()
+    if name is not None and asked != name.lower() and not LOOPBACK.fullmatch(asked):
         text = "this server only accepts localhost; allow others with --token-file or --insecure"
         raise RequestError(421, "wrong_host", text)
     if path in OPEN_PATHS:

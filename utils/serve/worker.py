@@ -46,7 +46,7 @@ class Worker:
         self.ready = asyncio.Event()  # set while it accepts requests
         self._numbers = itertools.count()
         self._pending: dict[int, asyncio.Future[Frame]] = {}
-        self._last_answer = 0.0  # its time
+        self._last_answer = 0.0  # its time, or that of being ready
         self._sending = asyncio.Lock()
         READY.set_function(self.ready.is_set)
 
@@ -94,6 +94,7 @@ class Worker:
     async def _deliver_answers(self) -> None:
         assert self._process.stdout is not None
         self.models = (await receive_frame(self._process.stdout))[0]["models"]
+        self._last_answer = time.monotonic()
         self.ready.set()
         while True:
             frame = await receive_frame(self._process.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ EXPORTED = (  # suffixes of files that utils/export writes and runs
     ".onnx", "_openvino_model", ".torchscript", "_ncnn_model", ".tflite", ".mlpackage",
     "_tensorrt_model",
 )  # fmt: skip
+OF_A_TRAINING = [f"{at}{name}.safetensors" for name in ("best", "last") for at in ("weights/", "")]
 # Public files: those that can be opened, though `duet fetch` lacks them, and other families.
 OPENED = re.compile(r"yolov8[nsmlx]|yolov5[nsmlx]6?u")
 FAMILIES = re.compile(r"(yolo(?!v[35]($|[-nsmlx]))|rt-?detr|rf-?detr)\S*")
@@ -51,6 +53,8 @@ def load_weights(path: str | Path) -> Checkpoint:
             )
         if not path.exists():
             raise UserError(f"no such file; {answer_missing(path)}")
+        if trained := list(filter(os.path.isfile, map(path.joinpath, OF_A_TRAINING))):
+            raise UserError(f"the folder of a training; give {trained[0]}")
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)
         with open_foreign(path) as contents:

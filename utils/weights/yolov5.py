@@ -6,7 +6,6 @@ dicts; also in a DataParallel, and fused.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -157,9 +156,9 @@ def _class_names(names: object) -> tuple[str, ...]:
 
 
 def plain_numbers(value: object) -> dict[str, float]:
-    """Return the finite numbers of a dict; {} for anything else."""
+    """Return the numbers of a dict, without NaN and huge ones; {} for anything else."""
     return {
         key: item
         for key, item in (value.items() if isinstance(value, dict) else ())
-        if isinstance(key, str) and type(item) in (int, float) and math.isfinite(item)
+        if isinstance(key, str) and type(item) in (int, float) and abs(item) <= LARGEST_COUNT
     }

@@ -120,7 +120,7 @@ class Auditor:
         self._lowest, self._is_known = lowest, is_known
         self._findings: list[Finding] = []
         # Per label: image, row, class, logarithms of its evidence and side.
-        self._doubts: list[np.ndarray] = [np.zeros((0, 5), np.float32)]
+        self._doubts: list[np.ndarray] = [np.zeros((0, 5))]
 
     def add(
         self, image_index: int, found: Detections, labels: GroundTruth, size: tuple[int, int]
@@ -154,8 +154,7 @@ class Auditor:
         side = np.sqrt((boxes[:, 2:] - boxes[:, :2]).clip(0).prod(axis=1)) / max(size)
         logs = np.log(evidence.anything[rows] + LEAST_SCORE), np.log(np.maximum(side, SMALLEST))
         image = np.full(len(rows), image_index)
-        doubt = np.column_stack([image, rows, labels.class_index[rows], *logs])
-        self._doubts.append(doubt.astype(np.float32))
+        self._doubts.append(np.column_stack([image, rows, labels.class_index[rows], *logs]))
 
     def result(self) -> list[Finding]:
         """Return the findings of all images by kind, then by descending score."""

@@ -191,10 +191,7 @@ TIE_SCORE, TIE_IOU = 0.01, 0.98
 
 def run_export(weights: Path, side: int, *flags: str) -> Path:
     """Run export.py in this process; returns its file."""
-    with pytest.MonkeyPatch.context() as patch:
-        words = ["export.py", "--weights", str(weights), "--imgsz", str(side), *flags]
-        patch.setattr("sys.argv", words)
-        export.main()
+    export.run(["--weights", str(weights), "--imgsz", str(side), *flags])
     return weights.with_suffix(".onnx")
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
-import sys
 from types import ModuleType
 
 import pytest
 
 from duet import backend
 from tests.distributed.jobs import run_ranks
+from tests.environments import python
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
 
@@ -22,8 +21,7 @@ def checks_of(module: ModuleType) -> list[str]:
 def test_each_fault_shows() -> None:
     from tests.emulated import faults
 
-    command = [sys.executable, "-m", "tests.emulated.faults"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    done = python("-m", "tests.emulated.faults")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == checks_of(faults)
 
@@ -31,6 +29,6 @@ def test_each_fault_shows() -> None:
 def test_each_fault_of_two_ranks_shows() -> None:
     from tests.emulated import rank_faults
 
-    done = run_ranks(2, "-m", "tests.emulated.rank_faults")
+    done = run_ranks(2, "-m", "tests.emulated.rank_faults", raw=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == checks_of(rank_faults)

@@ -34,6 +34,12 @@ PARSERS = {
 REFUSED = [
     ("train", "--img 16", "--img 16; accepted: a whole number from 32 to 16384"),
     ("train", "--batch 0", "--batch-size 0; accepted: a whole number of at least 1, or -1 to meas"),
+    ("train", "--batch -2", "--batch-size -2"),
+    ("train", "--batch -1 --micro-batch 4", "--micro-batch needs a fixed --batch-size"),
+    ("train", "--time -1", "--time -1"),
+    ("train", "--time nan", "--time nan"),
+    ("train", "--time inf", "a number of hours of at least 0"),
+    ("train", "--nosave --save-period 2", "--nosave keeps only the last weights, --save-per"),
     ("train", "--name ''", "--name ''; accepted: a folder name"),
     ("train", "--evolve --nosave", "--evolve with --nosave: a search keeps its best weights; remo"),
     ("train", "--evolve --resume", "--evolve with --resume: the same command continues a search"),
@@ -119,6 +125,11 @@ GIVEN = [
     ("train", "--multi-scale --image-weights", {"multi_scale": True, "image_weights": True}),
     ("train", "--rect --multi-scale --single-cls", {"rect": True, "single_class": True}),
     ("train", "--compile --fraction 0.5", {"compile": True}),
+    ("train", "--nosave --save-period 0", {"no_save": True}),
+    ("train", "--epochs 10", {"mosaic_epochs": None}),
+    ("train", "--epochs 10 --close-mosaic 0", {"mosaic_epochs": None}),
+    ("train", "--epochs 10 --close-mosaic 3", {"mosaic_epochs": 7}),
+    ("train", "--epochs 10 --close-mosaic 20", {"mosaic_epochs": 0}),
     ("val", "--weights A B", {"weights": ("A", "B"), "split": "val", "classes": None,
                               "iou_threshold": 0.6, "confidence_threshold": 0.001,
                               "batch_size": 32, "max_detections": 300, "tiling": None}),
@@ -143,6 +154,9 @@ GIVEN = [
      {"suppression": SuppressionSettings(0.3, 0.6, True, None, 7, multi_label=False)}),
     ("audit", "--data D --weights W V --task train --conf 0.3",
      {"data": "D", "weights": ("W", "V"), "task": "train", "lowest_score": 0.3}),
+    ("serve", "--weights runs/a/best.pt night=runs/a=b/best.pt ./x=y.pt openvino_model/",
+     {"models": (("best", "runs/a/best.pt"), ("night", "runs/a=b/best.pt"), ("x=y", "./x=y.pt"),
+                 ("openvino_model", "openvino_model/"))}),
     ("audit", "--data D --weights W", {"task": "val", "project": Path("runs/audit"),
                                        "image_size": None, "lowest_score": None}),
 ]  # fmt: skip
@@ -179,18 +193,6 @@ def test_a_format_without_it_is_refused(row, flag):
     else:
         with pytest.raises(UserError, match=f"--include {row.name} does not support --.*that do: "):
             parse("export", words)
-
-
-def test_a_model_is_called_as_its_file_unless_it_has_a_name():
-    models = parse_serve_flags(
-        shlex.split("--weights runs/a/best.pt night=runs/a=b/best.pt ./x=y.pt openvino_model/")
-    ).models
-    assert [tuple(model) for model in models] == [
-        ("best", "runs/a/best.pt"),
-        ("night", "runs/a=b/best.pt"),
-        ("x=y", "./x=y.pt"),
-        ("openvino_model", "openvino_model/"),
-    ]
 
 
 def test_shared_flags_have_the_defaults_of_detect():

@@ -14,7 +14,6 @@ from duet.utils.cli.hyperparameters import (
     override_word,
     read_hyperparameters,
 )
-from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import UserError
 from tests.shared_files import shared_path
 
@@ -36,6 +35,8 @@ def test_the_default_hyperparameters_are_the_public_ones():
         ({f"a{i}": 0 for i in range(60_000)}, r"unknown \['a0', .{,100}\.\.\.\]; see "),
         ({"anchor_t": 1.0}, "anchor_t: 1.0"),
         ({"mixup": 1.1}, "mixup: 1.1; accepted: a number from 0 to 1"),
+        ({"anchors": 0.3}, "anchors: 0.3.* from 1 to 32"),
+        ({"anchors": 1e9}, "anchors: .* from 1 to 32"),
         ({"nbs": 0}, "nbs: 0; accepted: at least 1 image per optimizer step"),
         ({"ema_share": 1.5}, "ema_share: 1.5; accepted: at most 1"),
         ({"cls_weights": "rare"}, "cls_weights: 'rare'; accepted: auto, or a list of numbers"),
@@ -116,16 +117,3 @@ def test_the_public_hyperparameter_files_ship_with_their_numbers():
         assert {key: defaults[key] for key in shipped.keys() - numbers.keys()}.items() <= (
             shipped.items()
         ), name
-
-
-def test_augmentation_strengths_come_from_the_file():
-    hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("mixup=0.1", "degrees=3"))
-    found = hyp.augmentation()
-    assert (found.mixup, found.degrees, found.scale) == (0.1, 3, 0.5)
-
-
-@pytest.mark.parametrize(("flags", "last"), [((), None), ((0,), None), ((3,), 7), ((20,), 0)])
-def test_close_mosaic_counts_from_the_last_epoch(flags, last):
-    words = [word for number in flags for word in ("--close-mosaic", str(number))]
-    config = parse_train_flags(["--epochs", "10", *words])
-    assert config.mosaic_epochs == last

@@ -73,8 +73,9 @@ def test_variants_may_differ_by_their_flags_and_backends_in_nothing():
 
 def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_path):
     settings, resumed, folder = parse_flags(
-        [*flags, "--batch", "4,8", "--variants", "plain,fused", "--name", "one", "--timeout", "3"]
-    )
+        [*flags, "--batch", "4,8", "--variants", "plain,fused", "--name", "one", "--timeout", "3",
+         "--split", "3/5"]
+    )  # fmt: skip
     assert (resumed, folder) == (None, tmp_path / "out" / "one")
     assert (settings.batches, settings.all_backends) == ((4, 8), ("torch", "oneflow"))
     machine = {"cores": 2}
@@ -88,7 +89,9 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
     assert set(ablated.all_variants) == VARIANTS.keys() - {"fused"}
 
 
-@pytest.mark.parametrize("content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}'])
+@pytest.mark.parametrize(
+    "content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}', '{"failure": null}']
+)
 def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
     turn = next(iter(turns(parse_flags(flags)[0].cells, 1)))
     record_path(tmp_path, turn).parent.mkdir()
@@ -141,6 +144,16 @@ def test_a_wrong_flag_is_named_before_the_first_run(flags, tmp_path, wrong, mess
 def test_a_damaged_comparison_is_named(tmp_path, content):
     if content:
         (tmp_path / "compare.json").write_text(content)
+    with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison found"):
+        parse_flags(["--resume", str(tmp_path)])
+
+
+@pytest.mark.parametrize("change", [{"machine": []}, {"train_part": "x"}, {"train_part": [1]}])
+def test_a_comparison_with_a_value_of_another_kind_is_damaged(flags, tmp_path, change):
+    document = build_document(parse_flags(flags)[0], {}, {"cores": 2}, "running", "2030-01-02")
+    for part in (document, document["settings"]):
+        part.update({name: value for name, value in change.items() if name in part})
+    (tmp_path / "compare.json").write_text(json.dumps(document))
     with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison found"):
         parse_flags(["--resume", str(tmp_path)])
 

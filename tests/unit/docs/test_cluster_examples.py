@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ import yaml
 
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.project import PROJECT
+from tests.environments import wait_until
 
 DOCUMENTS = {
     document["kind"]: document
@@ -97,13 +97,6 @@ def asked_of_slurm(folder: Path) -> list[str]:
     return (folder / "scontrol.log").read_text().splitlines()[1:]  # the first finds the master
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not path.exists():
-        assert time.monotonic() < deadline, path
-        time.sleep(0.05)
-
-
 def arguments_of(folder: Path, machine: int) -> list[str]:
     return (folder / f"arguments{machine}").read_text().splitlines()
 
@@ -123,7 +116,7 @@ def test_each_machine_gets_a_launcher_with_its_own_number_and_the_same_master(cl
 def test_a_signal_before_the_end_suspends_all_ranks_and_puts_the_job_back_into_the_queue(cluster):
     job = submit(cluster)
     for machine in range(2):
-        wait_for(cluster / f"arguments{machine}")
+        wait_until((cluster / f"arguments{machine}").exists)
     job.send_signal(signal.SIGUSR1)
     output, _ = job.communicate(timeout=SECONDS)
     assert job.returncode == 75, output

@@ -16,12 +16,12 @@ backend.use()
 
 # The figures are drawn by code that is written with tensors.
 from docs.figures.demo_plots import DOCS, PICTURES, draw_plots  # noqa: E402
-from docs.figures.draw import FOLDER, LANGUAGES, draw, names  # noqa: E402
+from docs.figures.draw import FOLDER, LANGUAGES, draw, scripts  # noqa: E402
 from tests.browser import install  # noqa: E402
 from tests.browser.chromium import find_chromium  # noqa: E402
 from tests.browser.screens import screens  # noqa: E402
 
-FILES = {f"{name}.{language}.svg": (name, language) for name in names() for language in LANGUAGES}
+FILES = {f"{name}.{language}.svg": (name, language) for name in scripts() for language in LANGUAGES}
 # A unit of a figure is at most a pixel: coordinates are written to a tenth, and frameworks round
 # differently.
 UNITS = 0.2
@@ -71,7 +71,7 @@ def test_the_screens_of_the_pages_are_what_a_browser_shows():
 
 
 def test_the_photographs_of_a_language_take_300_kilobytes():
-    files = [FOLDER / f"{name}.en.svg" for name in names()]
+    files = [FOLDER / f"{name}.en.svg" for name in scripts()]
     texts = [file.read_text(encoding="utf-8") for file in files]
     found = [one for text in texts for one in PICTURE.findall(text)]
     assert sum(len(one) * 3 / 4 for one in found) < MOST_BYTES

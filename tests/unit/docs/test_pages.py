@@ -1,4 +1,4 @@
-"""Pages: their includes, both languages, the READMEs' length; serve.md and its examples."""
+"""Pages: includes, both languages, length, the way through the core; serve.md and its examples."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import shlex
 import pytest
 
 from duet import backend
+from duet.utils.evolution.study import RANGES
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.files.yaml_files import parse_yaml
 from duet.utils.project import PROJECT
@@ -141,13 +142,16 @@ def test_a_newcomer_reads_it_in_minutes():
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_table_of_hyperparameters_has_the_values_of_the_files(language):
     text = (DOCS / language / "hyperparameters.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \| ([\d.]*) *\|$", text, re.M)
+    rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \| ([\d.]*) *\|(.*)\|$", text, re.M)
     public, small = (
         parse_yaml((PROJECT / "data" / "hyps" / f"hyp.{name}.yaml").read_bytes())
         for name in ("scratch-low", "small")
     )
-    assert {name: float(value) for name, value, _ in rows} == public
-    assert {name: float(value or usual) for name, usual, value in rows} == public | small
+    assert {name: float(value) for name, value, *_ in rows} == public
+    assert {name: float(value or usual) for name, usual, value, _ in rows} == public | small
+    ranges = {name: tuple(map(float, re.findall(r"[\d.]+", range_))) for name, *_, range_ in rows}
+    searched = {name: RANGES[name][:2] if name in RANGES else () for name in public}
+    assert ranges == searched
 
 
 SIZE = re.compile(r"\| (yolov[\w.-]+) \| [\d.]+(?: M)? \| ([\d.]+)")
@@ -257,3 +261,18 @@ def test_the_page_names_the_figures_and_the_codes_of_all_errors():
     raised |= {"not_found", "method_not_allowed", "bad_image", "bad_request", "failed"}
     table = PAGE[PAGE.index("| | code |") :].partition("\n\n")[0]
     assert set(re.findall(r"`([a-z_]+)`", table)) == raised
+
+
+FILE = re.compile(r"^\d+\. \[([\w./]+\.py)\]\(\.\./\.\./([\w./]+)\)", re.MULTILINE)
+MOST_FILES, MOST_LINES = 18, 3600
+
+
+def test_way_through_the_core_is_read_in_an_afternoon():
+    english, chinese = (
+        FILE.findall((DOCS / language / "reading.md").read_text(encoding="utf-8"))
+        for language in ("en", "zh")
+    )
+    assert english == chinese and all(name == target for name, target in english)
+    paths = [PROJECT / name for name, _ in english]
+    assert 10 <= len(set(paths)) == len(paths) <= MOST_FILES
+    assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths) <= MOST_LINES

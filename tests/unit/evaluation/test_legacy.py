@@ -6,7 +6,6 @@ import pytest
 from duet.utils.evaluation.legacy import (
     LegacyEvaluator,
     LegacyResult,
-    find_objects,
     measure_classes,
 )
 from duet.utils.report.console import legacy_table
@@ -54,16 +53,6 @@ def test_the_stored_figures_are_met(stored, case):
     num_wrong = np.round(num_correct / np.where(precision > 0, precision, 1) - num_correct)
     np.testing.assert_array_equal(num_correct, stored[f"{case}_o_tp"])
     np.testing.assert_array_equal(num_wrong, stored[f"{case}_o_fp"])
-
-
-def test_the_stored_detections_find_the_same_objects(stored):
-    for number in range(8):
-        found, labels = stored[f"pb{number}_det"], stored[f"pb{number}_lab"]
-        correct = find_objects(
-            detections(found[:, :4], found[:, 4], found[:, 5]),
-            ground_truth(labels[:, 0], labels[:, 1:]),
-        )
-        np.testing.assert_array_equal(correct, stored[f"pb{number}_correct"])
 
 
 def evaluate(images, num_classes: int = 3) -> LegacyResult:

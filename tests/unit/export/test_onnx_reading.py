@@ -1,9 +1,8 @@
-"""ONNX files: damaged or foreign ones are refused; the metadata and size of ours."""
+"""ONNX files: ours, those of the public exporter, damaged ones; metadata of any kind of file."""
 
 from __future__ import annotations
 
 import ast
-import json
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +10,20 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from duet.models.export.exported import ExportedPredictor
 from duet.utils.errors import UserError
-from duet.utils.export.metadata import DETECTIONS, Metadata, metadata_of
+from duet.utils.export.metadata import (
+    DETECTIONS,
+    LOGITS,
+    MASK_ROWS,
+    NORMALIZED,
+    Metadata,
+    metadata_of,
+)
 from duet.utils.export.onnx import OnnxRuntime, read_onnx, write_onnx
+from duet.utils.export.opening import open_runtime
 from duet.utils.files.yaml_files import parse_yaml
+from duet.utils.geometry.detections import SuppressionSettings
 from tests.onnx_files import (
     FOREIGN,
     MEAN,
@@ -24,8 +33,11 @@ from tests.onnx_files import (
     constant,
     detector_nodes,
     make_file,
+    own_texts,
+    write_classifier,
     write_detector,
     write_doubling,
+    write_segmenter,
 )
 
 IMAGES = (1, 3, SIDE, SIDE)
@@ -155,30 +167,16 @@ def test_a_graph_of_no_known_task_is_refused(tmp_path):
     refused(path, "a model of the public YOLOv5 takes images .* and returns rows")
 
 
-def test_a_file_describes_itself(tmp_path: Path) -> None:
+@pytest.mark.parametrize("names", [("étoile", 'a "b"'), ("\ud800", "\0\x1b[31m")])
+def test_a_file_describes_itself(tmp_path, names):
     path = tmp_path / "file.onnx"
-    metadata = Metadata(("étoile", 'a "b"'), 32, (640, 480), output=DETECTIONS, precision="float16")
+    metadata = Metadata(names, 32, (640, 480), output=DETECTIONS, precision="float16")
     write_onnx(write_doubling(tmp_path / "graph.onnx"), path, metadata, None)
     model = onnx.load(path)
     assert (model.producer_name, model.producer_version) == ("Duet", "0")
     texts = {entry.key: entry.value for entry in model.metadata_props}
-    assert ast.literal_eval(texts.pop("names")) == {0: "étoile", 1: 'a "b"'}
-    assert {name: json.loads(text) for name, text in texts.items() if name != "task"} == {
-        "batch": 1,
-        "imgsz": [640, 480],
-        "class_names": ["étoile", 'a "b"'],
-        "stride": 32,
-        "image_size": [640, 480],
-        "batch_size": 1,
-        "dynamic": False,
-        "image": "floats",
-        "output": "detections",
-        "precision": "float16",
-        "head": "Detect",
-        "suppression": {},
-        "trained_size": None,
-        "producer": "Duet",
-    }
+    assert metadata_of(texts) == metadata
+    assert metadata.public_texts().items() <= texts.items()
 
 
 @pytest.mark.parametrize(
@@ -196,8 +194,113 @@ def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
     assert {name: parse_yaml(text.encode()) for name, text in texts.items()} == found
 
 
-def test_a_name_outside_unicode_is_kept(tmp_path: Path) -> None:
-    path, names = tmp_path / "file.onnx", ("\ud800", "\0\x1b[31m")
-    write_onnx(write_doubling(tmp_path / "graph.onnx"), path, Metadata(names, 32, (64, 64)), None)
-    texts = {entry.key: entry.value for entry in onnx.load(path).metadata_props}
-    assert metadata_of(texts).class_names == names
+# Metadata: parsed, never evaluated; every field has a type and a range.
+
+
+@pytest.mark.parametrize(
+    "name, value",
+    [
+        ("class_names", ["cat", 7]),
+        ("class_names", ["x" * 1001]),
+        ("class_names", ["x"] * 10_001),
+        ("stride", 0),
+        ("stride", "__import__('os').system('true')"),
+        ("image_size", [32, 1 << 20]),
+        ("batch_size", 10**9),
+        ("dynamic", 1),
+        ("image", ["floats"]),
+        ("precision", "float64"),
+        ("suppression", {"iou_threshold": 2}),
+        ("suppression", {"another": 1}),
+        ("trained_size", "64"),
+        ("trained_size", 0),
+    ],
+)
+def test_a_wrong_value_is_refused_by_its_name(name, value):
+    with pytest.raises(UserError, match=f"its metadata has {name} .*; export it again") as found:
+        metadata_of(own_texts(**{name: value}))
+    assert len(str(found.value)) < 500
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{", "[" * 100_000, '{"a": 1, "a": 2}', "1" * 5000, "os.system('true')"]
+)
+def test_broken_json_is_refused(text):
+    with pytest.raises(UserError, match="its metadata has stride"):
+        metadata_of({**own_texts(), "stride": text})
+
+
+def test_files_without_a_training_size_are_read():
+    assert metadata_of(own_texts()).trained_size == SIDE
+    assert metadata_of(own_texts(trained_size=None)).trained_size is None
+
+
+@pytest.mark.parametrize("name", [*own_texts()][:-2])
+def test_an_absent_field_is_named(name):
+    with pytest.raises(UserError, match=f"lacks {name}; export it with export.py"):
+        metadata_of(own_texts(**{name: None}))
+
+
+# Files that segment or classify: known by their graphs, or refused.
+
+
+MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
+
+def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
+    metadata = read_onnx(write_segmenter(tmp_path / "a.onnx"))[1]
+    assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
+    assert metadata.class_names == ("cat", "dog") and metadata.image_size == (SIDE, SIDE)
+
+
+def test_a_public_classifier_takes_normalized_images(tmp_path):
+    path = write_classifier(tmp_path / "a.onnx")
+    metadata = read_onnx(path)[1]
+    assert (metadata.head, metadata.output, metadata.image) == ("Classify", LOGITS, NORMALIZED)
+    predictor = ExportedPredictor(OnnxRuntime(path, 1))
+    images = np.full((1, 3, SIDE, SIDE), 255, np.uint8)
+    ((logits,),) = predictor(images)
+    wanted = [(1 - MEANS[at]) / DEVIATIONS[at] for at in (0, 1)]
+    np.testing.assert_allclose(logits, wanted, rtol=1e-5)
+    powers = np.exp(np.array(wanted) - max(wanted))
+    (scores,) = predictor.decode_above([(logits,)], SuppressionSettings(0.0))
+    np.testing.assert_allclose(scores, (powers / powers.sum())[None], rtol=1e-5)
+
+
+def test_a_classifier_of_any_size_gets_images_of_its_task(tmp_path):
+    path = write_classifier(tmp_path / "a.onnx", shape=("b", 3, "h", "w"))
+    metadata = read_onnx(path)[1]
+    assert metadata.dynamic and metadata.image_size == (224, 224)
+
+
+@pytest.mark.parametrize(
+    ("write", "changes", "text"),
+    [
+        (write_segmenter, {"prototypes": 4}, r"\(1, 4, 8, 8\): of those no mask of 2 classes"),
+        (write_segmenter, {"texts": {"names": "{0: 'a'}"}}, "of those no mask of 1 class can be"),
+        (write_segmenter, {"texts": own_texts(output="rows")}, "2 outputs, but its metadata has 1"),
+        (write_segmenter, {"texts": own_texts(output="masks", head="Segment")}, "has .1, any, 6."),
+        (write_segmenter, {"texts": own_texts(output="logits", head="Classify")}, "2 outp.* has 1"),
+        (write_segmenter, {"texts": own_texts(image_size=[64, 64])}, "ONNX Runtime failed"),
+        (write_classifier, {"texts": {"names": "[a, b, c]"}}, r"returns .1, 2., .* .1, 3."),
+        (write_classifier, {"last": "Softmax"}, "it ends in Softmax"),
+        (
+            write_classifier,
+            {"texts": own_texts(output="logits", head="Classify", class_names=["a"])},
+            r"has \(1, 1\)",
+        ),
+    ],
+)
+def test_a_file_that_does_not_fit_its_metadata_is_refused(tmp_path, write, changes, text):
+    path = write(tmp_path / "a.onnx", **changes)
+    with pytest.raises(UserError, match=text) as found:
+        open_runtime(path, 1)
+    assert len(str(found.value)) < 1000
+
+
+@pytest.mark.parametrize("head", ["Detect", "Conv", "Nothing", "Classify"])
+def test_a_head_that_returns_no_masks_is_refused(tmp_path, head):
+    texts = own_texts(output="mask_rows", head=head)
+    runtime = OnnxRuntime(write_segmenter(tmp_path / "a.onnx", texts=texts), 1)
+    with pytest.raises(UserError, match=f"a.onnx: .* head '{head}' and output mask_rows"):
+        ExportedPredictor(runtime, "a.onnx")

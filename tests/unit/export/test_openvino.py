@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -91,20 +90,6 @@ def test_damage_is_a_clear_error(tmp_path, made, damage, message):
     damage(tmp_path / "copy")
     with pytest.raises(UserError, match=message):
         OpenVinoRuntime(tmp_path / "copy")
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"class_names": ("a", "b")}, r"returns \(1, 512, 6\).*has \(1, any, 7\)"),
-        ({"image_size": (64, 64)}, "OpenVINO failed: "),
-    ],
-)
-def test_metadata_of_another_model_are_found_by_the_trial(tmp_path, change, message):
-    folder = written(tmp_path, dataclasses.replace(METADATA, **change))
-    folder = folder.rename(tmp_path / "a_openvino_model")
-    with pytest.raises(UserError, match=message):
-        open_runtime(folder)
 
 
 def saved(folder: Path, taken: str = "f32", inputs: int = 1) -> Path:

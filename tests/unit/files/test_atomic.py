@@ -1,5 +1,6 @@
 """utils/files/atomic.py: a file is the old one or a whole new one, and errors name it."""
 
+import _pyio
 import contextlib
 import os
 import resource
@@ -30,6 +31,15 @@ def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, size
         file.write("x" * size)
     assert error.value.filename == str(path)
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["results.csv"])
+
+
+def test_line_ends_are_those_given_on_windows_too(tmp_path, monkeypatch):
+    """Else each row of a CSV would end in two, and every second one would be read as empty."""
+    monkeypatch.setattr(os, "linesep", "\r\n")
+    monkeypatch.setattr(atomic, "open", _pyio.open, raising=False)
+    with atomic_text_file(tmp_path / "results.csv") as file:
+        file.write("epoch\r\n0\r\n")
+    assert (tmp_path / "results.csv").read_bytes() == b"epoch\r\n0\r\n"
 
 
 def test_a_file_that_cannot_be_replaced_and_another_file_keep_their_names(tmp_path):

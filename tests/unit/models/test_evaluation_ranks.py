@@ -1,6 +1,7 @@
 """Validation shared by ranks finds what one process finds."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,10 +10,8 @@ from duet.backend import ops
 from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
-from duet.models.heads.mask.head import MaskHead, MaskRows
 from duet.models.inference import predictors
 from duet.utils.data.loading.loader import ValLoader
-from duet.utils.geometry.detections import Ragged
 from duet.utils.processes.world import ALONE
 from tests.rank_threads import run_rank_threads
 from tests.unit.models.test_evaluation import noise
@@ -54,22 +53,6 @@ class PerImage:
         return rows
 
 
-class PerImageMasks(PerImage):
-    """The same with masks, whose prototypes depend on the image too."""
-
-    def __init__(self):
-        super().__init__()
-        self.head = MaskHead(2, [[10, 13]], 3, 8, [8], [8])
-
-    def _predict(self, image):
-        rows = super()._predict(image)
-        random = np.random.Generator(np.random.Philox(len(rows)))
-        # The first prototype, positive everywhere, has the most weight: boxes are nearly full.
-        coefficients = random.uniform(-1, 1, (len(rows), 3)) * [1, 2, 2] + [2, 0, 0]
-        rows = np.concatenate((rows, coefficients.astype(np.float32)), axis=1)
-        return MaskRows(rows, np.ascontiguousarray(image[:, ::4, ::4]))
-
-
 class CountedLoss:
     """Terms that are a rank's part of a sum over the batch's images; counts its calls."""
 
@@ -85,18 +68,6 @@ class CountedLoss:
             return LossTerms(by_name, ops.full((), 0.0))
 
 
-class Received:
-    """A sink that keeps what it receives, in order."""
-
-    def __init__(self):
-        self.images = []
-
-    def add(self, image_id, detections, ground_truth):
-        fields = (*detections, *ground_truth)
-        arrays = (x for field in fields for x in (field if isinstance(field, Ragged) else [field]))
-        self.images.append((image_id, *(x for x in arrays if x is not None)))
-
-
 @pytest.fixture(autouse=True)
 def one_thread_at_a_time(monkeypatch):
     to_tensor = predictors.images_to_tensor
@@ -109,13 +80,18 @@ def one_thread_at_a_time(monkeypatch):
 
 
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
-    sink = Received()
+    images = []
+    sink = SimpleNamespace(add=lambda index, *found: images.append((index, *arrays_in(*found))))
     with ValLoader(samples, 96, 3, 0, 32, world=world) as loader:
         assert len(loader) == NUM_BATCHES
         validation = Evaluation(
             model or PerImage(), samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss, **options
         ).run(loader)
-    return validation, sink.images
+    return validation, images
+
+
+def arrays_in(detections, ground_truth):
+    return [array for array in (*detections, *ground_truth) if array is not None]
 
 
 def assert_same_images(found, expected):
@@ -170,21 +146,3 @@ def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
     assert run_rank_threads(2, work) == [everything, (NUM_BATCHES - 1, *everything[1:])]
     # With as many ranks as a batch has images twice over, some have none from the first batch on.
     assert {calls[0] for calls in run_rank_threads(6, work)} == {0, NUM_BATCHES - 1, NUM_BATCHES}
-
-
-def assert_same_masks(found, expected):
-    assert found.result.masks.num_images == len(SIZES)
-    for of in ("boxes", "masks"):
-        mine, theirs = (getattr(validation.result, of) for validation in (found, expected))
-        np.testing.assert_array_equal(mine.precision_curves, theirs.precision_curves)
-        assert mine.summary() == pytest.approx(theirs.summary(), abs=0, nan_ok=True)
-        assert theirs.summary()["AR100"] > 0
-
-
-def test_masks_of_several_ranks_are_those_of_a_single_process(samples):
-    expected, images = evaluate(samples, model=PerImageMasks())
-    ranks = run_rank_threads(2, lambda world: evaluate(samples, world, PerImageMasks()))
-    for validation, _ in ranks:
-        assert_same_masks(validation, expected)
-    assert_same_images(ranks[0][1], images)
-    assert any(len(image[4]) for image in images)  # runs of masks

@@ -50,14 +50,9 @@ def test_the_stride_is_that_of_the_deepest_layer_also_where_the_head_does_not_re
     assert (model.head.strides, model.stride) == ((2,), 4)
 
 
-@pytest.mark.parametrize(("number", "expected"), [(1, 1), (3, 1), (6, 2), (9, 3)])
-def test_depth_multiple_rounds_and_keeps_one(number, expected):
-    assert scale_depth(number, 0.33) == expected
-
-
-@pytest.mark.parametrize(("channels", "multiple", "expected"), [(64, 0.25, 16), (100, 0.33, 40)])
-def test_width_multiple_rounds_up_to_eight(channels, multiple, expected):
-    assert scale_width(channels, multiple) == expected
+def test_multiples_round_depth_to_one_or_more_and_width_up_to_eight():
+    assert [scale_depth(number, 0.33) for number in (1, 3, 6, 9)] == [1, 1, 2, 3]
+    assert (scale_width(64, 0.25), scale_width(100, 0.33)) == (16, 40)
 
 
 @pytest.mark.parametrize(
@@ -308,59 +303,51 @@ def test_attention_starts_from_weights_that_are_drawn():
 
 
 @pytest.mark.parametrize(
-    ("image_size", "message"),
-    [
-        (33, "--img 33 is not a multiple of the model's stride 32; use 64"),
-        (63, "--img 63 is not a multiple of the model's stride 32; use 64"),
-        (650, "--img 650 is not a multiple of the model's stride 32; use 672"),
-    ],
+    ("size", "stride", "fitting"), [(33, 32, 64), (63, 32, 64), (650, 32, 672), (100, 64, 128)]
 )
 @pytest.mark.parametrize("trains", [True, False])
-def test_other_than_multiples_of_the_stride_are_refused(image_size, message, trains):
+def test_size_that_is_no_multiple_of_the_stride_is_refused(size, stride, fitting, trains):
+    message = f"--img {size} is not a multiple of the model's stride {stride}; use {fitting}"
     with pytest.raises(UserError, match=message):
-        require_image_size(image_size, 32, trains)
-    require_image_size(int(message.split()[-1]), 32, trains)
+        require_image_size(size, stride, trains)
+    require_image_size(fitting, stride, trains)
 
 
 @pytest.mark.parametrize("stride", [32, 64])
-def test_a_single_cell_is_too_few_to_train_on_and_enough_to_validate(stride):
+def test_single_cell_is_too_few_to_train_on_and_enough_to_validate(stride):
     with pytest.raises(UserError, match=f"--img {stride} .*BatchNorm.*; use {2 * stride}"):
         require_image_size(stride, stride, trains=True)
     require_image_size(stride, stride, trains=False)
-    require_image_size(2 * stride, stride, trains=True)
 
 
-def test_maps_that_cannot_fit_into_memory_are_refused(monkeypatch):
-    """YOLOv5n's first map is its largest: 16 channels, half as high and wide as the image."""
-    model = Detector(read_model_yaml("models/yolov5n.yaml", 3))
-    largest = 4 * 2 * 16 * 32 * 48  # bytes, of two images
-    for free, trains, refused in (
-        (largest, False, False),
-        (largest - 1, False, True),
-        (2 * largest, True, True),
-        (10 * largest, True, False),
-    ):
-        monkeypatch.setattr("duet.utils.memory.free_memory", lambda free=free: free)
-        if not refused:
-            model.require_memory((2, 3, 64, 96), trains)
-            continue
+# Bytes of the largest map of two images of 64 x 96: YOLOv5n's first one has 16 channels at half the
+# size; C3TR at stride 2 has four heads, each with a number for each pair of its cells.
+LARGEST_MAP, PAIRS = 4 * 2 * 16 * 32 * 48, 4 * 2 * 4 * (32 * 48) ** 2
+ATTENTION = {
+    "nc": 1, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": 1,
+    "backbone": [[-1, 1, "Conv", [8, 3, 2]], [-1, 1, "C3TR", [8]]],
+    "head": [[-1, 1, "Detect", ["nc", "anchors"]]],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("model", "free", "trains", "fits"),
+    [
+        (None, LARGEST_MAP, False, True),
+        (None, LARGEST_MAP - 1, False, False),
+        (None, 2 * LARGEST_MAP, True, False),
+        (None, 10 * LARGEST_MAP, True, True),
+        (ATTENTION, PAIRS, False, True),
+        (ATTENTION, PAIRS - 1, False, False),
+    ],
+)
+def test_maps_that_cannot_fit_into_memory_are_refused(
+    monkeypatch, document, model, free, trains, fits
+):
+    detector = Detector(parse_model(model or document, 1))
+    monkeypatch.setattr("duet.utils.memory.free_memory", lambda: free)
+    if fits:
+        detector.require_memory((2, 3, 64, 96), trains)
+    else:
         with pytest.raises(UserError, match="maps of 2 images of 96 x 64 px .* smaller --img"):
-            model.require_memory((2, 3, 64, 96), trains)
-
-
-def test_attention_that_cannot_fit_into_memory_is_refused(monkeypatch):
-    """C3TR at stride 2 has four heads, each with a number for each pair of its 24 x 32 cells."""
-    document = {
-        "nc": 1, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": 1,
-        "backbone": [[-1, 1, "Conv", [8, 3, 2]], [-1, 1, "C3TR", [8]]],
-        "head": [[-1, 1, "Detect", ["nc", "anchors"]]],
-    }  # fmt: skip
-    model = Detector(parse_model(document))
-    pairs = 4 * 2 * 4 * (24 * 32) ** 2  # bytes, of two images
-    for free, refused in ((pairs, False), (pairs - 1, True)):
-        monkeypatch.setattr("duet.utils.memory.free_memory", lambda free=free: free)
-        if refused:
-            with pytest.raises(UserError, match="smaller --img"):
-                model.require_memory((2, 3, 48, 64), trains=False)
-        else:
-            model.require_memory((2, 3, 48, 64), trains=False)
+            detector.require_memory((2, 3, 64, 96), trains)

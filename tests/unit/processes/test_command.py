@@ -19,6 +19,7 @@ from duet.utils.processes.exit_status import (
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.processes.suspend import FILE_VARIABLE, StopRequests, Suspended, listening
 from duet.utils.project import PROJECT
+from tests.environments import python
 
 BUG = "a.jpg: ValueError: 3\nin a loader worker:\nTraceback (most recent call last):\n  there"
 LINE = "from duet.utils.text import say\ndef main():\n    for _ in range(9999): say('line')"
@@ -109,6 +110,21 @@ def ended_unread(program, folder, errors=subprocess.PIPE, several=False, **varia
 def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
     done = ended_unread(LINE, tmp_path)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
+
+
+def test_a_full_disk_under_the_log_is_reported_once_and_the_work_goes_on(tmp_path):
+    """As in `train.py > log.txt`: it was a traceback for each line."""
+    log = "import logging\nfrom pathlib import Path\nfrom duet.utils.processes.command import "
+    log += "run_command\ndef main():\n    for _ in range(9): logging.warning('a line')\n"
+    log += "    Path('work').touch()\nrun_command(main)"
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", log], cwd=tmp_path, stdout=full, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": str(PROJECT)}, text=True,
+        )  # fmt: skip
+    assert (tmp_path / "work").exists()
+    reason = "No space left on device"
+    assert done.stderr == f"the log cannot be written: {reason}; going on without it\n"
 
 
 @pytest.mark.parametrize("errors", [subprocess.PIPE, subprocess.STDOUT])
@@ -228,9 +244,7 @@ run_command(main)
 
 @pytest.mark.parametrize(("where", "printed"), [("saves", "held\n"), ("raises", "")])
 def test_a_second_control_c_ends_at_once(where, printed):
-    done = subprocess.run(
-        [sys.executable, "-c", TWICE, where], cwd=PROJECT, capture_output=True, text=True
-    )
+    done = python("-c", TWICE, where)
     assert (done.returncode, done.stdout) == (130, printed)
     assert "Traceback" not in done.stderr
 
@@ -298,18 +312,3 @@ def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agre
     assert not_yet.is_asked() and not_yet.cause(agreed=False) is None
     assert not_yet.cause(agreed=True) == f"{tmp_path / 'file'} exists; remove it before resuming"
     assert asked == [False, False, True, False]
-
-
-ENDING = """
-import atexit, gc
-from duet.utils.processes.command import run_command
-atexit.register(lambda: print(len(gc.get_objects())))
-run_command(lambda: None)
-"""
-
-
-def test_a_command_ends_without_a_last_search_for_garbage():
-    done = subprocess.run(
-        [sys.executable, "-c", ENDING], cwd=PROJECT, capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) < 1000  # of more than 10,000

@@ -1,7 +1,6 @@
 """--bind-numa: which cores a rank gets, by a made tree of /sys, and that its children keep them."""
 
-import subprocess
-import sys
+import os
 
 import pytest
 
@@ -10,6 +9,7 @@ from duet.backend.system import can_bind
 from duet.utils.errors import UserError
 from duet.utils.processes import cores
 from duet.utils.processes.cores import cores_in, cores_to_use, node_of_gpu
+from tests.environments import python
 
 ALL = set(range(8))
 
@@ -86,8 +86,6 @@ print(subprocess.run([sys.executable, "-c", "import os; print(sorted(os.sched_ge
 
 @pytest.mark.skipif(not can_bind(), reason="the system binds no processes")
 def test_children_keep_the_binding(tmp_path):
-    import os
-
     own = sorted(os.sched_getaffinity(0))
     if len(own) < 2:
         pytest.skip("one core")
@@ -95,10 +93,7 @@ def test_children_keep_the_binding(tmp_path):
         (tmp_path / f"node{number}").mkdir()
         (tmp_path / f"node{number}" / "cpulist").write_text(f"{core}\n")
     ranks = {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": str(len(own))}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(tmp_path)], env={**os.environ, **ranks},
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
+    done = python("-c", PROGRAM, tmp_path, **ranks)
     assert done.stdout.strip() == f"[{own[1]}]", done.stderr
     assert f"--bind-numa: local rank 1 on 1 of {len(own)} cores" in done.stderr
 

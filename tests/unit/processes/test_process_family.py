@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -16,8 +15,8 @@ from duet.utils.processes import cores as cores_module
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.exit_status import ending_in_any_call
 from duet.utils.processes.suspend import listening
-from duet.utils.processes.watchdog import Watchdog
 from duet.utils.project import PROJECT
+from tests.environments import has_ended, python, wait_until
 from tests.rank_threads import run_rank_threads
 
 # A process that waits in a call in which no thread of Python runs, as `import oneflow` does.
@@ -81,8 +80,7 @@ os._exit(7)
 
 @pytest.mark.parametrize(("seconds", "code"), [(60, 7), (0.1, -signal.SIGABRT)])
 def test_the_other_threads_go_on_for_a_while_before_one_aborts(seconds: float, code: int) -> None:
-    done = subprocess.run([sys.executable, "-c", ABORTING, str(seconds)], timeout=60, check=False)
-    assert done.returncode == code
+    assert python("-c", ABORTING, seconds).returncode == code
 
 
 # What a launcher does that starts its ranks in a thread; then it may end, too.
@@ -101,16 +99,10 @@ print(ranks[0].stdout.readline(), ranks[0].stdout.readline(), ranks[0].pid, flus
 
 
 def test_a_rank_ends_with_its_launcher_and_not_with_the_thread_that_started_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", LAUNCHER], cwd=PROJECT, capture_output=True, text=True, timeout=60,
-        check=True,
-    )  # fmt: skip
+    done = python("-c", LAUNCHER)
     *lines, rank = done.stdout.split()
     assert lines == ["runs", "ran"]
-    deadline = time.monotonic() + 10
-    while Path("/proc", rank, "cmdline").exists() and Path("/proc", rank, "cmdline").read_bytes():
-        assert time.monotonic() < deadline, "the rank still runs"
-        time.sleep(0.05)
+    wait_until(lambda: has_ended(rank))
 
 
 # The steps come every tenth of a second.
@@ -153,17 +145,6 @@ def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -
     name = f"rank 1 ({os.uname().nodename})"
     line = f"error: {name}: no progress for 1 s in training, step 3 (--timeout 0.5); ending the job"
     assert line in errors and "in stand_still" in errors
-
-
-def test_a_phase_that_an_error_ended_is_described_until_there_is_progress() -> None:
-    watchdog = Watchdog()
-    with watchdog.phase("training"):
-        with pytest.raises(KeyError), watchdog.phase("validation"), watchdog.phase("saving"):
-            raise KeyError
-        assert watchdog.describe() == "in saving"
-        watchdog.progress()
-        assert watchdog.describe() == "in training, step 1"
-    assert watchdog.describe() == "in setup"
 
 
 def test_time_while_the_process_is_stopped_does_not_count() -> None:
@@ -233,11 +214,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before, platform.libc
 
 
 def faults(mode, mebibytes=16):
-    done = subprocess.run(
-        [sys.executable, "-c", FAULTS, mode, str(mebibytes)],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    count, library = done.stdout.split()
+    count, library = python("-c", FAULTS, mode, mebibytes).stdout.split()
     if library != "glibc":
         pytest.skip(f"the C library is {library}")
     return int(count)

@@ -23,6 +23,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.processes.launch import wanted_processes
 from duet.utils.processes.start import PACKAGES
 from duet.utils.project import PROJECT
+from tests.environments import python
 
 LINES = (
     "--data data/coco.yaml --weights ' ' --cfg models/yolov5n.yaml --batch 64",
@@ -51,13 +52,8 @@ def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
     assert line == "no --weights and no --cfg: training models/yolov5s.yaml from scratch"
 
 
-def run(*words):
-    command = [sys.executable, *words]
-    return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
-
-
 def run_duet(*words):
-    return run("-m", "duet", *words)
+    return python("-m", "duet", *words)
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
@@ -124,12 +120,25 @@ MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
 def test_the_scripts_at_public_places_run_ours(words, answer):
-    done = run(*words)
+    done = python(*words)
     assert done.returncode == 2 and answer in done.stderr, done
 
 
+def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
+    """As after an export in a folder of one's own: the script of serve is not there."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+    def printed(*words):
+        done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return done.stdout or done.stderr
+
+    begin = f"import sys; sys.path[0] = {str(PROJECT)!r}; from duet.utils.project import *"
+    line = printed(sys.executable, "-c", f"{begin}; print(command_line('serve', '--help'))")
+    assert printed(*shlex.split(line)).startswith("usage: duet serve")
+
+
 def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
-    assert run("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
+    assert python("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
 
 
 def test_the_requirements_file_installs_this_project_with_pytorch():
@@ -157,7 +166,8 @@ for script, *flags in json.loads(sys.argv[1]):
     ends.append((code, errors.getvalue()))
 print(json.dumps(ends))
 """
-ON_CPU = ["--weights", "README.md", "--backend", "onnx", "--device", "0"]
+ONNX = ["--weights", "README.md", "--backend", "onnx"]
+ON_CPU = [*ONNX, "--device", "0"]
 SEARCH = ["train", "--evolve", "3", "--task", "detect", "--project", "runs/refused"]
 REFUSED = [
     ([*SEARCH, "--data", "absent.yaml"], "--data absent.yaml: no dataset YAML at"),
@@ -174,8 +184,12 @@ REFUSED = [
     (["compare", "--data", "absent.yaml"], "--data absent.yaml: no such dataset YAML"),
     (["val", "--weights", "absent.pt", "--device", "gpu"], "--device 'gpu'"),
     (["val", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
+    (["val", *ONNX, "--nproc", "2", "--device", "cpu"],
+     "2 processes need a backend that supports training, unlike 'onnx'"),
+    (["train", "--cfg", "models/yolov5n.yaml", "--backend", "onnx"],
+     "backend 'onnx' is inference-only; choose one that supports training: torch, oneflow"),
     (["detect", *ON_CPU], "--device '0': backend onnx runs only on the CPU; use --device cpu, or"),
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -186,11 +200,8 @@ def ends(tmp_path_factory):
         (folder / name).mkdir()
         (folder / name / "__init__.py").write_text("raise SystemExit('it was imported')\n")
     path = os.pathsep.join((str(folder), str(PROJECT)))
-    done = subprocess.run(
-        [sys.executable, "-c", ONE_AFTER_THE_OTHER, json.dumps([words for words, _ in REFUSED])],
-        cwd=PROJECT, capture_output=True, text=True,
-        env={**os.environ, "PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
-    )  # fmt: skip
+    lines = json.dumps([words for words, _ in REFUSED])
+    done = python("-c", ONE_AFTER_THE_OTHER, lines, PYTHONPATH=path, PYTHONSAFEPATH="1")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
 

@@ -16,8 +16,8 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.per_image import FILE, read_per_image
-from duet.utils.processes import watchdog
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
+from tests.environments import python
 from tests.small import write_class_folders, write_small_dataset, write_small_model
 from tests.tiny_weights import (
     CLASS_NAMES,
@@ -94,6 +94,7 @@ def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(run, caplog, 
     file = inputs[0] / "instances.json"
     done = run("--data", as_dataset(inputs[0], file), "--save-json")
     assert "crowds" in caplog.text and f"are taken from {file}" in caplog.text
+    assert "array(" not in repr(done)  # a notebook shows it after `val(...)`
     expected = by_pycocotools_of_files(file, done.folder / "predictions.json", "bbox")
     summary = summary_of(done)
     np.testing.assert_allclose(summary, expected, **EXACT)
@@ -121,18 +122,6 @@ def test_all_classes_can_be_taken_for_one(run, capsys, inputs):
     lines = [line.split() for line in printed.splitlines()]
     assert [line[0] for line in lines if line[1:2] == ["6"]] == ["all", "item"]
     assert rows and len({row["category_id"] for row in rows}) == 1
-
-
-def test_the_watchdog_names_the_validation(run, monkeypatch):
-    evaluate, phases = validation.evaluate, []
-
-    def noted(*arguments):
-        phases.append(watchdog.describe())
-        return evaluate(*arguments)
-
-    monkeypatch.setattr(validation, "evaluate", noted)
-    run()
-    assert phases == ["in validation"]
 
 
 def test_tiles_bring_each_image_at_its_own_size(run, monkeypatch, capsys, inputs):
@@ -174,6 +163,17 @@ def test_several_weights_and_augmentation_reach_the_figures(run, monkeypatch, ca
     plain, joined = found
     assert "model.0.bn.running_var" in nn.state_arrays(plain)  # figures stay as in training
     assert [type(member).__name__ for member in joined.members] == ["Augmented", "Augmented"]
+
+
+def test_onnx_backend_has_the_figures_of_the_bound_framework(run, capsys, inputs, tmp_path):
+    folder, data, _ = inputs
+    run()
+    wanted, _, _ = capsys.readouterr().out.partition("6 images in")
+    flags = ["--weights", folder / "weights.safetensors", "--data", data, "--img", 64, "--conf", 0,
+             "--workers", 0, "--backend", "onnx", "--project", tmp_path]  # fmt: skip
+    done = python("val.py", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "mAP50-95" in wanted and wanted in done.stdout and "ONNX Runtime" in done.stdout
 
 
 def test_data_that_does_not_fit_is_refused_before_the_work(run, inputs, tmp_path):

@@ -1,19 +1,24 @@
 """A server from its start to its end, and what it does when its models die, hang or are slow."""
 
+import asyncio
 import os
 import signal
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from types import SimpleNamespace
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 
 from duet.utils.optional import install_command
+from duet.utils.serve.frames import pack_frame
 from duet.utils.serve.requests import RequestError, Room
+from duet.utils.serve.worker import Worker
 from duet.utils.system.machine import descendants
 from tests.environments import has_ended, wait_until
-from tests.unit.serve.running import DETECT, SECONDS, image_file, running, start
+from tests.unit.serve.conftest import DETECT, SECONDS, image_file, running, start
 
 IMAGE = image_file()
 TIMEOUT, MAX_QUEUE = 1.5, 4
@@ -76,6 +81,27 @@ def test_a_worker_that_hangs_is_answered_with_504_and_replaced(fragile):
     fragile.wait_for("the model process has not answered for 1.5 s")
     fragile.until_ready()
     assert fragile.ask(DETECT, IMAGE).status == 200 and fragile.worker != worker
+
+
+def test_a_request_that_has_waited_for_the_models_does_not_end_them():
+    """A worker that was ready just before a request's time ends has not hung."""
+
+    async def ask_while_loading():
+        process = SimpleNamespace(stdout=asyncio.StreamReader(), stdin=Mock(), kill=Mock())
+        process.stdin.drain = AsyncMock()
+        worker = Worker([])
+        worker._process = process
+        asked = asyncio.ensure_future(worker.ask({}, b"", 0.2))
+        await asyncio.sleep(0.1)
+        process.stdout.feed_data(pack_frame({"models": []}))
+        delivering = asyncio.ensure_future(worker._deliver_answers())
+        with pytest.raises(asyncio.TimeoutError):
+            await asked
+        delivering.cancel()
+        return process
+
+    process = asyncio.run(ask_while_loading())
+    assert (process.stdin.write.call_count, process.kill.call_count) == (1, 0)
 
 
 def test_an_image_that_arrives_too_slowly_is_given_up(fragile):

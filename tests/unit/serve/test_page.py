@@ -16,8 +16,7 @@ from PIL import Image
 from duet.utils.colours import class_colour
 from tests.browser.chromium import Page, chromium, violations
 from tests.tiny_weights import noise
-from tests.unit.serve.conftest import HOSTILE, TOKENS
-from tests.unit.serve.running import DETECT
+from tests.unit.serve.conftest import DETECT, HOSTILE, TOKENS
 
 
 @pytest.fixture(scope="module")

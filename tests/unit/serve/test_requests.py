@@ -9,76 +9,66 @@ from python_multipart.exceptions import MultipartParseError
 from starlette.requests import Request
 
 from duet.utils.errors import UserError
-from duet.utils.serve.requests import RequestError, read_image, read_tokens
+from duet.utils.serve.requests import RequestError, check_access, read_image, read_tokens
 from tests.unit.detect.media.test_image_file import png_of
-from tests.unit.serve.conftest import MAX_BYTES, TOKENS
-from tests.unit.serve.running import DETECT, SECONDS, image_file
+from tests.unit.serve.conftest import DETECT, MAX_BYTES, SECONDS, TOKENS, image_file
 
 IMAGE = image_file()
 FORM = "multipart/form-data; boundary=cut"
 FIELD = b'--cut\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n'
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
-        ("conf=2", "conf 2; accepted: a number from 0 to 1"),
-        ("conf=x%1b", "conf 'x\\x1b'; accepted: a number from 0 to 1"),
-        ("max_det=9e9", "max_det '9e9'; accepted: "),
-        ("max_det=5001", "max_det 5001 is too large; accepted: up to 5,000"),
-        ("model=masks&max_det=1001", "max_det 1001 is too large; accepted: up to 1,000"),
-        ("classes=1,x", "classes 'x': the model has "),
-        ("agnostic=maybe", "agnostic 'maybe'; accepted: true, false"),
-        ("conf=0.1&conf=0.2", "the query parameter conf appears twice"),
-        ("size=3", "unknown query parameter 'size'; accepted: model, conf"),
-        ("model=kinds&conf=0.5", "--conf"),
-    ],
-)
-def test_a_query_that_cannot_be_honoured_is_refused(server, query, words):
-    reply = server.ask(f"{DETECT}?{query}", IMAGE)
-    assert reply.error == (400, "bad_request") and words in reply.json["error"]["message"]
+BAD_REQUEST, TOO_LARGE, BAD_IMAGE = (400, "bad_request"), (413, "too_large"), (422, "bad_image")
+NOT_FOUND = (404, "not_found")
+AS_FORM = {"Content-Type": FORM}
+PICTURE = FIELD % (b"a", b'; filename="a"')
+END = b"\r\n--cut--\r\n"
+TOO_MANY = iter([bytes(MAX_BYTES), b"x"])  # in chunks, without a length
+# Path, body, headers, and the answer: status with code, and words of the message.
+REFUSED = [
+    ("?conf=2", IMAGE, {}, BAD_REQUEST, "conf 2; accepted: a number from 0 to 1"),
+    ("?conf=x%1b", IMAGE, {}, BAD_REQUEST, "conf 'x\\x1b'; accepted: a number from 0 to 1"),
+    ("?max_det=9e9", IMAGE, {}, BAD_REQUEST, "max_det '9e9'; accepted: "),
+    ("?max_det=5001", IMAGE, {}, BAD_REQUEST, "max_det 5001 is too large; accepted: up to 5,000"),
+    ("?model=masks&max_det=1001", IMAGE, {}, BAD_REQUEST, "too large; accepted: up to 1,000"),
+    ("?classes=1,x", IMAGE, {}, BAD_REQUEST, "classes 'x': the model has "),
+    ("?agnostic=maybe", IMAGE, {}, BAD_REQUEST, "agnostic 'maybe'; accepted: true, false"),
+    ("?conf=0.1&conf=0.2", IMAGE, {}, BAD_REQUEST, "the query parameter conf appears twice"),
+    ("?size=3", IMAGE, {}, BAD_REQUEST, "unknown query parameter 'size'; accepted: model, conf"),
+    ("?model=kinds&conf=0.5", IMAGE, {}, BAD_REQUEST, "--conf"),
+    ("?model=other", IMAGE, {}, (404, "unknown_model"), ""),
+    ("", b"no image", {}, BAD_IMAGE, "not an image"),
+    ("", IMAGE[:-30], {}, BAD_IMAGE, ""),
+    ("", image_file(9, 9), {}, BAD_IMAGE, "at least 10 px"),
+    ("", image_file(300, 300), {}, BAD_IMAGE, "over the limit of 70,000"),
+    ("", png_of(30_000, 30_000), {}, BAD_IMAGE, "over the limit of 70,000"),
+    ("", png_of(200, 200), {}, BAD_IMAGE, ""),
+    ("", b"GIF89a" + bytes(100), {}, BAD_IMAGE, ""),
+    ("", b"", {}, BAD_REQUEST, ""),
+    ("", bytes(MAX_BYTES + 1), {}, TOO_LARGE, ""),
+    ("", TOO_MANY, {}, TOO_LARGE, ""),
+    ("", b"nonsense", AS_FORM, BAD_REQUEST, ""),
+    ("", b"x", {"Content-Type": "multipart/form-data"}, BAD_REQUEST, ""),
+    ("", FIELD % (b"image", b"") + b"text" + END, AS_FORM, BAD_REQUEST, ""),
+    ("", PICTURE + IMAGE + b"\r\n" + PICTURE + IMAGE + END, AS_FORM, BAD_REQUEST, ""),
+    ("", PICTURE + bytes(MAX_BYTES + 1) + END, AS_FORM, TOO_LARGE, ""),
+    ("", IMAGE, {"Origin": "https://elsewhere.example"}, (403, "foreign_page"), ""),
+    ("", IMAGE, {"Host": "elsewhere.example"}, (421, "wrong_host"), ""),
+    # As YOLOv5's example of a server has /v1/object-detection/yolov5s, others /predict or /detect.
+    ("", None, {}, (405, "method_not_allowed"), "POST /v1/detect"),
+    ("/nothing%1b[31m", None, {}, NOT_FOUND, "POST /v1/detect"),
+    ("/../../etc/passwd", None, {}, NOT_FOUND, "POST /v1/detect"),
+]
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        (b"no image", "not an image"),
-        (IMAGE[:-30], ""),
-        (image_file(9, 9), "at least 10 px"),
-        (image_file(300, 300), "over the limit of 70,000"),
-        (png_of(30_000, 30_000), "over the limit of 70,000"),
-        (png_of(200, 200), ""),
-        (b"GIF89a" + bytes(100), ""),
-    ],
-    ids=["text", "cut off", "tiny", "large", "bomb", "hollow", "zeros"],
+    ("path", "body", "headers", "answer", "words"), REFUSED, ids=map(str, range(len(REFUSED)))
 )
-def test_an_image_that_cannot_be_used_is_refused_and_the_next_one_answered(server, body, words):
+def test_request_is_refused_and_the_next_one_answered(server, path, body, headers, answer, words):
     worker = server.worker
-    reply = server.ask(DETECT, body)
-    assert reply.error == (422, "bad_image") and words in reply.json["error"]["message"]
+    reply = server.ask(path if path.startswith("/") else DETECT + path, body, headers)
+    assert reply.error == answer and words in reply.json["error"]["message"]
     assert server.ask(DETECT, IMAGE).status == 200 and server.worker == worker
-
-
-@pytest.mark.parametrize(
-    ("body", "headers", "expected"),
-    [
-        (b"", {}, (400, "bad_request")),
-        (bytes(MAX_BYTES + 1), {}, (413, "too_large")),
-        (iter([bytes(MAX_BYTES), b"x"]), {}, (413, "too_large")),  # in chunks, without a length
-        (b"nonsense", {"Content-Type": FORM}, (400, "bad_request")),
-        (b"x", {"Content-Type": "multipart/form-data"}, (400, "bad_request")),
-        (FIELD % (b"image", b"") + b"text\r\n--cut--\r\n", {"Content-Type": FORM},
-         (400, "bad_request")),
-        (2 * (FIELD % (b"a", b'; filename="a"') + IMAGE + b"\r\n") + b"--cut--\r\n",
-         {"Content-Type": FORM}, (400, "bad_request")),
-        (FIELD % (b"a", b'; filename="a"') + bytes(MAX_BYTES + 1) + b"\r\n--cut--\r\n",
-         {"Content-Type": FORM}, (413, "too_large")),
-        (IMAGE, {"Origin": "https://elsewhere.example"}, (403, "foreign_page")),
-        (IMAGE, {"Host": "elsewhere.example"}, (421, "wrong_host")),
-    ],
-)  # fmt: skip
-def test_a_body_or_a_header_that_is_not_accepted_is_refused(server, body, headers, expected):
-    assert server.ask(DETECT, body, headers).error == expected
 
 
 def test_a_form_is_refused_where_starlette_passes_on_the_error_of_its_parser(monkeypatch):
@@ -93,17 +83,16 @@ def test_a_form_is_refused_where_starlette_passes_on_the_error_of_its_parser(mon
         asyncio.run(read_image(request, MAX_BYTES, lambda num_bytes: None))
 
 
-@pytest.mark.parametrize(
-    ("method", "path", "expected"),
-    [
-        ("GET", DETECT, (405, "method_not_allowed")),
-        ("GET", "/nothing%1b[31m", (404, "not_found")),
-        ("GET", "/../../etc/passwd", (404, "not_found")),
-        ("POST", f"{DETECT}?model=other", (404, "unknown_model")),
-    ],
-)
-def test_an_unknown_path_or_model_is_not_found(server, method, path, expected):
-    assert server.ask(path, method=method).error == expected
+@pytest.mark.parametrize("host", ["MyHost", "myhost", "127.0.1.1", "LOCALHOST", "[::1]"])
+def test_the_name_and_the_addresses_of_this_machine_are_accepted(host):
+    """Debian gives the machine's name the address 127.0.1.1, which the server announces."""
+    check_access(DETECT, {"host": f"{host}:8000"}, (), "MyHost")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1.elsewhere.example", "127.example", "1127.0.0.1"])
+def test_names_that_begin_as_an_address_are_refused(host):
+    with pytest.raises(RequestError, match="only accepts localhost"):
+        check_access(DETECT, {"host": host}, (), "MyHost")
 
 
 def test_garbage_is_answered_and_ends_nothing(server):

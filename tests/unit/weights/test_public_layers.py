@@ -1,7 +1,9 @@
 """Files of public models: Ghost, transformer and other layers, masks and classes."""
 
 import dataclasses
-import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,13 +16,11 @@ from duet.models.stored import detector_of_weights
 from duet.utils.errors import UserError
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.files.yaml_files import read_yaml
-from duet.utils.weights.__main__ import main
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
-from tests.foreign_files import PublicModel, TorchFile
-from tests.golden_models import draw, drawn_input, info, stored
+from duet.utils.weights.yolov5 import unfold
+from tests.foreign_files import Call, PublicModel, TorchFile
 from tests.shared_files import shared_path
-from tests.unit.weights.test_files import write_state_dict
 
 
 def drawn(name, **changes):
@@ -67,102 +67,9 @@ def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, chan
     np.testing.assert_allclose(decoded(again), decoded(model), rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "message"),
-    [
-        ("yolov5s-ghost", {"all_active": True}, "activation SiLU; by its model YAML Identity"),
-        ("yolov5s-ghost", {"activation": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
-        ("yolov5s-transformer", {"heads": 8}, "has 8 heads; 4 are built here"),
-        ("yolov5s-LeakyReLU", {}, r"activation SiLU; by its model YAML LeakyReLU\(0.1\)"),
-        (
-            "yolov5s-LeakyReLU",
-            {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
-            r"LeakyReLU\(0.2\); by its model YAML LeakyReLU\(0.1\)",
-        ),
-    ],
-)
-def test_a_file_that_would_compute_something_else_is_refused(tmp_path, name, changes, message):
-    path = written(tmp_path / "public.pt", drawn(name), **changes)
-    with pytest.raises(UserError, match=message):
-        load_weights(path)
-
-
-NETWORK_TOLERANCE = 2e-5
-
-
-def by_rule(yaml_name, classes, gain):
-    """The arrays of a public model, by their names."""
-    state = nn.state_arrays(Detector(read_model_yaml(f"models/{yaml_name}.yaml", classes)))
-    return {name: draw("", name, array, gain) for name, array in state.items()}
-
-
-def converted(path, yaml_name, classes):
-    out, cfg = path.with_suffix(".safetensors"), path.with_suffix(".yaml")
-    document = {**read_model_yaml(f"models/{yaml_name}.yaml").document, "nc": classes}
-    cfg.write_text(json.dumps(document), encoding="utf-8")
-    main(["convert", str(path), str(out), "--cfg", str(cfg)])
-    return load_weights(out)
-
-
-def raw_outputs(model, images):
-    with autograd.no_grad():
-        return [ops.to_numpy(output) for output in model(ops.tensor(images))]
-
-
-def assert_near(found, wanted):
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=NETWORK_TOLERANCE * np.abs(wanted).max())
-
-
-def test_a_state_dict_of_a_segmentation_model_gives_the_stored_outputs(tmp_path):
-    case, wanted = info("segment")["n"], stored("segment/model_n")
-    arrays = by_rule("yolov5n-seg", 5, case["gain"])
-    path = write_state_dict(tmp_path / "seg.pt", arrays=arrays, prefix="module.")
-    weights = converted(path, "yolov5n-seg", 5)
-    assert weights.header.model["nc"] == 5
-    model = nn.frozen_copy(detector_of_weights(weights))
-    images = drawn_input(case["input"])
-    assert_near(raw_outputs(model, images)[-1], wanted["proto"])
-    with autograd.no_grad():
-        found = ops.to_numpy(model.decode(model(ops.tensor(images))))
-    for columns in (np.s_[..., :4], np.s_[..., 4:10], np.s_[..., 10:]):
-        assert_near(found[columns], wanted["decoded"][columns])
-
-
-def test_a_state_dict_of_a_classifier_gives_the_stored_logits(tmp_path):
-    arrays = by_rule("yolov5n-cls", 10, info("classify")["gain"]["n"])
-    weights = converted(write_state_dict(tmp_path / "cls.pt", arrays=arrays), "yolov5n-cls", 10)
-    assert weights.header.model["nc"] == 10
-    model = nn.frozen_copy(detector_of_weights(weights))
-    model.head.image_mean = None  # the stored input is normalized already
-    (logits,) = raw_outputs(model, drawn_input([2, 3, 224, 192]))
-    assert_near(logits, stored("classify/yolov5n-cls")["eval_logits_fp64"])
-
-
-def test_a_pickled_classifier_is_the_model_of_its_yaml():
-    weights = load_weights(shared_path("golden/checkpoints/cls.pt"))
-    document = dict(read_model_yaml("models/yolov5n-cls.yaml").document)
-    ours = Detector(parse_model({**document, "width_multiple": 0.0625}, 3))
-    nn.load_state_arrays(ours, weights.ema)
-    images = np.random.default_rng(0).random((2, 3, 64, 64)).astype(np.float32)
-    theirs = nn.frozen_copy(detector_of_weights(weights))
-    (wanted,), (found,) = (raw_outputs(x, images) for x in (nn.frozen_copy(ours), theirs))
-    assert np.array_equal(found, wanted) and found.shape == (2, 3)
-
-
 def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
     assert list(ClassifyHead.image_mean) == IMAGE_MEAN
     assert list(ClassifyHead.image_std) == IMAGE_STD
-
-
-@pytest.mark.parametrize(
-    ("yaml_name", "other"),
-    [("yolov5n-seg", "yolov5n"), ("yolov5n-cls", "yolov5n-seg"), ("yolov5n", "yolov5n-seg")],
-)
-def test_the_yaml_of_another_task_is_refused_for_a_state_dict(tmp_path, yaml_name, other):
-    path = write_state_dict(tmp_path / "state.pt", arrays=by_rule(yaml_name, 5, 1.0))
-    with pytest.raises(UserError):
-        converted(path, other, 5)
-    assert not path.with_suffix(".safetensors").exists()
 
 
 @pytest.mark.parametrize(
@@ -185,3 +92,92 @@ def test_a_description_of_another_head_is_refused_before_it_is_made(name, change
     header = dataclasses.replace(weights.header, model=document)
     with pytest.raises(UserError, match=message):
         detector_of_weights(dataclasses.replace(weights, header=header))
+
+
+# Classifiers: described in the size of their layers, since their files have no YAML.
+
+
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+TRANSFORMS = "torchvision.transforms.transforms"
+
+
+def small_classifier(
+    file: TorchFile, repeats: Sequence[int] = (3, 6, 9), **changes: Any
+) -> dict[str, Any]:
+    """Return a public classifier's file of 16 channels, with other repeats of its first layers."""
+    public = read_model_yaml("models/yolov5n-cls.yaml").document
+    backbone = [list(line) for line in public["backbone"]]
+    for index, number in zip((2, 4, 6), repeats, strict=False):
+        backbone[index][1] = number
+    backbone = backbone[: 2 * len(repeats) + 2] + backbone[-1:]
+    size = {"width_multiple": 1 / 64, "depth_multiple": 2 / 3, "nc": 2}
+    document = {**public, **size, "backbone": backbone, "act": changes.get("activation", "SiLU")}
+    model = Detector(parse_model(document))
+    values = {"mean": MEAN, "std": STD, **changes}
+    norm = Call(f"{TRANSFORMS}.Normalize", (), values, True)
+    steps = changes.get("steps", [Call("utils.augmentations.CenterCrop"), norm])
+    own = {"kind": "models.yolo.ClassificationModel", "yaml": None, **changes}
+    own["transforms"] = Call(f"{TRANSFORMS}.Compose", (), {"transforms": steps}, True)
+    record = PublicModel(file, nn.state_arrays(model), document, **own).root()
+    return {"model": record, "epoch": 3, "best_fitness": 0.75}
+
+
+def written_classifier(path: Path, **changes: Any) -> Path:
+    file = TorchFile()
+    return file.write_zip(path, small_classifier(file, **changes))
+
+
+def test_a_classifier_is_the_public_one_in_the_size_of_its_layers(tmp_path):
+    weights = load_weights(written_classifier(tmp_path / "cls.pt", activation="ReLU"))
+    public = read_model_yaml("models/yolov5m-cls.yaml").document
+    size = {"depth_multiple": 6 / 9, "width_multiple": 16 / 1024}
+    assert weights.header.model == {**public, **size, "nc": 2, "act": "ReLU"}
+    assert weights.header.class_names == ("cat", "dog")
+    assert weights.header.settings["stored_fitness"] == 0.75
+    assert detector_of_weights(weights).head.num_classes == 2
+
+
+def test_a_classifier_of_other_depths_is_not_built(tmp_path):
+    path = written_classifier(tmp_path / "cls.pt", repeats=(3, 9, 9))
+    with pytest.raises(UserError, match="cannot be built: .*layer 4, C3"):
+        detector_of_weights(load_weights(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("yolov5s-ghost", {"all_active": True}, "activation SiLU; by its model YAML Identity"),
+        ("yolov5s-ghost", {"activation": "ReLU"}, "activation ReLU; by its model YAML SiLU"),
+        ("yolov5s-transformer", {"heads": 8}, "has 8 heads; 4 are built here"),
+        ("yolov5s-LeakyReLU", {}, r"activation SiLU; by its model YAML LeakyReLU\(0.1\)"),
+        (
+            "yolov5s-LeakyReLU",
+            {"activation": "LeakyReLU", "attributes": {"negative_slope": 0.2}},
+            r"LeakyReLU\(0.2\); by its model YAML LeakyReLU\(0.1\)",
+        ),
+        ("cls", {"mean": [0.5, 0.5, 0.5]}, r"normalizes images by \[\[0.5, 0.5, 0.5\].*built here"),
+        ("cls", {"steps": []}, r"it normalizes images by \[\]"),
+        ("cls", {"steps": [None]}, r"it normalizes images by \[\]"),
+        ("cls", {"eps": 1e-3}, "layer model.9.conv.bn has eps 0.001; 1e-05 is built here"),
+        ("cls", {"without": ["linear"]}, "no linear layer; those of v6.2 and later have one"),
+        ("cls", {"repeats": (3, 6)}, "another classifier than those of the public YOLOv5"),
+        ("cls", {"conv_stride": (1, 1)}, "another classifier than those of the public YOLOv5"),
+    ],
+)
+def test_a_file_that_would_compute_something_else_is_refused(tmp_path, name, changes, message):
+    path = tmp_path / "public.pt"
+    written_classifier(path, **changes) if name == "cls" else written(path, drawn(name), **changes)
+    with pytest.raises(UserError, match=f"public.pt: .*{message}"):
+        load_weights(path)
+
+
+def test_a_folded_classifier_is_unfolded_by_the_eps_of_its_head():
+    """With the running variance 1, the weight of BatchNorm undoes the root of 1 + eps."""
+    ones = np.ones(4, np.float32)
+    names = ("model.0.conv", "model.1.conv.conv")
+    arrays = {f"{name}.{part}": ones for name in names for part in ("weight", "bias")}
+    arrays["model.1.linear.weight"] = ones
+    unfolded, fused = unfold(arrays)
+    assert fused
+    assert np.array_equal(unfolded["model.0.bn.weight"], ones * np.float32(np.sqrt(1.001)))
+    assert np.array_equal(unfolded["model.1.conv.bn.weight"], ones * np.float32(np.sqrt(1.00001)))

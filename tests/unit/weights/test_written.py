@@ -4,7 +4,6 @@ import importlib
 import shutil
 import sys
 import types
-import warnings
 import zipfile
 
 import numpy as np
@@ -15,13 +14,10 @@ from duet import backend
 from duet.backend import nn
 from duet.models.detector import Detector
 from duet.models.graph import parse_model
-from duet.models.stored import detector_of_weights, load_detector
+from duet.models.stored import load_detector
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_weights
-from duet.utils.weights.yolov5 import unfold
-from tests.foreign_files import SMALL_DOCUMENT, PublicModel, small_arrays
-from tests.unit.weights.test_files import assert_equal_arrays
-from tests.unit.weights.test_kinds import folded
+from tests.foreign_files import PublicModel
 
 of_torch, of_oneflow = (
     pytest.mark.skipif(backend.use() != name, reason="each save is judged where it is")
@@ -138,7 +134,7 @@ def assert_carried_over(path, narrow, half):
 @of_torch
 @pytest.mark.parametrize(
     ("options", "kind", "half"),
-    [({}, "DetectionModel", True), ({"pickle_protocol": 4}, "Model", False)],
+    [({}, "DetectionModel", True), ({"pickle_protocol": 5}, "Model", False)],
 )
 def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, half):
     path = tmp_path / "written.pt"
@@ -177,33 +173,6 @@ def test_a_type_that_is_not_read_is_named(tmp_path, dtype):
     torch.save({"weight": torch.zeros(4).to(getattr(torch, dtype))}, path)
     with pytest.raises(UserError, match=rf"state.pt: tensors of the type torch.{dtype}, which is"):
         load_weights(path)
-
-
-@of_torch
-@pytest.mark.parametrize("protocol", [2, 5])
-def test_torch_writes_a_fused_model_in_a_data_parallel_as_it_is_read(
-    tmp_path, monkeypatch, protocol
-):
-    modules = YoloModules("torch", monkeypatch)
-    torch, document = modules.framework, {**SMALL_DOCUMENT, "nc": 2}
-
-    def forward_fuse(self, x):
-        return x
-
-    modules.yolo_class("models.common.Conv").forward_fuse = forward_fuse
-    state = folded(small_arrays())
-    model = modules.model(state, document, strides=(2,))
-    model.model[0].forward = model.model[0].forward_fuse
-    path = tmp_path / "written.pt"
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        wrapped = torch.nn.DataParallel(model)
-        best = np.array([0.5])  # in protocol 5 NumPy writes it in another way
-        torch.save({"model": wrapped, "best_fitness": best}, path, pickle_protocol=protocol)
-    weights = load_weights(path)
-    assert_equal_arrays(weights.ema, unfold(state)[0])
-    assert weights.header.settings["fused"]
-    detector_of_weights(weights)
 
 
 @of_oneflow

@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +32,7 @@ MOST_THREADS = 8  # each has an image of up to 150 MB
 class Check:
     dataset: DatasetSpec
     splits: Sequence[str]  # splits with images
-    images: Sequence[CheckedImage]  # all splits, concatenated
+    images: Sequence[CheckedImage] = field(repr=False)  # all splits, concatenated
     findings: Sequence[Finding]  # by kind in the order of KINDS, then by image
 
     def of_kind(self, kind: str) -> list[Finding]:

@@ -248,8 +248,10 @@ def _move(source: Path, folder: Path) -> int:
     files = [path for path in source.rglob("*") if path.is_file()]
     places = [folder / path.relative_to(source) for path in files]
     for path, place in zip(files, places, strict=True):
-        if place.exists() and not filecmp.cmp(path, place, shallow=False):
-            raise UserError(f"{place} is there already, with another content; move it away")
+        there = next(one for one in (place, *place.parents) if one.exists())
+        is_free = there.is_dir() if there != place else filecmp.cmp(path, place, shallow=False)
+        if not is_free:
+            raise UserError(f"{there} is there already, with another content; move it away")
     for path, place in zip(files, places, strict=True):
         place.parent.mkdir(parents=True, exist_ok=True)
         os.replace(path, place)

@@ -100,13 +100,13 @@ class _Rows:
                 index = self._index_of.get(fields[image_id].strip(_AROUND))
                 if index is None:
                     continue
-                known = self.known[index]
+                known, fields = self.known[index], [field.strip(_AROUND) for field in fields]
                 try:
-                    if group is not None and fields[group].strip() in (b"1", b"true", b"True"):
+                    if group is not None and fields[group] in (b"1", b"true", b"True"):
                         known[0] += 1
                         continue
                     coordinates = [float(fields[column]) for column in box]
-                    code = fields[label].strip(_AROUND)
+                    code = fields[label]
                 except (IndexError, ValueError):
                     text = line.decode("utf-8", "replace").strip()
                     known[1] = known[1] or f"line {number}: no box in {text[:120]!r}"

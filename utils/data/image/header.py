@@ -182,7 +182,10 @@ def read_header(file: BinaryIO) -> ImageHeader:
         OSError: the file cannot be read.
     """
     file.seek(0)
-    kind = recognise(file.read(_START_BYTES))
+    start = file.read(_START_BYTES)
+    if not start:
+        raise BrokenImageError("the file is empty")
+    kind = recognise(start)
     if not kind:
         raise BrokenImageError(f"not an image that is decoded; accepted: {', '.join(KINDS)}")
     file.seek(0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -64,14 +63,12 @@ def fitting_long_side(original_size: tuple[int, int], input_size: tuple[int, int
     return max(1, min(longest * inside // side for inside, side in pairs))
 
 
-def fit_letterbox(
-    original_size: tuple[int, int], input_size: tuple[int, int], max_scale: float = math.inf
-) -> Letterbox:
-    """Letterbox an image for inference: centred and scaled to fit, at most by `max_scale`.
+def fit_letterbox(original_size: tuple[int, int], input_size: tuple[int, int]) -> Letterbox:
+    """Letterbox an image for inference: centred and scaled to fit.
 
     Sides are rounded to the nearest pixel, as in the public YOLOv5's detection.
     """
-    scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1], max_scale)
+    scale = min(input_size[0] / original_size[0], input_size[1] / original_size[1])
     height, width = (max(1, round(side * scale)) for side in original_size)
     return _centre(original_size, (height, width), input_size)
 
@@ -226,5 +223,4 @@ def place(
         return fit_letterbox((height, width), fixed_size)
     fitted = fit_letterbox((height, width), (long_side, long_side)).resized_size
     bottom, right = (-(-side // stride) * stride for side in fitted)
-    max_scale = long_side / max(height, width)
-    return fit_letterbox((height, width), (bottom, right), max_scale)
+    return _centre((height, width), fitted, (bottom, right))

@@ -104,7 +104,7 @@ class WorkerPool:
         self._source = source
         self._shared = SharedSource(source)
         shapes = [source.shape(index) for index in range(len(source))]
-        self._slot_bytes = max(map(math.prod, shapes))
+        self._slot_bytes = max(1, *map(math.prod, shapes))  # a rank may have no image
         most_images = max(1, *(shape[0] for shape in shapes))
         self._num_workers = min(workers, len(source) * most_images)
         self._num_parts = min(self._num_workers, most_images)  # of a batch

@@ -225,4 +225,6 @@ def read_runs(segmentation: Mapping[str, object]) -> tuple[np.ndarray, tuple[int
     # The clipped sum stays far below 64 bits.
     if (runs < 0).any() or runs.clip(0, MAX_MASK_PIXELS + 1).sum() != height * width:
         raise ValueError(f"the runs of its mask do not fill {width}x{height} px")
-    return runs.astype(np.uint32), (height, width)
+    # pycocotools finds no box around runs of no pixel: the changes at both of their ends cancel.
+    changes, times = np.unique(np.cumsum(runs), return_counts=True)
+    return _runs_between(changes[times % 2 == 1], height * width), (height, width)

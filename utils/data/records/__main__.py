@@ -60,6 +60,8 @@ def load_images(
     refuse_existing(flags.out)
     named = load_dataset(flags.data, splits=())
     splits = flags.splits or [split for split in SPLITS if getattr(named, split)]
+    if not splits:
+        raise DatasetError(f"--data {flags.data}: names no images; give it a key such as 'train'")
     try:
         dataset = load_dataset(flags.data, splits=splits)
     except DatasetError as error:

@@ -118,7 +118,8 @@ def read_record(place: RecordPlace) -> np.ndarray:
             place, f"has {place.length} bytes; at most {MAX_RECORD_BYTES} are read"
         )
     try:
-        content = read_at(_open_file(place.path).descriptor, place.length, place.offset)
+        file = _open_file(place.path)  # held: another thread may make the cache let it go
+        content = read_at(file.descriptor, place.length, place.offset)
     except OSError as error:
         raise DatasetError(
             f"{place.path}: record {place.number} cannot be read: {error.strerror}"

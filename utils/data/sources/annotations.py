@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from duet.backend.system import collector_paused
 from duet.utils.data.sources.formats.coco import COCO
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
@@ -38,7 +39,6 @@ from duet.utils.errors import DatasetError, brief
 from duet.utils.files.array_cache import read_arrays, state_of_files, write_arrays
 from duet.utils.files.json_files import parse_json
 from duet.utils.geometry.boxes import Polygons, xyxy_to_cxcywh
-from duet.utils.memory import collector_paused
 from duet.utils.optional import load_wings
 from duet.utils.text import printable
 

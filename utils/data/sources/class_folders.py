@@ -14,7 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from duet.utils.data.sources.formats.names import split_folders, split_of
-from duet.utils.data.sources.image_sources import ImageSource, search_files, sorted_images
+from duet.utils.data.sources.image_sources import (
+    ImageSource,
+    is_folder,
+    search_files,
+    sorted_images,
+)
 from duet.utils.data.sources.label_file import BrokenLabelError, Labels, label_file_of
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.samples import SampleTable
@@ -187,5 +192,5 @@ def _folders_in(folder: Path) -> Iterator[tuple[str, Path]]:
     with os.scandir(folder) as entries:
         for entry in entries:
             is_of_tool = entry.name.startswith(".") or entry.name.lower() in _OF_TOOLS
-            if not is_of_tool and entry.is_dir():
+            if not is_of_tool and is_folder(entry):
                 yield entry.name, Path(entry.path)

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import numpy as np
 
+from duet.backend.system import collector_paused
 from duet.utils.data.masks.runs import areas
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.formats.coco import COCO
@@ -25,7 +26,6 @@ from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError, brief
 from duet.utils.geometry.boxes import Polygons, starts_of
 from duet.utils.geometry.detections import GroundTruth, Ragged
-from duet.utils.memory import collector_paused
 from duet.utils.text import count
 
 

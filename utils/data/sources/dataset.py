@@ -65,7 +65,8 @@ def load_dataset(
     dataset = found or read_dataset_yaml(_find_yaml(path), list(needed))
     if train_part is not None and dataset.val:
         raise DatasetError(
-            f"--split {train_part}: {dataset.name} has a split for validation; leave --split out"
+            f"--split {train_part}: {dataset.name} has a split for validation; leave --split out, "
+            "or give a dataset without one"
         )
     if train_part is not None:
         dataset = dataclasses.replace(dataset, train_part=train_part)
@@ -123,7 +124,9 @@ def _find_yaml(argument: Path) -> Path:
         raise DatasetError(unrecognised_text(argument))
     known = ", ".join([*BUILT_INS, *sorted(path.name for path in YAML_FOLDER.glob("*.yaml"))])
     looked_at = " and ".join(map(os.path.realpath, candidates))  # takes a loop of links too
+    beside = [*filter(os.path.isfile, map(argument.with_suffix, YAML_SUFFIXES))]
     fetched = f"{found}; or " if (found := how_to_fetch(argument)) else ""
+    fetched = f"{beside[0]} is there; " if beside else fetched
     raise DatasetError(
         f"--data {argument}: no dataset YAML at {looked_at}; {fetched}"
         f"give the path of one, or a known name: {known}"

@@ -119,10 +119,7 @@ class _DatasetYaml:
         for key in splits:
             if not self._value(key)[1]:
                 drawn = ", or draw it: --split 0.8" * (key == "val")
-                near = difflib.get_close_matches(key, map(str, {*self.document} - KEYS), n=1)
-                hint = f"did you mean {key} where it has {brief(near[0])}?" if near else ""
-                text = f"is missing: {hint or f'name the folder or the list of its images{drawn}'}"
-                raise self._error(key, text)
+                raise self._missing(key, f"name the folder or the list of its images{drawn}")
         if shape := self.document.get("kpt_shape"):
             raise self._wrong(
                 "kpt_shape",
@@ -167,6 +164,11 @@ class _DatasetYaml:
 
     def _error(self, key: str, text: str) -> DatasetError:
         return DatasetError(f"{self.path}: key '{key}' {text}")
+
+    def _missing(self, key: str, next_step: str) -> DatasetError:
+        near = difflib.get_close_matches(key, map(str, {*self.document} - KEYS), n=1)
+        hint = f"did you mean {key} where it has {brief(near[0])}?" if near else next_step
+        return self._error(key, f"is missing: {hint}")
 
     def _wrong(self, key: str, value: object, text: str) -> DatasetError:
         return self._error(key, f"has the value {brief(value)}{text}")
@@ -247,7 +249,9 @@ class _DatasetYaml:
         return existing or candidates[0]
 
     def _class_names(self) -> tuple[str, ...]:
-        names = self.document.get("names")
+        if "names" not in self.document:
+            raise self._missing("names", "list the names of the classes, in the labels' order")
+        names = self.document["names"]
         if not names or not isinstance(names, (list, Mapping)):
             raise self._wrong("names", names, "; accepted: a list of class names")
         by_index = names if isinstance(names, Mapping) else dict(enumerate(names))
@@ -265,6 +269,8 @@ class _DatasetYaml:
         if repeated := sorted(text for text, number in counts.items() if number > 1):
             raise self._error("names", f"holds {brief(repeated)} more than once; each must differ")
         num_classes = self.document.get("nc", len(ordered))
+        if isinstance(num_classes, str):
+            raise self._wrong("nc", num_classes, "; accepted: a whole number, without quotes")
         if num_classes != len(ordered):
             text = f", but 'names' has {count(len(ordered), 'entry', 'entries')}"
             text += "; correct one of them, or leave 'nc' out"

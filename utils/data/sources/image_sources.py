@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -98,6 +99,8 @@ class ImageFile(ImageSource):
     def remarks(self, num_objects: int) -> list[Remark]:
         overlooked = "" if num_objects else overlooked_labels(self.path.as_posix())
         text = f"{overlooked}: is not read; call it {self.labels_at}"
+        if len({unicodedata.normalize("NFC", x) for x in (overlooked, self.labels_at)}) == 1:
+            text += ", of which the letters are composed otherwise (Unicode NFC, NFD)"
         return [Remark("near_label", text)] if overlooked else []
 
     def label_bytes(self) -> bytes | None:
@@ -275,6 +278,11 @@ def _read_list(path: Path, root: Path | None) -> list[Path]:
     )
 
 
+def is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return whether an entry is a folder or a link to one; a link to itself is none."""
+    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()
+
+
 def search_files(
     folder: Path, suffixes: Collection[str] = IMAGE_SUFFIXES, remarks: Remarks | None = None
 ) -> Iterator[str]:
@@ -309,7 +317,7 @@ def search_files(
                         continue
                     if is_wanted:
                         yield entry.path.replace(os.sep, "/")
-                    if entry.is_dir():
+                    if is_folder(entry):
                         (linked if entry.is_symlink() else waiting).append(entry.path)
                     elif entry.is_symlink() and not is_wanted and not os.path.exists(entry.path):
                         remarks.add("dead_link", entry.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import unicodedata
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -71,15 +72,18 @@ def label_file_of(image_path: str) -> str:
 def overlooked_labels(image_path: str) -> str:
     """Return a file with an image's labels that is not read, if no other is; else "".
 
-    Its suffix is upper case or keeps the image's, or it lies beside the image while there is
-    a folder of labels.
+    Its suffix is upper case or keeps the image's, its name has another form of Unicode, or it lies
+    beside the image while there is a folder of labels.
     """
     name = label_file_of(image_path)
     if os.path.exists(name):
         return ""
-    stem, image_folder = name.removesuffix(".txt"), os.path.dirname(image_path)
+    label_folder, stem = os.path.split(name.removesuffix(".txt"))
     suffix = os.path.splitext(image_path)[1]
-    stems = stem, os.path.join(image_folder, os.path.basename(stem))
+    stems = [os.path.join(x, stem) for x in (label_folder, os.path.dirname(image_path))]
+    if not stem.isascii():
+        forms = (unicodedata.normalize(form, stem) for form in ("NFC", "NFD"))
+        stems += [os.path.join(label_folder, form) for form in forms]
     places = (f"{one}{end}" for one in stems for end in (".TXT", f"{suffix}.txt", ".txt"))
     return next((place for place in places if has_rows(Path(place))), "")
 

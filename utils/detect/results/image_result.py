@@ -102,7 +102,7 @@ class ImageResult(Sequence[Any]):
     def summary(self, input_size: tuple[int, int] | None = None) -> str:
         """Return the input's (or the image's) size and a summary, "224x320 1 person, 3 chairs"."""
         height, width = input_size or self.size
-        return f"{height}x{width} {self.words()}"
+        return f"{height}x{width} {printable(self.words())}"
 
     @abstractmethod
     def text_lines(self, scores: bool = False) -> list[str]:

@@ -138,7 +138,8 @@ class RunFiles:
             else:
                 self._add_to_video(frame, drawn, place.files)
         if result.heatmap is not None:
-            save_image(self.folder / HEATMAPS / f"{place.name}.jpg", result.plot_heatmap())
+            suffix = suffix_that_holds(".jpg", frame.image)
+            save_image(self.folder / HEATMAPS / f"{place.name}{suffix}", result.plot_heatmap())
         if config.save_txt:
             path = self.folder / "labels" / f"{place.name}.txt"
             if len(result):

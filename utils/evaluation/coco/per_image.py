@@ -111,7 +111,8 @@ def read_per_image(path: Path) -> tuple[PerImage, list[str], list[str]]:
         shape = len(IOU_THRESHOLDS), len(found.image)
         fits = found.correct.shape == found.counted.shape == shape
         fits &= found.objects.shape == (len(names), len(class_names))
-        fits &= len(found.class_index) == len(found.image)
+        fits &= found.image.shape == found.class_index.shape == shape[1:]
+        fits &= [field.dtype.kind for field in found] == [*"iibbi"]
         fits &= not len(found.image) or 0 <= found.image.min() <= found.image.max() < len(names)
         if not fits:
             raise ValueError("its arrays do not fit together")

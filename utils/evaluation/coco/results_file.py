@@ -59,7 +59,9 @@ class CocoResults:
     def _rows(self, image_id: int) -> list[dict[str, object]]:
         found, sample = self._images[image_id], self._samples[image_id]
         has_id = [self.category_ids[label] is not None for label in found.class_index.tolist()]
-        found = found if all(has_id) else found.take(np.flatnonzero(has_id))
+        # JSON has no NaN, which half precision may produce.
+        kept = np.isfinite(found.boxes_xyxy).all(axis=1) & np.array(has_id, bool)
+        found = found.take(np.flatnonzero(kept))
         left_top_size = found.boxes_xyxy.astype(np.float64)
         left_top_size[:, 2:] -= left_top_size[:, :2]
         rows: list[dict[str, object]] = [

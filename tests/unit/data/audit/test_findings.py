@@ -62,6 +62,14 @@ def rows_of(findings):
     ]
 
 
+def test_an_image_keeps_its_number_where_float32_ends():
+    auditor = Auditor(dict.fromkeys(KINDS, 0.0), np.array([True]))
+    for number in range(3):
+        auditor.add(number, found((0.9, CAT, BOX)), labels((CAT, BOX)), SIZE)
+    auditor.add(2**24 + 1, found(), labels((CAT, BOX)), SIZE)
+    assert [(x.kind, x.image) for x in auditor.result()] == [(UNSEEN, 2**24 + 1)]
+
+
 @pytest.mark.parametrize(
     ("seen", "expected", "left_over"),
     [

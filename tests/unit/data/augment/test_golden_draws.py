@@ -11,29 +11,33 @@ from duet.utils.data.augment.sample import draw_augmentation
 from duet.utils.data.randomness import Stream, epoch_order, generator_of, sample_generator
 from duet.utils.strengths import STRENGTHS, AugmentConfig
 
-# All strengths at once; a probability of 0.5 makes half of the samples.
-CONFIG = AugmentConfig(**{**dict.fromkeys(STRENGTHS, 0.5), "perspective": 0.0005}, transforms=0.5)
+# No two strengths are equal, so that none can stand in for another.
+CONFIG = AugmentConfig(
+    hsv_h=0.1, hsv_s=0.7, hsv_v=0.4, degrees=30, translate=0.15, scale=0.55, shear=10,
+    perspective=0.0005, flipud=0.3, fliplr=0.6, mosaic=0.5, mixup=0.45, copy_paste=0.35,
+    transforms=0.2,
+)  # fmt: skip
 # Of 64 samples each. Who adds a draw gives it a stream of its own, and its field a line.
 BOXES = {
     "tiles": "269fb5ee8979",
     "mosaic_centre_xy": "74a6149a55fd",
-    "warp": "6bd60561093e",
-    "copy_paste": "58293bce11ca",
-    "hsv_gains": "d5176895317d",
-    "flip_up_down": "305e936a2c23",
-    "flip_left_right": "ff1bf3b7ca1e",
-    "transforms": "dff7a1549a7e",
+    "warp": "5c405a4fdff2",
+    "copy_paste": "1faabe2926a5",
+    "hsv_gains": "505b8d7a9161",
+    "flip_up_down": "88e95f0b244e",
+    "flip_left_right": "f6402f96d1e6",
+    "transforms": "50dd1c099173",
     "transforms_seed": "476af3661f37",
-    "mixed": "115439ac3282",
+    "mixed": "f47ad579b47c",
 }
 CLASSES = {
-    "hsv_gains": "4a131913773e",
-    "flip_up_down": "434d0c162b05",
-    "flip_left_right": "858adcd60ee5",
-    "transforms": "dff7a1549a7e",
+    "hsv_gains": "4bb184bbe46e",
+    "flip_up_down": "530c21f355e3",
+    "flip_left_right": "5c975fdf6554",
+    "transforms": "50dd1c099173",
     "transforms_seed": "a25b2bb5427a",
     "index": "ccf91e2b960f",
-    "scale": "dff7a1549a7e",
+    "scale": "805e7a01392b",
     "tries": "666afeb98c5f",
 }
 OTHERS = {
@@ -67,7 +71,7 @@ def draws_of_classes(config=CONFIG):
 
 def test_the_draws_of_an_image_with_boxes_are_the_stored_ones():
     drawn = draws_of_boxes()
-    assert 8 < sum(one.mixed is not None for one in drawn) < 24  # a quarter is expected
+    assert sum(one.mixed is not None for one in drawn) == 8
     assert digests(drawn) == BOXES
 
 

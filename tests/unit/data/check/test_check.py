@@ -4,12 +4,11 @@ import dataclasses
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from duet.utils.data.check.checking import check_dataset
 from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
-from duet.utils.data.check.inspection import read_rows, rows_of_text
+from duet.utils.data.check.inspection import read_rows
 from duet.utils.data.check.report import (
     advice,
     check_page,
@@ -18,11 +17,8 @@ from duet.utils.data.check.report import (
     small_text,
     summary_lines,
 )
-from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.formats.format import FileNotes, ImageLabels, collect
 from duet.utils.data.sources.image_sources import ImageFile
-from duet.utils.data.sources.label_file import BrokenLabelError
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
 from tests.unit.data.check.planted import (
@@ -98,6 +94,7 @@ def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
     is_note = not expected or expected[0][0] in ("no_outline", "bare_number")
     assert check.has_problems != is_note
     assert {image.source.path.stem for image in check.images} == {"a", "b"}
+    assert "CheckedImage" not in repr(check)  # a notebook shows it after `check(...)`
     assert check_page(check, 64) and list(summary_lines(check, 64))
 
 
@@ -142,16 +139,19 @@ def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
              for x in check.findings]  # fmt: skip
     assert found == [
         ("unusable_image", "gone.png", "", "train"),
+        ("broken_label", "Annotations", "e.png", "train"),
         ("other_shape", "Annotations", "b.png", "train"),
         ("out_of_range", "Annotations", "c.png: object 1", "train"),
         ("zero_area", "Annotations", "a.png: object 3", "train"),
         ("repeated_object", "Annotations", "a.png: object 2", "train"),
         ("not_in_train", "class 0, 'cat'", "", "train"),
+        ("overshoot", "Annotations", "a.png: object 4", "train"),
         ("unused_image", "nobody.png", "", ""),
     ]
-    assert [image.is_used for image in check.images] == [True, False, False, False, True]
+    assert [image.is_used for image in check.images] == [True, *[False] * 4, True]
     lines = "\n".join(summary_lines(check, 640))
     assert re.search(r"xm(in|ax) -?\d+ of \d+ px", lines) and "the box, or find the image" in lines
+    assert {"xmin -1 of 200 px", "xmax 210 of 200 px"} <= {x.text for x in check.findings}
     assert "fractions" not in lines and "centre x" not in lines + advice(check, "broken_label")
     for name in ("Annotations/new", "JPEGImages/new"):
         with pytest.raises(DatasetError, match=f"{name} would be inside"):
@@ -160,18 +160,20 @@ def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
     copy = load_dataset(tmp_path / "fixed" / f"{tmp_path.resolve().stem}.yaml")
     (sample,) = load_split(copy, "train")
     assert copy.class_names == ("cat", "dog")
-    assert sample.class_index.tolist() == [1]
-    assert sample.boxes_cxcywh_norm.tolist() == [pytest.approx([0.5, 0.5, 0.5, 0.5])]
+    assert sample.class_index.tolist() == [1, 1]
+    boxes = [0.5, 0.5, 0.5, 0.5], [0.375, 0.5, 0.75, 0.5]
+    assert sample.boxes_cxcywh_norm.tolist() == [pytest.approx(box) for box in boxes]
 
 
 def write_voc(folder):
     """Write a VOC dataset whose images but the one of val have each a fault."""
     good = voc_box(50, 25, 150, 75)
     objects = {
-        "a": [good, good, voc_box(9, 9, 9, 20, "cat")],
+        "a": [good, good, voc_box(9, 9, 9, 20, "cat"), voc_box(-1, 25, 150, 75)],
         "b": [good],
-        "c": [voc_box(50, 25, 1500, 75)],
+        "c": [voc_box(50, 25, 210, 75)],
         "gone": [good],
+        "e": ["<object><name>dog</name></object>"],
         "d": [good, voc_box(9, 9, 40, 40, "cat")],
     }
     for number, (name, boxes) in enumerate(objects.items()):
@@ -181,7 +183,7 @@ def write_voc(folder):
             size = (100, 200) if name == "b" else (200, 100)
             pattern(number, size).save(folder / f"JPEGImages/{name}.png")
     pattern(9).save(folder / "JPEGImages/nobody.png")
-    write(folder / "ImageSets/Main/train.txt", "a\nb\nc\ngone\n")
+    write(folder / "ImageSets/Main/train.txt", "a\nb\nc\ngone\ne\n")
     write(folder / "ImageSets/Main/val.txt", "d\n")
 
 
@@ -220,41 +222,8 @@ def test_label_files_that_are_not_read_and_skipped_files_are_findings(tmp_path):
 SIZE = 100, 200
 
 
-def annotated(*boxes, size=SIZE, broken="", outline=None):
-    labels = ImageLabels(Path("a.jpg"), size, broken=broken)
-    for box in boxes:
-        labels.add("dog", box)
-    if outline is not None:
-        labels.add_outline("cat", np.array(outline, np.float64))
-    found = collect([labels], FileNotes(["cat", "dog"]))
-    (image,) = annotated_images(found, ("cat", "dog"), Path("all.json"))
-    return image
-
-
 def kinds(rows):
     return [(row.place, row.kind, row.is_decided) for row in rows]
-
-
-@pytest.mark.parametrize(
-    ("line", "kind", "is_decided"),
-    [
-        ("0 0.5 0.5 0.2 0.2", "", True),
-        ("1 0.1 0.1 0.9 0.1 0.5 0.9", "", True),
-        ("0 0.1 0.5 0.215 0.2", "overshoot", True),  # 0.0075 over the edge
-        ("0 -0.005 0.5 0.2 0.5 0.1 0.9", "overshoot", True),
-        ("0 0.1 0.5 0.4 0.2", "out_of_range", True),  # 0.1 over the edge, as numbers it is right
-        ("0 1.2 0.5 0.2 0.2", "out_of_range", False),
-        ("0 inf 0.5 0.2 0.2", "out_of_range", False),
-        ("0 0.5 0.5 0 0.2", "zero_area", False),
-        ("0 0.5 0.1 0.5 0.2 0.5 0.9", "zero_area", False),
-        ("2 0.5 0.5 0.2 0.2", "unknown_class", False),
-        ("0.5 0.5 0.5 0.2 0.2", "unknown_class", False),
-        ("0 0.5 0.5 0.2", "broken_label", False),
-        ("dog 0.5 0.5 0.2 0.2", "broken_label", False),
-    ],
-)
-def test_the_fault_of_a_line(line, kind, is_decided):
-    assert kinds(rows_of_text(f"\n{line}\n".encode(), 2)) == [("line 2", kind, is_decided)]
 
 
 def test_outlines_that_a_training_takes_for_one_are_repeated(tmp_path):
@@ -263,38 +232,6 @@ def test_outlines_that_a_training_takes_for_one_are_repeated(tmp_path):
     image = ImageFile(tmp_path / "a.jpg")
     assert image.read_labels(1, SIZE).removed["repeated_object"] == 1
     assert kinds(read_rows(image, 1, SIZE))[1] == ("line 2", "repeated_object", False)
-
-
-def test_the_faults_of_annotated_objects():
-    image = annotated(
-        (20, 10, 60, 50),
-        (20, 10, 60, 50),
-        (-1, 0, 100, 100),  # 0.005 of the width
-        (-10, 0, 100, 100),
-        (30, 30, 30, 60),
-        (60, 20, 40, 80),
-        outline=[(10, 10), (201, 10), (50, 90)],
-    )
-    assert kinds(read_rows(image, 2, SIZE)) == [
-        ("object 1", "", True),
-        ("object 2", "repeated_object", False),
-        ("object 3", "overshoot", True),
-        ("object 4", "out_of_range", False),
-        ("object 5", "zero_area", False),
-        ("object 6", "zero_area", False),
-        ("object 7", "overshoot", True),
-    ]
-    faults = [row.fault for row in read_rows(image, 2, SIZE)]
-    assert faults[2:4] == ["xmin -1 of 200 px", "xmin -10 of 200 px"]
-    with pytest.raises(BrokenLabelError):
-        image.read_labels(2, SIZE)
-
-
-def test_an_annotation_that_cannot_be_read_and_one_of_another_shape_are_distinguished():
-    (row,) = read_rows(annotated((1, 1, 9, 9), broken="a box of five numbers"), 2, SIZE)
-    assert (row.place, row.kind, row.fault) == ("", "broken_label", "a box of five numbers")
-    (row,) = read_rows(annotated((1, 1, 9, 9), size=(300, 200)), 2, SIZE)
-    assert (row.place, row.kind) == ("", "other_shape") and "200x300" in row.fault
 
 
 def test_a_file_of_millions_of_wrong_lines_is_reported_in_a_thousand(tmp_path):

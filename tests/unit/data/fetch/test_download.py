@@ -94,7 +94,7 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
         find_list("imagenet")
 
 
-def test_a_missing_file_names_the_command_that_gets_it(tmp_path):
+def test_a_missing_file_names_the_command_that_gets_it(tmp_path, monkeypatch):
     commands = {
         "yolov5m.pt": "yolov5 yolov5m.pt", "d/yolov5x6.pt": "yolov5 yolov5x6.pt",
         "yolov5s-seg.pt": "yolov5-seg yolov5s-seg.pt",
@@ -111,6 +111,11 @@ def test_a_missing_file_names_the_command_that_gets_it(tmp_path):
     for load, place in (*absent, (load_dataset, tmp_path / "coco.yaml")):
         with pytest.raises(UserError, match=re.escape(how_to_fetch(place))):
             load(place)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "datasets" / "yolov5").mkdir(parents=True)
+    (tmp_path / "datasets" / "yolov5" / "yolov5m.pt").touch()
+    with pytest.raises(UserError, match=r"no such file; it is in datasets.yolov5.yolov5m\.pt"):
+        load_weights("yolov5m.pt")
 
 
 FILES = {"VOC/a/1.jpg": b"one", "图片 1.jpg": b"two" * 1000}
@@ -152,6 +157,7 @@ HOSTILE = {
         "expands to over 100 times",
     ),
     "another content": ("a.tar", tarred({"b": b"", "there": b"theirs"}), "there already, with"),
+    "a folder in a file": ("a.tar", tarred({"b": b"", "there/c": b""}), "there already, with"),
     **{
         f"half of {name}": (name, content[: len(content) // 2], "damaged|cannot be unpacked")
         for name, content in (

@@ -7,21 +7,20 @@ import math
 import re
 import zlib
 
-import cv2
 import numpy as np
 import pytest
 from PIL import Image
 
 from duet.utils.data.formats import labelme as labelme_format
-from duet.utils.data.formats.outlines import ellipse_outline, turned, within
+from duet.utils.data.formats.outlines import ellipse_outline
 from duet.utils.data.sources.annotations import annotated_images
 from duet.utils.data.sources.formats.format import UNKNOWN
 from duet.utils.data.sources.label_file import parse_labels
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.boxes import corners_of
 from tests.unit.data.formats.annotation_files import (
     CASES,
     CATEGORIES,
+    CSV_HEADER,
     coco,
     coco_object,
     csv_row,
@@ -441,25 +440,13 @@ def test_cvat_labels_and_openimages_names_give_the_classes(tmp_path, caplog):
         read_case(tmp_path, CSV, rows)
 
 
-INSIDE = (20, 30)  # height, width
-
-
-def area_of(outline: np.ndarray) -> float:
-    return float(cv2.contourArea(outline.astype(np.float32)))
-
-
-def test_what_is_cut_has_the_area_that_opencv_finds():
-    corners = np.array([[0, 0], [30, 0], [30, 20], [0, 20]], np.float32)
-    random = np.random.Generator(np.random.Philox(0))
-    for _ in range(50):
-        left, top = random.uniform(-20, 30, 2)
-        box = left, top, left + random.uniform(1, 30), top + random.uniform(1, 30)
-        outline = turned(corners_of(np.array(box)), (left, top), random.uniform(0, 360))
-        expected, _ = cv2.intersectConvexConvex(outline.astype(np.float32), corners)
-        cut = within(outline, INSIDE)
-        found = area_of(cut) if len(cut) >= 3 else 0.0
-        assert np.isclose(found, expected, rtol=1e-3, atol=1e-3)  # OpenCV computes in float32
-        assert (cut >= -1e-9).all() and (cut <= np.array(INSIDE[::-1]) + 1e-9).all()
+def test_values_of_openimages_may_all_be_in_quotes(tmp_path):
+    rows = [csv_row((0.1, 0.2, 0.4, 0.6)), csv_row((0, 0, 0.5, 0.5), group=1)]
+    lines = "\n".join([CSV_HEADER, *rows]).split("\n")
+    quoted = "\n".join(",".join(f'"{value}"' for value in line.split(",")) for line in lines)
+    found = read_text(tmp_path, CSV, quoted)
+    assert not any(found.broken) and found.left_out == {"crowds": 1, "images without a row": 1}
+    np.testing.assert_array_equal(found.boxes_xyxy, [[0.1, 0.2, 0.4, 0.6]])
 
 
 def test_an_ellipse_has_its_outermost_points():

@@ -16,12 +16,11 @@ from duet.utils.data.image.header import (
     read_header,
     with_end,
 )
+from tests.unit.data.image.kinds_of_images import encoded
 
 
-def encoded(kind: str, **options) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (40, 30), (9, 99, 200)).save(file, kind, **options)
-    return file.getvalue()
+def plain(kind: str, **options) -> bytes:
+    return encoded(Image.new("RGB", (40, 30), (9, 99, 200)), kind, **options)
 
 
 def with_segments(jpeg: bytes, *segments: bytes) -> bytes:
@@ -43,14 +42,14 @@ def few_megabytes_are_used():
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
 def test_an_image_of_another_size_is_not_decoded(kind):
     with pytest.raises(OtherSizeError) as caught:
-        decode_bytes(np.frombuffer(encoded(kind), np.uint8), (30, 41))
+        decode_bytes(np.frombuffer(plain(kind), np.uint8), (30, 41))
     assert caught.value.size == (30, 40)
 
 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "not an image"),
+        (b"", "the file is empty"),
         (b"\xff\xd8\xff\xc0\0\x11\x08", "broken JPEG header"),
         (b"\x89PNG\r\n\x1a\n" + bytes(50), "broken PNG header"),
         (b"RIFF\x64\0\0\0WEBPVP8X" + bytes(100), "broken WEBP header"),
@@ -92,7 +91,7 @@ def test_jumps_of_a_bitmap_fill_no_more_pixels_than_its_bytes_can_hold(tmp_path)
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
 def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
     path = tmp_path / "a.png"
-    path.write_bytes(encoded(kind))
+    path.write_bytes(plain(kind))
     assert check_file(path, max_pixels=1200).size == (30, 40)
     with pytest.raises(BrokenImageError, match="40x30 px are 1,200, over the limit of 1,199"):
         check_file(path, max_pixels=1199)
@@ -108,9 +107,7 @@ def test_what_opencv_does_not_decode_is_refused_whatever_the_limit(size):
 def photo(seed: int = 0) -> bytes:
     """A JPEG in which every bit matters: noise."""
     pixels = np.random.default_rng(seed).integers(0, 256, (24, 40, 3), np.uint8)
-    file = io.BytesIO()
-    Image.fromarray(pixels).save(file, "JPEG", quality=95)
-    return file.getvalue()
+    return encoded(pixels, "JPEG", quality=95)
 
 
 def test_a_jpeg_that_lacks_only_its_end_mark_is_read(tmp_path):
@@ -130,7 +127,7 @@ def test_a_jpeg_that_lacks_only_its_end_mark_is_read(tmp_path):
 def test_a_jpeg_that_lacks_pixels_or_may_lack_them_is_refused(tmp_path):
     path, cut = tmp_path / "a.jpg", range(3, 60)
     contents = [photo(seed)[:-number] for number, seed in zip(cut, cut, strict=True)]
-    for content in [*contents, encoded("JPEG", progressive=True)[:-2]]:
+    for content in [*contents, plain("JPEG", progressive=True)[:-2]]:
         path.write_bytes(content)
         with pytest.raises(BrokenImageError, match="truncated: the JPEG file does not reach"):
             check_file(path)
@@ -143,8 +140,8 @@ EXIF = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(TAGS)) + b"".join(TAGS)
 @pytest.mark.parametrize(
     "content",
     [
-        with_segments(encoded("JPEG"), EXIF.ljust(65_533, b"\0")),  # 300 MB without a bound
-        with_segments(encoded("JPEG"), *[b"Exif\0\0" + bytes(10)] * 100_000),
+        with_segments(plain("JPEG"), EXIF.ljust(65_533, b"\0")),  # 300 MB without a bound
+        with_segments(plain("JPEG"), *[b"Exif\0\0" + bytes(10)] * 100_000),
         b"\xff\xd8" + b"\xff" * 5_000_000,
         b"\xff\xd8\xff\xdb\0\2" + bytes(5_000_000),
     ],
@@ -158,12 +155,9 @@ def test_a_header_without_an_end_is_given_up(content):
 
 
 def test_a_jpeg_that_repeats_its_scans_is_not_decoded():
-    jpeg = encoded("JPEG", progressive=True)
+    jpeg = plain("JPEG", progressive=True)
     scan = jpeg[jpeg.rfind(b"\xff\xda") : -2]
-    image = Image.new("RGB", (5000, 5000))
-    file = io.BytesIO()
-    image.save(file, "JPEG", progressive=True)
-    large = file.getvalue()
+    large = encoded(Image.new("RGB", (5000, 5000)), "JPEG", progressive=True)
     repeated = np.frombuffer(large[:-2] + scan * 200 + large[-2:], np.uint8)
     with pytest.raises(BrokenImageError, match="210 scans over 5000x5000 px"):
         decode_bytes(repeated, (5000, 5000))

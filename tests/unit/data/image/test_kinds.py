@@ -213,14 +213,8 @@ def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path
     assert len(report.samples) == 1 and report.problems == [f"{path}: left out: {command}"]
 
 
-def write(folder: Path, content: bytes) -> Path:
-    path = folder / "a.heic"
-    path.write_bytes(content)
-    return path
-
-
 def test_a_photo_is_seen_upright(tmp_path):
-    assert check_file(write(tmp_path, HEIC)).size == (WIDTH, HEIGHT)
+    assert scanned(tmp_path, HEIC) == (WIDTH, HEIGHT)
     found = decode_bytes(np.frombuffer(HEIC, np.uint8), (WIDTH, HEIGHT))[..., ::-1]
     assert np.abs(found.astype(int) - np.rot90(PHOTO, -1)).max() <= 24
     np.testing.assert_array_equal(decode_image(HEIC, MAX_PIXELS), found)

@@ -16,6 +16,7 @@ from duet.utils.data.image.letterbox import (
     fit_letterbox,
     fit_long_side,
     letterbox,
+    place,
     resize,
     resize_linear,
     whole_view,
@@ -29,14 +30,15 @@ PIXELS = {"rtol": 1e-6, "atol": 1e-4}
 
 def stored_cases() -> list[dict]:
     cases = json.loads(shared_path("golden/images/letterbox_cases.json").read_text())["cases"]
-    # Filling the input by stretching is not offered here.
-    return [case for case in cases if not case.get("scaleFill")]
+    # Filling the input by stretching, and leaving small images small, are not offered here.
+    fills = [case for case in cases if not case.get("scaleFill")]
+    return [case for case in fills if case.get("scaleup", True) or case["ratio"] != [1, 1]]
 
 
 def placement_of(case: dict, image: np.ndarray):
-    # The smallest multiple of the stride ("auto") is chosen by the caller here: `ValBatches`.
-    max_scale = math.inf if case.get("scaleup", True) else 1.0
-    return fit_letterbox(image.shape[:2], tuple(case["out_shape"][:2]), max_scale)
+    if case["auto"] and isinstance(case["new_shape"], int):
+        return place(image.shape[:2], case["new_shape"], case.get("stride", 32))
+    return fit_letterbox(image.shape[:2], tuple(case["out_shape"][:2]))
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,7 @@ def images() -> dict[str, np.ndarray]:
 
 def test_shapes_ratios_and_padding_equal_the_stored_ones(images):
     cases = stored_cases()
-    assert len(cases) == 36
+    assert len(cases) == 31
     for case in cases:
         image = images[case["image"]]
         placement = placement_of(case, image)
@@ -64,7 +66,7 @@ def test_shapes_ratios_and_padding_equal_the_stored_ones(images):
 def test_what_is_detected_in_has_the_stored_pixels(images):
     with np.load(shared_path("golden/images/letterbox_outputs.npz")) as outputs:
         stored = [case for case in stored_cases() if case["stored"]]
-        assert len(stored) == 9
+        assert len(stored) == 8
         shrunk = []
         for case in stored:
             placement = placement_of(case, images[case["image"]])
@@ -88,50 +90,34 @@ def test_images_of_a_dataset_have_the_stored_sizes():
 
 
 @pytest.mark.parametrize(
-    ("size", "resized"),
+    ("size", "rounded_up", "nearest"),
     [
-        ((349, 640), (175, 320)),  # 174.5; to the nearest it is 174
-        ((333, 500), (214, 320)),  # 213.12
-        ((375, 500), (240, 320)),  # a whole number stays
-        ((318, 424), (240, 320)),  # in float64, 318 * (320 / 424) is above 240
-        ((10, 10000), (1, 320)),
-        ((100, 150), (214, 320)),  # enlarged: 213.3
+        ((349, 640), (175, 320), (174, 320)),  # 174.5: of two that are as near, the even one
+        ((334, 500), (214, 320), (214, 320)),  # 213.76
+        ((333, 500), (214, 320), (213, 320)),  # 213.12
+        ((318, 424), (240, 320), (240, 320)),  # in float64, 318 * (320 / 424) is above 240
+        ((355, 640), (178, 320), (178, 320)),  # 177.5
+        ((1, 10000), (1, 320), (1, 320)),  # never nothing
+        ((100, 150), (214, 320), (213, 320)),  # enlarged
     ],
 )
-def test_the_long_side_is_exact_and_the_other_rounded_up(size, resized):
-    placement = fit_long_side(size, 320, (352, 320))
-    assert placement.resized_size == resized
-    assert placement.padding == ((352 - resized[0]) // 2, (320 - resized[1]) // 2)
-    # Boxes scale with the image: its corners land on the corners of its place.
-    corners = placement.to_input(np.array([[0.0, 0.0, size[1], size[0]]]))
-    (top, left), (height, width) = placement.padding, resized
-    np.testing.assert_allclose(corners, [[left, top, left + width, top + height]], rtol=1e-12)
+def test_sides_round_up_in_a_dataset_and_to_the_nearest_elsewhere(size, rounded_up, nearest):
+    for placement, resized in (
+        (fit_long_side(size, 320, (352, 320)), rounded_up),
+        (fit_letterbox(size, (352, 320)), nearest),
+    ):
+        assert placement.resized_size == resized
+        top, left = placement.padding
+        assert (top, left) == ((352 - resized[0]) // 2, (320 - resized[1]) // 2)
+        box = np.array([[left, top, left + resized[1], top + resized[0]]], float)
+        np.testing.assert_allclose(placement.to_original(box), [[0, 0, *size[::-1]]], atol=1e-9)
+        np.testing.assert_allclose(placement.to_input(np.array([[0.0, 0, *size[::-1]]])), box)
 
 
-@pytest.mark.parametrize(
-    ("size", "resized"),
-    [
-        ((333, 500), (213, 320)),  # 213.12
-        ((334, 500), (214, 320)),  # 213.76
-        ((349, 640), (174, 320)),  # 174.5: of two that are as near, the even one
-        ((640, 355), (320, 178)),
-        ((1, 1000), (1, 320)),  # 0.32: never nothing
-    ],
-)
-def test_an_image_of_no_dataset_has_its_sides_rounded_to_the_nearest(size, resized):
-    placement = fit_letterbox(size, (320, 320))
-    assert placement.resized_size == resized
-    assert placement.padding == ((320 - resized[0]) // 2, (320 - resized[1]) // 2)
-
-
-def test_odd_padding_is_subtracted_as_it_was_added():
-    """YOLOv5 subtracts half of it, 40.5 px here, and so moves boxes by 1 px of this image."""
-    placement = fit_letterbox((349, 640), (256, 320))
-    assert placement.padding == (41, 0) and placement.resized_size == (174, 320)
-    placement = fit_long_side((349, 640), 320, (256, 320))
-    assert placement.padding == (40, 0) and placement.resized_size == (175, 320)
-    box = np.array([[0.0, 40.0, 320.0, 215.0]])
-    np.testing.assert_allclose(placement.to_original(box), [[0, 0, 640, 349]], atol=1e-12)
+def test_the_long_side_is_exact_where_the_other_is_rounded_to_a_stride():
+    # The short side is 32.38 of 32 px: the image is not made smaller for that.
+    assert place((254, 5271), 672, 32).resized_size == (32, 672)
+    assert place((5271, 254), 672, 32).resized_size == (672, 32)
 
 
 def test_shrinking_averages_over_all_pixels():

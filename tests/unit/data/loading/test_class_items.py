@@ -9,7 +9,6 @@ from pycocotools import mask as coco_mask
 
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.image.letterbox import centre_region, crop
-from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
 from duet.utils.data.loading.items import CLASSES, MASKS, MaskItems, complete_outlines
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
@@ -19,7 +18,7 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE
 from tests.coco_reference import runs_of
 from tests.outlines import make_polygons
-from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
+from tests.unit.data.batch_digest import OF_CLASSES
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -88,39 +87,6 @@ def test_an_image_is_kept_as_small_as_no_crop_is_enlarged_by_it(size):
     scale = min(1, 224 / smallest)
     kept = CLASSES.kept_size(size, 224)
     assert all(side * scale <= now < side * scale + 1 for side, now in zip(size, kept, strict=True))
-
-
-KINDS = {"overlap": MaskItems(), "separate": MaskItems(ratio=2, overlap=False)}
-BATCH = 8
-
-
-def train_batches(samples, items, rectangular) -> list[Batch]:
-    recipe = TrainRecipe(64, BATCH, EVERYTHING, rectangular=rectangular, items=items)
-    with TrainLoader(samples, recipe) as loader:
-        return list(loader.epoch(1))
-
-
-def val_batches(samples, items) -> list[Batch]:
-    with ValLoader(samples, 64, BATCH, 0, 32, True, items=items) as loader:
-        return list(loader)
-
-
-@pytest.mark.parametrize("rectangular", [False, True], ids=["plain", "rect"])
-@pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
-def test_masks_change_neither_images_nor_boxes(samples, items, rectangular):
-    plain = train_batches(samples, items=MaskItems.__base__(), rectangular=rectangular)
-    for with_masks, without in zip(
-        train_batches(samples, items=items, rectangular=rectangular), plain, strict=True
-    ):
-        targets = with_masks.targets
-        assert digest(with_masks._replace(targets=targets._replace(masks=None))) == digest(without)
-        assert len(targets.masks.map_index) == len(targets.masks.value) == len(targets.class_index)
-        assert (np.diff(targets.masks.map_index) >= 0).all()
-    for with_masks, without in zip(
-        val_batches(samples, items), val_batches(samples, MaskItems.__base__()), strict=True
-    ):
-        targets = with_masks.targets._replace(masks=None)
-        assert digest(with_masks._replace(targets=targets)) == digest(without)
 
 
 def item_of(outlines, boxes, size=(40, 60)) -> LabelledImage:

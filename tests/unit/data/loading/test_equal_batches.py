@@ -16,7 +16,7 @@ from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes.world import ALONE, World
 from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
 
-NUM_SAMPLES, BATCH = 22, 8
+BATCH = 8
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)
 
 
@@ -120,9 +120,21 @@ def test_batches_whose_pixels_are_left_are_the_usual_ones_once_finished(samples,
         assert digest(batch._replace(images=images, finishing=None)) == digest(before)
 
 
+@pytest.mark.parametrize(
+    ("plain", "masked"), [("train", "masks"), ("train", "a mask each"), ("val", "val masks")]
+)
+def test_masks_change_neither_images_nor_boxes(samples, plain, masked):
+    pairs = (batches_of(CASES[case], samples) for case in (plain, masked))
+    for batch, other in zip(*pairs, strict=True):
+        targets, masks = other.targets, other.targets.masks
+        assert digest(other._replace(targets=targets._replace(masks=None))) == digest(batch)
+        assert len(masks.map_index) == len(masks.value) == len(targets.class_index)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("case", [CASES["train"], CASES["val"], CASES["masks"]], ids=str)
-def test_a_rank_without_any_image_gets_empty_batches(samples, case):
-    (batch,) = batches_of(case, samples[:1], world=World(Process(1, 1, 2)))
+def test_a_rank_without_any_image_gets_empty_batches(samples, case, workers):
+    (batch,) = batches_of(case, samples[:1], workers, world=World(Process(1, 1, 2)))
     assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
     assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]
     assert [array.dtype for array in batch.targets.arrays()] == [np.int64, np.int64, np.float32]

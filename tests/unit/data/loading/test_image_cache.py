@@ -1,6 +1,5 @@
 """Decoded images that processes share, and how much memory is free for them."""
 
-import gc
 import logging
 import os
 import subprocess
@@ -11,12 +10,14 @@ import numpy as np
 import pytest
 
 from duet.backend import system
+from duet.backend.processes import Process
 from duet.utils.data.loading import image_cache
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
 from duet.utils.data.loading.image_cache import create_cache
 from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.memory import collector_paused, free_memory
+from duet.utils.memory import free_memory
+from duet.utils.processes.world import World
 from duet.utils.project import PROJECT
 from tests.rank_threads import run_rank_threads
 
@@ -147,77 +148,45 @@ def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
     caches = run_rank_threads(5, make)
     assert len(caplog.records) == 2
     caches[2].get(0, lambda: image(0))
-    for cache in caches[:3]:
+    caches[0] = None  # which the others outlive
+    for cache in caches[1:3]:
         np.testing.assert_array_equal(cache.get(0, never), image(0))
     np.testing.assert_array_equal(caches[4].get(0, lambda: image(0) + 1), image(0) + 1)
     np.testing.assert_array_equal(caches[3].get(0, never), image(0) + 1)
 
 
-# Rank and what the first told, if this is not the first. Prints what it tells and what it sees.
-RANK = """
+# A second rank, by what the first has told; prints the largest value of the first image.
+SECOND = """
 import sys
 import numpy as np
 from duet.backend.processes import Process
 from duet.utils.processes.world import World
 from duet.utils.data.loading.image_cache import create_cache
 
-kind, rank, *told = sys.argv[1:]
-place = Process(int(rank), int(rank), 2)
-
-def all_gather(mine):
-    if len(mine) == 0:  # the first one waits for the others with it
-        return [mine, mine]
-    print(*mine[0], flush=True)
-    first = np.array([[int(number) for number in told]], np.int64) if told else mine
-    return [first, mine]
-
-cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", World(place, all_gather))
-for line in sys.stdin:
-    seen = cache.get(int(line), lambda: np.full((3, 5, 3), 7 + place.rank, np.uint8))
-    print(seen.max(), flush=True)
+told = np.array([sys.argv[2:]], np.int64)
+world = World(Process(1, 1, 2), lambda mine: [told if len(mine) else mine, mine])
+cache = create_cache(sys.argv[1], [(3, 5), (7, 2)], 0.01, "training", world)
+print(cache.get(0, lambda: np.full((3, 5, 3), 8, np.uint8)).max())
 """
 
 
-def start_rank(kind, rank, reported, folder):
-    command = [sys.executable, "-c", RANK, kind, str(rank), *reported]
-    return subprocess.Popen(
-        command, cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, env={**os.environ, "TMPDIR": str(folder)},
-    )  # fmt: skip
+@pytest.mark.parametrize("kind", ["ram", "disk"])
+def test_processes_share_a_cache_and_take_no_other_file_for_it(kind, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    told = []
 
+    def all_gather(mine):
+        told.extend(mine.ravel().tolist())
+        return [mine, mine]
 
-def ask(process, number=0) -> int:
-    process.stdin.write(f"{number}\n")
-    process.stdin.flush()
-    return int(process.stdout.readline())
+    def run_second(*told):
+        command = [sys.executable, "-c", SECOND, kind, *map(str, told)]
+        return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
 
-
-def test_processes_share_a_cache_that_outlives_the_first_and_leaves_nothing(tmp_path):
-    with start_rank("disk", 0, [], tmp_path) as first:
-        reported = first.stdout.readline().split()
-        with start_rank("disk", 1, reported, tmp_path) as second:
-            assert second.stdout.readline().split()[0] == "0"
-            assert ask(second) == 8
-            assert ask(first) == 8  # as the second one made it
-            first.kill()
-            first.wait()
-            assert ask(second) == 8
-            second.kill()
+    world = World(Process(0, 0, 2), all_gather)
+    cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", world)
+    assert run_second(*told).stdout == "8\n"
+    assert (cache.get(0, never) == 8).all()
+    refused = run_second(*told[:-1], told[-1] + 1).stderr  # as where numbers are of other processes
+    assert "is another file" in refused and "leave --cache out" in refused
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_file_of_another_process_is_never_taken_for_the_cache(tmp_path):
-    with start_rank("ram", 0, [], tmp_path) as first:
-        reported = first.stdout.readline().split()
-        reported[-1] = str(int(reported[-1]) + 1)  # as where ranks see other process numbers
-        with start_rank("ram", 1, reported, tmp_path) as second:
-            _, errors = second.communicate()
-        first.kill()
-    assert "is another file" in errors and "leave --cache out" in errors
-
-
-def test_the_collector_runs_again_after_a_pause_that_an_error_ends():
-    with pytest.raises(ValueError), collector_paused():
-        assert not gc.isenabled()
-        raise ValueError
-    assert gc.isenabled()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, draws_of
-from duet.utils.data.loading.order import Epoch, aspect_order, class_weights, weighted
+from duet.utils.data.loading.order import Epoch, class_weights, weighted
 from duet.utils.data.randomness import epoch_order
 from duet.utils.data.sources.samples import Sample, table_of
 from tests.shared_files import shared_path
@@ -73,11 +73,6 @@ def test_without_any_weight_all_images_are_drawn_alike(samples, scores):
     drawn = [weighted(0, samples, Epoch(e, scores)) for e in range(200)]
     # 400 draws: 200 of each, five standard deviations of 10.
     assert abs(np.concatenate(drawn).sum() - 200) < 50
-
-
-def test_the_order_by_aspect_ratio_is_that_of_height_by_width():
-    samples = table([], [], [], [], sizes=[(10, 20), (20, 10), (10, 20), (10, 30)])
-    assert aspect_order(samples).tolist() == [3, 0, 2, 1]
 
 
 def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_is_its_index():

@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.project import PROJECT
 from duet.utils.system.machine import descendants
+from tests.environments import has_ended, wait_until
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
 
@@ -85,21 +85,6 @@ def worker_ids() -> list[int]:
     return found
 
 
-def wait_for_end(process_ids: list[int]) -> None:
-    deadline = time.monotonic() + 10
-    while any(map(is_running, process_ids)):
-        assert time.monotonic() < deadline, f"{process_ids} still run"
-        time.sleep(0.02)
-
-
-def is_running(process_id: int) -> bool:
-    try:
-        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
-
-
 def test_workers_load_no_framework(loader):
     assert len(list(loader.epoch(0))) == 11
     for process_id in worker_ids():
@@ -127,7 +112,7 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
         running = worker_ids()
         assert len(running) == 2
     assert worker_ids() == []
-    assert not any(map(is_running, running))
+    assert all(map(has_ended, running))
     with pytest.raises(WorkerError, match="by close"):
         next(batches)
     # The file of the arrays stays for the next start.
@@ -194,10 +179,10 @@ def start_parent(dataset_yaml, script):
 
 def test_workers_end_with_a_killed_parent(dataset_yaml):
     with start_parent(dataset_yaml, PARENT + REPORT_WORKERS + "time.sleep(60)") as parent:
-        running = [int(text) for text in parent.stdout.readline().split()]
+        running = parent.stdout.readline().split()
         assert len(running) == 2
         parent.kill()
-        wait_for_end(running)
+        wait_until(lambda: all(map(has_ended, running)))
 
 
 def test_workers_ignore_an_interrupt_from_the_keyboard_and_a_clusters_signals(dataset_yaml):
@@ -214,7 +199,7 @@ def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
         printed, errors = parent.communicate(timeout=30)
     assert parent.returncode == 0
     assert errors == ""
-    wait_for_end([int(text) for text in printed.split()])
+    wait_until(lambda: all(map(has_ended, printed.split())))
 
 
 @pytest.mark.parametrize("workers", [0, 3])

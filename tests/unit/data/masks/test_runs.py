@@ -19,7 +19,6 @@ from duet.utils.data.masks.runs import (
     runs_of_window,
     to_text,
     whole_outline,
-    window_of_runs,
 )
 from duet.utils.geometry.boxes import join_parts
 from duet.utils.geometry.detections import Ragged
@@ -194,17 +193,6 @@ def test_runs_of_another_size_are_refused_before_memory_is_taken(runs):
     tracemalloc.stop()
 
 
-def test_a_window_holds_all_of_the_object_and_no_empty_side():
-    for mask in MASKS:
-        runs = runs_of_mask(mask)
-        top, left, pixels = window_of_runs(runs, mask.shape)
-        height, width = pixels.shape
-        whole = np.zeros_like(mask)
-        whole[top : top + height, left : left + width] = pixels
-        np.testing.assert_array_equal(whole, mask)
-        assert width == (np.ptp(np.flatnonzero(mask.any(axis=0))) + 1 if mask.any() else 0)
-
-
 def largest_outline(mask: np.ndarray) -> np.ndarray:
     return outline_of_runs(runs_of_mask(mask), mask.shape)
 
@@ -215,13 +203,6 @@ def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
             found = largest_outline(mask)
             assert found.dtype == np.float32 and found.ndim == 2
             np.testing.assert_array_equal(found, stored[f"largest_{number}"])
-
-
-def test_the_piece_of_the_most_points_wins_over_the_one_of_the_largest_area():
-    mask = np.zeros((20, 40), bool)
-    mask[2:18, 2:18] = True
-    mask[8, 22:38] = mask[4:12, 30] = True  # a thin cross
-    assert largest_outline(mask)[:, 0].min() == 22
 
 
 def test_a_transposed_mask_is_read_as_it_is():
@@ -290,6 +271,16 @@ def test_a_rectangle_has_four_corners_and_a_ring_one_bridge():
 def test_damaged_runs_are_refused(size, counts, text):
     with pytest.raises(ValueError, match=text):
         mask_outline({"size": size, "counts": counts})
+
+
+@pytest.mark.parametrize("counts", [
+    [0, 0, 12], [3, 0, 9], [12, 0], [0, 12, 0], [0, 0, 2, 3, 7], [0, 3, 0, 3, 6], [2, 3, 0, 0, 7],
+])  # fmt: skip
+def test_runs_of_no_pixel_change_nothing(counts):
+    mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(4, 3).T
+    runs, size = read_runs({"size": [3, 4], "counts": counts})
+    np.testing.assert_array_equal(runs, runs_of_mask(mask.astype(np.uint8)))
+    np.testing.assert_array_equal(covered(whole_outline(runs, size), size), mask)
 
 
 def test_parts_are_joined_by_lines_that_enclose_nothing():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 from pathlib import Path
 
 import cv2
@@ -24,6 +23,7 @@ from duet.utils.data.sources.splits import scan_samples
 from duet.utils.errors import DatasetError
 from tests.unit.data.batch_digest import EVERYTHING, digest
 from tests.unit.data.records.record_files import image_file, index_entry, records_of
+from tests.unit.files.test_atomic import full_disk
 
 NAMES = ("cell", "platelet")
 SUFFIXES = ("jpg", "png", "jpeg", "webp", "bmp", "tif")
@@ -200,14 +200,10 @@ def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_pat
 
 
 def test_a_full_disk_leaves_nothing(dataset, tmp_path):
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = sorted(tmp_path.iterdir())
-    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, hard))
-    try:
-        with pytest.raises(DatasetError, match="nothing was left there.*free some space"):
-            pack(dataset, tmp_path / "packed")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    message = "nothing was left there.*free some space"
+    with full_disk(10_000), pytest.raises(DatasetError, match=message):
+        pack(dataset, tmp_path / "packed")
     assert sorted(tmp_path.iterdir()) == before
 
 
@@ -275,7 +271,10 @@ def test_the_commands_pack_and_unpack(dataset, tmp_path, capsys, caplog):
     ]
     more = write_yaml(dataset.parent / "more.yaml", train="images/train", val="images/val",
                       test="absent")  # fmt: skip
+    (tmp_path / "empty.yaml").write_text("names: [a]")
     for name, data, message in (
+        ("pack", tmp_path / "empty.yaml", "names no images"),
+        ("unpack", tmp_path / "empty.yaml", "names no images"),
         ("pack", tmp_path / "packed/cells.yaml", "is packed already"),
         ("unpack", dataset, "not packed"),
         ("pack", more, "'test'.*--splits"),

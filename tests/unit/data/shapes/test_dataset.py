@@ -40,15 +40,19 @@ def test_the_set_is_an_ordinary_dataset(tmp_path):
     assert all(72 <= side <= 120 for size in sizes for side in size)
 
 
-def test_the_argument_shapes_draws_once_and_reuses_the_set(tmp_path, monkeypatch):
-    monkeypatch.setattr(draw_dataset, "__defaults__", (SMALL,))
+@pytest.mark.parametrize(
+    ("name", "draw", "config"),
+    [("shapes", draw_dataset, SMALL), ("shapes-cls", draw_class_dataset, SMALL_CLASSES)],
+)
+def test_the_argument_draws_a_set_once_and_reuses_it(tmp_path, monkeypatch, name, draw, config):
+    monkeypatch.setattr(draw, "__defaults__", (config,))
     monkeypatch.chdir(tmp_path)
-    dataset = load_dataset("shapes")
-    assert dataset.root == Path("datasets/shapes")
+    dataset = load_dataset(name)
+    assert (dataset.name, dataset.root) == (name, Path("datasets") / name)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert load_dataset("shapes") == dataset
+    assert load_dataset(name) == dataset
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
-    assert sorted(path.name for path in Path("datasets").iterdir()) == ["shapes"]
+    assert [path.name for path in Path("datasets").iterdir()] == [name]
 
 
 @pytest.mark.parametrize(
@@ -138,19 +142,13 @@ def test_a_hidden_part_is_left_out_and_all_seen_pieces_are_one_outline():
     np.testing.assert_allclose(over.min(axis=0), [50, 20], atol=0.6)
 
 
-def test_the_set_is_an_ordinary_dataset_of_class_folders(tmp_path, monkeypatch):
-    monkeypatch.setattr(draw_class_dataset, "__defaults__", (SMALL_CLASSES,))
-    monkeypatch.chdir(tmp_path)
-    dataset = load_dataset("shapes-cls")
-    assert dataset.name == "shapes-cls"
+def test_the_set_is_an_ordinary_dataset_of_class_folders(tmp_path):
+    dataset = load_dataset(draw_class_dataset(tmp_path / "shapes-cls", SMALL_CLASSES))
     assert dataset.class_names == tuple(sorted(CLASSES))
     for split, each in (("train", 2), ("val", 1)):
         samples = load_split(dataset, split)
         assert np.bincount(samples.class_index).tolist() == [each] * 10
         assert samples.sizes.min() >= 36 and samples.sizes.max() <= 60
-    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
-    assert load_dataset("shapes-cls") == dataset
-    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
 
 
 def test_an_image_shows_a_large_shape_in_the_colours_of_its_class():

@@ -77,6 +77,7 @@ def test_images_lie_at_any_depth_and_what_is_no_image_is_passed_over(tmp_path):
     (tmp_path / "train" / "b" / "notes.md").write_text("x")
     (tmp_path / "train" / "list.csv").write_text("x")
     os.mkfifo(tmp_path / "train" / "b" / "pipe")
+    (tmp_path / "train" / "itself").symlink_to(tmp_path / "train" / "itself")
     assert labelled(tmp_path) == {"train/a/x/y/1.png": "a", "train/b/1.png": "b"}
 
 

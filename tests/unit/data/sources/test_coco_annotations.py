@@ -15,42 +15,35 @@ from duet.utils.data.sources.label_file import MOST_CROSSINGS
 from duet.utils.data.sources.samples import Sample
 from duet.utils.errors import UserError
 from tests.coco_reference import runs_of
+from tests.unit.data.formats.annotation_files import CATEGORIES, HEIGHT, WIDTH, coco, coco_object
 
 CLASS_NAMES = ("cat", "dog", "owl")
-CATEGORY_IDS = {"dog": 18, "cat": 17, "owl": 3, "unused": 99}
-IMAGE_IDS = (40, 7, 12, 900)
+UNUSED = {"id": 99, "name": "unused"}
 
 
-def sample(number):
-    return Sample(
-        Path(f"images/val/{number}.jpg"), 300, 400, np.zeros(0, np.int64), np.zeros((0, 4))
-    )
+def sample(name: str) -> Sample:
+    nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
+    return Sample(Path("images") / name, HEIGHT, WIDTH, *nothing)
 
 
-SAMPLES = [sample(number) for number in range(len(IMAGE_IDS))]
+NAMES = [f"val/{number}.jpg" for number in range(4)]
+SAMPLES = [sample(name) for name in NAMES]
 
 
 def document():
     """Return objects of all sizes, a third of them crowds, areas of about half the boxes."""
-    random = np.random.Generator(np.random.Philox(0))
-    annotations = []
-    for image_id in (*IMAGE_IDS, 1234):
+    random, objects = np.random.Generator(np.random.Philox(0)), []
+    for image in range(7, 12):  # the last one is of another split
         for _ in range(12):
-            size = np.exp(random.uniform(2, 5.5, 2))
-            box = [*(random.uniform(0, 1, 2) * 150).tolist(), *size.tolist()]
-            annotations.append(
-                {"id": len(annotations) + 1, "image_id": image_id, "bbox": box,
-                 "category_id": int(random.choice([3, 17, 18])),
-                 "iscrowd": int(random.uniform() < 0.3),
-                 "area": float(size.prod() * random.uniform(0.3, 0.8)), "segmentation": []}
-            )  # fmt: skip
-    names = [*(f"val/{number}.jpg" for number in range(len(IMAGE_IDS))), "elsewhere.jpg"]
-    images = [
-        {"id": image_id, "file_name": name, "height": 300, "width": 400}
-        for image_id, name in zip((*IMAGE_IDS, 1234), names, strict=True)
-    ]
-    categories = [{"id": number, "name": name} for name, number in CATEGORY_IDS.items()]
-    return {"info": {}, "images": images, "annotations": annotations, "categories": categories}
+            size = np.exp(random.uniform(2, 4.5, 2))
+            box = [*(random.uniform(0, 1, 2) * 50).tolist(), *size.tolist()]
+            more = {"category_id": int(random.choice([2, 5, 9])),
+                    "iscrowd": int(random.uniform() < 0.3),
+                    "area": float(size.prod() * random.uniform(0.3, 0.8))}  # fmt: skip
+            objects.append(coco_object(box, image=image, id=len(objects) + 1, **more))
+    return coco(
+        objects, [*NAMES, "elsewhere.jpg"], categories=list(map(dict, [*CATEGORIES, UNUSED]))
+    )
 
 
 def write(folder, content):
@@ -74,7 +67,7 @@ def test_objects_of_chosen_classes_keep_their_crowds_and_areas(tmp_path):
 
 def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
     content = document()
-    content["annotations"] = [{"image_id": 7, "category_id": 3, "bbox": [1, 2, 30, 40]}]
+    content["annotations"] = [{"image_id": 8, "category_id": 9, "bbox": [1, 2, 30, 40]}]
     del content["images"][1]["height"]
     objects = read_coco_annotations(write(tmp_path, content), SAMPLES, CLASS_NAMES).objects
     np.testing.assert_array_equal(objects[1].boxes_xyxy, [[1, 2, 31, 42]])
@@ -92,7 +85,7 @@ def test_images_of_one_name_are_distinguished_by_their_folders(tmp_path):
         read_coco_annotations(write(tmp_path, content), samples, CLASS_NAMES)
     del content["images"][2]
     found = read_coco_annotations(write(tmp_path, content), samples, CLASS_NAMES)
-    assert found.image_ids == [IMAGE_IDS[0], IMAGE_IDS[1]]
+    assert found.image_ids == [7, 8]
 
 
 def changed(*keys_and_value):
@@ -116,11 +109,11 @@ def changed(*keys_and_value):
         *((text, "is not a valid JSON object")
           for text in ("{", "\xff\xfe", "[" * 100_000, '{"a": 1, "a": 1}')),
         (changed("images", 0, "file_name", "x.jpg"), "no image is named 0.jpg"),
-        (changed("images", 2, "width", 300), "2.jpg has width 300 there, but 400"),
+        (changed("images", 2, "width", 150), "2.jpg has width 150 there, but 200"),
         (changed("categories", 1, "name", "lynx"), "no category is called 'cat'"),
         (changed("annotations", 5, "category_id", 99), "annotation 6: its category 'unused' is no"),
         (changed("annotations", 5, "bbox", [1, 2, 3, 10**400]), "JSON object: the number 1000"),
-        (changed("categories", 1, "name", "\x1b[2J" * 60_000), "its categories: ['owl', '\\x1b[2J"),
+        (changed("categories", 1, "name", "\x1b[2J" * 60_000), "its categories: ['\\x1b[2J"),
         (changed("annotations", 5, "area", "big"), "area 'big'"),
     ],
 )  # fmt: skip
@@ -133,9 +126,7 @@ def test_a_broken_file_is_refused_by_name(tmp_path, content, text):
     assert len(str(caught.value)) < 1000
 
 
-HEIGHT, WIDTH = 60, 90
-NO_LABELS = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
-MASKED = [Sample(Path(name), HEIGHT, WIDTH, *NO_LABELS) for name in ("a.jpg", "b.jpg")]
+MASKED = [sample(name) for name in ("a.jpg", "b.jpg")]
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -166,17 +157,11 @@ def segmentations():
 
 def write_masks(folder, given, **entry):
     """A file whose second image has an object with each of these segmentations."""
-    objects = [
-        {"id": number, "image_id": 7, "category_id": 1, "bbox": [10, 20, 30, 15], "iscrowd": 0,
-         "area": 5.5, "segmentation": one, **entry}
+    own = {"image": 8, "category_id": 2, "area": 5.5, **entry}
+    return write(folder, coco(
+        coco_object([10, 20, 30, 15], one, id=number, **own)
         for number, one in enumerate(given, start=1)
-    ]  # fmt: skip
-    images = [
-        {"id": number, "file_name": name, "height": HEIGHT, "width": WIDTH}
-        for number, name in ((3, "a.jpg"), (7, "b.jpg"))
-    ]
-    categories = [{"id": 1, "name": "cat"}]
-    return write(folder, {"images": images, "annotations": objects, "categories": categories})
+    ))  # fmt: skip
 
 
 def read(path):
@@ -212,8 +197,8 @@ def test_where_no_masks_are_asked_for_they_are_not_read(tmp_path):
 
 
 @pytest.mark.parametrize(("segmentation", "text"), [
-    ({"size": [HEIGHT, WIDTH - 1], "counts": [HEIGHT * (WIDTH - 1)]}, "its mask is 89x60 px"),
-    ({"size": [WIDTH, HEIGHT], "counts": [HEIGHT * WIDTH]}, "its mask is 60x90 px"),
+    ({"size": [HEIGHT, WIDTH - 1], "counts": [HEIGHT * (WIDTH - 1)]}, "its mask is 199x100 px"),
+    ({"size": [WIDTH, HEIGHT], "counts": [HEIGHT * WIDTH]}, "its mask is 100x200 px"),
     ([["a"] * 6], "cannot be used"),
 ])  # fmt: skip
 def test_a_segmentation_that_cannot_be_used_is_named(tmp_path, segmentation, text):
@@ -237,6 +222,6 @@ def test_pieces_that_go_to_and_fro_without_an_end_are_refused(tmp_path):
     """As in label files; here several objects of one image are over the bound together."""
     there_and_back = [0, 0, WIDTH, HEIGHT] * ((MOST_CROSSINGS + 10) // 4)
     assert read(write_masks(tmp_path, [[there_and_back], [[1, 1, 9, 1, 9, 9]]])).objects
-    text = "'b.jpg': outlines of 450,720 px in an image of 90x60; accepted: at most 450,000"
+    text = "'b.jpg': outlines of 1,001,600 px in an image of 200x100; accepted: at most 1,000,000"
     with pytest.raises(UserError, match=text):
         read(write_masks(tmp_path, [[there_and_back], [there_and_back]]))

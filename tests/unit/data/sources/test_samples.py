@@ -6,6 +6,7 @@ import dataclasses
 import logging
 import pickle
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import cv2
@@ -17,7 +18,6 @@ from duet.utils.data.sources.class_folders import FULL_BOX
 from duet.utils.data.sources.image_sources import RecordPlace
 from duet.utils.data.sources.samples import Sample, SampleTable, decode, table_of
 from duet.utils.errors import DatasetError
-from duet.utils.geometry.boxes import Polygons
 from duet.utils.tasks import TASKS
 from tests.outlines import assert_same_samples, make_polygons
 
@@ -81,66 +81,55 @@ def test_some_objects_of_all_images_are_kept():
 
 
 PART = (0.5, 0.5, 0.2, 0.4)
+TRIANGLE = np.array([[0.4, 0.3], [0.6, 0.3], [0.5, 0.7]], np.float32)
 
 
-def samples(*boxes_of_images, polygons: bool = False) -> SampleTable:
-    return table_of(
-        [
-            Sample(
-                Path("set") / "images" / f"{number}.jpg",
-                40,
-                60,
-                np.zeros(len(boxes), np.int64),
-                np.array(boxes, np.float32).reshape(-1, 4),
-                polygons_norm=triangles(len(boxes)) if polygons else None,
-            )
-            for number, boxes in enumerate(boxes_of_images)
-        ]
-    )
+def samples(*boxes_of_images, outlined: bool = False) -> SampleTable:
+    """Samples of one class; each object has these boxes, and a triangle if it is outlined."""
+    return table_of([
+        Sample(
+            Path("set") / "images" / f"{number}.jpg", 40, 60, np.zeros(len(boxes), np.int64),
+            np.array(boxes, np.float32).reshape(-1, 4),
+            polygons_norm=make_polygons([TRIANGLE] * len(boxes), np.float32) if outlined else None,
+        )
+        for number, boxes in enumerate(boxes_of_images)
+    ])  # fmt: skip
 
 
-def triangles(number: int) -> Polygons:
-    points = np.tile(np.array([[0.4, 0.3], [0.6, 0.3], [0.5, 0.7]], np.float32), (number, 1))
-    return Polygons(points, 3 * np.arange(number + 1))
-
-
-@pytest.mark.parametrize("task", ["detect", "segment"])
-def test_what_looks_for_objects_refuses_class_folders(task):
-    with pytest.raises(DatasetError, match=r"pets: .*--task classify, or --cfg yolov5s-cls.yaml"):
-        TASKS[task].check_labels(samples([FULL_BOX], [FULL_BOX]), "pets", is_of_folders=True)
-
-
-def test_labels_that_say_that_an_object_fills_its_image_are_detections():
-    """They may be annotations of any format, or lie in records: no label file tells it."""
-    TASKS["detect"].check_labels(samples([FULL_BOX], [FULL_BOX]), "frames")
-    TASKS["segment"].check_labels(samples([FULL_BOX], polygons=True), "frames")
+FULL, MIXED = samples([FULL_BOX], [FULL_BOX]), samples([FULL_BOX], [PART])
+CLASSES_ASKED = "--task classify, or --cfg yolov5s-cls.yaml"
+BOXES_ASKED = "--task detect or --cfg yolov5s.yaml"
 
 
 @pytest.mark.parametrize(
-    "boxes", [([PART],), ([FULL_BOX], [PART]), ([FULL_BOX], []), ([FULL_BOX, FULL_BOX],)]
-)
-def test_a_classifier_refuses_boxes_and_detection_takes_them(boxes):
-    with pytest.raises(DatasetError, match=r"pets: .*--task detect or --cfg yolov5s.yaml"):
-        TASKS["classify"].check_labels(samples(*boxes), "pets")
-    TASKS["detect"].check_labels(samples(*boxes), "pets")
-
-
-def test_a_classifier_takes_images_that_one_object_fills():
-    TASKS["classify"].check_labels(samples([FULL_BOX], [FULL_BOX]), "pets")
-
-
-def test_segmentation_needs_one_polygon_at_least():
-    with pytest.raises(DatasetError, match=r"pets: .*polygons.*--task detect"):
-        TASKS["segment"].check_labels(samples([PART], [PART]), "pets")
-    TASKS["segment"].check_labels(samples([PART], polygons=True), "pets")
+    ("task", "table", "is_of_folders", "refusal"),
+    [
+        ("detect", FULL, True, CLASSES_ASKED),
+        ("segment", FULL, True, CLASSES_ASKED),
+        # Annotations of any format, or records, may say that an object fills its image.
+        ("detect", FULL, False, ""),
+        ("segment", samples([FULL_BOX], outlined=True), False, ""),
+        *((task, table, False, BOXES_ASKED if task == "classify" else "")
+          for task in ("classify", "detect")
+          for table in (MIXED, samples([PART]), samples([FULL_BOX], []), samples([FULL_BOX] * 2))),
+        ("classify", FULL, False, ""),
+        ("segment", samples([PART], [PART]), False, "polygons.*--task detect"),
+        ("segment", samples([PART], outlined=True), False, ""),
+    ],
+)  # fmt: skip
+def test_a_task_takes_labels_it_learns_from_and_names_the_task_for_others(
+    task, table, is_of_folders, refusal
+):
+    with pytest.raises(DatasetError, match=f"pets: .*{refusal}") if refusal else nullcontext():
+        TASKS[task].check_labels(table, "pets", is_of_folders=is_of_folders)
 
 
 def test_segmentation_tells_how_many_objects_are_boxes(caplog):
-    mixed = samples([PART], [PART, FULL_BOX], polygons=True)
-    polygons = Polygons(mixed.polygons_norm.points_xy[:3], np.array([0, 0, 3, 3]))
+    outlined = samples([PART], [PART, FULL_BOX], outlined=True)
+    mixed = make_polygons([TRIANGLE[:0], TRIANGLE, TRIANGLE[:0]], np.float32)
     with caplog.at_level(logging.INFO):
-        TASKS["segment"].check_labels(dataclasses.replace(mixed, polygons_norm=polygons), "pets")
-        TASKS["segment"].check_labels(mixed, "pets")
+        TASKS["segment"].check_labels(dataclasses.replace(outlined, polygons_norm=mixed), "pets")
+        TASKS["segment"].check_labels(outlined, "pets")
     assert caplog.messages == [
         "pets: 2 of 3 objects have no outline: their boxes count as their masks"
     ]

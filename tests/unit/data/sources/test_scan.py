@@ -127,9 +127,18 @@ def link_another(images):
     (images / "größe 8.png").symlink_to(images / "größe 7.png")
 
 
+def put_back_the_time(images):
+    """Change a label file, but neither its size nor its time."""
+    path = images.parent / "labels/größe 0.txt"
+    status = path.stat()
+    path.write_text("2" + BOX[1:])
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        put_back_the_time,
         lambda images: (images.parent / "labels/größe 0.txt").write_text(POLYGON),
         lambda images: (images.parent / "labels/größe 3.txt").write_text(BOX),
         lambda images: (images.parent / "labels/größe 6.txt").unlink(),
@@ -138,7 +147,16 @@ def link_another(images):
         lambda images: (images / "größe 9.png").unlink(),
         link_another,
     ],
-    ids=["label changed", "label made", "label removed", "image", "added", "removed", "linked"],
+    ids=[
+        "time put back",
+        "label changed",
+        "label made",
+        "label removed",
+        "image",
+        "added",
+        "removed",
+        "linked",
+    ],
 )
 def test_any_change_is_noticed_and_all_is_read_again(data, read, change):
     scan(data)

@@ -2,35 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import os
 import resource
 import struct
 import zlib
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
-from PIL import Image
 
 from duet.utils.detect.media.image_file import ImageFile
 from duet.utils.errors import BrokenSourceError
 from duet.utils.image_limits import MAX_PIXELS
-
-HEIGHT, WIDTH = 40, 60
-
-
-def photo() -> np.ndarray:
-    """A smooth image (H, W, 3) whose corners differ."""
-    rows, columns = np.mgrid[:HEIGHT, :WIDTH]
-    return np.stack([rows * 6, columns * 4, 255 - rows * 3 - columns * 2], 2).astype(np.uint8)
-
-
-def encoded(image: Image.Image, kind: str, **options) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
+from tests.unit.data.image.kinds_of_images import HEIGHT, PHOTO, WIDTH, encoded
 
 
 def read(path: Path, max_pixels: int = MAX_PIXELS) -> np.ndarray:
@@ -52,13 +36,13 @@ def png_of(height: int, width: int) -> bytes:
 
 
 def write_part(path: Path, kind: str, part: float) -> None:
-    content = encoded(Image.fromarray(photo()), kind)
+    content = encoded(PHOTO, kind)
     path.write_bytes(content[: int(part * len(content))])
 
 
 HOSTILE = {
     "text": (lambda path: path.write_text("no image\n" * 50), "not an image"),
-    "empty": (lambda path: path.touch(), "not an image"),
+    "empty": (lambda path: path.touch(), "the file is empty"),
     "FIFO": (os.mkfifo, "is a FIFO"),
     "device": (lambda path: path.symlink_to("/dev/zero"), "is a device"),
     "folder": (lambda path: path.mkdir(), "is a folder"),
@@ -85,7 +69,7 @@ def test_a_broken_image_has_one_short_reason(kind, tmp_path):
 
 def test_the_limit_of_pixels_is_exact(tmp_path):
     path = tmp_path / "a.png"
-    cv2.imwrite(str(path), photo())
+    path.write_bytes(encoded(PHOTO, "PNG"))
     assert read(path, HEIGHT * WIDTH).shape == (HEIGHT, WIDTH, 3)
-    with pytest.raises(BrokenSourceError, match="60x40 px are 2,400"):
+    with pytest.raises(BrokenSourceError, match="42x26 px are 1,092"):
         read(path, HEIGHT * WIDTH - 1)

@@ -14,7 +14,7 @@ import pytest
 from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.video import VideoFile
 from duet.utils.detect.results.result import Result
-from duet.utils.detect.results.run_files import RunFiles, name_of_source, safe_name
+from duet.utils.detect.results.run_files import RunFiles, name_of_source
 from duet.utils.errors import UserError
 from duet.utils.files.run_folder import Names
 from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
@@ -66,6 +66,13 @@ def test_heat_maps_lie_in_a_folder_of_their_own(tmp_path):
     assert abs(drawn[0].astype(int).mean(0) - drawn[-1].astype(int).mean(0)).max() > 20
 
 
+def test_an_image_too_long_for_a_jpeg_has_its_heat_map_in_a_png(tmp_path):
+    result = make_result("long", size=(10, 65_501))
+    heat = np.zeros(result.size, np.float32)
+    found = write(tmp_path, dataclasses.replace(result, heatmap=heat), visualize=-1)
+    assert found == ["heatmaps/long.png", "long.png"]
+
+
 def test_drawings_follow_the_flags(tmp_path):
     result = make_result(Path("a.png"), PERSON)
     for name, flags, drawn in (
@@ -81,13 +88,17 @@ def test_drawings_follow_the_flags(tmp_path):
 
 
 def test_each_class_has_a_safe_folder_of_its_own(tmp_path):
-    names = ("../up", "a/b", "a_b", "人", "", "\x1b[31m")
+    folders = {
+        "../up": "_up", "a/b\\c:d": "a_b_c_d", "a_b_c_d": "a_b_c_d-2", "人": "人", "": "class",
+        "..": "class-2", " . ": "class-3", "\x1b[31mred\n\u202e": "_[31mred__", "\ud800": "_",
+        "con": "_con", "Com1.5": "_Com1.5", "console": "console", "traffic light": "traffic light",
+    }  # fmt: skip
+    names = tuple(folders)
     rows = [(10, 10, 30, 30, 0.5, index) for index in range(len(names))]
     (tmp_path / "run").mkdir()
     with RunFiles(tmp_path / "run", configure(save_crop=True, nosave=True), names) as files:
         files.add(make_result(Path("a.jpg"), *rows, class_names=names))
-    folders = ["_up", "_[31m", "a_b", "a_b-2", "class", "人"]
-    assert files_in(tmp_path) == sorted(f"run/crops/{folder}/a.jpg" for folder in folders)
+    assert files_in(tmp_path) == sorted(f"run/crops/{x}/a.jpg" for x in folders.values())
 
 
 def test_sources_of_one_name_replace_nothing_of_each_other(tmp_path):
@@ -244,26 +255,6 @@ def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(t
 
 
 @pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("traffic light", "traffic light"),
-        ("a/b\\c:d", "a_b_c_d"),
-        ("..", "class"),
-        (" . ", "class"),
-        ("../../etc/passwd", "_.._etc_passwd"),
-        ("\x1b[31mred\n\u202e", "_[31mred__"),
-        ("\udce9\ud800", "__"),
-        ("con", "_con"),
-        ("Com1.5", "_Com1.5"),
-        ("console", "console"),
-    ],
-)
-def test_a_safe_name_is_one_folder(text, name):
-    assert safe_name(text, otherwise="class") == name
-    assert Path("folder", name).parent == Path("folder")
-
-
-@pytest.mark.parametrize(
     ("source", "name"),
     [
         (Path("/data/a.b/img.1.jpg"), ("img.1", ".jpg")),
@@ -280,24 +271,24 @@ def test_a_source_gives_its_name_without_folders_and_secrets(source, name):
     assert name_of_source(source) == name
 
 
-def test_a_name_that_is_taken_gets_the_next_number():
-    names = Names()
-    given = [names.take(name) for name in ("a", "a", "a-2", "a", "b", "a-2")]
-    assert given == ["a", "a-2", "a-2-2", "a-3", "b", "a-2-3"]
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        ("a a a-2 a b a-2", "a a-2 a-2-2 a-3 b a-2-3"),
+        # Frames of a video called clip are clip_1, clip_2, ...
+        ("clip.mp4 clip_7 other_7 other.mp4", "clip clip_7-2 other_7 other-2"),
+        ("other_7 other.mp4 other-2_1 other clip_x", "other_7 other-2 other-2_1-2 other clip_x"),
+    ],
+)
+def test_a_name_that_is_taken_gets_the_next_number(asked, given):
+    assert " ".join(taken(Names(), asked)) == given
+
+
+def taken(names: Names, asked: str) -> list[str]:
+    stems = [(name.removesuffix(".mp4"), name.endswith(".mp4")) for name in asked.split()]
+    return [names.take(stem, is_video) for stem, is_video in stems]
 
 
 def test_names_that_differ_in_case_alone_are_one_where_the_system_takes_them_so():
-    for folds_case, given in ((True, ["a", "A-2", "b_1", "B-2"]), (False, ["a", "A", "b_1", "B"])):
-        names = Names(folds_case)
-        assert [names.take("a"), names.take("A"), names.take("b_1"), names.take("B", True)] == given
-
-
-def test_an_image_called_like_a_frame_of_a_video_gets_another_name():
-    names = Names()
-    assert names.take("clip", is_video=True) == "clip"
-    assert names.take("clip_7") == "clip_7-2"
-    assert names.take("other_7") == "other_7"
-    assert names.take("other", is_video=True) == "other-2"
-    assert names.take("other-2_1") == "other-2_1-2"
-    assert names.take("clip") == "clip-2"
-    assert names.take("clip_x") == "clip_x"
+    assert taken(Names(folds_case=True), "a A b_1 B.mp4") == ["a", "A-2", "b_1", "B-2"]
+    assert taken(Names(folds_case=False), "a A b_1 B.mp4") == ["a", "A", "b_1", "B"]

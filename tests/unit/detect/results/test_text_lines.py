@@ -38,24 +38,25 @@ def test_a_track_id_ends_the_line_and_large_whole_numbers_keep_their_digits():
     assert label_lines(detections, (100, 100), track_ids=ids)[1] == "2 0.2 0.3 0.2 0.2 12345678"
 
 
-def test_a_table_has_the_lowest_score_first_and_two_decimals():
-    rows = (*BOX[:4], 0.875, 2), (*BOX[:4], 0.125, 0)
-    lines = make_result("", *rows).table_lines("a.jpg")
-    assert lines == "a.jpg,person,0.12\na.jpg,cat,0.88\n"
-    lines = make_result("", *rows, track_ids=np.array([7, -1])).table_lines("a.jpg")
-    assert lines == "a.jpg,person,0.12,-1\na.jpg,cat,0.88,7\n"
+PLACE = BOX[:4]
+ODD_NAMES = {"class_names": ("c\rat", "人", "=cmd|calc")}
 
 
-def test_a_row_is_one_line_that_steers_no_terminal():
-    result = make_result("", (*BOX[:5], 0), (*BOX[:4], 0.25, 1), class_names=("c\rat", "人"))
-    lines = result.table_lines("a\n\x1b[31m\udce9.jpg")
-    assert lines == "a\\n\\x1b[31m\\xe9.jpg,人,0.25\na\\n\\x1b[31m\\xe9.jpg,c\\rat,0.50\n"
-    lines.encode("utf-8")
-
-
-def test_a_row_holds_no_formula():
-    result = make_result("", (*BOX[:5], 0), class_names=("=cmd|calc",))
-    assert result.table_lines("@a.jpg") == "'@a.jpg,'=cmd|calc,0.50\n"
+@pytest.mark.parametrize(
+    ("rows", "options", "image", "lines"),
+    [
+        ([(*PLACE, 0.875, 2), (*PLACE, 0.125, 0)], {}, "a.jpg",
+         "a.jpg,person,0.12\na.jpg,cat,0.88\n"),
+        ([(*PLACE, 0.875, 2), (*PLACE, 0.125, 0)], {"track_ids": np.array([7, -1])}, "a.jpg",
+         "a.jpg,person,0.12,-1\na.jpg,cat,0.88,7\n"),
+        # It steers no terminal and holds no formula.
+        ([(*PLACE, 0.5, 0), (*PLACE, 0.25, 1)], ODD_NAMES, "a\n\x1b[31m\udce9.jpg",
+         "a\\n\\x1b[31m\\xe9.jpg,人,0.25\na\\n\\x1b[31m\\xe9.jpg,c\\rat,0.50\n"),
+        ([(*PLACE, 0.5, 2)], ODD_NAMES, "@a.jpg", "'@a.jpg,'=cmd|calc,0.50\n"),
+    ],
+)  # fmt: skip
+def test_a_table_has_the_lowest_score_first_and_two_decimals(rows, options, image, lines):
+    assert make_result("", *rows, **options).table_lines(image) == lines
 
 
 NOTHING = ground_truth([], [])
@@ -70,7 +71,8 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
     files = LabelFiles(samples, scores=True)
     files.add(2, make_detections(), NOTHING)
-    files.add(1, make_detections((0, 0, 100, 50, 0.5, 3)), NOTHING)
+    nowhere = (np.nan, 0, 100, 50, 0.75, 3)  # half precision may produce it
+    files.add(1, make_detections(nowhere, (0, 0, 100, 50, 0.5, 3)), NOTHING)
     files.add(0, make_detections((10, 10, 30, 20, 0.875, 1), (20, 0, 40, 50, 0.25, 0)), NOTHING)
     (tmp_path / "two.txt").write_text("of an earlier run\n")
     files.write(tmp_path)

@@ -44,14 +44,6 @@ def test_an_object_has_no_id_at_first_and_one_id_from_then_on():
     assert track(new_tracker(), *walk) == [[NO_ID]] + [[1]] * 19
 
 
-def test_ids_count_from_1_in_the_order_of_appearance():
-    first, second = (10, 10, 0.9), (200, 100, 0.9)
-    ids = track(
-        new_tracker(), boxes(first), boxes(first), boxes(second, first), boxes(first, second)
-    )
-    assert ids == [[NO_ID], [1], [NO_ID, 1], [1, 2]]
-
-
 def test_a_weak_detection_continues_a_track_and_begins_none():
     known, unknown = (10, 10, 0.9), (300, 200, 0.2)
     tracker = new_tracker()

@@ -8,6 +8,7 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, DetectionEvaluator
 from duet.utils.evaluation.coco.per_image import (
     FILE,
+    PerImage,
     interval,
     mean_over_classes,
     read_per_image,
@@ -113,6 +114,21 @@ def test_damaged_files_are_refused(monkeypatch, tmp_path):
         (other / FILE).write_bytes(damaged)
         with pytest.raises(UserError, match="damaged, or not written by val.py"):
             compare(monkeypatch, one, other)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"image": np.zeros(1)}, {"image": np.zeros((1, 1), int)}, {"correct": np.ones((10, 1))},
+     {"objects": np.full((1, 1), np.nan)}, {"class_index": np.array(["a"])}],
+)  # fmt: skip
+def test_arrays_of_other_kinds_are_refused(tmp_path, change):
+    rows, flags = np.zeros(1, np.int64), np.ones((10, 1), bool)
+    whole = PerImage(rows, rows, flags, flags, np.ones((1, 1), np.int32))
+    write_per_image(tmp_path / FILE, whole, ["a.jpg"], ["a"])
+    assert read_per_image(tmp_path / FILE)[1:] == (["a.jpg"], ["a"])
+    write_per_image(tmp_path / FILE, whole._replace(**change), ["a.jpg"], ["a"])
+    with pytest.raises(UserError, match="its arrays do not fit together"):
+        read_per_image(tmp_path / FILE)
 
 
 def random_detections(random, num_classes, number):

@@ -43,6 +43,12 @@ def test_images_are_written_in_order_and_those_without_detections_left_out(tmp_p
     assert [row["image_id"] for row in rows] == [3, 1]
 
 
+def test_boxes_that_are_not_finite_are_left_out(tmp_path):
+    found = detections([[np.nan, 0, 9, 9], BOX], [0.5, 0.25], [0, 0])
+    rows = write(tmp_path, ["cell"], ["a.jpg"], {0: found})
+    assert [row["score"] for row in rows] == [0.25]
+
+
 def test_coco_is_recognised_by_its_names_in_any_order():
     ids = category_ids(COCO_NAMES)
     gaps = {12, 26, 29, 30, 45, 66, 68, 69, 71, 83}

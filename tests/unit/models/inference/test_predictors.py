@@ -16,7 +16,7 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.files.yaml_files import parse_yaml
 from tests.dispatched import dispatched, total
-from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY, write_tiny_classifier
 
@@ -34,13 +34,10 @@ def all_rows(predictor, images):
         return np.stack(predictor.decode_above(predictor(ops.tensor(images)), EVERY_ROW))
 
 
-def assert_near(found, wanted):
+def assert_rows_near(found, wanted):
     assert found.shape == wanted.shape
     for columns in (np.s_[..., :4], np.s_[..., 4:]):  # pixels, then scores
-        largest = np.abs(wanted[columns]).max()
-        np.testing.assert_allclose(
-            found[columns], wanted[columns], rtol=0, atol=NETWORK_TOLERANCE * largest
-        )
+        assert_near(found[columns], wanted[columns], NETWORK_TOLERANCE)
 
 
 @pytest.mark.parametrize("name", ["tta_p5", "tta_p6"])
@@ -50,7 +47,7 @@ def test_predictions_are_the_stored_ones(name):
     model = Augmented(drawn_model(folder + case["yaml"], case["gain"]))
     found = all_rows(model, drawn_input(case["input"]))
     assert found.shape[1] == case["rows"]
-    assert_near(found, stored(f"inference/{name}")["decoded"])
+    assert_rows_near(found, stored(f"inference/{name}")["decoded"])
 
 
 class PresentOnly:
@@ -88,7 +85,7 @@ def test_rows_of_both_models_are_the_stored_ones_also_after_nms(members):
         all_rows(Ensemble(members, NAMES), drawn_input([2, 3, 192, 256])),
         stored("inference/ensemble"),
     )
-    assert_near(rows, wanted["merged"])
+    assert_rows_near(rows, wanted["merged"])
     options = info("inference")["ensemble"]["nms"]
     for image, boxes in zip(rows, (wanted["nms0"], wanted["nms1"]), strict=True):
         settings = SuppressionSettings(
@@ -97,7 +94,7 @@ def test_rows_of_both_models_are_the_stored_ones_also_after_nms(members):
         )  # fmt: skip
         found = as_rows(non_max_suppression(image, settings))
         np.testing.assert_array_equal(found[:, 5], boxes[:, 5])
-        assert_near(found[None, :, :5], boxes[None, :, :5])
+        assert_rows_near(found[None, :, :5], boxes[None, :, :5])
 
 
 def test_augmented_members_give_the_stored_rows(members):
@@ -105,7 +102,7 @@ def test_augmented_members_give_the_stored_rows(members):
         Ensemble([Augmented(member) for member in members], NAMES), drawn_input([2, 3, 192, 256])
     )
     assert rows.shape[1] == info("inference")["ensemble"]["rows"][1]
-    assert_near(rows[:, ::8], stored("inference/ensemble")["merged_augment_every8"])
+    assert_rows_near(rows[:, ::8], stored("inference/ensemble")["merged_augment_every8"])
 
 
 def test_the_stride_is_one_that_all_members_take():
@@ -136,19 +133,6 @@ def test_members_of_other_tasks_are_refused(members):
 
 
 # Folded.
-
-
-def decoded(model, images):
-    with autograd.no_grad():
-        return ops.to_numpy(model.decode(model(ops.tensor(images))))
-
-
-def test_predictions_are_the_stored_ones_of_the_folded_model():
-    model = Detector(read_model_yaml("models/yolov5n.yaml"))
-    nn.load_state_arrays(model, dict(stored("yolov5n/state_fp32")))
-    fold_batch_norm(model)
-    found = decoded(nn.frozen_copy(model), stored("yolov5n/inputs")["random"][:1])
-    assert_near(found, stored("yolov5n/eval_outputs")["fp32_random_fused_decoded"][:1])
 
 
 def test_a_model_is_folded_once():

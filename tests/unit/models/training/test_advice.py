@@ -1,4 +1,4 @@
-"""Advice in the log of a training: a better recipe, missing classes, and more epochs."""
+"""Advice in the log of a training: a better recipe, missing classes, more epochs; card.md."""
 
 import dataclasses
 import shlex
@@ -9,11 +9,15 @@ import numpy as np
 import pytest
 
 from duet.models.training.advice import advice_at_end, advice_at_start
+from duet.models.training.card import licence_of
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.sources.samples import Sample, table_of
+from duet.utils.report.results import read_results
 from duet.utils.state.job import Job, TrainData
 from duet.utils.strengths import FEW_IMAGES
+from tests.small import write_outlined_dataset, write_tiny_segmenter
+from tests.train.short_runs import short_flags, start
 
 NAMES = ("circle", "square", "cross\x1b")
 
@@ -71,8 +75,9 @@ def test_many_missing_classes_are_counted():
     assert "of b, c, d, e, f and 2 more, which" in advice_at_start(job)[0]
 
 
-def end_of(*flags, epoch, best):
-    state = SimpleNamespace(epoch=epoch, best_epoch=best)
+def end_of(*flags, epoch, best, updated=7):
+    state = SimpleNamespace(epoch=epoch, best_epoch=best, last_update=updated)
+    state.schedule, state.batch_number = SimpleNamespace(accumulate=16), 10
     return advice_at_end(parse_train_flags(list(flags)), state, Path("run/weights/last.x"))
 
 
@@ -86,6 +91,13 @@ def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
     assert not more.exist_ok
 
 
+def test_a_run_without_a_single_update_says_so():
+    """8 images, 5 epochs and warmup_epochs=0: ten batches of 4, where one update takes 16."""
+    (line,) = end_of("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
+    assert line.startswith("nothing was learned: an update takes 16 batches, and there were 10;")
+    assert line.endswith("give more --epochs, or --override nbs=4")
+
+
 @pytest.mark.parametrize(
     ("flags", "epoch", "best"),
     [
@@ -97,3 +109,42 @@ def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
 )
 def test_other_runs_end_without_advice(flags, epoch, best):
     assert end_of(*flags, epoch=epoch, best=best) == []
+
+
+def rows_of(folder):
+    lines = (folder / "card.md").read_text(encoding="utf-8").splitlines()
+    assert lines[0] == f"# {folder.name}" and lines[2:4] == ["|  |  |", "|---|---|"]
+    return dict(line.strip("| ").split(" | ", 1) for line in lines[4:])
+
+
+def test_a_training_leaves_a_card_with_its_data_recipe_and_metrics(tmp_path):
+    folder = start([*short_flags(tmp_path), "--seed", "3", "--override", "lr0=0.02"])
+    rows = rows_of(folder)
+    assert rows["model"] == "tiny.yaml, task detect" and rows["seed"] == "3"
+    assert rows["train images"].startswith("12, SHA-256 ")
+    assert rows["classes"] == "circle, square, triangle, star, cross"
+    assert "hyp.scratch-low.yaml lr0=0.02, 64 px, batch 4, SGD, 2 of 2 epochs" in rows["recipe"]
+    assert rows["licence of the initial weights"] == "none: trained from scratch"
+    _, results = read_results(folder / "results.csv")
+    best = results[int(rows["best epoch"]) - 1]
+    assert float(rows["mAP_0.5:0.95"]) == pytest.approx(best["metrics/mAP_0.5:0.95"], abs=6e-5)
+    low, high = map(float, rows["mAP50-95, 95 % interval over images"].split(" to "))
+    assert 0 <= low <= high <= 1 and np.isfinite([low, high]).all()
+
+
+def test_masks_have_an_interval_too(tmp_path):
+    flags = ["--data", str(write_outlined_dataset(tmp_path)), *short_flags(tmp_path)[2:]]
+    flags += ["--cfg", str(write_tiny_segmenter(tmp_path)), "--epochs", "1"]
+    assert "95 % interval" in (start(flags) / "card.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "none: trained from scratch"),
+        (["--weights", "yolov5n.pt"], "AGPL-3.0 if public weights of YOLOv5"),
+        (["--weights", "a/best.safetensors"], "as card.md of its run says"),
+    ],
+)
+def test_the_licence_follows_from_the_initial_weights(flags, words):
+    assert words in licence_of(parse_train_flags(flags))

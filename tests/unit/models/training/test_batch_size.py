@@ -5,8 +5,6 @@ import pytest
 
 from duet.models.training import batch_size
 from duet.models.training.batch_size import crowded_batch, fit_line, measure_sizes
-from duet.utils.cli.train_config import TrainConfig, read_train_flags
-from duet.utils.errors import UserError
 from duet.utils.processes.world import ALONE
 from tests.out_of_memory import run_out
 
@@ -61,15 +59,3 @@ def test_every_image_of_a_measured_batch_is_crowded():
     assert np.bincount(batch.targets.image_index).tolist() == [7, 7, 7]
     assert (batch.targets.boxes_cxcywh_norm[:, 2:] > 0).all()
     np.testing.assert_array_equal(batch.images, crowded_batch(3, 64, 7).images)
-
-
-def test_flags_that_do_not_go_with_measuring_are_refused():
-    for flags, message in (
-        (["--batch-size", "0"], "--batch-size 0"),
-        (["--batch-size", "-2"], "--batch-size -2"),
-        (["--batch-size", "-1", "--micro-batch", "4"], "--micro-batch needs a fixed --batch-size"),
-    ):
-        with pytest.raises(UserError, match=message):
-            TrainConfig(**read_train_flags(flags)[0])
-    # Any number of processes may measure.
-    TrainConfig(**read_train_flags(["--batch-size", "-1"])[0]).check_processes(3)

@@ -7,8 +7,6 @@ from types import SimpleNamespace
 import pytest
 
 from duet.models.training.loop import found_best, seconds_left
-from duet.utils.cli.train_config import parse_train_flags
-from duet.utils.errors import UserError
 from duet.utils.state.progress import EndRule
 from tests.shared_files import shared_path
 
@@ -59,18 +57,6 @@ def test_a_run_ends_by_epochs_patience_or_time_and_says_by_which(
     rule, epoch, best_epoch, seconds, reason
 ):
     assert rule.reason(epoch, best_epoch, seconds) == reason
-
-
-@pytest.mark.parametrize("hours", ["-1", "nan", "inf"])
-def test_hours_that_are_no_time_are_refused(hours):
-    with pytest.raises(UserError, match="--time .*a number of hours of at least 0"):
-        parse_train_flags(["--time", hours])
-
-
-def test_nosave_and_save_period_contradict_each_other():
-    with pytest.raises(UserError, match="--nosave .*--save-period .*one of them"):
-        parse_train_flags(["--nosave", "--save-period", "2"])
-    assert parse_train_flags(["--nosave", "--save-period", "0"]).no_save
 
 
 def test_the_rest_of_a_training_takes_as_long_per_batch_as_before():

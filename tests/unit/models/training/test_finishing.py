@@ -25,18 +25,6 @@ has_finishing = pytest.mark.skipif(
 
 
 @has_finishing
-@pytest.mark.parametrize("strength", [1.0, 0.5])
-def test_colours_of_the_whole_cube_agree_with_opencv(strength):
-    levels = np.arange(0, 256, 5, np.uint8)
-    cube = np.stack(np.meshgrid(levels, levels, levels), 0).reshape(1, 3, 52, 52 * 52)
-    images = np.ascontiguousarray(np.concatenate([cube, 255 - cube, cube + 2])[..., : 52 * 48])
-    gains = 1 + strength * (2 * RANDOM.random((3, 3)) - 1)
-    left = Finishing(gains, np.zeros((3, 2), bool))
-    found = ops.to_numpy(finishing.finish_images(images, left, "cpu", "float32", False))
-    assert np.abs(found - finished(images, left) / 255).max() <= ONE_LEVEL
-
-
-@has_finishing
 def test_a_step_takes_the_pixels_that_the_loader_would_have_made(tmp_path):
     state, batch = make_state(tmp_path), draw_batch()
     expected = ops.to_numpy(

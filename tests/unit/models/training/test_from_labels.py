@@ -117,12 +117,6 @@ def test_noautoanchor_keeps_anchors_that_fit_badly():
     assert kept(document, config, hyp) == document
 
 
-@pytest.mark.parametrize("value", ["0.3", "32.6", "1e9"])
-def test_a_number_of_anchors_that_no_level_can_have_is_refused(value):
-    with pytest.raises(UserError, match=r"anchors: .*from 1 to 32"):
-        read_hyperparameters(DEFAULT_HYPERPARAMETERS, [f"anchors={value}"])
-
-
 @pytest.mark.parametrize(("thin", "is_kept"), [(5, True), (20, False)])  # of 100 labels
 def test_a_head_that_is_kept_gives_up_its_anchors_only_where_many_labels_need_others(
     choose, thin, is_kept

@@ -5,15 +5,12 @@ import json
 import numpy as np
 import pytest
 
-from duet.backend import autograd, ops
+from duet.backend import ops
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
 from duet.models.training import step_watch
-from duet.models.training.optimizer import LossScale
 from duet.models.training.step_watch import BatchName, StepWatch
 from duet.utils.errors import UserError
-from tests.conformance.checks_optim import backward
-from tests.conformance.judging import Backend
 
 
 def add(watch, step, losses):
@@ -151,46 +148,3 @@ def test_an_update_is_lost_by_a_loss_that_was_read_before_it():
     add(watch, 2, (1, 1, 1))
     assert not has_happened(watch, number(1))
     assert has_happened(watch, number(1))
-
-
-def test_only_float16_is_scaled_and_ranks_by_no_more_than_a_process_alone(monkeypatch):
-    for dtype in ("float32", "float64", "bfloat16"):
-        scale = LossScale.of_precision(dtype)
-        scale.update(finite=False)
-        assert scale.value == 1 and not scale.can_fall
-        assert scale.scaled(abs) is abs
-    assert LossScale.of_precision("float16").value == 65536
-    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}.items():
-        monkeypatch.setenv(name, value)
-    assert LossScale.of_precision("float16").value * 4 == 65536
-
-
-def test_an_overflow_halves_the_scale_and_each_2000_updates_without_double_it():
-    scale = LossScale.of_precision("float16")
-    scale.update(finite=False)
-    values = []
-    for _ in range(4000):
-        scale.update(finite=True)
-        values.append(scale.value)
-    assert values == [2.0**15] * 1999 + [2.0**16] * 2000 + [2.0**17]
-    scale.update(finite=False)  # the count starts again
-    scale.update(finite=True)
-    assert (scale.value, scale.finite_updates) == (2.0**16, 1)
-    for _ in range(100):
-        scale.update(finite=False)
-    assert scale.value == 1 and not scale.can_fall
-    scale.value, scale.finite_updates = 2.0**24, 1999
-    scale.update(finite=True)
-    assert scale.value == 2.0**24
-
-
-def test_gradients_of_the_scaled_loss_are_divided_by_the_scale():
-    x = autograd.variable(np.array([1.0, 2.0]))
-    scale = LossScale(4.0, adapts=True)
-    loss = scale.scaled(lambda raw: LossTerms({}, ops.sum(raw * raw)))
-    (gradient,) = autograd.gradients(loss(x).total, [x])
-    np.testing.assert_array_equal(ops.to_numpy(gradient), [8, 16])
-    for value, expected in ((4.0, [0.5, np.inf]), (1.0, [2.5, np.inf])):
-        backward(Backend(), {"x": x}, {"x": np.array([2.0, np.inf])})
-        LossScale(value, adapts=True).unscale([x])
-        np.testing.assert_array_equal(ops.to_numpy(x.grad), expected)

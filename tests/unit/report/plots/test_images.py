@@ -9,8 +9,7 @@ import pytest
 from duet.utils.colours import class_colour
 from duet.utils.data.loading.batch import TargetMasks, Targets
 from duet.utils.data.sources.samples import Sample
-from duet.utils.evaluation.coco.metric import NUM_EXAMPLES, Example
-from duet.utils.report.plots import images
+from duet.utils.evaluation.coco.metric import Example
 from duet.utils.report.plots.images import plot_batch, plot_examples
 from tests.coco_reference import detections, ground_truth, masked_truth, segmentations
 from tests.unit.report.conftest import NAMES, read_rgb
@@ -132,12 +131,3 @@ def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplo
     np.testing.assert_allclose(drawn[240, TILE + 240], [0, 0, 90], atol=12)
     (line,) = caplog.messages
     assert line.startswith("missing in the plots: ") and "0.png" in line
-
-
-def test_images_fill_sixteen_tiles_a_file(tmp_path):
-    nothing = Example(detections([], [], []), ground_truth([], []))
-    samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(18)]
-    plot_examples(dict.fromkeys(range(18), nothing), samples, NAMES, tmp_path)
-    assert read_rgb(tmp_path / "val_batch0_pred.jpg").shape == (4 * (TILE + NAME_BELOW), 1920, 3)
-    assert read_rgb(tmp_path / "val_batch1_pred.jpg").shape == (TILE + NAME_BELOW, 960, 3)
-    assert NUM_EXAMPLES == 3 * images.MAX_TILES  # three files at most, as the public run has

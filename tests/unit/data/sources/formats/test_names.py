@@ -6,13 +6,12 @@ import pytest
 
 from duet.utils.data.sources.formats.names import FileNames, listed_in
 from duet.utils.errors import DatasetError
+from tests.unit.data.formats.annotation_files import touch
 
 
 def find(folder: Path, files: tuple[str, ...], *names: str) -> tuple[str, str]:
     """Return the path in the folder that is found for names, and the trouble."""
-    for name in files:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
+    touch(folder, *files)
     path, trouble = FileNames(folder).find(names)
     return str(path.relative_to(folder)), trouble
 
@@ -60,9 +59,7 @@ def test_a_name_never_leads_out_of_the_folder(tmp_path, name):
 
 def listed(folder: Path, files: tuple[str, ...], text: str) -> list[str]:
     """Return which of the files a list names."""
-    for name in files:
-        (folder / "images" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "images" / name).touch()
+    touch(folder / "images", *files)
     (folder / "list.txt").write_text(text, encoding="utf-8")
     is_listed = listed_in(folder / "list.txt", folder / "images")
     return [name for name in files if is_listed(folder / "images" / name)]

@@ -21,31 +21,6 @@ def assign(boxes_in_cells, max_side_ratio=4.0, anchors=ANCHORS):
     return found
 
 
-@pytest.mark.parametrize(
-    ("x", "columns"),
-    [
-        (5.5, [5]),
-        (5.46875, [5, 4]),  # a neighbour is used up to the middle of the cell, and not from it on
-        (5.53125, [5, 6]),
-        (5.25, [5, 4]),
-        (5.75, [5, 6]),
-        (5.0, [5, 4, 5]),  # on a line: near both neighbours, the right one of which is its own cell
-        (0.25, [0]),  # no neighbour outside the grid
-        (1.0, [1, 1]),  # nor the first cell from exactly its edge
-        (31.0, [31, 30]),
-        (31.75, [31]),
-    ],
-)
-def test_the_cell_and_the_neighbours_in_whose_half_the_centre_lies_are_used(x, columns):
-    found = assign([(x, 6.5, 2.0, 4.0)])
-    assert found.column.tolist() == columns
-    assert found.row.tolist() == [6] * len(columns)
-    np.testing.assert_array_equal(found.boxes_cxcywh[:, 0], x - np.array(columns))
-    turned = assign([(6.5, x, 2.0, 4.0)])
-    assert turned.row.tolist() == columns
-    np.testing.assert_array_equal(turned.boxes_cxcywh[:, 1], x - np.array(columns))
-
-
 def cells_along(x, size):
     """The own cell along an axis, and which neighbours the plain rule adds, one after the other."""
     near, far = x % 1 < 0.5 and x > 1, (size - x) % 1 < 0.5 and size - x > 1

@@ -17,7 +17,7 @@ from duet.models.heads.base import PassImages
 from duet.models.heads.classify.head import ClassificationLoss, dropout_factors
 from duet.models.training.step_watch import StageTimer
 from duet.utils.data.loading.batch import Targets
-from tests.golden_models import draw, drawn_input, info, stored
+from tests.golden_models import assert_near, draw, drawn_input, info, numbers_by_layer, stored
 from tests.small import write_tiny_classifier
 
 SIZES = ("n", "s")
@@ -46,19 +46,12 @@ def targets_of(size):
     return Targets(np.arange(len(classes)), classes, boxes)
 
 
-def assert_near(found, wanted, tolerance=NETWORK_TOLERANCE):
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * np.abs(wanted).max())
-
-
 @pytest.mark.parametrize("classes", [10, 1000])
 @pytest.mark.parametrize("size", "nsmlx")
 def test_the_state_has_the_public_numbers(size, classes):
     plans = plan_layers(read_model_yaml(f"models/yolov5{size}-cls.yaml", classes))
     case = info("classify")[f"yolov5{size}-cls_{classes}"]
-    wanted = {}  # of 10 classes, only the head's
-    for name, shape in case["state"].items():
-        layer = int(name.split(".")[1])
-        wanted[layer] = wanted.get(layer, 0) + (int(np.prod(shape)) if shape else 0)
+    wanted = numbers_by_layer(case["state"])  # of 10 classes, only the head's
     assert len(plans) == case["top_level_layers"]
     assert {layer: plans[layer].numbers for layer in wanted} == wanted
     trained = sum(cost.weights + cost.biases for plan in plans for _, cost in plan.costs)
@@ -71,7 +64,7 @@ def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
     model, wanted = drawn(size).eval(), golden(size)
     with autograd.no_grad():
         *layers, (logits,) = model.run_layers(ops.tensor(drawn_input([2, 3, 224, 192])))
-    assert_near(ops.to_numpy(logits), wanted["eval_logits_fp64"])
+    assert_near(ops.to_numpy(logits), wanted["eval_logits_fp64"], NETWORK_TOLERANCE)
     found = [ops.to_numpy(layer).astype(np.float64) for layer in layers]
     assert list(found[8].shape) == wanted["layer8_shape"].tolist()
     np.testing.assert_allclose([x.std(ddof=1) for x in found], wanted["layer_std"][:9], rtol=1e-5)
@@ -81,7 +74,9 @@ def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
     for smoothing in ("0", "0.1", "0.2"):
         loss = ClassificationLoss(float(smoothing))
         found = loss((logits,), targets_of(size)).by_name["classification"]
-        assert_near(ops.to_numpy(found), wanted[f"loss_eval_smoothing{smoothing}"])
+        assert_near(
+            ops.to_numpy(found), wanted[f"loss_eval_smoothing{smoothing}"], NETWORK_TOLERANCE
+        )
 
 
 def test_logits_loss_and_gradients_of_training_are_the_stored_ones():

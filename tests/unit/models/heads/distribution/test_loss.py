@@ -8,12 +8,12 @@ makes 1e-5 of that in a gradient, relative to the largest of a map.
 import numpy as np
 import pytest
 
-from duet.backend import autograd, fused, ops
+from duet.backend import fused, ops
 from duet.models.heads.anchor.boxes import complete_iou
 from duet.models.heads.base import WholeBatch
 from duet.models.heads.distribution.loss import DistributionLoss
 from duet.utils.data.loading.batch import Targets
-from tests.golden_models import arrays_of, info, loss_settings, stored
+from tests.golden_models import arrays_of, assert_near, cost_of, info, loss_settings, stored
 
 CASES = [(name, targets) for name in ("synthetic_nc3", "yolov5nu_w0125", "yolov5n6u_w0125",
          "yolov8n_w0125") for targets in ("random", "edge", "empty")]  # fmt: skip
@@ -56,12 +56,6 @@ def joined(gradients):
     return np.concatenate([x.reshape(*x.shape[:2], -1) for x in gradients], axis=2)
 
 
-def gradients_of(loss, maps, targets):
-    raw = [autograd.variable(level) for level in maps]
-    terms = loss(raw, targets)
-    return arrays_of(terms), [ops.to_numpy(x) for x in autograd.gradients(terms.total, raw)]
-
-
 @pytest.mark.parametrize("is_fused", [False, True])
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("precision", TOLERANCES)
@@ -71,7 +65,7 @@ def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form
     key, tolerance = f"{precision}_{targets}_", TOLERANCES[precision]
     loss = FORMS[form](make_loss(case["strides"], case["nc"], is_fused))
     maps = [level.astype(DTYPES[precision]) for level in maps_of(name)]
-    terms, gradients = gradients_of(loss, maps, targets_of(name, targets))
+    terms, gradients = cost_of(loss, maps, targets_of(name, targets))
     items = [terms[part] for part in ("box", "classification", "distribution")]
     np.testing.assert_allclose(items, wanted[f"{key}items_box_cls_dfl"], rtol=tolerance)
     total = wanted[f"{key}loss_box_cls_dfl"].sum()
@@ -88,11 +82,6 @@ def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form
         np.testing.assert_allclose(parts, norm, rtol=10 * tolerance, atol=tolerance)
 
 
-def assert_near(found, wanted, tolerance):
-    largest = np.abs(wanted).max()
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=tolerance * largest)
-
-
 def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
     random = np.random.default_rng(seed)
     maps = [random.normal(size=(images, 64 + classes, side, side)) for side in sides]
@@ -103,38 +92,16 @@ def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
     return maps, Targets(image, random.integers(0, classes, count), boxes.astype(np.float32))
 
 
-def test_pieces_of_like_images_add_up_to_the_batch():
-    maps, targets = drawn(images=1, count=5)
-    twice = [np.concatenate([x, x]) for x in maps]
-    both = Targets(
-        np.repeat([0, 1], 5),
-        np.tile(targets.class_index, 2),
-        np.tile(targets.boxes_cxcywh_norm, (2, 1)),
-    )
-    loss = make_loss(STRIDES, 3)
-    wanted, gradients = gradients_of(loss, twice, both)
-    whole, found = WholeBatch(2, both), []
-    for piece in range(2):
-        raw = [autograd.variable(x) for x in maps]
-        terms = loss(raw, both.between(piece, piece + 1), whole)
-        whole.done += 1
-        found.append(arrays_of(terms))
-        for level, gradient in zip(gradients, autograd.gradients(terms.total, raw), strict=True):
-            np.testing.assert_allclose(ops.to_numpy(gradient)[0], level[piece], rtol=0, atol=1e-12)
-    for name, value in wanted.items():
-        assert sum(piece[name] for piece in found) == pytest.approx(value, rel=1e-9)
-
-
 @pytest.mark.parametrize("objects_at", [0, 1])
 def test_an_image_without_objects_counts_in_a_piece_as_in_the_batch(objects_at):
     maps, targets = drawn(images=2)
     targets = targets._replace(image_index=np.full(12, objects_at))
     loss, whole = make_loss(STRIDES, 3), WholeBatch(2, targets)
-    _, gradients = gradients_of(loss, maps, targets)
+    _, gradients = cost_of(loss, maps, targets)
     for piece in range(2):
-        raw = [autograd.variable(x[piece : piece + 1]) for x in maps]
-        terms = loss(raw, targets.between(piece, piece + 1), whole)
-        found = np.linalg.norm(ops.to_numpy(autograd.gradients(terms.total, raw)[0]))
+        raw = [x[piece : piece + 1] for x in maps]
+        _, (first, *_) = cost_of(loss, raw, targets.between(piece, piece + 1), whole)
+        found = np.linalg.norm(first)
         wanted = np.linalg.norm(gradients[0][piece])
         # Before any object is known, each counts as 1.
         assert found == pytest.approx(wanted, rel=0.8 if piece < objects_at else 1e-9)
@@ -142,7 +109,7 @@ def test_an_image_without_objects_counts_in_a_piece_as_in_the_batch(objects_at):
 
 def test_images_without_cells_cost_nothing_and_can_be_differentiated():
     maps = [np.zeros((0, 67, side, side)) for side in (8, 4, 2)]
-    terms, gradients = gradients_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
+    terms, gradients = cost_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
     assert all(value == 0 for value in terms.values())
     assert [x.shape for x in gradients] == [x.shape for x in maps]
 
@@ -155,15 +122,3 @@ def test_predictions_that_are_no_numbers_cost_none_and_raise_nothing(form, bad):
         level[1] = bad
     terms = arrays_of(FORMS[form](make_loss(STRIDES, 3))([ops.tensor(x) for x in maps], targets))
     assert not np.isfinite(terms["total"])
-
-
-@pytest.mark.parametrize("count", [1, 40, 300])
-def test_any_number_of_objects_costs_the_same_when_padded(count):
-    maps, targets = drawn(count=count, seed=count)
-    loss = make_loss(STRIDES, 3)
-    plain, gradients = gradients_of(loss, maps, targets)
-    padded, others = gradients_of(loss.compiled(eager), maps, targets)
-    for name, value in plain.items():
-        assert padded[name] == pytest.approx(float(value), rel=1e-9)
-    for gradient, other in zip(gradients, others, strict=True):
-        np.testing.assert_allclose(gradient, other, rtol=0, atol=1e-9)

@@ -16,7 +16,6 @@ from tests.unit.models.heads.distribution.test_loss import targets_of
 from tests.unit.models.heads.distribution.test_stored import model_of
 
 NAMES = ("yolov5nu_w0125", "yolov8n_w0125")
-DISTANCES = "dfl.conv.weight"  # among the public groups, though never trained
 
 
 def trainable(name):
@@ -26,18 +25,6 @@ def trainable(name):
     model = nn.place(model, "cpu", "float64")
     model.train()
     return model
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_parameter_groups_are_the_public_ones(name):
-    members = info("anchor_free/steps")[name]["group_members"]
-    wanted = [{key for key in group if not key.endswith(DISTANCES)} for group in members]
-    groups = parameter_groups(trainable(name), 5e-4)
-    found = [set(group) for group, _ in groups]
-    assert all(group in wanted for group in found) and len(found) == len(wanted)
-    decays = {frozenset(group): decay for group, decay in groups}
-    assert decays[frozenset(wanted[0])] == 5e-4
-    assert decays[frozenset(wanted[1])] == decays[frozenset(wanted[2])] == 0
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -18,7 +18,14 @@ from duet.models.inference.predictors import Augmented
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
-from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.golden_models import (
+    assert_near,
+    drawn_input,
+    drawn_model,
+    info,
+    numbers_by_layer,
+    stored,
+)
 from tests.shared_files import shared_path
 
 FOLDER = "anchor_free/models"
@@ -59,19 +66,12 @@ def assert_decoded(found, wanted, loosened=1):
     np.testing.assert_allclose(found[:, 4:], wanted[:, 4:], rtol=0, atol=SCORES * loosened)
 
 
-def assert_near(found, wanted, tolerance):
-    assert np.abs(found - wanted).max() < tolerance * np.abs(wanted).max()
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_yaml_has_the_public_state_parameters_and_operations(name):
     case = json.loads(shared_path(f"golden/{FOLDER}/scales.json").read_text())[name]
     spec = read_model_yaml(str(shipped_model(name)))
     plans = plan_layers(spec)
-    wanted = {}
-    for key, shape in case["state"].items():
-        layer = int(key.split(".")[1])
-        wanted[layer] = wanted.get(layer, 0) + (int(np.prod(shape)) if shape else 0)
+    wanted = numbers_by_layer(case["state"])
     assert {i: plan.numbers for i, plan in enumerate(plans) if plan.numbers} == wanted
     trained = sum(cost.weights + cost.biases for plan in plans for _, cost in plan.costs)
     channels = sum(cost.normalized for plan in plans for _, cost in plan.costs)

@@ -18,7 +18,7 @@ from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.report.results import result_columns
 from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
-from tests.golden_models import drawn_input, drawn_model, info, stored
+from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
 from tests.shared_files import shared_path
 from tests.small import TINY, TINY_SEGMENTER
 
@@ -73,10 +73,8 @@ def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
         rows = rows[rows[:, 4] > threshold]
         # As tests/parity/test_public_models.py compares whole networks.
         for columns in (np.s_[:, :4], np.s_[:, 4:10], np.s_[:, 10:]):
-            atol = 2e-5 * np.abs(above[columns]).max()
-            np.testing.assert_allclose(rows[columns], above[columns], rtol=0, atol=atol)
-        atol = 2e-5 * np.abs(wanted["proto"]).max()
-        np.testing.assert_allclose(prototypes, wanted["proto"][image], rtol=0, atol=atol)
+            assert_near(rows[columns], above[columns], 2e-5)
+        assert_near(prototypes, wanted["proto"][image], 2e-5)
         assert rows.dtype == prototypes.dtype == np.float32
 
 

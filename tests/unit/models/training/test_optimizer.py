@@ -1,14 +1,25 @@
-"""Learning rates, momentum and accumulation of every batch; what --optimizer refuses."""
+"""Learning rates, momentum and accumulation of every batch; the EMA; how float16 scales losses."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 
-from duet.backend import autograd, optim
-from duet.models.training.optimizer import Schedule, build_optimizer
+from duet.backend import autograd, nn, ops, optim
+from duet.models.detector import Detector
+from duet.models.graph import read_model_yaml
+from duet.models.heads.base import LossTerms
+from duet.models.training.optimizer import (
+    LossScale,
+    ModelEMA,
+    Schedule,
+    build_optimizer,
+    decay_after,
+)
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.errors import UserError
+from tests.conformance.checks_optim import backward
+from tests.conformance.judging import Backend
 from tests.shared_files import shared_path
 
 EPOCHS, BATCHES = 30, 19
@@ -94,3 +105,72 @@ def test_a_momentum_of_one_cannot_be_beta1_of_adam(field):
     for name in ("Adam", "AdamW"):
         with pytest.raises(UserError, match=f"^{field}: 1.0 in --hyp is used as beta1 of {name}"):
             choose(name, hyp)
+
+
+@pytest.fixture
+def model():
+    detector = Detector(read_model_yaml("models/yolov5n.yaml", 1))
+    detector.initialize(0)
+    return detector
+
+
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
+@pytest.mark.parametrize("updates", [200, 5000])
+def test_a_share_makes_the_mean_age_a_fraction_of_all_updates(share, updates):
+    average = 0.0
+    for number in range(1, updates + 1):
+        decay = decay_after(number, share)
+        average = decay * average + (1 - decay) * number
+    # Weights of (t / T) ** (1 / share - 1) have their mean at T / (1 + share); the sum is discrete.
+    assert average / updates == pytest.approx(1 / (1 + share), abs=1 / updates)
+
+
+def test_a_lost_update_moves_nothing(model):
+    average, started = ModelEMA(model), nn.state_arrays(model)
+    nn.load_state_arrays(model, {name: array + 1 for name, array in started.items()})
+    average.update(model, ops.full((), 1))
+    for name, array in nn.state_arrays(average.model).items():
+        np.testing.assert_array_equal(array, started[name], err_msg=name)
+
+
+def test_only_float16_is_scaled_and_ranks_by_no_more_than_a_process_alone(monkeypatch):
+    for dtype in ("float32", "float64", "bfloat16"):
+        scale = LossScale.of_precision(dtype)
+        scale.update(finite=False)
+        assert scale.value == 1 and not scale.can_fall
+        assert scale.scaled(abs) is abs
+    assert LossScale.of_precision("float16").value == 65536
+    for name, value in {"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    assert LossScale.of_precision("float16").value * 4 == 65536
+
+
+def test_an_overflow_halves_the_scale_and_each_2000_updates_without_double_it():
+    scale = LossScale.of_precision("float16")
+    scale.update(finite=False)
+    values = []
+    for _ in range(4000):
+        scale.update(finite=True)
+        values.append(scale.value)
+    assert values == [2.0**15] * 1999 + [2.0**16] * 2000 + [2.0**17]
+    scale.update(finite=False)  # the count starts again
+    scale.update(finite=True)
+    assert (scale.value, scale.finite_updates) == (2.0**16, 1)
+    for _ in range(100):
+        scale.update(finite=False)
+    assert scale.value == 1 and not scale.can_fall
+    scale.value, scale.finite_updates = 2.0**24, 1999
+    scale.update(finite=True)
+    assert scale.value == 2.0**24
+
+
+def test_gradients_of_the_scaled_loss_are_divided_by_the_scale():
+    x = autograd.variable(np.array([1.0, 2.0]))
+    scale = LossScale(4.0, adapts=True)
+    loss = scale.scaled(lambda raw: LossTerms({}, ops.sum(raw * raw)))
+    (gradient,) = autograd.gradients(loss(x).total, [x])
+    np.testing.assert_array_equal(ops.to_numpy(gradient), [8, 16])
+    for value, expected in ((4.0, [0.5, np.inf]), (1.0, [2.5, np.inf])):
+        backward(Backend(), {"x": x}, {"x": np.array([2.0, np.inf])})
+        LossScale(value, adapts=True).unscale([x])
+        np.testing.assert_array_equal(ops.to_numpy(x.grad), expected)

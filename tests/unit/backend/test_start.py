@@ -1,15 +1,40 @@
-"""How many threads there are and how they wait: a choice before the import, the user's first."""
+"""Importing `backend` imports no framework; how many threads there are and how they wait."""
+
+from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
 from duet import backend
 from duet.backend import cores, system
+from duet.backend.select import FRAMEWORKS
 from duet.utils.processes.launch import rank_variables
-from duet.utils.project import PROJECT
+from tests.environments import python
+
+PACKAGES = {framework.package for framework in FRAMEWORKS.values()}
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from duet import backend",
+        "from duet.backend import ops, nn, optim, fused, multi_tensor, autograd, amp, device",
+        "from duet.backend import contract, select, processes, checks",
+        "from duet.backend import ops; hasattr(ops, '__wrapped__'); repr(ops)",
+    ],
+)
+def test_importing_backend_imports_no_framework(statement: str) -> None:
+    code = f"{statement}\nimport sys\nassert not {PACKAGES} & set(sys.modules)"
+    assert python("-c", code).returncode == 0
+
+
+@pytest.mark.skipif(backend.use() != "torch", reason="PyTorch's compiler")
+def test_a_training_without_compile_imports_no_compiler() -> None:
+    code = "from duet import backend; backend.use(); import duet.models.training.loop, sys\n"
+    code += "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
+    assert python("-c", code).returncode == 0
+
 
 NAMES = (*cores.WAITING, *cores.THREADS)
 
@@ -26,10 +51,7 @@ def untouched(monkeypatch):
 
 def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
     """What libgomp says itself: it reads the variable when PyTorch loads it."""
-    done = subprocess.run(
-        [sys.executable, "-c", LOADED], capture_output=True, text=True, cwd=PROJECT,
-        env={**os.environ, "YOLO_BACKEND": backend.use(), "OMP_DISPLAY_ENV": "VERBOSE"},
-    )  # fmt: skip
+    done = python("-c", LOADED, YOLO_BACKEND=backend.use(), OMP_DISPLAY_ENV="VERBOSE")
     has_openmp = backend.use() == "torch"
     assert done.stdout == f"{has_openmp}\n"
     assert (f"GOMP_SPINCOUNT = '{cores.SPINS}'" in done.stderr) == has_openmp
@@ -96,3 +118,28 @@ def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users
         monkeypatch.setenv(name, value)
     cores.choose_threads()
     assert cores.are_asked_for() == (users is not None)
+
+
+COLLECTIONS = """
+import gc
+from duet.backend.system import age_objects, collector_paused
+try:
+    with collector_paused():
+        assert not gc.isenabled()
+        new = [[] for _ in range(10_000)]
+        age_objects()
+        raise ValueError
+except ValueError:
+    assert gc.isenabled()
+oldest = set(map(id, gc.get_objects(2)))
+assert oldest.issuperset(map(id, new)) and not gc.get_freeze_count()
+gc.freeze()
+frozen = gc.get_freeze_count()
+age_objects()
+assert gc.get_freeze_count() == frozen
+"""
+
+
+def test_a_pause_of_the_collector_spares_it_the_new_objects() -> None:
+    """And it runs again after an error, and what a caller has frozen stays frozen."""
+    assert python("-c", COLLECTIONS).returncode == 0

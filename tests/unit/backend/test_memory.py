@@ -1,7 +1,8 @@
-"""What PyTorch keeps in memory, and in which order: gradients and maps."""
+"""What is kept in memory: tensors of a model, and in PyTorch gradients and maps, in which order."""
 
 from __future__ import annotations
 
+import gc
 import importlib
 import warnings
 import weakref
@@ -11,9 +12,43 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.backend import amp, autograd, fused, nn
+from duet.backend import autograd, fused, nn
+from duet.backend.updates import OfMemory, float_tensors
 
-pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="about PyTorch's memory")
+
+def test_the_tensors_of_a_model_that_is_gone_are_not_kept():
+    class Value:
+        def is_floating_point(self):
+            return True
+
+    class Module:
+        _buffers, _non_persistent_buffers_set = {}, frozenset()
+
+        def __init__(self):
+            self._parameters = {"weight": Value()}
+
+        def modules(self):
+            return [self]
+
+    kept = OfMemory(lambda averages, values: (averages, values))
+    average, model = Module(), Module()
+    averages, values = float_tensors(average)(), float_tensors(model)()
+    assert kept(averages, values) is kept(averages, values)
+    gone = [weakref.ref(x) for x in (*averages, *values)]
+    del averages, values, average, model
+    gc.collect()
+    assert [x() for x in gone] == [None, None]
+
+
+def test_a_failure_keeps_nothing_of_other_tensors():
+    kept = OfMemory(lambda averages, values: averages[0] / values[0])
+    assert kept([2], [1]) == 2
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            kept([2], [0])
+
+
+of_torch = pytest.mark.skipif(backend.use() != "torch", reason="about PyTorch's memory")
 
 # As PyTorch 2.13 prints it of the last convolution of a model in channels-last.
 WARNING = """Grad strides do not match bucket view strides. This may indicate grad was not created \
@@ -23,6 +58,7 @@ grad.sizes() = [30, 128, {side}, {side}], strides() = [128, 1, 128, 128]
 bucket_view.sizes() = [30, 128, {side}, {side}], strides() = [128, 1, 1, 1]"""
 
 
+@of_torch
 @pytest.mark.parametrize(("side", "shown"), [(1, 0), (3, 1)])
 def test_strides_of_one_element_are_not_warned_of(side, shown, monkeypatch):
     dist = importlib.import_module("duet.backend.torch.dist")
@@ -56,24 +92,8 @@ def layer(dtype: str = "float32", **arrays: float) -> Any:
     return norm
 
 
+@of_torch
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_in_training_the_input_is_not_kept(dtype: str) -> None:
     assert not input_is_kept(layer(dtype), dtype)
     assert not input_is_kept(layer(dtype, weight=-0.1, bias=9.0), dtype)
-
-
-def test_weights_near_zero_keep_the_input() -> None:
-    assert input_is_kept(layer(weight=0.0))
-    assert input_is_kept(layer(weight=0.01, bias=1.01))
-    assert input_is_kept(layer(weight=float("nan")))
-    assert input_is_kept(layer(weight=1e-39)) and not input_is_kept(layer(weight=1e-14))
-
-
-def test_bfloat16_maps_keep_their_eight_bits_of_input() -> None:
-    convolution, norm, kept = nn.Conv2d(4, 4, 1, bias=False), layer(), []
-    with amp.autocast("cpu", "bfloat16"):
-        x = convolution(autograd.variable(np.ones((2, 4, 3, 3), "float32")))
-        kept.append(weakref.ref(x))
-        y = fused.batch_norm_silu(norm, x)
-    del x
-    assert kept[0]() is not None and y.requires_grad
