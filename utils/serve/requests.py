@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from python_multipart.exceptions import FormParserError
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -142,11 +143,14 @@ async def read_image(request: Request, max_bytes: int, take: Callable[[int], Non
 
 
 async def _image_of_form(request: Request) -> bytes:
-    async with request.form(max_files=1, max_fields=1) as form:
-        match list(form.values()):
-            case [UploadFile() as file]:
-                return await file.read()
-        raise bad_request("the form needs exactly one file, for example curl -F image=@FILE")
+    try:
+        async with request.form(max_files=1, max_fields=1) as form:
+            match list(form.values()):
+                case [UploadFile() as file]:
+                    return await file.read()
+            raise bad_request("the form needs exactly one file, for example curl -F image=@FILE")
+    except FormParserError as error:  # from Starlette before 1.8
+        raise bad_request(f"the form cannot be read: {error}") from error
 
 
 def read_tokens(path: Path | None) -> tuple[str, ...]:

@@ -1,12 +1,15 @@
 """What a server refuses: mistakes, attempts and wrong tokens, with status, code and words."""
 
+import asyncio
 import os
 import socket
 
 import pytest
+from python_multipart.exceptions import MultipartParseError
+from starlette.requests import Request
 
 from duet.utils.errors import UserError
-from duet.utils.serve.requests import RequestError, check_access, read_tokens
+from duet.utils.serve.requests import RequestError, check_access, read_image, read_tokens
 from tests.unit.detect.media.test_image_file import png_of
 from tests.unit.serve.conftest import DETECT, MAX_BYTES, SECONDS, TOKENS, image_file
 
@@ -66,6 +69,18 @@ def test_request_is_refused_and_the_next_one_answered(server, path, body, header
     reply = server.ask(path if path.startswith("/") else DETECT + path, body, headers)
     assert reply.error == answer and words in reply.json["error"]["message"]
     assert server.ask(DETECT, IMAGE).status == 200 and server.worker == worker
+
+
+def test_a_form_is_refused_where_starlette_passes_on_the_error_of_its_parser(monkeypatch):
+    """As before 1.8."""
+
+    async def parse(self):
+        raise MultipartParseError("at index 2")
+
+    monkeypatch.setattr("starlette.formparsers.MultiPartParser.parse", parse)
+    request = Request({"type": "http", "headers": [(b"content-type", FORM.encode())]})
+    with pytest.raises(RequestError, match="cannot be read: at index 2"):
+        asyncio.run(read_image(request, MAX_BYTES, lambda num_bytes: None))
 
 
 @pytest.mark.parametrize("host", ["MyHost", "myhost", "127.0.1.1", "LOCALHOST", "[::1]"])
