@@ -13,11 +13,11 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
     "backend": 6600,
-    "duet": 417,
+    "duet": 420,
     "models": 596,
     "models/blocks": 872,
     "models/detect": 1074,
-    "models/evaluation": 928,
+    "models/evaluation": 929,
     "models/export": 1515,
     "models/heads": 2585,
     "models/inference": 725,
@@ -26,7 +26,7 @@ BUDGETS = {
     "utils": 1012,
     "utils/cli": 1348,
     "utils/comparison": 1267,
-    "utils/data": 11312,
+    "utils/data": 11313,
     "utils/detect": 2057,
     "utils/evaluation": 1758,
     "utils/evolution": 414,
@@ -35,7 +35,7 @@ BUDGETS = {
     "utils/geometry": 341,
     "utils/processes": 1188,
     "utils/report": 1460,
-    "utils/serve": 869,
+    "utils/serve": 873,
     "utils/setup": 364,
     "utils/state": 836,
     "utils/system": 400,
@@ -44,7 +44,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 55330, "benchmarks": 2695}
+OTHERS = {"tests": 55226, "benchmarks": 2695}
 
 
 def room_of(path: Path) -> str:
