@@ -3,8 +3,6 @@
 Cells run in turn (A B A B), and unequal work is refused; docs/en/compare.md explains the results.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

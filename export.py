@@ -3,8 +3,6 @@
 python export.py --weights runs/train/exp/weights/best.safetensors --include onnx openvino
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 FOLDER is this file's folder. Nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import duet
 from duet.utils import errors
 from duet.utils.processes.start import PACKAGES

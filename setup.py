@@ -1,7 +1,5 @@
 """The package's files, from the folders that the links of duet/ lead to: a ZIP has no links."""
 
-from __future__ import annotations
-
 from setuptools import find_namespace_packages, setup
 from setuptools.command.build_py import build_py
 

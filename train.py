@@ -3,8 +3,6 @@
 python train.py --data mydata.yaml --weights yolov5n.pt --img 640 --epochs 100
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -3,8 +3,6 @@
 python val.py --weights runs/train/exp/weights/best.safetensors --data mydata.yaml --img 640
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -5,8 +5,6 @@ imports no framework and chooses none: `backend.use(name)` does, before the firs
 that derives from `nn.Module` looks it up where it is defined.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, cast
 
 from duet.backend.select import BackendError, Namespace, use

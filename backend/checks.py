@@ -4,8 +4,6 @@ Each function but `as_float32` raises ValueError naming the value and what is ac
 returns None.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

@@ -6,8 +6,6 @@ very thread they wait for. docs/en/measurements.md has times. OneFlow 0.9 has no
 CPU kernels are single-threaded.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator, Mapping

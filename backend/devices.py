@@ -1,7 +1,5 @@
 """Choose this process's device; imports no framework."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

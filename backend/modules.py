@@ -4,8 +4,6 @@ Their modules have the same methods. Each backend's `nn` and `autograd` use this
 `backend/contract` documents the functions without a docstring.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager

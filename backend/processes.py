@@ -3,8 +3,6 @@
 All launchers set the same variables: RANK, LOCAL_RANK and WORLD_SIZE. Imports no framework.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar

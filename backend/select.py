@@ -4,8 +4,6 @@ Precedence: `--backend`, the environment variable YOLO_BACKEND, the launcher tha
 process, then the first installed of PyTorch, OneFlow and ONNX.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.metadata
 import importlib.util

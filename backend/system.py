@@ -4,8 +4,6 @@ The only file of backend/ that knows one; `utils/system/` has the rest. Linux re
 elsewhere a plain answer is given.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

@@ -8,8 +8,6 @@ cuts off or leaves out, are listed at the end and in report.md; the others still
 is 1 if a job failed.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ process is timed. Unequal work, as far as both report it, ends the comparison wi
 failed run with 1.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

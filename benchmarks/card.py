@@ -9,8 +9,6 @@ are small, which shows only that everything runs. The steps' float32 is exact, a
 without TF32; train.py chooses its precision.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import shlex

@@ -6,8 +6,6 @@ Boxes lie as predictions and their targets do, in cells. Both must give the same
 gradients.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 

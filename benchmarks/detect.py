@@ -10,8 +10,6 @@ the stages are those of the last run.
 Without --weights the model is untrained, and what it finds says nothing of NMS and drawing.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass

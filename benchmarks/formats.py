@@ -8,8 +8,6 @@ pixels in memory to decoded rows. The metrics are those of val.py --square. Diff
 largest between rows, relative to the largest value of their column.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

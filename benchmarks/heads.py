@@ -8,8 +8,6 @@ that do not change. Decoded is a tenth of the cells of drawn maps, as with train
 takes equally many rows of both.
 """
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Mapping
 from functools import partial

@@ -8,8 +8,6 @@ flips left to a GPU. All make the same samples, with the default hyper-parameter
 and --override, from 640 x 480 JPEGs drawn for this purpose, or from the training images of --data.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

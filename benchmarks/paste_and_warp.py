@@ -5,8 +5,6 @@
 arXiv:2004.10934.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import cv2

@@ -1,7 +1,5 @@
 """The report of a run of benchmarks, report.md, made only from the JSON in its folder."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -8,8 +8,6 @@ lines after the table show the latency of accepted requests, and how many were r
 lost.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import http.client

@@ -1,7 +1,5 @@
 """Time a reference and a fast path in turns in one run; used by every benchmark here."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

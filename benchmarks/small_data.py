@@ -7,8 +7,6 @@ they see the same load. The metrics are those of the best epoch, which best.safe
 the second recipe fewer epochs if its epochs take longer.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -9,8 +9,6 @@ does not allow is listed with the reason. The JSON is written after each row: a 
 keeps its rows, and lists the others.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

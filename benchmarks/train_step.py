@@ -8,8 +8,6 @@ turns, and each must give the plain path's losses to its tolerance before any is
 is freed stays with the process, as in train.py.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Mapping

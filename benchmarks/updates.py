@@ -7,8 +7,6 @@ of their own, which push each other out of the processor's cache as a forward an
 would, and must give the same weights and EMA.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from pathlib import Path

@@ -8,8 +8,6 @@ the same loader, in turns, and must give the same figures. Without --weights the
 its scores do not show how many rows trained weights would leave.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 duet compare-runs runs/val/exp runs/val/exp2
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 duet folds --folds 5 --data mydata --weights yolov5n.pt --epochs 50
 """
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 

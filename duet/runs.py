@@ -3,8 +3,6 @@
 Nothing that other threads use is replaced: neither sys.argv nor the main module.
 """
 
-from __future__ import annotations
-
 import io
 import logging
 import signal

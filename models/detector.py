@@ -1,7 +1,5 @@
 """The detector: runs the layers planned by `graph.py` from images to raw maps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar

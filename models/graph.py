@@ -7,8 +7,6 @@ comes from a YAML or a weights file (`models/stored.py`); the same limits are ch
 anything is built.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

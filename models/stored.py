@@ -3,8 +3,6 @@
 Otherwise a description of a few bytes could build a model that fills the memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

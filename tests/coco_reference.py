@@ -1,7 +1,5 @@
 """The figures of pycocotools for the same detections, masks and objects."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 from pathlib import Path

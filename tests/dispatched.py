@@ -3,8 +3,6 @@
 They are counted below autograd. Views and new memory are left out: a GPU launches nothing for them.
 """
 
-from __future__ import annotations
-
 import importlib
 from collections import Counter
 from collections.abc import Callable

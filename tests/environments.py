@@ -3,8 +3,6 @@
 And waits for what other processes do, and for their end.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

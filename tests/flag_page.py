@@ -7,8 +7,6 @@ docs/flag-pages.yaml what stands around the tables.
 `tests/unit/cli/test_flags.py` holds the pages against the flags.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Mapping, Sequence

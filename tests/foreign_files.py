@@ -1,7 +1,5 @@
 """Weights files, valid and hostile ones, written opcode by opcode without a framework."""
 
-from __future__ import annotations
-
 import struct
 import zipfile
 from collections.abc import Mapping

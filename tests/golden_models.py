@@ -1,7 +1,5 @@
 """Models whose weights follow from their names, as golden's README says, stored results, losses."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Small ONNX files, written node by node: detectors, and files that are none; running graphs."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence

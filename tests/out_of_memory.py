@@ -1,7 +1,5 @@
 """The errors by which a backend says that memory ran out."""
 
-from __future__ import annotations
-
 from typing import NoReturn
 
 from duet import backend

@@ -1,7 +1,5 @@
 """Ranks of a job as threads of a test, with an exact stand-in for the backend's all_gather."""
 
-from __future__ import annotations
-
 import itertools
 import threading
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Datasets and models small enough for a test to train on either backend."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

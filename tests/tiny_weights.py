@@ -1,7 +1,5 @@
 """Weights of the smallest models, which find something in any image with some structure."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path

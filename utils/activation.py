@@ -1,7 +1,5 @@
 """Parse the name of an activation in a model YAML, without evaluating it."""
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

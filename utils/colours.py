@@ -1,7 +1,5 @@
 """A distinct colour for every class, the same in all runs."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 import numpy as np

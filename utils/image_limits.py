@@ -1,7 +1,5 @@
 """Limits on the size of an image."""
 
-from __future__ import annotations
-
 MIN_SIDE = 10
 MAX_SIDE = 1 << 20  # OpenCV's limits: this side, and the number of pixels below
 MOST_PIXELS = 1 << 30

@@ -6,8 +6,6 @@ a YOLOv5n step at 16 x 320 px. Decoding images has the same problem: 19 % of the
 with mosaics, 33 % without. glibc reads its environment variables for this only at process start.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import psutil

@@ -3,8 +3,6 @@
 A wing is a folder that a core module lists in a tuple WINGS; deleting it removes its feature only.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import shutil

@@ -4,8 +4,6 @@ The other half of a task is its head (`models/heads/base.py`). What a single com
 a task is only named here (`Part`).
 """
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ File names, class names and file headers may contain escape codes, line ends, bi
 and bytes that are not text.
 """
 
-from __future__ import annotations
-
 import io
 import os
 import select

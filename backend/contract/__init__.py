@@ -23,8 +23,6 @@ Conventions
     Where the framework would fail late, or end the process, a ValueError is raised instead.
 """
 
-from __future__ import annotations
-
 from duet.backend.contract.dist import Dist, Stage
 from duet.backend.contract.fused import Fused
 from duet.backend.contract.inference import CAPABILITIES, Tensor

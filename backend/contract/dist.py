@@ -1,7 +1,5 @@
 """The training contract: several processes that train together."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 from typing import Protocol
 

@@ -1,7 +1,5 @@
 """Fast paths for training, each with a plain reference path."""
 
-from __future__ import annotations
-
 from typing import Protocol
 
 from duet.backend.contract.inference import NN, Tensor

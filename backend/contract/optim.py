@@ -1,7 +1,5 @@
 """The training contract: optimizers, and the same updates batched over many tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 

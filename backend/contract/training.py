@@ -1,7 +1,5 @@
 """The training contract: extends the inference contract."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import ParamSpec, Protocol, TypeVar

@@ -1,7 +1,5 @@
 """Mixed precision for OneFlow; documented in `contract.Amp`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 

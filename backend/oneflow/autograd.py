@@ -1,7 +1,5 @@
 """Gradients for OneFlow; documented in `contract.Autograd`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import ParamSpec, TypeVar

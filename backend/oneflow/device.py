@@ -1,7 +1,5 @@
 """Devices for OneFlow; documented in `contract.Device`."""
 
-from __future__ import annotations
-
 import functools
 import time
 from collections.abc import Callable

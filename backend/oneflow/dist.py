@@ -4,8 +4,6 @@ OneFlow joins the processes when it is imported. Its data parallelism is not use
 gradients after every backward pass instead of once after all accumulated passes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

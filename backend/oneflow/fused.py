@@ -1,7 +1,5 @@
 """Fast paths for OneFlow; see `contract.Fused`."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -5,8 +5,6 @@ NumPy updates the EMA in place, twice as fast as one operation per tensor. Optim
 kernels, which take less time than looking up the memory of each gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Layers and module functions for OneFlow; documented in `contract.NN`."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from typing import Any

@@ -4,8 +4,6 @@ Where OneFlow 0.9 would abort the process or return a value or dtype that breaks
 arguments are checked first or the result is computed another way.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 import operator

@@ -1,7 +1,5 @@
 """Optimizers and EMA for OneFlow, by kernels of `oneflow.optim`; documented in `contract.Optim`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 

@@ -1,7 +1,5 @@
 """`contract.inference.Autograd`: tensors never have gradients here."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager, nullcontext
 
 

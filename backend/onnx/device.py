@@ -1,7 +1,5 @@
 """`contract.Device` for graphs: ONNX Runtime computes their values on the CPU."""
 
-from __future__ import annotations
-
 import functools
 import threading
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """Build an ONNX model from recorded tensors, and compute their values with ONNX Runtime."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any

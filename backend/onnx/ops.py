@@ -1,7 +1,5 @@
 """Tensor functions that record graph nodes; documented in `contract.Ops`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Mixed precision for PyTorch; documented in `contract.Amp`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any

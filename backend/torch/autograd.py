@@ -1,7 +1,5 @@
 """Gradients for PyTorch; documented in `contract.Autograd`."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import sys

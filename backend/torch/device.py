@@ -1,7 +1,5 @@
 """Devices for PyTorch; documented in `contract.Device`."""
 
-from __future__ import annotations
-
 import functools
 import time
 import weakref

@@ -1,7 +1,5 @@
 """Distributed training for PyTorch; documented in `contract.Dist`."""
 
-from __future__ import annotations
-
 import os
 import warnings
 from contextlib import AbstractContextManager, nullcontext

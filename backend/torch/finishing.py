@@ -4,8 +4,6 @@ The arithmetic is that of OpenCV's conversions of 8 bits, as measured over all c
 integers, with 12 bits after the point, and back in float32.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable
 from typing import Any

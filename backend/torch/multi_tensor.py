@@ -4,8 +4,6 @@ PyTorch's fused optimizers and `_foreach` functions do them: a few launches on a
 memory on a CPU. EMA and values packed alike by `nn.pack` are updated as one tensor each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Layers and module functions for PyTorch; documented in `contract.NN`."""
 
-from __future__ import annotations
-
 import copy
 import io
 import mmap

@@ -1,7 +1,5 @@
 """Tensor functions for PyTorch; documented in `contract.Ops`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

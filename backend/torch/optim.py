@@ -4,8 +4,6 @@ They use PyTorch's functional forms: the first `torch.optim.SGD` of a process ta
 import the compiler.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence

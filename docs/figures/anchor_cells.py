@@ -1,7 +1,5 @@
 """A target on the grid: the cells and anchors that must predict it, as `anchor/assign.py` says."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import WIDTH, Figure

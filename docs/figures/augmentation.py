@@ -1,7 +1,5 @@
 """What augmentation makes of photographs with the boxes of docs/photos.json."""
 
-from __future__ import annotations
-
 import dataclasses
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Bar charts: of tables of the pages, and of docs/stage-times.json, which has its command."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ docs/detections.json, which `detect.py` writes, and plots-labels.webp of the sam
 the folder of a run of `make demo`, it stores losses, metrics and rates of its results.csv first.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ docs/classes.json, and the public YOLOv5n docs/photos.json, of the photographs o
 a sheet of them.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

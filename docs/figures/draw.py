@@ -5,8 +5,6 @@ NAME.en.svg and NAME.zh.svg here, from the project's own code. Its title is the 
 the place of the picture on a page, the longest one.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

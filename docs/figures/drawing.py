@@ -6,8 +6,6 @@ shows one of the two. The name after # is that of the SVG's root too, so that `:
 second its dark colours. On its own the file is light, with white paper.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape

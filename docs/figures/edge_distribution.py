@@ -3,8 +3,6 @@
 The cells are those of `models/heads/distribution/assign.py`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure

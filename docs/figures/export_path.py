@@ -1,7 +1,5 @@
 """From weights to files of other programs: what is made of what, as the table of formats says."""
 
-from __future__ import annotations
-
 from docs.figures.drawing import Figure
 from duet.utils.export.formats import FORMATS, GRAPH, TRACE
 

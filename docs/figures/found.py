@@ -1,7 +1,5 @@
 """What models find in photographs and drawn images; `detect.py` has stored it in docs/*.json."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

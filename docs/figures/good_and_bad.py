@@ -1,7 +1,5 @@
 """Four kinds of runs by their losses; drawn curves that show a shape, not measured ones."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure

@@ -3,8 +3,6 @@
 Their weights, dark for the largest, are those of tutorial 10: docs/blocks/weights-transfer.py.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Figure

@@ -1,7 +1,5 @@
 """Images in the inputs of a network, and detections on their way back."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

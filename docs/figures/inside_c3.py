@@ -1,7 +1,5 @@
 """The inside of C3, of its bottlenecks and of SPPF, as models/blocks builds them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from docs.figures.drawing import Figure, Point

@@ -1,7 +1,5 @@
 """Boxes and their targets under IoU, GIoU, DIoU and CIoU, by docs/blocks/iou.py."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure

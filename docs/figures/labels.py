@@ -1,7 +1,5 @@
 """Labels of a photograph: their file, and good and bad ones."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import HUES, WIDTH, Figure

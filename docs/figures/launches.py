@@ -1,7 +1,5 @@
 """Launches of a plain and of a fused function: host above, device below, over time."""
 
-from __future__ import annotations
-
 from docs.figures.drawing import Figure
 
 WORDS = {

@@ -3,8 +3,6 @@
 They are those of `models/training/optimizer.py`.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure

@@ -1,7 +1,5 @@
 """How a mask is made: four prototypes, weighted, summed, cut at the box; as in blocks/masks.py."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Figure

@@ -1,7 +1,5 @@
 """The layers of YOLOv5n, as `models/graph.py` plans them of models/yolov5n.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from docs.figures.drawing import Figure

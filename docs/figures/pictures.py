@@ -1,7 +1,5 @@
 """What figures show: photographs, images of the built-in dataset, and what blocks compute."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import runpy

@@ -1,7 +1,5 @@
 """How a list of detections becomes a curve and an average precision, by the project's metric."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Axes, Figure

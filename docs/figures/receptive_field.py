@@ -3,8 +3,6 @@
 Tutorial 1 computes what it sees: docs/blocks/architecture-layers.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from docs.figures.drawing import HUES, PLATE, WIDTH, Figure

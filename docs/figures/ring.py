@@ -1,7 +1,5 @@
 """A ring all-reduce of four ranks step by step: how many ranks each part is the sum of."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from docs.figures.drawing import Figure, Point

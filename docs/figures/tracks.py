@@ -3,8 +3,6 @@
 The frames are cut from two photographs side by side, with the boxes of docs/photos.json.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Several views of an image: tiles, test-time augmentation, and what each finds."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

@@ -4,8 +4,6 @@ It is part of a page, so that its links work and can be reached by the keyboard.
 a page beside the folder `tutorials`.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from docs.figures.drawing import Figure

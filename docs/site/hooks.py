@@ -14,8 +14,6 @@
 Errors are warnings of MkDocs here: `strict` in mkdocs.yml ends the build because of them.
 """
 
-from __future__ import annotations
-
 import ast
 import json
 import logging

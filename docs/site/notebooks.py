@@ -4,8 +4,6 @@ Commands of `duet` run in a shell line, all others stay text, as does what only 
 figures, and links between pages.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ Sub-layers have shortcuts and no LayerNorm, and the feed-forward part has no act
 matches the public model's stored outputs. Attention: Vaswani et al. 2017, arXiv:1706.03762.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

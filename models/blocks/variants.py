@@ -4,8 +4,6 @@ Sources: Ghost: Han et al. 2020, arXiv:1911.11907; SPP: He et al. 2014, arXiv:14
 published architecture table of YOLOv8.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -5,8 +5,6 @@ Elfwing et al. 2017, arXiv:1702.03118; Hardswish: Howard et al. 2019, arXiv:1905
 2019, arXiv:1908.08681.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import cache, partial

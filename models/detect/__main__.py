@@ -4,8 +4,6 @@ It takes the server's flags, reads requests from stdin and writes answers to std
 ends when stdin closes.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Python API for detection with trained weights; see docs/en/api.md."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterable, Iterator, Sequence

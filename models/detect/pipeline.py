@@ -6,8 +6,6 @@ wait for each other: YOLOv5n at 640 px on two cores takes 10 % less time per ima
 batch is copied and queued while the results of another are awaited.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence

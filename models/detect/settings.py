@@ -1,7 +1,5 @@
 """Build a detector on a device from flags, or from the options of one call."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """Load served models and answer requests, in threads that each take one batch at a time."""
 
-from __future__ import annotations
-
 import json
 import logging
 import queue

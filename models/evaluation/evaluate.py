@@ -3,8 +3,6 @@
 `loop.py` does it after each epoch, `validation.py` for val.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass

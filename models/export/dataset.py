@@ -1,7 +1,5 @@
 """Use the images of --data in export.py: calibrate int8, and evaluate the model and files."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

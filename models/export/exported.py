@@ -1,7 +1,5 @@
 """Exported files as predictors (a wing of `models/inference/predictor.py`): outputs by task."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 python -m duet.models.export.graph_process OUT.onnx FLAGS
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """The main function of export.py: weights -> ONNX graph or trace -> verified files."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import sys

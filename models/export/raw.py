@@ -4,8 +4,6 @@ Converters for NPUs take static tensors of four dimensions and few operations; t
 decodes, as docs/examples/npu shows. The same function runs the model and records its graph.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 

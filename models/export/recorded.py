@@ -4,8 +4,6 @@ With --nms the graph has the NMS of `utils/evaluation/nms.py` by standard operat
 best class only, and the masks of `utils/data/masks/assemble.py` in prototype size.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ A row has cxcywh in pixels, objectness and C class scores; heads without objectn
 rows from different heads can be combined.
 """
 
-from __future__ import annotations
-
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence

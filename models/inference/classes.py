@@ -1,7 +1,5 @@
 """Match a dataset's classes to those of weights: by name, or by number where one has no names."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Source: Muhammad and Yeasin 2020, Eigen-CAM, arXiv:2008.00299. It needs no gradients and no class.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import cv2

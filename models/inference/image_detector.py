@@ -4,8 +4,6 @@
 blocks others.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Build a predictor from weights: one model, one with augmentation, or an ensemble."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import math

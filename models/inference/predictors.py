@@ -3,8 +3,6 @@
 `predictor.py` chooses among them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, Protocol

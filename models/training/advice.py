@@ -1,7 +1,5 @@
 """Advice in the log of a training: a better recipe, missing classes, and more epochs."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -4,8 +4,6 @@ It measures the largest possible step: the largest images drawn by --multi-scale
 maximum number of boxes of an augmented image; then a validation, of twice as many images.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import gc
 import logging

@@ -1,7 +1,5 @@
 """card.md of a run: what the weights were made from, and how good they are."""
 
-from __future__ import annotations
-
 import platform
 from collections.abc import Iterator
 from pathlib import Path

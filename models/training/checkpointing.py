@@ -3,8 +3,6 @@
 `utils/state/progress.py` describes the contents of a checkpoint beyond weights.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 

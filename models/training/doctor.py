@@ -4,8 +4,6 @@ It takes train.py's flags and measures separately the loader, with several numbe
 with `--cache ram`, and the training step.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import itertools
 import platform

@@ -1,7 +1,5 @@
 """Execution of training steps: precision, memory layout, compilation and threads."""
 
-from __future__ import annotations
-
 import logging
 import math
 import time

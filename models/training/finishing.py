@@ -3,8 +3,6 @@
 The kernel of the user's GPU can only be tried there.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ Checks and threshold of anchors are the same as in the public YOLOv5. Class weig
 Cui et al. 2019, arXiv:1901.05555, class-balanced loss by the effective number of samples.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import logging

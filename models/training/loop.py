@@ -1,7 +1,5 @@
 """Build a training and run it: epochs of training and validation, and stopping between batches."""
 
-from __future__ import annotations
-
 import logging
 import math
 from contextlib import closing

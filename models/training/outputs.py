@@ -1,7 +1,5 @@
 """Files and log lines of a run."""
 
-from __future__ import annotations
-
 import logging
 import textwrap
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Build the model of a run, load its weights, and build everything that trains it."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from collections import Counter

@@ -4,8 +4,6 @@ With --micro-batch, a batch is computed in pieces whose gradients add up to the 
 (`heads/base.py::WholeBatch`); only BatchNorm uses each piece's own statistics.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce

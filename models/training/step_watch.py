@@ -3,8 +3,6 @@
 The device decides at each update whether all values are finite.
 """
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import time

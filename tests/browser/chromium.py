@@ -1,7 +1,5 @@
 """A headless Chromium that a test opens a page in, spoken to through its DevTools pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -4,8 +4,6 @@ It writes docs/screen-check.webp, screen-audit.webp and screen-serve.webp from w
 `make demo` and the public YOLOv5n have found (docs/detections.json, docs/photos.json): no weights.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Checks of `contract.Autograd` and `contract.Amp`, and of what a fast step needs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress

@@ -1,7 +1,5 @@
 """Checks of `contract.Device`."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import time

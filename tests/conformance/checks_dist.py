@@ -4,8 +4,6 @@ They hold for any number of processes: NumPy knows what every rank has. The suit
 `tests/distributed` runs the same checks in two.
 """
 
-from __future__ import annotations
-
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of `contract.Ops`: element by element, products, and softmax with its logarithm."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of `contract.Fused`."""
 
-from __future__ import annotations
-
 import itertools
 
 import cv2

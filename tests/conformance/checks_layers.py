@@ -1,7 +1,5 @@
 """Checks of `contract.NN`: the layers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

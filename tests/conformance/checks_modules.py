@@ -1,7 +1,5 @@
 """Checks of `contract.NN`: modules and their state."""
 
-from __future__ import annotations
-
 import io
 import warnings
 import zipfile

@@ -1,7 +1,5 @@
 """Checks of `contract.MultiTensor`: those of the plain updates, and what it promises besides."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 

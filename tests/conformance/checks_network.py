@@ -1,7 +1,5 @@
 """Checks of `contract.Ops`: network and loss, what a step restores, and images."""
 
-from __future__ import annotations
-
 import itertools
 from functools import partial
 from typing import Any

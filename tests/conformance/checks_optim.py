@@ -1,7 +1,5 @@
 """Checks of `contract.Optim` and `contract.Optimizer`, against the formulas in NumPy."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks of `contract.Ops`: reductions, joining, rows by index, and cells."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from functools import partial

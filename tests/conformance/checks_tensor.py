@@ -1,7 +1,5 @@
 """Checks of `contract.Tensor`, and of `contract.Ops`: NumPy boundary, devices and creation."""
 
-from __future__ import annotations
-
 import operator
 from functools import partial
 from typing import Any

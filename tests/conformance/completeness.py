@@ -3,8 +3,6 @@
 It compares names and parameters with `backend/contract/`, no values.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import inspect

@@ -1,7 +1,5 @@
 """Judges the backend that YOLO_BACKEND names against its contract."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance.judging import Backend, Check, checks_of

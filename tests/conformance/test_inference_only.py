@@ -5,8 +5,6 @@ weights of the model and `images`, (B, 3, H, W) uint8; OUT has what it predicts.
 object.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ As a program, for a process of its own: prints what each check that fails says, 
 many there were.
 """
 
-from __future__ import annotations
-
 import traceback
 from contextlib import nullcontext
 

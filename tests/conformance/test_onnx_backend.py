@@ -6,8 +6,6 @@ which it computes values, with all that it computes on the way: the shape and dt
 says it has must be those that the onnx package infers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which backend a process gets, how it starts, is interrupted, and finds its functions."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Every mistake of the wrong backend must be rejected by the checks."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conformance.judging import Backend, Check, all_checks, promised_names

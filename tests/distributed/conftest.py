@@ -1,7 +1,5 @@
 """Two ranks, started once for all tests that look at what they did."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import NamedTuple

@@ -5,8 +5,6 @@
 The fault happens at this sign of progress of the phase: 0 for its start, counted over all epochs.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Starts a program in several ranks; looks at their sockets, and at what is left of them."""
 
-from __future__ import annotations
-
 import contextlib
 import ipaddress
 import os

@@ -3,8 +3,6 @@
 `python -m tests.distributed.restarted` under `torchrun --max-restarts`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """The checks of `tests/conformance/checks_dist.py`, in two processes that work together."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

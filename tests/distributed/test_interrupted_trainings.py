@@ -3,8 +3,6 @@
 Each test goes on with one run, until the last lets it come to its end.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import shutil

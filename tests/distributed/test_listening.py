@@ -1,7 +1,5 @@
 """Jobs of two ranks listen on the loopback only; one that fails or hangs leaves no process."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

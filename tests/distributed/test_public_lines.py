@@ -1,7 +1,5 @@
 """A command line as public tutorials print it, in two processes on a stand-in for COCO."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Two ranks learn from half of each batch each what one process learns from the whole."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

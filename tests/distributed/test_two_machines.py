@@ -1,7 +1,5 @@
 """A job on two machines: it works together, and when the link is cut it ends and can resume."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """val.py in two ranks finds and writes what it does alone."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

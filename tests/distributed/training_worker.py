@@ -6,8 +6,6 @@ emulated GPUs it is `-m tests.emulated.program tests/distributed/training_worker
 """
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -7,8 +7,6 @@ becomes NAME.out and, of a Python block, its dictionary `values` becomes NAME.js
 has the lines that a block begins with. `tests/site/test_copied_pages.py` tests the same.
 """
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

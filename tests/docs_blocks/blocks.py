@@ -4,8 +4,6 @@ CONTRIBUTING.md describes their first lines for authors; `pages.py` runs them as
 The files that blocks of the guide need: their pages begin where a reader has them already.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Code as a reader takes it from a page of the built site: by the copy button, block by block."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from html.parser import HTMLParser
 

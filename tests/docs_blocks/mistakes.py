@@ -1,7 +1,5 @@
 """What commands answer, for blocks that show it: they run here, without a process of their own."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

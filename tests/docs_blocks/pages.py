@@ -5,8 +5,6 @@ namespace. A page of the guide begins with the files that its blocks need and th
 checkout; it runs the blocks that lie in docs/blocks, each in a namespace of its own.
 """
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import functools

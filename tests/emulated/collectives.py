@@ -9,8 +9,6 @@ float32, or float64 of such maps. `invstd` is 1 / sqrt(biased variance + eps): a
 variance but this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any

@@ -3,8 +3,6 @@
 Prints the name of each check.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -9,8 +9,6 @@ wait of the host is counted. They have no compiler. Each process has GPUs of its
 of which a rank uses one; `collectives.py` joins those of the ranks.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

@@ -4,8 +4,6 @@
 second argument the memory cannot be page-locked.
 """
 
-from __future__ import annotations
-
 import sys
 from unittest import mock
 

@@ -11,8 +11,6 @@ Without arguments it runs a script for each line of its input, [[SCRIPT, FLAG, .
 VALUE}, MARK], and prints the mark after it.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

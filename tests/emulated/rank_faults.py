@@ -3,8 +3,6 @@
 `python -m tests.emulated.rank_faults` under torchrun. Rank 0 prints the name of each check.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Graphs that several files of tests share."""
 
-from __future__ import annotations
-
 from importlib import import_module
 
 import pytest

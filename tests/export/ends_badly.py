@@ -1,7 +1,5 @@
 """Replaces the process that writes graphs; the name of its weights says how it ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -5,8 +5,6 @@ of each graph to flags of export.py. FOLDER/NAME.onnx are left, and what the pro
 """
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The whole of export.py: what it writes, says and leaves, and how it ends."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

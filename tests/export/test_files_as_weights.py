@@ -3,8 +3,6 @@
 The model is a tiny one, its ONNX files are written once for all tests.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import os

@@ -1,7 +1,5 @@
 """The process that writes graphs: how it fails, how it ends, and what it leaves."""
 
-from __future__ import annotations
-
 import dataclasses
 import signal
 import subprocess

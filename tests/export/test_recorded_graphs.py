@@ -1,7 +1,5 @@
 """Graphs compute what the model does, with every flag; NMS in the graph does what ours does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

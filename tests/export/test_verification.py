@@ -1,7 +1,5 @@
 """A file that predicts what the model predicts passes; one that does not is found."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

@@ -1,7 +1,5 @@
 """What labelling tools export: annotations of an image or of many, names of classes."""
 
-from __future__ import annotations
-
 import base64
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@
 function of (reader, seed, index), so that a fault can be repeated.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -5,8 +5,6 @@ for the seeds of its reader, with the modules that read them. If it dies, the mu
 line is the cause.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

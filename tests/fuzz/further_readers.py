@@ -1,7 +1,5 @@
 """Exported files, videos, lists of sources, kept arrays, and what a server reads or is sent."""
 
-from __future__ import annotations
-
 import functools
 import gzip
 import io

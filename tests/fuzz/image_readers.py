@@ -1,7 +1,5 @@
 """Image files of each kind, and packed ones."""
 
-from __future__ import annotations
-
 import io
 import struct
 import zlib

@@ -1,7 +1,5 @@
 """A reader of files from outside, valid files to start from, and how these are damaged."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

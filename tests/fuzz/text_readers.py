@@ -1,7 +1,5 @@
 """YAML, JSON, CSV and plain text from outside."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import tempfile

@@ -1,7 +1,5 @@
 """Weights files and states: of other programs, and our own."""
 
-from __future__ import annotations
-
 import functools
 import json
 import struct

@@ -1,7 +1,5 @@
 """The wheel in an environment of its own, and in a notebook."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -6,8 +6,6 @@ Runs PyTorch and OneFlow at the same time, each in its own environment, on the s
 batches; `table.py` says what is compared, and why each tolerance is what it is.
 """
 
-from __future__ import annotations
-
 from duet.utils.processes.start import start_command
 
 if __name__ == "__main__":

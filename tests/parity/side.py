@@ -8,8 +8,6 @@ lists (OUT, DATA, MODEL, HYP, DTYPE, STEPS).
 """
 
 # ruff: noqa: E402
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

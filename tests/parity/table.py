@@ -1,7 +1,5 @@
 """What `python -m tests.parity` compares, each row with its tolerance and why, and the table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Commands on this system and, on Linux, in a Python that lacks what Windows or macOS lacks."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

@@ -1,7 +1,5 @@
 """A checkout without symbolic links: a ZIP from a web page, or Windows without developer mode."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """The site, built once for all tests that open it, in both suites where they run side by side."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from pathlib import Path

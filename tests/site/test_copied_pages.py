@@ -1,7 +1,5 @@
 """What a reader copies from the built pages runs, and prints what they show below it."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

@@ -1,7 +1,5 @@
 """The built site in a browser: pages without faults on a phone, and a search that finds."""
 
-from __future__ import annotations
-
 import posixpath
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`make docs` builds what is there in both languages, and ends at what is wrong in a page."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

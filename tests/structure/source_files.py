@@ -1,7 +1,5 @@
 """The project's Python files, and what they import."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from functools import cache

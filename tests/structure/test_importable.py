@@ -1,7 +1,5 @@
 """Every module can be imported in the environment of either backend, under its Python."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

@@ -1,7 +1,5 @@
 """Imports between files and of frameworks; names that docstrings and pages refer to exist."""
 
-from __future__ import annotations
-
 import ast
 import io
 import re

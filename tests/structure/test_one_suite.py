@@ -1,7 +1,5 @@
 """Tests that one suite alone runs: together both run every file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What comes from outside has one way in, what goes to a person or to a network one way out."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Callable, Iterable, Iterator
 

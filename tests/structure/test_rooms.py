@@ -1,7 +1,5 @@
 """How the rooms hang together: arrows, chains and loads; what the core leaves to its wings."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator, Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """One room knows the operating system: utils/system/, and backend/system.py below it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Nothing but a head, and a row of a table by the name of a task, is for one task."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

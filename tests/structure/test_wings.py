@@ -1,7 +1,5 @@
 """The core works without its wings: what hangs on it by a line of a table may be deleted."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

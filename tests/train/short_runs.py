@@ -1,7 +1,5 @@
 """Runs of two epochs of three batches, for tests that stop one and go on; equal results."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import json

@@ -1,7 +1,5 @@
 """`duet audit` from flags to files: planted errors are told as what they are."""
 
-from __future__ import annotations
-
 import csv
 import sys
 

@@ -1,7 +1,5 @@
 """`duet.train` and its kin: a command's work, errors and figures, in a process that goes on."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

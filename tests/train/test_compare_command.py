@@ -1,7 +1,5 @@
 """compare.py as a user runs it, over stand-ins for train.py."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """detect.py as a user runs it: its lines, exit codes, and the ways in which it ends early."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -5,8 +5,6 @@ returns, and the gradients that it computes, lie in memory that the beginning of
 with NaN.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import importlib
 from pathlib import Path

@@ -3,8 +3,6 @@
 `tests/unit/docs/test_pages.py` holds that the Chinese pages have the same.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@
 writes one as today's code does, for later code. Files that it wrote stay as they are.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """train.py, val.py and detect.py on an emulated GPU that works as late as it may."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import os

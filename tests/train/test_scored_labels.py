@@ -1,7 +1,5 @@
 """val.py as a command: label files that score as it does, timings, and --single-cls."""
 
-from __future__ import annotations
-
 import json
 import logging
 

@@ -1,7 +1,5 @@
 """Training from packed records, from a folder of Pascal VOC, and from images that --split drew."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 

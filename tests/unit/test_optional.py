@@ -1,7 +1,5 @@
 """Optional packages: imported, or named with the command that installs them."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Flags of the public YOLOv5, old and new, that do not exist here, with their replacements."""
 
-from __future__ import annotations
-
 # Accepted with a log line, because their effect is the default; values: number of arguments.
 ACCEPTED = {
     "--data": 1, "--dnn": 0, "--grid": 0, "--inplace": 0, "--linear-lr": 0, "--ndjson-file": 0,

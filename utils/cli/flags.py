@@ -4,8 +4,6 @@
 `dataclasses.fields` gives the defaults without a command line.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import difflib

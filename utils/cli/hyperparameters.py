@@ -1,7 +1,5 @@
 """Read and validate hyper-parameters."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import math

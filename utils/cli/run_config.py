@@ -1,7 +1,5 @@
 """Settings shared by commands: running a model, several processes, and detection."""
 
-from __future__ import annotations
-
 import argparse
 import difflib
 import sys

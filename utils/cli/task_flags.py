@@ -1,7 +1,5 @@
 """Determine a training's task, check its flags, and adapt its model document."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Collection
 

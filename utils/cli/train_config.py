@@ -1,7 +1,5 @@
 """Settings of a training run, its recipe first, and train.py's command line."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass

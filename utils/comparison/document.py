@@ -1,7 +1,5 @@
 """All measurements as one JSON document, compare.json, and whether runs did equal work."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence, Set

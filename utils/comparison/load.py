@@ -4,8 +4,6 @@ The load average would include the measured work and the minutes before. Instead
 processor time of the usable cores, minus this process and its descendants.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

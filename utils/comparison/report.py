@@ -1,7 +1,5 @@
 """The report of a comparison: warnings, results and tables, as Markdown and as a page."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ versions of NumPy find the same anchors. Sources: Lloyd 1982, doi:10.1109/TIT.19
 as anchors: Redmon and Farhadi 2017, arXiv:1612.08242, section 2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A grid of images with boxes on a page, each cut out and made small, as data URIs."""
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

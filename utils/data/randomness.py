@@ -1,7 +1,5 @@
 """Random numbers as a function of (seed, epoch, sample index), with no state anywhere."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from enum import IntEnum
 

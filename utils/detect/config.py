@@ -1,7 +1,5 @@
 """The settings of detect.py, from its command line or from a call in another program."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real

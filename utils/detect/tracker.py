@@ -4,8 +4,6 @@ The tracker is ByteTrack (Zhang et al. 2022, arXiv:2110.06864) from the package 
 objects it gave more detections an ID than OC-SORT, with no more switches.
 """
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Top-1 and top-5 accuracy over all images and per class, and the confusion matrix."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

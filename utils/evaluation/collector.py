@@ -1,7 +1,5 @@
 """Collect the validation results of all ranks in the order of a single process."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

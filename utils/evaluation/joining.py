@@ -1,7 +1,5 @@
 """Merge the detections of overlapping views of an image."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

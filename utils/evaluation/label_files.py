@@ -1,7 +1,5 @@
 """Write detections as label files, as --save-txt of val.py does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

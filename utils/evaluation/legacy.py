@@ -5,8 +5,6 @@ They do not determine how the mean F1 is smoothed near the ends of the confidenc
 end value is repeated here, and the order of equal scores, which is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

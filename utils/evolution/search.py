@@ -1,7 +1,5 @@
 """The search of `train.py --evolve`: each trial is a training in a separate process."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses

@@ -4,8 +4,6 @@ Sampling depends only on the seed and the earlier trials: with one trial at a ti
 draws the same values as an uninterrupted one.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import warnings

@@ -9,8 +9,6 @@
   format: a zip archive at the end (tensorflow.org/lite/models/convert/metadata).
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import logging

@@ -1,7 +1,5 @@
 """Table of the formats that export.py writes: converter, runtime and packages of each."""
 
-from __future__ import annotations
-
 import platform
 import tempfile
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ The values are JSON, parsed and never evaluated. Formats that store texts have o
 others one JSON object, `metadata.json`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import io
 import json

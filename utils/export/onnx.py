@@ -1,7 +1,5 @@
 """Write ONNX files with metadata, also int8; read them and run them in ONNX Runtime on the CPU."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -8,8 +8,6 @@ child loads it and runs it once, on noise, within limits of memory and time:
 prints a line of JSON: what is wrong, or "".
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -4,8 +4,6 @@ The metadata is in model.xml, where OpenVINO stores an ONNX file's. YOLOv5 reads
 from model.yaml, Ultralytics from metadata.yaml.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Quantize an ONNX graph to 8 bits: weights per channel, maps by calibration images."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ An engine is machine code for the GPU that builds it: `opening.py` loads one onl
 for it. Written from the documentation of TensorRT and cuda-python, tested only with stand-ins.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ ignored.
 Location: XDG Base Directory Specification 0.8.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

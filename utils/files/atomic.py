@@ -1,7 +1,5 @@
 """Write files and folders atomically."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

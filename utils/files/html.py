@@ -3,8 +3,6 @@
 A `str` is escaped and made printable; `Html` is inserted unchanged.
 """
 
-from __future__ import annotations
-
 import base64
 from collections.abc import Iterable, Sequence
 from html import escape

@@ -1,7 +1,5 @@
 """Read JSON within limits, and validate its structure before use."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections import Counter

@@ -1,7 +1,5 @@
 """Find the project's model YAMLs by name, and apply their multiples."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -4,8 +4,6 @@ A FIFO can block forever, a device may never end, and a sparse file fills memory
 space. All files from outside the project are opened here.
 """
 
-from __future__ import annotations
-
 import codecs
 import contextlib
 import errno

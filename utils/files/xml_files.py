@@ -4,8 +4,6 @@ Returns standard library elements, with `find`, `findtext`, `iter` and `attrib`.
 prefix: "a:b". Character references and the five predefined entities are resolved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import BinaryIO

@@ -4,8 +4,6 @@ Files are untrusted: anything but JSON values, with 64-bit integers, finite floa
 integers as keys, is refused before it is built.
 """
 
-from __future__ import annotations
-
 import difflib
 import math
 import re

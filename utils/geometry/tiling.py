@@ -1,7 +1,5 @@
 """Cut a large image into overlapping tiles."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

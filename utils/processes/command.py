@@ -1,7 +1,5 @@
 """Run a command: user errors become one message, every ending an exit code."""
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import gc

@@ -3,8 +3,6 @@
 A process far from its GPU copies batches across sockets. Children inherit the binding.
 """
 
-from __future__ import annotations
-
 import ctypes
 import logging
 import os

@@ -3,8 +3,6 @@
 A status file passes exit codes to clusters: launchers turn every code into 1.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import os

@@ -3,8 +3,6 @@
 They receive its stop requests. No framework is imported.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import os

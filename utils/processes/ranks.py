@@ -1,7 +1,5 @@
 """Join the processes of a command; run functions on rank 0 only."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

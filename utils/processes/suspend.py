@@ -1,7 +1,5 @@
 """Requests to stop a run and save its state: signals, a file, a time limit."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -10,8 +10,6 @@ Both cost about a microsecond. `start` begins watching in each rank of a job; th
 others when one has ended. A single process is not watched, since a debugger may stop it.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import platform

@@ -1,7 +1,5 @@
 """The processes of a job, and communication between them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple
 

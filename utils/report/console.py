@@ -1,7 +1,5 @@
 """Tables on screen: validation metrics, and a row per training epoch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

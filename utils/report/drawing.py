@@ -4,8 +4,6 @@ matplotlib's own font with Latin, Greek and Cyrillic letters comes first, so tha
 the same everywhere; installed fonts follow. Nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import logging
 import unicodedata
 from collections.abc import Sequence

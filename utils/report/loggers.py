@@ -1,7 +1,5 @@
 """Loggers for TensorBoard and Weights & Biases."""
 
-from __future__ import annotations
-
 import math
 import os
 import re

@@ -1,7 +1,5 @@
 """results.csv: one row per epoch, with the public YOLOv5's column names and some more."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

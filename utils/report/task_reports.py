@@ -1,7 +1,5 @@
 """Validation results as text and plots, by task."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 duet serve --weights runs/train/exp/weights/best.safetensors
 """
 
-from __future__ import annotations
-
 import sys
 
 from duet.utils.optional import import_optional

@@ -1,7 +1,5 @@
 """The HTTP endpoints of the server."""
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import hashlib

@@ -1,7 +1,5 @@
 """The server's settings, and the command line of `duet serve`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -3,8 +3,6 @@
 Each message starts with the lengths of header and body, four bytes each.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import struct

@@ -3,8 +3,6 @@
 Access is by bearer tokens (RFC 6750); browsers may send requests only from the server's own page.
 """
 
-from __future__ import annotations
-
 import hmac
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

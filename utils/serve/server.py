@@ -1,7 +1,5 @@
 """Run the server: listen, start the models, answer requests, and shut down gracefully."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import ipaddress

@@ -1,7 +1,5 @@
 """The model process, restarted whenever it ends; and the Prometheus metrics."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import itertools

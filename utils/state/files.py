@@ -3,8 +3,6 @@
 A state appears under its name only when complete; older states are removed only afterwards.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from duet.utils.errors import UserError

@@ -1,7 +1,5 @@
 """The framework-independent input of a training: settings, data, weights or a state."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Sequence

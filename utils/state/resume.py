@@ -1,7 +1,5 @@
 """Find the state named by --resume, and the settings for the rest of the run."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import logging

@@ -1,7 +1,5 @@
 """A run: its folder, its records so far, and work.json, by which equal work is recognised."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Processor, load and memory of the machine, and the processes that one has started."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

@@ -4,8 +4,6 @@ OneFlow 0.9 always binds its servers to every address. In a separate network nam
 reach each other and nothing else reaches them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

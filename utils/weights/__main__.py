@@ -1,7 +1,5 @@
 """`duet weights`: show what a weights file holds, or convert it into one of ours."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import sys

@@ -8,8 +8,6 @@ Source: the files themselves.
   bytes in C order.
 """
 
-from __future__ import annotations
-
 import functools
 import os
 import re

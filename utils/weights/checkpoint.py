@@ -5,8 +5,6 @@ checksum shows later damage. Nothing in it is code. Both backends write and read
 Files of other programs are read by `utils/weights/load.py`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib

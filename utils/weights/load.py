@@ -1,7 +1,5 @@
 """Read weights files of any kind: our checkpoints, other programs' files, exported files."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

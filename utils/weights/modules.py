@@ -4,8 +4,6 @@ A pickled module of either framework is a class name and a state with the dicts 
 _buffers and _modules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -5,8 +5,6 @@ call becomes a `Record` of name and arguments, with its state. No object that th
 called, built, hashed or compared.
 """
 
-from __future__ import annotations
-
 import io
 import pickletools
 import re

@@ -1,7 +1,5 @@
 """Reconstruct the heads of public models from their records and arrays."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

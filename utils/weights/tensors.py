@@ -1,7 +1,5 @@
 """Tensors of a pickle -> NumPy arrays; a declared size is checked before anything is allocated."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

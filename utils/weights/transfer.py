@@ -1,7 +1,5 @@
 """Copy weights from one model to another where shapes fit; the head's by class name on demand."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

@@ -4,8 +4,6 @@ Supported are checkpoints of pickled models (`ema` before `model`), pickled mode
 dicts; also in a DataParallel, and fused.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

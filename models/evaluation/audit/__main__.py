@@ -3,8 +3,6 @@
 duet audit --data mydata.yaml --weights best.safetensors --task train
 """
 
-from __future__ import annotations
-
 from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose

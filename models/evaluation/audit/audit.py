@@ -1,7 +1,5 @@
 """The main function of `duet audit`: compare a model's detections with the labels."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings and command line of `duet audit`."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

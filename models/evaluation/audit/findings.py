@@ -14,8 +14,6 @@ Each kind of finding has a score from 0 to 1:
 Source: kinds as in ObjectLab (Tkachenko, Thyagarajan and Mueller 2023, arXiv:2309.00832).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import NamedTuple

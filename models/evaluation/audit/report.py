@@ -1,7 +1,5 @@
 """audit.csv with all findings, and audit.html with crops of the top findings of each kind."""
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path

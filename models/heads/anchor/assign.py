@@ -8,8 +8,6 @@ The device receives the rows of all levels, padded with a weight of 0: on a GPU 
 functions to one of a few sizes, because graphs and memory are kept for each shape.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -4,8 +4,6 @@ Sources: the public YOLOv5 v6 head; Zheng et al. 2020, arXiv:1911.08287. As in t
 trade-off alpha is constant in the backward pass.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

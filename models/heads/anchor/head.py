@@ -3,8 +3,6 @@
 Source: the public YOLOv5 v6 head.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Source: the public YOLOv5 recipe with its published hyper-parameters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import NamedTuple

@@ -3,8 +3,6 @@
 Source: the published description and stored outputs of the public YOLOv5 v6.2 head.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -10,8 +10,6 @@ box overlap. Exponents, tie rules and the minimum side match the stored assignme
 YOLOv8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -6,8 +6,6 @@ arXiv:2006.04388; branches: Ge et al. 2021, YOLOX, arXiv:2107.08430; names and s
 YOLOv5u and YOLOv8.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -5,8 +5,6 @@ arXiv:2006.04388; Zheng et al. 2020, CIoU, arXiv:1911.08287; gains and averaging
 losses of the public YOLOv8.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

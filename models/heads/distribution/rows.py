@@ -3,8 +3,6 @@
 Source: Li et al. 2020, Generalized Focal Loss, arXiv:2006.04388, section 3.2.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from duet.backend import ops

@@ -3,8 +3,6 @@
 Source: Bolya et al. 2019, YOLACT, arXiv:1904.02689.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple

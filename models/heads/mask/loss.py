@@ -7,8 +7,6 @@ piece by piece, and a piece is freed once its cost and gradient are added.
 Source: the public YOLOv5 recipe, checked against its stored results.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple

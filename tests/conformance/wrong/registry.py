@@ -1,7 +1,5 @@
 """The deliberately wrong backend: one plausible mistake per entry, made from the right backend."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Mistakes in `nn`, `fused` and `multi_tensor`."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

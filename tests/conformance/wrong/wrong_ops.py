@@ -1,7 +1,5 @@
 """Mistakes in `Tensor` and in `ops`."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mistakes in `optim`, `autograd`, `amp`, `device` and `dist`."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

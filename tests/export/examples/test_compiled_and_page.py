@@ -1,7 +1,5 @@
 """docs/examples/export/cpp and browser find in a picture what detect.py finds with the weights."""
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """docs/examples/export/python finds in a picture what detect.py finds with the weights."""
 
-from __future__ import annotations
-
 import ast
 
 import pytest

@@ -5,8 +5,6 @@ import os, select, signal, sys, subprocess or ctypes get one without what the sy
 EMULATED_SYSTEM lacks. Other packages have code of their own for each system, and see the real one.
 """
 
-from __future__ import annotations
-
 import asyncio
 import builtins
 import contextlib

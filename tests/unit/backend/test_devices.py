@@ -1,7 +1,5 @@
 """A rank on the second GPU of a machine, and what switches off TF32 there."""
 
-from __future__ import annotations
-
 import importlib
 
 import pytest

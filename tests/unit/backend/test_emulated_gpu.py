@@ -1,7 +1,5 @@
 """The emulated GPU shows what programs do wrong with a GPU."""
 
-from __future__ import annotations
-
 import inspect
 from types import ModuleType
 

@@ -1,7 +1,5 @@
 """What is kept in memory: tensors of a model, and in PyTorch gradients and maps, in which order."""
 
-from __future__ import annotations
-
 import gc
 import importlib
 import warnings

@@ -1,7 +1,5 @@
 """Recorded tensors: nodes and constants of their graphs, and when their values are computed."""
 
-from __future__ import annotations
-
 import gc
 import weakref
 from collections.abc import Callable, Sequence

@@ -4,8 +4,6 @@ PyTorch's `index_put_` adds 32768 numbers or more in any order then, and a sum o
 bits in another order. So tests of small maps cannot see it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Importing `backend` imports no framework; how many threads there are and how they wait."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Flags as fields of a dataclass; every public flag works or is answered; the flag pages."""
 
-from __future__ import annotations
-
 import logging
 import math
 import shlex

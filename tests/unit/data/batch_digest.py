@@ -3,8 +3,6 @@
 `python -m tests.unit.data.batch_digest DATA SEED` prints one line for each batch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import hashlib
 import sys

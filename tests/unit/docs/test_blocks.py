@@ -3,8 +3,6 @@
 `tests/site/test_copied_pages.py` runs them as the site shows them.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.docs_blocks.blocks import BLOCKS, Block, BlockError, all_blocks, difference

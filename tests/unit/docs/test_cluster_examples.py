@@ -1,7 +1,5 @@
 """docs/examples/train-job.yaml and train.sbatch: flags, ranks, and how a job comes back."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

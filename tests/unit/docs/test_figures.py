@@ -1,7 +1,5 @@
 """The figures of the pages are what their scripts draw, in both languages."""
 
-from __future__ import annotations
-
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path

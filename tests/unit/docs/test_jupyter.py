@@ -1,7 +1,5 @@
 """Notebooks of tutorials in Jupyter: their cells print what the site's copies show."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Notebooks that the site makes of tutorials: valid ones, whose cells print what they show."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

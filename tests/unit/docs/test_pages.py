@@ -1,7 +1,5 @@
 """Pages: includes, both languages, length, the way through the core; serve.md and its examples."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A search: its trials side by side, failures and stops, and the study that draws their values."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import dataclasses

@@ -1,7 +1,5 @@
 """ONNX files: ours, those of the public exporter, damaged ones; metadata of any kind of file."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """OpenVINO's folders: written, run, and refused where something is wrong with them."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

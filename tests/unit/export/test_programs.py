@@ -1,7 +1,5 @@
 """Formats whose converters and runtimes are not installed with us, with stand-ins for these."""
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

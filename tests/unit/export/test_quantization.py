@@ -1,7 +1,5 @@
 """A recorded graph in 8 bits, run by ONNX Runtime beside the one in float32."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from pathlib import Path

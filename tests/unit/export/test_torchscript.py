@@ -1,7 +1,5 @@
 """TorchScript files: run where the backend can, refused by name where it cannot."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A crash, a hang or too much memory of an exported file is one message, and lies in a child."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

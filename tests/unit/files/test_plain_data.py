@@ -1,7 +1,5 @@
 """JSON, XML and YAML from anyone: plain data within bounds, or one short error at once."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

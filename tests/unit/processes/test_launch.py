@@ -1,7 +1,5 @@
 """Processes that one command starts: how many, what is refused, signals, codes, what is left."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A network of their own for ranks: what is in it, who may make one, and what is said without."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import socket

@@ -1,7 +1,5 @@
 """How a rank ends; what a process has: cores, workers, kept memory, and texts of other ranks."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

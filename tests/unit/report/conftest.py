@@ -1,7 +1,5 @@
 """Font folders that hold what a test says, in place of this machine's; figures unsaved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Each case runs as a command does, and all that it prints and logs is looked at.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

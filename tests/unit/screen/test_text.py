@@ -1,7 +1,5 @@
 """Text on a screen: printable characters, single lines, progress bars, and --view-img's window."""
 
-from __future__ import annotations
-
 import io
 import logging
 import os

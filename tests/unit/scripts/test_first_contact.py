@@ -1,7 +1,5 @@
 """Commands run by a Python that lacks the packages, is too old, has closed streams, or is ended."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import os
@@ -70,9 +68,8 @@ def test_a_python_without_packages_reports_the_next_step_in_two_lines(command):
 @pytest.mark.parametrize("path", command_files(), ids=lambda path: path.stem)
 def test_every_command_looks_at_its_python_before_any_package(path):
     statements = ast.parse(path.read_text()).body
-    first = [ast.unparse(node) for node in statements if not isinstance(node, ast.Expr)][:3]
-    assert first == [
-        "from __future__ import annotations",
+    code = [ast.unparse(node) for node in statements if not isinstance(node, ast.Expr)]
+    assert [line for line in code if "__future__" not in line][:2] == [
         "from duet.utils.processes.start import start_command",
         "if __name__ == '__main__':\n    start_command()",
     ]

@@ -1,7 +1,5 @@
 """Command lines of public tutorials, the list of commands of `duet`, and what is refused early."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """val.py where the dataset numbers its classes otherwise than the weights do, or has fewer."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil

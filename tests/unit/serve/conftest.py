@@ -3,8 +3,6 @@
 Two are for all tests that only ask them something. What needs the bound backend is imported late.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import http.client

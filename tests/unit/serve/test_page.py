@@ -1,7 +1,5 @@
 """The page of a server in a browser: what it sends, shows and says, for everybody."""
 
-from __future__ import annotations
-
 import base64
 import json
 import time

@@ -1,7 +1,5 @@
 """Making environments and their locks, with stand-ins for Python and uv that record their calls."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import sysconfig

@@ -5,8 +5,6 @@ own. A file of `size` bytes that is read in time linear in it is read in twice t
 size.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 import zipfile

@@ -1,7 +1,5 @@
 """Public anchor-free files: read by names and shapes, nothing of them run; others are refused."""
 
-from __future__ import annotations
-
 import copy
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Random changes to an image of one class: every draw first, then a function of the draws."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Source: Ghiasi et al. 2021, arXiv:2012.07177.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import cv2

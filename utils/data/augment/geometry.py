@@ -4,8 +4,6 @@ A straight edge of a polygon stays straight in any warp, so that corners are all
 points are added only where an edge is cut.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import reduce

@@ -1,7 +1,5 @@
 """Random changes to a training sample: every draw first, then a pure function of the draws."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache

@@ -4,8 +4,6 @@ into the training image, through the composed transform.
 Only the part of an image that the training image shows is read; a hidden image is not decoded.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """--albumentations: the four transforms of the public YOLOv5, done by OpenCV."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import cv2

@@ -1,7 +1,5 @@
 """`duet check`: what is wrong with a dataset, as a summary and as a page."""
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import logging

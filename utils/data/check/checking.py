@@ -1,7 +1,5 @@
 """A dataset -> everything that the check finds, before reporting."""
 
-from __future__ import annotations
-
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence

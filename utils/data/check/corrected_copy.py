@@ -10,8 +10,6 @@ those that cannot be linked. Boxes are clipped; objects without an area, repeate
 classes are dropped. An image with an undecidable label is left out.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Training stops reading a label file at its first fault. Here every line is read.
 """
 
-from __future__ import annotations
-
 import io
 import math
 from collections.abc import Iterator, Sequence

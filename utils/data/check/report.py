@@ -1,7 +1,5 @@
 """The report: lines of text, findings.csv, and a page with a grid of crops per kind."""
 
-from __future__ import annotations
-
 import csv
 import os
 from collections.abc import Iterator, Sequence

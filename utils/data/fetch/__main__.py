@@ -1,7 +1,5 @@
 """`duet fetch`: fetch the missing files of a list."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

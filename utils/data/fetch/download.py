@@ -5,8 +5,6 @@ NAME.part, and resumed if the list has size and hash; the hash verifies the whol
 unpacked with the standard library's safe extraction, within a size limit.
 """
 
-from __future__ import annotations
-
 import filecmp
 import gzip
 import hashlib

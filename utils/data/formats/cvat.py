@@ -4,8 +4,6 @@ Source: docs.cvat.ai/docs/dataset_management/formats/format-cvat, and the page "
 format" there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

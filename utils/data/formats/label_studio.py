@@ -4,8 +4,6 @@ Source: labelstud.io/guide/task_format, and the pages of the tags RectangleLabel
 EllipseLabels and BrushLabels.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import partial

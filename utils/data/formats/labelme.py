@@ -3,8 +3,6 @@
 Source: github.com/wkentaro/labelme, "JSON file format", and its issues 633 and 714 on groups.
 """
 
-from __future__ import annotations
-
 import base64
 import io
 import re

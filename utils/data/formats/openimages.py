@@ -3,8 +3,6 @@
 Source: storage.googleapis.com/openimages/web/download_v7.html, "Data Formats".
 """
 
-from __future__ import annotations
-
 import csv
 import logging
 import os

@@ -1,7 +1,5 @@
 """Outlines of rotated boxes and ellipses, which labelling tools draw besides polygons."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

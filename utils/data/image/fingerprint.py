@@ -1,7 +1,5 @@
 """64-bit perceptual hashes of images, and groups of near-duplicates."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Pillow reads the header of every kind.
 """
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple

@@ -1,7 +1,5 @@
 """Write images in the format given by the file name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cv2

@@ -1,7 +1,5 @@
 """Put an image, or a part of it, into the network's input: its place, its boxes and its pixels."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple

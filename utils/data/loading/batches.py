@@ -1,7 +1,5 @@
 """Batches: their samples, their shape, and how they are built."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from abc import ABC, abstractmethod

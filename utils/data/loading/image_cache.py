@@ -1,7 +1,5 @@
 """Decoded images in memory or in a file, shared by all loader workers of a machine."""
 
-from __future__ import annotations
-
 import logging
 import mmap
 import os

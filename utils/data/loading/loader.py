@@ -1,7 +1,5 @@
 """Loaders: iterate over the batches of an epoch, built here or by worker processes."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence

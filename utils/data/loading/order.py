@@ -4,8 +4,6 @@ The order is a function of seed and epoch, and all epochs are equally long: lear
 resumed run count by their length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from typing import NamedTuple

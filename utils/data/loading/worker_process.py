@@ -4,8 +4,6 @@ multiprocessing's would import the program's main module, which may lack a guard
 program's start method.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -5,8 +5,6 @@ back in slots of memory that all share, everything else through a pipe of each w
 dies on either side, the pipe ends the other's wait.
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import faulthandler

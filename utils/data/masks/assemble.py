@@ -4,8 +4,6 @@ A mask is where the sigmoid of the sum of prototypes, enlarged by bilinear inter
 half. Source: YOLACT, Bolya et al. 2019, arXiv:1904.02689. Axis: M prototypes.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from duet.utils.data.image.letterbox import Letterbox

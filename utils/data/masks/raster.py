@@ -4,8 +4,6 @@ Both encodings agree bit for bit with the reference arrays: the corners of an ou
 to whole pixels, its border belongs to it, and a map is made smaller by bilinear interpolation.
 """
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 

@@ -5,8 +5,6 @@ compared without decoding them. Source: the COCO API (Lin et al. 2014, arXiv:140
 numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 

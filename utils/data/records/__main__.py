@@ -1,7 +1,5 @@
 """`duet records`: pack a dataset into record files, or unpack it."""
 
-from __future__ import annotations
-
 import argparse
 import logging
 from pathlib import Path

@@ -6,8 +6,6 @@ off or its disk fails, a signal ends the process instead of an error.
 Source: the files that HFAI's ffrecord 1.4.0 writes; little-endian, no magic, no padding.
 """
 
-from __future__ import annotations
-
 import os
 import struct
 import weakref

@@ -1,7 +1,5 @@
 """A dataset of files -> a new folder of record files, and the YAML that names them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path

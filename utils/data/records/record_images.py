@@ -5,8 +5,6 @@ of images; then for each image u32 height, u32 width, i32 bytes of labels (-1: i
 file), u16 bytes of name, the name in UTF-8, the label file's bytes.
 """
 
-from __future__ import annotations
-
 import re
 import struct
 from collections.abc import Sequence

@@ -4,8 +4,6 @@
 in folders named for the classes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """One image of the built-in dataset: shapes of five classes over colour clouds and clutter."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The table of label formats, annotations in any of them, and the images that they label."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

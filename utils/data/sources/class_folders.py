@@ -1,7 +1,5 @@
 """Images in folders that are named for their classes: DIR/train/cat/1.jpg, DIR/val/dog/2.jpg."""
 
-from __future__ import annotations
-
 import logging
 import os
 import re

@@ -1,7 +1,5 @@
 """The objects of images from COCO's instances JSON, with crowds and areas that labels lack."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """From the `--data` argument to a dataset."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os

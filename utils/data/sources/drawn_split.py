@@ -6,8 +6,6 @@ decides the side of the group with probability 1 / (n + 1), otherwise it joins t
 moves. Fingerprints are cached between runs.
 """
 
-from __future__ import annotations
-
 import hashlib
 import logging
 import os

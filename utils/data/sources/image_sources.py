@@ -3,8 +3,6 @@
 Wings register further kinds of files that hold many images.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import unicodedata

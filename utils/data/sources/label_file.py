@@ -1,7 +1,5 @@
 """The label file of an image: one line per object, normalised coordinates; read and written."""
 
-from __future__ import annotations
-
 import math
 import os
 import unicodedata

@@ -4,8 +4,6 @@ Source of the layouts of YOLO's label files: the pages of CVAT's format "YOLO 1.
 Label Studio's YOLO export and of Darknet (pjreddie.com/darknet/yolo).
 """
 
-from __future__ import annotations
-
 import logging
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 The scan collects them. A command prints them when the data are read, and again at its end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 

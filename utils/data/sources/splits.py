@@ -3,8 +3,6 @@
 Images whose labels or bytes are broken are left out, with a remark.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import os

@@ -3,8 +3,6 @@
 No source is opened before its turn.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import re

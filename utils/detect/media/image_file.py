@@ -1,7 +1,5 @@
 """Image files, and images from a caller's program (bytes, arrays, Pillow images) -> frames."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator

@@ -5,8 +5,6 @@ source that breaks off is reopened. FFmpeg opens only the user's URL, with the p
 scheme needs, and follows no playlist.
 """
 
-from __future__ import annotations
-
 import logging
 import queue
 import ssl

@@ -1,7 +1,5 @@
 """Sources of frames: image files, videos, cameras, streams."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from fractions import Fraction

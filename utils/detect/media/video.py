@@ -5,8 +5,6 @@ rotation, counted 91 frames for 20, lost up to six frames in front of a cut and 
 writes even times only, and its build here has no H.264.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from fractions import Fraction

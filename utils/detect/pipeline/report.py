@@ -1,7 +1,5 @@
 """Screen output of detect.py: a line per image or a progress bar, a window, totals."""
 
-from __future__ import annotations
-
 import logging
 import os
 import sys

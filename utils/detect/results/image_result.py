@@ -1,7 +1,5 @@
 """The result for one image, for models of any task."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

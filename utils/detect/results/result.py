@@ -1,7 +1,5 @@
 """The result of each task: boxes, boxes with masks, or the classes of an image."""
 
-from __future__ import annotations
-
 import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

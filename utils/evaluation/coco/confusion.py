@@ -1,7 +1,5 @@
 """Counts of a confusion matrix: how often each class is detected as each class."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

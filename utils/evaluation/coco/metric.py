@@ -3,8 +3,6 @@
 All values equal pycocotools' for the same detections, objects and crowds.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

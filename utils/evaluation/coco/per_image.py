@@ -3,8 +3,6 @@
 Source of the intervals: Efron 1979, bootstrap; images are drawn with replacement.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ The former equal pycocotools': monotone precision at 101 recalls, averaged over 
 0.50, 0.55, ... 0.95. Source: https://cocodataset.org/#detection-eval.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ Format: https://cocodataset.org/#format-results, "bbox" and "segm". Numbers are 
 precision, so that pycocotools computes the same metrics from the file as metric.py from memory.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 Boxes are drawn as by detect.py.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 from collections.abc import Iterator, Mapping, Sequence

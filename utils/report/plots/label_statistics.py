@@ -1,7 +1,5 @@
 """Statistics of labels: classes, places and sizes of boxes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Validation plots: precision and recall curves, and the confusion matrix."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Sequence
 from pathlib import Path

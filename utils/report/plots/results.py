@@ -1,7 +1,5 @@
 """Plots of results.csv over epochs, and of the trials of a search."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Light ground, thin grid, few colours; classes have the same colour in all figures and as boxes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any

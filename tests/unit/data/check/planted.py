@@ -1,7 +1,5 @@
 """A small dataset with one error of each kind, and the list of them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path

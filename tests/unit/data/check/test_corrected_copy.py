@@ -1,7 +1,5 @@
 """--fix writes a corrected copy; class folders have no labels to correct, and their own check."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

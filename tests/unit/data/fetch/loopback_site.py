@@ -1,7 +1,5 @@
 """A server of files on the loopback, which misbehaves as a test asks it to."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress

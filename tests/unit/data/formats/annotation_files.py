@@ -1,7 +1,5 @@
 """Annotations of one image of 200 x 100 px, as each labelling tool writes them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 from pathlib import Path

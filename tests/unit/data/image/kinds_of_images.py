@@ -1,7 +1,5 @@
 """Image files of every kind that people have, each with what is to be seen in it."""
 
-from __future__ import annotations
-
 import io
 import struct
 from typing import NamedTuple

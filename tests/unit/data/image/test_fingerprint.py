@@ -1,7 +1,5 @@
 """Near-duplicates among images: what keeps a look, what changes it, and which are grouped."""
 
-from __future__ import annotations
-
 import cv2
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """Every kind of image file: the scan, training and detect.py see what other programs show."""
 
-from __future__ import annotations
-
 import base64
 import io
 import sys

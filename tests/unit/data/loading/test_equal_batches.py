@@ -1,7 +1,5 @@
 """Workers, caches, ranks and a start in the middle change no byte of any batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 

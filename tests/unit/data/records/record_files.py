@@ -1,7 +1,5 @@
 """Record files for tests, whole and broken, made byte by byte and not by the code under test."""
 
-from __future__ import annotations
-
 import struct
 import zlib
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Packing what has its labels in annotations: the same samples packed, and unpacked again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cv2

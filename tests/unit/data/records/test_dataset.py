@@ -1,7 +1,5 @@
 """Packed datasets: the same samples and batches as from files, and back to files byte for byte."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

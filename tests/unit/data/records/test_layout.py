@@ -1,7 +1,5 @@
 """Record files: the bytes of the layout, and what is answered to damaged and crafted ones."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tracemalloc

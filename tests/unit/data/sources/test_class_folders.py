@@ -1,7 +1,5 @@
 """Images in folders named for their classes: which folders count, what the classes are called."""
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

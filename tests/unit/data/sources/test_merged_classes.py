@@ -1,7 +1,5 @@
 """`merge` in a dataset YAML: two names of one class, in each kind of labels."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import cv2

@@ -1,7 +1,5 @@
 """Images of any name that a file may have: from a folder to a batch, and to detect.py's files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Samples as a table, the labels that each task needs of it, and the images of samples."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 import pickle

@@ -1,7 +1,5 @@
 """--split, --fraction, --single-cls: which images and classes a training sees, whatever comes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

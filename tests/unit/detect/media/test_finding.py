@@ -1,7 +1,5 @@
 """What --source means."""
 
-from __future__ import annotations
-
 import logging
 import os
 from pathlib import Path

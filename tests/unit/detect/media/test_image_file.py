@@ -1,7 +1,5 @@
 """Image files of all kinds -> RGB, and what is said of those that are none."""
 
-from __future__ import annotations
-
 import os
 import resource
 import struct

@@ -1,7 +1,5 @@
 """Cameras (with a stand-in) and streams: the newest frame, reconnecting, and closing."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """Videos: frames, times and rotation of read files, damaged files, and written ones."""
 
-from __future__ import annotations
-
 import os
 from contextlib import closing
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Small videos with numbered frames, written with PyAV."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Sequence
 from fractions import Fraction

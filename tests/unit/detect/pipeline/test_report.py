@@ -1,7 +1,5 @@
 """Screen output of a run: a line per image, a progress bar, and totals."""
 
-from __future__ import annotations
-
 import logging
 import time
 

@@ -1,7 +1,5 @@
 """Sources are read ahead in threads, and results written in others: in order, in bounded memory."""
 
-from __future__ import annotations
-
 import threading
 import time
 from contextlib import closing

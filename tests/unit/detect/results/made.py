@@ -1,7 +1,5 @@
 """Results made by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A video of two photographs: a person who walks in front of a chair that is moved."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 

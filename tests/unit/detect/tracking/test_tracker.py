@@ -1,7 +1,5 @@
 """Ids of planted detections: noisy, missing, crossing, weak, of none."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

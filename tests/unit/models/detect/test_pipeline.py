@@ -1,7 +1,5 @@
 """Whatever the threads do, the pipeline finds what the detector finds, in the sources' order."""
 
-from __future__ import annotations
-
 import random
 import threading
 import time

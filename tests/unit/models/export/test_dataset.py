@@ -1,7 +1,5 @@
 """The images of --data choose the ranges of --int8, and say what a file may lose."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What holds of the loss of each head: chunks add up, padding is free, half precision is near."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """COCO's instances JSON as a dataset: as COCO publishes it, as Roboflow and CVAT export it."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import Counter

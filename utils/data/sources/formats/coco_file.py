@@ -3,8 +3,6 @@
 Format: https://cocodataset.org/#format-data, "Object Detection".
 """
 
-from __future__ import annotations
-
 import math
 import os
 from array import array

@@ -1,7 +1,5 @@
 """Formats with one annotation file per image: their folders, and which file is of which image."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The interface of a label format, and the loop that collects what a format yields."""
 
-from __future__ import annotations
-
 import math
 from array import array
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """Finding images in folders and by their names in annotations, and folders named for splits."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@ Source: the development kit of VOC2012, host.robots.ox.ac.uk/pascal/VOC, "Annota
 labelImg, Roboflow and CVAT write them.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import chain
