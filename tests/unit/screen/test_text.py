@@ -52,12 +52,12 @@ def test_no_encoding_is_too_small_for_a_log_line(monkeypatch, encoding):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # without pytest's own
-    monkeypatch.setattr(logging.getLogger(), "level", logging.WARNING)
     progress.begin_lines("rank 1: ", logging.INFO)
     logging.getLogger("data").warning("%s: left out", HOSTILE)
     say("牛 " + HOSTILE)
     sys.stdout.flush()
     logging.captureWarnings(False)
+    logging.getLogger().setLevel(logging.WARNING)  # as it is without a command
     text = written.getvalue().decode(encoding)
     cow = "牛" if encoding == "utf-8" else r"\u725b"
     parts = SPELT_OUT.split(r"\n")
