@@ -43,7 +43,7 @@ def start(device: str, timeout_s: float) -> None:
     )
 
 
-def _store() -> distributed.Store | None:
+def _store() -> "distributed.Store | None":  # builds without distributed training lack it
     """Return the store in which the ranks meet; None for PyTorch's at MASTER_ADDR.
 
     A TCP store would listen on all interfaces without a password: ranks started by `launch.py` use
