@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from benchmarks.side_by_side import Timing, write_json
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 
 
 def run_every(monkeypatch, *flags, ended=None):
@@ -48,6 +50,13 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
         assert line[:3] == [sys.executable, "-m", f"benchmarks.{name}"]
         assert ("OMP_NUM_THREADS", "1") in environment.items() or name != "loader"
         assert seconds == float("inf")
+
+
+def test_every_script_begins_before_a_backend_is_chosen():
+    names = [f"benchmarks.{path.stem}" for path in sorted(Path(PROJECT, "benchmarks").glob("*.py"))]
+    code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, stderr=subprocess.PIPE)
+    assert (len(names) > 10, done.returncode, done.stderr) == (True, 0, b"")
 
 
 def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, capsys):
