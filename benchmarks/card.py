@@ -145,7 +145,8 @@ class Card:
     def run(self, script: str, *flags: str, device: str = "") -> None:
         line = [sys.executable, "-m", f"benchmarks.{script}", *flags, "--backend", backend.use()]
         left = self.end - time.monotonic()
-        if left <= 0 or run_within([*line, "--device", device or self.device], None, left):
+        line += ["--device", device or self.device]
+        if left <= 0 or run_within(line, None, left) != 0:
             print(f"not finished: {shlex.join(line)}", flush=True)
 
 
