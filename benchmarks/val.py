@@ -99,7 +99,7 @@ def main() -> None:
         run = Validated(model, loader, samples, class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}
-        case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
+        case = f"validation of {count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
         timings = time_in_turns(case, both, device, flags.repeats, warm_up=0, images=len(samples))
     finish(flags, timings, device)
 

@@ -121,7 +121,8 @@ def test_a_validation_is_timed_both_ways_on_equal_figures(monkeypatch, tmp_path)
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
     small = ("--img", 64, "--batch", 4, "--workers", 0, "--repeats", 1)
     rows = run(monkeypatch, val, tmp_path, "--data", data, "--cfg", model, *small)
-    assert rows == [("6 images, 64 px, batch 4", name) for name in ("plain", "overlapped")]
+    case = "validation of 6 images, 64 px, batch 4"
+    assert rows == [(case, "plain"), (case, "overlapped")]
     figures = [SimpleNamespace(summary=lambda x=x: {"AP": x}) for x in (0.5, 0.50009, 0.6)]
     val.require_equal_figures(*figures[:2])
     with pytest.raises(SystemExit, match="unequal work"):
