@@ -62,7 +62,8 @@ def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
 
     head, num_images = state.model.head, len(batch.images)
     detector = nn.frozen_copy(state.model)
-    fold_batch_norm(detector)
+    fold_batch_norm(detector)  # makes its biases on the CPU
+    nn.place(detector, device, "float32")
     with autograd.no_grad():
         images = images_to_tensor(batch.images, device)
         shapes = [x.shape for x in detector(images)]

@@ -141,10 +141,11 @@ def stage_rows(timers: Mapping[str, Any], steps: int) -> list[str]:
 
 def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
     """Time whole steps of every usable candidate, and print their stages."""
+    from duet.models.graph import read_model_yaml
     from duet.models.training.step import train_step
     from duet.models.training.step_watch import StageTimer
 
-    batch = draw_batch(flags.batch, flags.img, num_classes=80)
+    batch = draw_batch(flags.batch, flags.img, read_model_yaml(str(flags.cfg)).num_classes)
     candidates = usable(flags.only, chosen)
     losses, timers, runs = {}, {}, {}
     for name, candidate in candidates.items():
