@@ -19,10 +19,11 @@ from benchmarks import (
     updates,
     val,
 )
-from benchmarks.serve import Load
+from benchmarks.serve import Load, running
 from duet import backend
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.errors import WorkerError
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 
@@ -138,6 +139,16 @@ def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path):
     assert names == ["forward pass alone", "the same, in lanes", "detect --nosave", "detect"]
     flags = SimpleNamespace(weights="", cfg=model, source=str(source), img=64, batch=4, images=5)
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
+
+
+def test_the_server_has_the_backend_of_the_loop_beside_it(monkeypatch):
+    lines = []
+    ended = SimpleNamespace(stdout=["error\n"], kill=lambda: None, wait=lambda: None)
+    monkeypatch.setattr("subprocess.Popen", lambda line, **_: lines.append(line) or ended)
+    flags = SimpleNamespace(weights="W", img=64, device="cpu")
+    with pytest.raises(WorkerError, match="ended before it was ready"), running(flags):
+        pass
+    assert lines[0][lines[0].index("--backend") + 1] == backend.use()
 
 
 def test_accepted_refused_and_lost_requests_are_counted_apart():
