@@ -24,8 +24,7 @@ from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
-from tests.environments import wait_until
-from tests.shared_files import shared_path
+from tests.environments import shared_path, wait_until
 from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
 

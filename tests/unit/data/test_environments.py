@@ -1,8 +1,7 @@
 """The batches of one seed, made in the environments of both backends."""
 
 from duet.utils.files.yaml_files import write_yaml
-from tests.environments import BACKENDS, python_of, run_python
-from tests.shared_files import shared_path
+from tests.environments import BACKENDS, python_of, run_python, shared_path
 
 
 def test_batches_are_byte_identical_in_both_environments(tmp_path):

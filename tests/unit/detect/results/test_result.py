@@ -13,7 +13,7 @@ from pycocotools import mask as coco
 from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
 from duet.utils.detect.results.result import ClassScore, Detection, Result
 from duet.utils.errors import UserError
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.unit.detect.made import make_class_result, make_mask_result, make_result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
