@@ -11,7 +11,7 @@ import pytest
 from duet import backend
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.files.array_cache import VARIABLE as CACHE_VARIABLE
-from tests import shared_files
+from tests import environments
 from tests.one_suite import CLAIMS, FolderSeconds, SharedFiles, is_left_out
 
 
@@ -38,11 +38,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection() -> None:
-    shared_files.collecting = True
+    environments.collecting = True
 
 
 def pytest_collection_finish() -> None:
-    shared_files.collecting = False
+    environments.collecting = False
     gc.freeze()  # what is imported stays: the collector need not look through it again and again
     gc.enable()
     gc.set_threshold(20_000, 20, 20)  # looking for cycles as often as usual is a tenth of the time

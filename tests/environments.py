@@ -1,6 +1,6 @@
-"""The other backend's Python, for tests that compare both; neither framework is imported here.
+"""What a machine may lack: the other backend's Python, and large test data kept elsewhere.
 
-And waits for what other processes do, and for their end.
+And waits for what other processes do, and for their end. No framework is imported here.
 """
 
 import json
@@ -17,6 +17,7 @@ import pytest
 from duet.utils.project import PROJECT
 
 BACKENDS = ("torch", "oneflow")
+collecting = False  # set by conftest.py
 END = "=== it ended\n"
 # Runs commands one after the other, as far as they end well.
 SEVERAL = f"""
@@ -44,6 +45,27 @@ def python_of(backend: str) -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return python
+
+
+def shared_folder() -> Path:
+    """The folder that SHARED_DIR names, else `shared` beside the repository; it may be absent."""
+    return Path(os.environ.get("SHARED_DIR") or PROJECT.parent / "shared")
+
+
+def shared_path(relative: str) -> Path:
+    """The path of a shared file or folder.
+
+    Without it the test is skipped, or fails where REQUIRE_SHARED=1. A clone without these files
+    collects every test: while it does, none may ask for them.
+    """
+    assert not collecting, f"{relative} is asked for while tests are collected"
+    path = shared_folder() / relative
+    if not path.exists():
+        message = f"{path} is absent; SHARED_DIR names the folder that holds {relative}"
+        if os.environ.get("REQUIRE_SHARED") == "1":
+            pytest.fail(message)
+        pytest.skip(message)
+    return path
 
 
 def run_python(backend: str, *arguments: object, timeout: float = 300) -> str:

@@ -15,7 +15,7 @@ from duet.models.graph import parse_model
 from duet.models.heads.base import LossSettings
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.project import PROJECT
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 
 @cache

@@ -13,7 +13,7 @@ from duet import backend
 from duet.backend.contract import CAPABILITIES
 from duet.backend.select import FRAMEWORKS
 from tests.conformance.judging import Backend, assert_refused, judges
-from tests.out_of_memory import run_out
+from tests.frameworks import run_out_of_memory
 
 
 @contextmanager
@@ -146,7 +146,7 @@ def answers_for_each_capability(b: Backend) -> None:
 @judges("device.is_out_of_memory")
 def tells_it_from_other_errors(b: Backend) -> None:
     try:
-        run_out()
+        run_out_of_memory()
     except RuntimeError as error:
         assert b.device.is_out_of_memory(error)
     assert b.device.is_out_of_memory(MemoryError())

@@ -7,6 +7,7 @@ same checks can be shown to reject the wrong versions in `wrong/`.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import cache
@@ -311,3 +312,60 @@ def assert_raises(
         assert text in str(error), f"{text!r} is not in: {error}"
         return
     raise AssertionError("nothing was raised")
+
+
+# The deliberately wrong backend has one plausible mistake per entry, made from the right backend.
+
+# Where the contract's classes are found: the methods of an optimizer are those of SGD's result.
+MODULES = {"Tensor": ("tensor", None), "Optimizer": ("optim", "SGD")}
+# The backend and its right function or class -> the wrong one.
+Build = Callable[[Backend, Any], Any]
+
+
+class Wrong(NamedTuple):
+    """A mistake in what the contract calls `name`."""
+
+    name: str
+    mistake: str
+    build: Build
+
+    def applied(self, b: Backend) -> Backend:
+        """Return a right backend with this one mistake."""
+        owner, attribute = self.name.split(".")
+        module, replaced = MODULES.get(owner, (owner, None))
+        replaced = replaced or attribute
+        right = getattr(getattr(b, module), replaced)
+        return b.replaced(module, replaced, self.build(b, right))
+
+
+WRONG: list[Wrong] = []
+
+
+def register_wrong(*entries: tuple[str, str, Build]) -> None:
+    WRONG.extend(Wrong(*entry) for entry in entries)
+
+
+def returning(value: Any) -> Build:
+    return lambda b, right: lambda *args, **kwargs: value
+
+
+def without_gradient(b: Backend, right: Any) -> Any:
+    return lambda *args, **kwargs: right(*args, **kwargs).detach()
+
+
+def promoted(b: Backend, right: Any) -> Any:
+    """Make float64 of the result, as older NumPy did of 0-d arrays."""
+    return lambda *args, **kwargs: b.ops.cast(right(*args, **kwargs), "float64")
+
+
+def with_arguments(**changes: Any) -> Build:
+    """Call the right function with some arguments replaced, whatever is given for them."""
+
+    def build(b: Backend, right: Any) -> Any:
+        def wrong(*args: Any, **kwargs: Any) -> Any:
+            given = inspect.signature(right).bind(*args, **kwargs).arguments
+            return right(**{**given, **changes})
+
+        return wrong
+
+    return build

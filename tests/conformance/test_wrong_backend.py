@@ -2,9 +2,8 @@
 
 import pytest
 
-from tests.conformance.judging import Backend, Check, all_checks, promised_names
+from tests.conformance.judging import WRONG, Backend, Check, Wrong, all_checks, promised_names
 from tests.conformance.wrong import wrong_nn  # noqa: F401
-from tests.conformance.wrong.registry import WRONG, Wrong
 
 
 def rejects(check: Check, backend: Backend) -> bool:

@@ -21,7 +21,7 @@ from duet.utils.cli.train_config import read_train_flags
 from duet.utils.processes import watchdog
 from duet.utils.processes.command import run_command
 from duet.utils.processes.suspend import FILE_VARIABLE
-from tests.no_compiler import keep_out
+from tests.frameworks import keep_compiler_out
 
 COMMAND = "FAULT_COMMAND"  # the process that the user started
 
@@ -118,7 +118,7 @@ FAULTS: dict[str, Callable[[], None]] = {
 
 
 if __name__ == "__main__":
-    keep_out()
+    keep_compiler_out()
     os.environ.setdefault(COMMAND, str(os.getpid()))
     planned = json.loads(os.environ["FAULT"])
     if this_process().rank == planned["rank"]:

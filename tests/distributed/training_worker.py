@@ -40,7 +40,7 @@ from duet.utils.processes.world import World
 from duet.utils.system.children import delay_abort
 from tests.conformance.checks_dist import network  # noqa: F401  registers its checks
 from tests.conformance.judging import CHECKS, Backend
-from tests.no_compiler import keep_out
+from tests.frameworks import keep_compiler_out
 from tests.small import (
     write_class_folders,
     write_outlined_dataset,
@@ -193,5 +193,5 @@ def main(folder: Path, devices: str, cases: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    keep_out()
+    keep_compiler_out()
     run_command(lambda: main(Path(sys.argv[1]), sys.argv[2], sys.argv[3:]), several=True)

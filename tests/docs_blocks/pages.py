@@ -29,11 +29,12 @@ from tests.docs_blocks.blocks import (
     NEEDED,
     Block,
     BlockError,
+    Copied,
     all_blocks,
     as_json,
+    code_blocks,
     difference,
 )
-from tests.docs_blocks.copied import Copied, code_blocks
 
 DOCS = PROJECT / "docs"
 TUTORIALS = "tutorials/"

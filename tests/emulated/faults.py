@@ -1,15 +1,23 @@
-"""A process of its own: what a program does wrong with a GPU shows on the emulated one.
+"""Processes of their own: what a program does wrong with a GPU shows on the emulated one.
 
-Prints the name of each check.
+`python -m tests.emulated.faults check_` makes the checks of one process, and with `ranks_check_`
+under torchrun those of two ranks. The first rank prints the name of each.
 """
 
+import os
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
+from torch import distributed
+from torch.distributed import HashStore
 
+from tests.emulated import collectives
 from tests.emulated.gpu import emulated_gpu
-from tests.emulated.streams import GPU
+from tests.emulated.streams import GPU, NUM_GPUS, OWN, inside
 
+RANKS_CHECK = "ranks_check_"  # begins the names of the checks of two ranks
 ZERO = torch.zeros(())
 
 
@@ -166,9 +174,95 @@ def check_gradients_are_those_of_a_cpu() -> None:
     assert torch.equal(*found)
 
 
+# Of two ranks.
+
+HERE, ELSEWHERE = f"cuda:{OWN}", f"cuda:{(OWN + 1) % NUM_GPUS}"
+
+
+def ones(**options: Any) -> torch.Tensor:
+    return torch.ones(3, **{"device": HERE, **options})
+
+
+def ranks_check_a_collective_is_late_and_the_host_does_not_wait() -> None:
+    x, waits = ones(), GPU.waits
+    distributed.all_reduce(x)
+    assert x.memory.isnan().all() and GPU.waits == waits
+    assert numbers(x) == [2.0] * 3
+
+
+def ranks_check_a_sum_that_is_used_before_it_is_there() -> None:
+    for waits, expected in ((False, 1.0), (True, 2.0)):
+        x = ones()
+        work = distributed.all_reduce(x, async_op=True)
+        if waits:
+            work.wait()
+        assert numbers(x) == [expected] * 3
+        collectives.Link.stream.run()
+
+
+def ranks_check_each_collective_gives_what_all_ranks_sent() -> None:
+    mine = ones() * OWN
+    found = [torch.empty(3, device=HERE) for _ in range(2)]
+    distributed.all_gather(found, mine)
+    assert [numbers(x) for x in found] == [[0.0] * 3, [1.0] * 3]
+    distributed.broadcast(mine, 1)
+    assert numbers(mine) == [1.0] * 3
+
+
+def ranks_check_ranks_that_meet_in_another_order_on_the_host() -> None:
+    x, host = ones(), torch.ones(3)
+    distributed.all_reduce(x)
+    if OWN == 0:
+        numbers(x)
+    distributed.all_reduce(host)
+    assert host.tolist() == numbers(x) == [2.0] * 3
+
+
+def ranks_check_a_sum_of_sums_that_the_host_waits_for() -> None:
+    x = ones()
+    distributed.all_reduce(x)
+    y = x * 2
+    distributed.all_reduce(y)
+    torch.cuda.synchronize(HERE)
+    assert y.memory.tolist() == [8.0] * 3
+
+
+def ranks_check_a_tensor_of_the_host_under_nccl() -> None:
+    group = distributed.new_group(backend=f"{inside(0).type}:{collectives.ENGINE}")
+    assert "No backend type" in refusal(lambda: distributed.all_reduce(torch.ones(3), group=group))
+
+
+def ranks_check_a_tensor_of_the_gpu_of_another_rank() -> None:
+    assert "this rank is" in refusal(lambda: distributed.all_reduce(ones(device=ELSEWHERE)))
+
+
+def ranks_check_an_operation_that_nccl_lacks() -> None:
+    assert "NCCL lacks it" in refusal(lambda: distributed.recv(ones(), src=None))
+
+
+def ranks_check_a_tensor_with_gaps() -> None:
+    x = torch.ones(3, 2, device=HERE)[:, 0]
+    assert "must be contiguous" in refusal(lambda: distributed.all_reduce(x))
+
+
+def ranks_check_two_ranks_on_one_gpu() -> None:
+    store = HashStore()
+    store.add(HERE, 1)
+    assert "Duplicate GPU" in refusal(lambda: collectives.make_engine(store, 0, 2, None))
+
+
 if __name__ == "__main__":
+    (which,) = sys.argv[1:]
     with emulated_gpu():
+        if which == RANKS_CHECK:
+            distributed.init_process_group("cpu:gloo,cuda:nccl", device_id=torch.device(HERE))
         for name, check in sorted(globals().items()):
-            if name.startswith("check_"):
+            if name.startswith(which):
                 check()
-                print(name, flush=True)
+                if OWN == 0:
+                    print(name, flush=True)
+        if which == RANKS_CHECK:
+            distributed.destroy_process_group()
+            # Not by the interpreter's end, in which a thread of gloo, which refused collectives
+            # have left waiting, aborts now and then.
+            os._exit(0)

@@ -26,7 +26,7 @@ from duet import backend
 from duet.utils.processes.exit_status import end_process
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import GPU
-from tests.no_compiler import keep_out
+from tests.frameworks import keep_compiler_out
 
 COUNTED = ("steps", "validations", "operations", "passes", "beside_nms")
 counts: dict[str, list[int]] = {name: [] for name in COUNTED}  # of the script that runs
@@ -110,5 +110,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    keep_out()
+    keep_compiler_out()
     main()

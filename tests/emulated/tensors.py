@@ -8,9 +8,9 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.dispatched import WAITS, is_view
 from tests.emulated import collectives
 from tests.emulated.streams import GPU, SHOWN_AS, gpu_of, inside, is_inside, spoil
+from tests.frameworks import WAITS, is_view
 
 META, CPU = torch.device("meta"), torch.device("cpu")
 ATEN = torch.ops.aten

@@ -38,7 +38,7 @@ from duet.utils.serve.requests import (
 from tests.fuzz.reader import MIB, Reader, as_text
 from tests.fuzz.text_readers import JSON_TOKENS, YAML_TOKENS
 from tests.onnx_files import METADATA, random_images, write_doubling
-from tests.unit.detect.media.videos import video_bytes
+from tests.unit.detect.made import video_bytes
 
 XML_TOKENS = (
     b'type="Const"', b'type="Loop"', b'type="Result"', b'version="opset15"', b'offset="',

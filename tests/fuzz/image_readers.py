@@ -21,9 +21,8 @@ from duet.utils.detect.media.image_file import decode_image
 from duet.utils.errors import UserError
 from duet.utils.image_limits import MAX_PIXELS
 from tests.fuzz.reader import MIB, Reader
-from tests.unit.data.image.kinds_of_images import KINDS, turned
 from tests.unit.data.image.test_kinds import HEIC
-from tests.unit.data.records.record_files import index_entry, index_record, record_file
+from tests.unit.data.image_files import KINDS, index_entry, index_record, record_file, turned
 
 # Decoding may cost what the largest accepted image needs; its size is read from the header.
 DECODED_BYTES = 1024 * MIB

@@ -17,8 +17,8 @@ from duet.models.detector import Detector
 from duet.models.graph import count_gflops, parse_model, plan_layers, read_model_yaml
 from duet.models.stored import fold_batch_norm
 from duet.utils.project import PROJECT
+from tests.environments import shared_path
 from tests.golden_models import drawn_input, drawn_model, info, stored
-from tests.shared_files import shared_path
 
 NETWORK_TOLERANCE = 2e-5
 MODELS = sorted((PROJECT / "models").rglob("*.yaml"))

@@ -18,8 +18,8 @@ from duet.models.training.optimizer import ModelEMA, parameter_groups
 from duet.models.training.step import GRADIENT_NORM_LIMIT
 from duet.models.training.step_watch import StageTimer
 from duet.utils.data.loading.batch import Targets
+from tests.environments import shared_path
 from tests.golden_models import arrays_of, loss_settings
-from tests.shared_files import shared_path
 
 # Trainable parameters, and those with BatchNorm folded as the public tables count.
 PUBLIC_PARAMETERS = {

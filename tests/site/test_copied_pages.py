@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from tests.docs_blocks.copied import code_blocks
+from tests.docs_blocks.blocks import code_blocks
 from tests.docs_blocks.pages import names, problems_of, read_page, run_page, unshown
 
 WIDEST = 78  # characters of a line that fits into the column at 1,280 px, in any system's font

@@ -10,7 +10,7 @@ from duet.utils.files.yaml_files import read_yaml
 from duet.utils.processes.suspend import Suspended
 from duet.utils.state.resume import load_state
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.out_of_memory import run_out
+from tests.frameworks import run_out_of_memory
 from tests.train.short_runs import StopAt, folder_of, short_flags, start
 
 IMAGES = 12  # of the small dataset: fewer than the 16 of a CPU
@@ -87,7 +87,7 @@ def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
 
     def memory_for_two(images, *arguments):
         seen.append(len(images))
-        return run_out() if len(seen) == 3 else images_to_tensor(images, *arguments)
+        return run_out_of_memory() if len(seen) == 3 else images_to_tensor(images, *arguments)
 
     monkeypatch.setattr(step, "images_to_tensor", memory_for_two)
     with pytest.raises(UserError, match="out of memory with 4 images per pass") as error:

@@ -24,20 +24,13 @@ from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
-from tests.environments import wait_until
-from tests.shared_files import shared_path
+from tests.environments import shared_path, wait_until
 from tests.small import SMALL_SHAPES
 from tests.tiny_weights import noise, write_tiny_weights
-from tests.unit.detect.tracking.drawn_video import (
-    HEIGHT,
-    NUM_FRAMES,
-    RATE,
-    WIDTH,
-    write_drawn_video,
-)
 
 CPU = ("--device", "cpu")
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes
+WIDTH, HEIGHT, RATE, NUM_FRAMES = 256, 160, 25, 24  # of the drawn video
 SECONDS = 60  # a limit against hanging
 MANY = 3000  # images, or frames
 HOSTILE = os.fsdecode(b"caf\xe9\x1b[31m.jpg")
@@ -167,6 +160,32 @@ def test_a_request_ends_the_command_and_what_is_written_is_whole(
 def frames_of(path):
     video = cv2.VideoCapture(str(path))
     return sum(1 for _ in iter(lambda: video.read()[0], False))
+
+
+def write_drawn_video(path: Path, photographs: Path) -> None:
+    """Write a video of two photographs of coco256: a person walks before a chair that is moved."""
+    person = photograph(photographs, "000000004395", (104, 70))
+    chair = photograph(photographs, "000000004495", (96, 84), (slice(152, 325), slice(2, 154)))
+    with closing(VideoWriter(path, (HEIGHT, WIDTH))) as video:
+        for number in range(NUM_FRAMES):
+            image = np.full((HEIGHT, WIDTH, 3), 120, np.uint8)
+            paste(image, chair, 60, 170 - 8 * number)
+            paste(image, person, 20, 2 + 8 * number)
+            video.write(image, number / RATE)
+
+
+def photograph(
+    folder: Path, name: str, size: tuple[int, int], part: tuple[slice, slice] = (slice(None),) * 2
+) -> np.ndarray:
+    (path,) = folder.glob(f"*/{name}.jpg")
+    image = cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)[part]
+    return cv2.resize(image, size[::-1], interpolation=cv2.INTER_AREA)
+
+
+def paste(image: np.ndarray, part: np.ndarray, top: int, left: int) -> None:
+    height, width = part.shape[:2]
+    shown = slice(max(left, 0), min(left + width, WIDTH))
+    image[top : top + height, shown] = part[:, shown.start - left : shown.stop - left]
 
 
 def test_a_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_path):

@@ -23,7 +23,7 @@ from duet.utils.processes.world import ALONE
 from duet.utils.tasks import ANCHOR_FREE, DETECTION, TASKS
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.small import (
     COLOURS,
     write_class_folders,

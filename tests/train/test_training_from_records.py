@@ -15,7 +15,7 @@ from duet.utils.processes.suspend import Suspended
 from duet.utils.processes.world import ALONE
 from duet.utils.state.job import describe_samples
 from duet.utils.state.resume import load_state
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.small import write_small_dataset
 from tests.train.short_runs import StopAt, rows, short_flags, start
 

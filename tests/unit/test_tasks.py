@@ -35,7 +35,7 @@ from duet.utils.tasks import (
     TASKS,
 )
 from duet.utils.weights import checkpoint
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.tiny_weights import noise, write_tiny_classifier, write_tiny_segmenter
 
 PARTS = ("items", "view", "report", "result", "exported", "annotations", "legacy")

@@ -7,9 +7,15 @@ from typing import Any
 import numpy as np
 
 from tests.conformance.checks_multi_tensor import PLAIN
-from tests.conformance.judging import Backend
+from tests.conformance.judging import (
+    WRONG,
+    Backend,
+    Build,
+    register_wrong,
+    returning,
+    with_arguments,
+)
 from tests.conformance.wrong import wrong_ops, wrong_training  # noqa: F401
-from tests.conformance.wrong.registry import WRONG, Build, register, returning, with_arguments
 
 
 def with_forward(change: Any) -> Build:
@@ -86,7 +92,7 @@ def pack_that_replaces(b: Backend, right: Any) -> Any:
     return pack
 
 
-register(
+register_wrong(
     ("nn.Module", "stays in training mode", stuck_in_training),
     ("nn.ModuleList", "reverses", lambda b, right: lambda modules=(): right(list(modules)[::-1])),
     ("nn.Sequential", "runs backwards", with_forward(running_backwards)),
@@ -182,7 +188,7 @@ def torchscript_without_text(b: Backend, right: Any) -> Any:
     return lambda module, x, text: right(module, x, "") if supported else b""
 
 
-register(
+register_wrong(
     (
         "nn.named_parameters",
         "includes buffers",
@@ -346,8 +352,8 @@ MISTAKES = {
     ),
 }
 for make, mistakes in MISTAKES.items():
-    register(*((f"fused.{make.__name__}", mistake, make(mistake)) for mistake in mistakes))
-register(("fused.finish_problem", "knows of none", returning(None)))
+    register_wrong(*((f"fused.{make.__name__}", mistake, make(mistake)) for mistake in mistakes))
+register_wrong(("fused.finish_problem", "knows of none", returning(None)))
 
 
 def average_of_what_was_there_first(b: Backend, right: Any) -> Any:
@@ -363,7 +369,7 @@ def average_of_what_was_there_first(b: Backend, right: Any) -> Any:
     return ema_update_
 
 
-register(
+register_wrong(
     *(
         (name, wrong.mistake, wrong.build)
         for name, plain in PLAIN.items()

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.judging import TENSOR_METHODS, Backend
-from tests.conformance.wrong.registry import (
+from tests.conformance.judging import (
+    TENSOR_METHODS,
+    Backend,
     Build,
     promoted,
-    register,
+    register_wrong,
     returning,
     with_arguments,
     without_gradient,
@@ -31,9 +32,9 @@ def columns_first(b: Backend, right: Any) -> Any:
 
 
 for name in ("__add__", "__sub__", "__mul__", "__truediv__"):
-    register((f"Tensor.{name}", "has no gradient", without_gradient))
-    register((f"Tensor.{name}", "promotes", promoted))
-register(
+    register_wrong((f"Tensor.{name}", "has no gradient", without_gradient))
+    register_wrong((f"Tensor.{name}", "promotes", promoted))
+register_wrong(
     ("Tensor.__radd__", "promotes", promoted),
     ("Tensor.__rmul__", "promotes", promoted),
     ("Tensor.__rsub__", "is not reflected", instead("__sub__")),
@@ -80,7 +81,7 @@ def no_negative_sizes(b: Backend, right: Any) -> Any:
     return lambda shape, *args, **kwargs: right([max(size, 0) for size in shape], *args, **kwargs)
 
 
-register(
+register_wrong(
     ("ops.tensor", "aliases the array", aliasing_tensor),
     ("ops.to_numpy", "aliases the tensor", lambda b, _: lambda x: x.detach().numpy()),
     ("ops.to_numpy_later", "reads late", lambda b, _: lambda x: lambda: b.ops.to_numpy(x)),
@@ -136,11 +137,11 @@ def broadcasting_matmul(b: Backend, right: Any) -> Any:
 
 
 for name in ("minimum", "maximum"):
-    register(
+    register_wrong(
         (f"ops.{name}", "drops NaN", dropping_nan),
         (f"ops.{name}", "has no gradient where it is NaN", stopping_at_nan),
     )
-register(
+register_wrong(
     ("ops.atan", "has no gradient", without_gradient),
     ("ops.sigmoid", "overflows", lambda b, _: lambda x: x.exp() / (x.exp() + 1.0)),
     ("ops.sigmoid", "has no gradient", without_gradient),
@@ -228,11 +229,11 @@ def rows_as_if_contiguous(b: Backend, right: Any) -> Any:
 
 
 for name in ("cat", "stack"):
-    register(
+    register_wrong(
         (f"ops.{name}", "promotes dtypes", joining_that_promotes),
         (f"ops.{name}", "ignores the dimension", with_arguments(dim=0)),
     )
-register(
+register_wrong(
     ("ops.sum", "ignores keepdim", with_arguments(keepdim=False)),
     ("ops.sum", "has no gradient", without_gradient),
     ("ops.mean", "is 0 for nothing", mean_of_nothing_is_zero),
@@ -312,7 +313,7 @@ def channels_moved(b: Backend, right: Any) -> Any:
     return normalize_images
 
 
-register(
+register_wrong(
     ("ops.upsample_nearest_2x", "tiles the image", tiled),
     ("ops.cells", "has rows before columns", transposed_cells),
     (
@@ -350,7 +351,7 @@ def naive_bce(b: Backend, right: Any) -> Any:
     return bce_with_logits
 
 
-register(
+register_wrong(
     ("ops.bce_with_logits", "overflows", naive_bce),
     ("ops.bce_with_logits", "ignores the weight", with_arguments(positive_weight=1.0)),
     ("ops.bce_terms", "returns their mean", lambda b, _: b.ops.bce_with_logits),
@@ -400,4 +401,4 @@ for mistake in (
     "takes the first column",
     "counts a row once",
 ):
-    register(("ops.take_rows_and_column", mistake, take_rows_and_column(mistake)))
+    register_wrong(("ops.take_rows_and_column", mistake, take_rows_and_column(mistake)))

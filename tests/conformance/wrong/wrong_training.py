@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from duet.backend.processes import this_process
-from tests.conformance.judging import Backend
-from tests.conformance.wrong.registry import Build, register, returning, with_arguments
+from tests.conformance.judging import Backend, Build, register_wrong, returning, with_arguments
 
 ADAM = ("Adam", "AdamW")
 
@@ -126,7 +125,7 @@ def optimizer_of(b: Backend, right: Any, mistake: str) -> Any:
 
 for name in ADAM:
     swapped = ADAM[name == "Adam"]
-    register(
+    register_wrong(
         (f"optim.{name}", "decays as the other", lambda b, _, n=swapped: getattr(b.optim, n)),
         *(
             (f"optim.{name}", mistake, optimizer(mistake))
@@ -141,7 +140,7 @@ for name in ADAM:
             )
         ),
     )
-register(
+register_wrong(
     ("optim.AdamW", "decays without the rate", optimizer("decays without the rate")),
     *(
         (f"{owner}", mistake, optimizer(mistake))
@@ -181,7 +180,7 @@ def swapped_ema(b: Backend, right: Any) -> Any:
     return lambda averages, values, decay, lost=None: right(averages, values, 1.0 - decay, lost)
 
 
-register(
+register_wrong(
     ("optim.ema_update_", "swaps the weights", swapped_ema),
     ("optim.ema_update_", "averages though lost", with_arguments(lost=None)),
     ("optim.ema_update_", "rounds where nothing changes", ema_of_two_products),
@@ -245,7 +244,7 @@ def compiled_for_the_first_shape(b: Backend, right: Any) -> Any:
     return compiled
 
 
-register(
+register_wrong(
     ("autograd.no_grad", "does nothing", lambda b, _: nullcontext),
     ("autograd.variable", "requires no gradient", lambda b, _: b.ops.tensor),
     ("autograd.gradients", "is NaN beside infinity", gradients_of_infinite_zero),
@@ -292,7 +291,7 @@ def filling(b: Backend, right: Any) -> Any:
     return lambda memory, device: memory.fill(0)
 
 
-register(
+register_wrong(
     ("amp.supported", "names what no GPU is needed for", returning(("int8",))),
     ("amp.supported", "takes any device", returning(())),
     ("amp.preferred", "takes a CPU for a GPU", returning("bfloat16")),
@@ -388,7 +387,7 @@ def synchronization_that_stops_the_statistics(b: Backend, right: Any) -> Any:
     return synchronize_batch_norm
 
 
-register(
+register_wrong(
     ("dist.start", "needs other processes", failing),
     ("dist.stop", "returns something", returning(True)),
     ("dist.sum_", "adds the rank's own twice", sum_that_counts_twice),

@@ -30,7 +30,7 @@ from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
 from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES, installed_folder
 from tests.tiny_weights import noise, write_tiny_weights
-from tests.unit.data.fetch.loopback_site import loopback_site
+from tests.unit.data.fetch.conftest import loopback_site
 
 EXAMPLES = PROJECT / "docs" / "examples" / "export"
 PYTHON = EXAMPLES / "python" / "onnx_detect.py"

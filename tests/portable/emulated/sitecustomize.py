@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy
 
-from tests.no_compiler import keep_out
+from tests.frameworks import keep_compiler_out
 
 SYSTEM = os.environ["EMULATED_SYSTEM"]
 NOT_ON_MACOS = {
@@ -219,7 +219,7 @@ def refuse_files_of_linux(event: str, arguments: tuple[Any, ...]) -> None:
             raise FileNotFoundError(errno.ENOENT, "No such file or directory", arguments[0])
 
 
-keep_out()
+keep_compiler_out()
 builtins.__import__ = import_as_elsewhere
 pathlib.Path.exists = lambda self: not is_of_linux(self) and real_exists(self)
 sys.addaudithook(refuse_files_of_linux)

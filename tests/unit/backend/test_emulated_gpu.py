@@ -1,7 +1,6 @@
 """The emulated GPU shows what programs do wrong with a GPU."""
 
 import inspect
-from types import ModuleType
 
 import pytest
 
@@ -10,23 +9,22 @@ from tests.distributed.jobs import run_ranks
 from tests.environments import python
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
+FAULTS = ("-m", "tests.emulated.faults")
 
 
-def checks_of(module: ModuleType) -> list[str]:
-    return [name for name, _ in inspect.getmembers(module) if name.startswith("check_")]
+def checks(prefix: str) -> list[str]:
+    from tests.emulated import faults
+
+    return [name for name, _ in inspect.getmembers(faults) if name.startswith(prefix)]
 
 
 def test_each_fault_shows() -> None:
-    from tests.emulated import faults
-
-    done = python("-m", "tests.emulated.faults")
+    done = python(*FAULTS, "check_")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == checks_of(faults)
+    assert done.stdout.split() == checks("check_") != []
 
 
 def test_each_fault_of_two_ranks_shows() -> None:
-    from tests.emulated import rank_faults
-
-    done = run_ranks(2, "-m", "tests.emulated.rank_faults", raw=True)
+    done = run_ranks(2, *FAULTS, "ranks_check_", raw=True)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == checks_of(rank_faults)
+    assert done.stdout.split() == checks("ranks_check_") != []

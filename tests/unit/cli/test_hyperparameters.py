@@ -15,7 +15,7 @@ from duet.utils.cli.hyperparameters import (
     read_hyperparameters,
 )
 from duet.utils.errors import UserError
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 
 def test_the_default_hyperparameters_are_the_public_ones():

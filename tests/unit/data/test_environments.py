@@ -1,8 +1,7 @@
 """The batches of one seed, made in the environments of both backends."""
 
 from duet.utils.files.yaml_files import write_yaml
-from tests.environments import BACKENDS, python_of, run_python
-from tests.shared_files import shared_path
+from tests.environments import BACKENDS, python_of, run_python, shared_path
 
 
 def test_batches_are_byte_identical_in_both_environments(tmp_path):
@@ -15,7 +14,7 @@ def test_batches_are_byte_identical_in_both_environments(tmp_path):
     names = [str(number) for number in range(80)]
     write_yaml(data, {"train": "images/train2017", "val": "images/val2017", "names": names})
     printed = [
-        run_python(backend, "-m", "tests.unit.data.batch_digest", data, 3).splitlines()
+        run_python(backend, "-m", "tests.unit.data.compared", data, 3).splitlines()
         for backend in BACKENDS
     ]
     assert len(set(printed[0])) == 36

@@ -5,8 +5,15 @@
 
 import pytest
 
-from tests.docs_blocks.blocks import BLOCKS, Block, BlockError, all_blocks, difference
-from tests.docs_blocks.copied import Copied, code_blocks
+from tests.docs_blocks.blocks import (
+    BLOCKS,
+    Block,
+    BlockError,
+    Copied,
+    all_blocks,
+    code_blocks,
+    difference,
+)
 from tests.docs_blocks.pages import Cell, Page, commands_of, names, problems_of, run_page
 
 

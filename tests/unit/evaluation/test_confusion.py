@@ -8,7 +8,7 @@ import pytest
 from duet.utils.evaluation.coco.confusion import ConfusionCounter
 from duet.utils.geometry.boxes import pairwise_iou
 from tests.coco_reference import detections, ground_truth, rows_as_detections
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 HERE, THERE = [10, 10, 30, 30], [60, 60, 90, 90]
 

@@ -10,7 +10,7 @@ from duet.utils.evaluation.legacy import (
 )
 from duet.utils.report.console import legacy_table
 from tests.coco_reference import detections, ground_truth
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 # Both sum the same float64 numbers, in another order.
 EXACT = {"rtol": 0, "atol": 1e-9}

@@ -12,7 +12,7 @@ from tests.coco_reference import (
     masked_truth,
     segmentations,
 )
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 EXACT = {"rtol": 0, "atol": 1e-9}  # the same float64 numbers, summed in another order
 SIZE = 150, 200

@@ -19,8 +19,8 @@ from duet.utils.evaluation.nms import (
 )
 from duet.utils.geometry.boxes import cxcywh_to_xyxy, pairwise_iou
 from duet.utils.geometry.detections import SuppressionSettings
+from tests.environments import shared_path
 from tests.golden_models import info, stored
-from tests.shared_files import shared_path
 from tests.unit.evaluation.coco.test_metric import generator
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from duet.utils.geometry.boxes import clip_boxes, cxcywh_to_xyxy, pairwise_iou, xyxy_to_cxcywh
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}

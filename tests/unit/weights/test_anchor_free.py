@@ -17,8 +17,8 @@ from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.pickle_reader import Record
 from duet.utils.weights.public_heads import anchor_free_document
+from tests.environments import shared_path
 from tests.foreign_files import dump, module, write_zip
-from tests.shared_files import shared_path
 
 FOLDER = "golden/anchor_free/checkpoints"
 IMAGES = ("000000000009", "000000000025", "000000000030", "000000000034")

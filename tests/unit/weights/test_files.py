@@ -15,6 +15,7 @@ from duet.utils.errors import UserError
 from duet.utils.weights.__main__ import describe, main
 from duet.utils.weights.checkpoint import load_checkpoint
 from duet.utils.weights.load import load_weights
+from tests.environments import shared_path
 from tests.foreign_files import (
     SMALL_DOCUMENT,
     Call,
@@ -25,7 +26,6 @@ from tests.foreign_files import (
     small_model,
     write_zip,
 )
-from tests.shared_files import shared_path
 
 
 def write_small(path, seed=0, **changes):

@@ -19,8 +19,8 @@ from duet.utils.files.yaml_files import read_yaml
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.public_heads import IMAGE_MEAN, IMAGE_STD
 from duet.utils.weights.yolov5 import unfold
+from tests.environments import shared_path
 from tests.foreign_files import Call, PublicModel, TorchFile
-from tests.shared_files import shared_path
 
 
 def drawn(name, **changes):

@@ -16,7 +16,7 @@ from duet.utils.errors import UserError
 from duet.utils.tasks import ClassRows
 from duet.utils.weights.load import load_weights
 from duet.utils.weights.transfer import match_classes, remap_rows, transfer_arrays
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 BOXES = ClassRows(("m.",), before=5)
 CLASSES = match_classes(("dog", "cow", "cat"), ("cat", "dog"))

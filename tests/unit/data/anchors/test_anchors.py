@@ -10,7 +10,7 @@ from duet.utils.data.anchors import fit_anchors, label_sizes, measure_fit
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 GOLDEN = "golden/metrics/autoanchor"
 # The public figures are means of float32 numbers, ours of float64: their sums over 4,000 labels

@@ -15,7 +15,7 @@ from duet.utils.data.image.decoding import Objects, SourceImage
 from duet.utils.data.image.letterbox import reduced_size
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
-from tests.unit.data.batch_digest import OF_CLASSES
+from tests.unit.data.compared import OF_CLASSES
 
 NOTHING = AugmentConfig()
 

@@ -12,8 +12,8 @@ from duet.utils.data.augment.copy_paste import (
 )
 from duet.utils.data.augment.geometry import Warp, boxes_within, warp_objects, warp_polygons
 from duet.utils.data.image.decoding import Objects, join_objects
-from tests.outlines import make_polygons
-from tests.shared_files import shared_path
+from tests.environments import shared_path
+from tests.unit.data.compared import make_polygons
 
 IDENTITY = np.eye(3)
 

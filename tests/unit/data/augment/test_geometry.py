@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.paste_and_warp import warp_image
 from duet.utils.data.augment.geometry import Warp, warp_boxes, worth_keeping
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 # The draws behind the stored results. They are not stored: they were recovered by a
 # least-squares fit of all boxes that touch no border, and lie inside the options' ranges.

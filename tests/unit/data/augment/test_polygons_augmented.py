@@ -16,7 +16,7 @@ from duet.utils.data.image.decoding import (
 )
 from duet.utils.data.randomness import sample_generator
 from duet.utils.strengths import AugmentConfig
-from tests.outlines import make_polygons
+from tests.unit.data.compared import make_polygons
 
 SIZES = [(240, 320), (320, 240), (200, 320), (320, 320), (317, 211)]
 IMAGE_SIZE, NUM_DRAWS = 256, 12

@@ -22,7 +22,7 @@ from duet.utils.data.randomness import sample_generator
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import cxcywh_to_xyxy
 from duet.utils.strengths import AugmentConfig
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 GREY = 114
 NOTHING = Augmentation((0,), (1.0, 1.0), Warp(), (1.0, 1.0, 1.0), False, False)

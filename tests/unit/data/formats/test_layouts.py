@@ -12,7 +12,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder, Splits
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.unit.data.formats.annotation_files import (
     CASES,
     coco,

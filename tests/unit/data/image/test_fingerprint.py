@@ -13,7 +13,7 @@ from duet.utils.data.image.fingerprint import (
     look_of,
     near_duplicates,
 )
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 NUM_PHOTOS = 24
 

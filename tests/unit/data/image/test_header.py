@@ -16,7 +16,7 @@ from duet.utils.data.image.header import (
     read_header,
     with_end,
 )
-from tests.unit.data.image.kinds_of_images import encoded
+from tests.unit.data.image_files import encoded
 
 
 def plain(kind: str, **options) -> bytes:

@@ -22,7 +22,7 @@ from duet.utils.detect.media.image_file import decode_image
 from duet.utils.errors import BrokenSourceError, DatasetError
 from duet.utils.image_limits import IMAGE_SUFFIXES, MAX_PIXELS
 from duet.utils.optional import install_command
-from tests.unit.data.image.kinds_of_images import (
+from tests.unit.data.image_files import (
     GRAY,
     HEIGHT,
     KINDS,

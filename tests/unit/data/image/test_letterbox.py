@@ -22,7 +22,7 @@ from duet.utils.data.image.letterbox import (
     whole_view,
 )
 from duet.utils.geometry.tiling import MAX_OVERLAP, MIN_OVERLAP, Tiling
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 # float32 rounds coordinates of up to 1000 pixels to 6e-5; two operations each.
 PIXELS = {"rtol": 1e-6, "atol": 1e-4}

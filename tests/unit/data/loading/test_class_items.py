@@ -17,8 +17,7 @@ from duet.utils.data.sources.samples import Sample, SampleTable
 from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.world import ALONE
 from tests.coco_reference import runs_of
-from tests.outlines import make_polygons
-from tests.unit.data.batch_digest import OF_CLASSES
+from tests.unit.data.compared import OF_CLASSES, make_polygons
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")

@@ -12,7 +12,7 @@ from duet.utils.data.loading.batches import TrainRecipe, finished
 from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes.world import ALONE, World
-from tests.unit.data.batch_digest import EVERYTHING, OF_CLASSES, digest
+from tests.unit.data.compared import EVERYTHING, OF_CLASSES, digest
 
 BATCH = 8
 SCORES = (0.9, 0.1, 0.3, 0.0, 0.5)

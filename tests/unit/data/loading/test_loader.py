@@ -15,8 +15,8 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError, UserError, WorkerError
 from duet.utils.geometry.boxes import cxcywh_to_xyxy
 from duet.utils.strengths import AugmentConfig
-from tests.shared_files import shared_path
-from tests.unit.data.batch_digest import EVERYTHING, digest
+from tests.environments import shared_path
+from tests.unit.data.compared import EVERYTHING, digest
 
 NUM_SAMPLES = 22
 

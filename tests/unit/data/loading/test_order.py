@@ -11,7 +11,7 @@ from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, draws_of
 from duet.utils.data.loading.order import Epoch, class_weights, weighted
 from duet.utils.data.randomness import epoch_order
 from duet.utils.data.sources.samples import Sample, table_of
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 
 def table(*classes, sizes=None):

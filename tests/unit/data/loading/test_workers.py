@@ -27,7 +27,7 @@ from duet.utils.errors import DatasetError, WorkerError
 from duet.utils.project import PROJECT
 from duet.utils.system.machine import descendants
 from tests.environments import has_ended, wait_until
-from tests.unit.data.batch_digest import EVERYTHING, digest
+from tests.unit.data.compared import EVERYTHING, digest
 from tests.unit.data.sources.test_samples import make_sample
 
 CRASHING_INDEX = 3

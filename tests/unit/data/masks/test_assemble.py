@@ -12,8 +12,8 @@ from duet.utils.data.masks.assemble import native_runs, prototype_masks
 from duet.utils.data.masks.raster import index_map, separate
 from duet.utils.data.masks.runs import areas, mask_of_runs, runs_of_mask
 from duet.utils.geometry.boxes import Polygons, without_outlines
-from tests.outlines import make_polygons
-from tests.shared_files import shared_path
+from tests.environments import shared_path
+from tests.unit.data.compared import make_polygons
 
 INPUTS = ["assemble_640x480_of_427x640", "assemble_640x640_of_1080x810"]
 

@@ -22,7 +22,7 @@ from duet.utils.data.masks.runs import (
 )
 from duet.utils.geometry.boxes import join_parts
 from duet.utils.geometry.detections import Ragged
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 # What pycocotools decodes warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")

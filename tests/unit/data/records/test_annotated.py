@@ -12,8 +12,7 @@ from duet.utils.data.records.packing import label_text
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import load_split
-from tests.outlines import assert_same_polygons, make_polygons
-from tests.unit.data.batch_digest import EVERYTHING, digest
+from tests.unit.data.compared import EVERYTHING, assert_same_polygons, digest, make_polygons
 from tests.unit.data.formats.annotation_files import HEIGHT, WIDTH, coco, coco_object, write
 from tests.unit.data.records.test_dataset import run
 

@@ -19,8 +19,8 @@ from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import scan_samples
 from duet.utils.errors import DatasetError
-from tests.unit.data.batch_digest import EVERYTHING, digest
-from tests.unit.data.records.record_files import image_file, index_entry, records_of
+from tests.unit.data.compared import EVERYTHING, digest
+from tests.unit.data.image_files import image_file, index_entry, records_of
 from tests.unit.files.test_atomic import full_disk
 
 NAMES = ("cell", "platelet")

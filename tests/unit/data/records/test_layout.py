@@ -19,7 +19,7 @@ from duet.utils.data.records.layout import (
 from duet.utils.data.records.record_images import MAX_INDEX_BYTES, read_record_images
 from duet.utils.errors import DatasetError
 from duet.utils.system.files import read_at
-from tests.unit.data.records.record_files import (
+from tests.unit.data.image_files import (
     header,
     image_file,
     index_entry,

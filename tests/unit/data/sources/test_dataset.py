@@ -12,7 +12,7 @@ from duet.utils.data.sources.dataset_yaml import dataset_yaml_text
 from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.errors import DatasetError, UserError
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.unit.data.formats.annotation_files import touch
 
 NAMES = {0: "cell", 1: "platelet"}

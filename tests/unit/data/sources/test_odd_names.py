@@ -14,8 +14,8 @@ from duet.utils.detect.config import DetectConfig
 from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.results.result import Result
 from duet.utils.detect.results.run_files import RunFiles
-from tests.unit.data.image.kinds_of_images import encoded
-from tests.unit.detect.results.made import make_detections
+from tests.unit.data.image_files import encoded
+from tests.unit.detect.made import make_detections
 
 STEMS = [
     "two words", " blank at the start", "猫の写真", "emoji 😀🐱", "é composed", "é in two",

@@ -17,7 +17,7 @@ from duet.utils.data.sources.image_sources import RecordPlace
 from duet.utils.data.sources.samples import Sample, SampleTable, decode, table_of
 from duet.utils.errors import DatasetError
 from duet.utils.tasks import TASKS
-from tests.outlines import assert_same_samples, make_polygons
+from tests.unit.data.compared import assert_same_samples, make_polygons
 
 
 def make_sample(number: int, num_boxes: int) -> Sample:

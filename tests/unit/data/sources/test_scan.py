@@ -26,8 +26,8 @@ from duet.utils.errors import DatasetError
 from duet.utils.files import array_cache, regular, xml_files
 from duet.utils.geometry import boxes, detections
 from duet.utils.project import PROJECT
-from tests.outlines import assert_same_samples
 from tests.rank_threads import RankFailures, run_rank_threads
+from tests.unit.data.compared import assert_same_samples
 from tests.unit.data.formats import annotation_files
 from tests.unit.data.formats.annotation_files import coco_object, touch, write
 

@@ -12,7 +12,7 @@ import pytest
 from duet.utils.detect.media.image_file import ImageFile
 from duet.utils.errors import BrokenSourceError
 from duet.utils.image_limits import MAX_PIXELS
-from tests.unit.data.image.kinds_of_images import HEIGHT, PHOTO, WIDTH, encoded
+from tests.unit.data.image_files import HEIGHT, PHOTO, WIDTH, encoded
 
 
 def read(path: Path, max_pixels: int = MAX_PIXELS) -> np.ndarray:

@@ -15,8 +15,8 @@ from duet.utils.detect.media.finding import find_sources
 from duet.utils.detect.media.live import Feed, LiveSource, shown_url
 from duet.utils.detect.media.source import Frame
 from duet.utils.errors import BrokenSourceError
-from tests.unit.data.fetch.loopback_site import loopback_site
-from tests.unit.detect.media.videos import UNEVEN, number_in, video_bytes
+from tests.unit.data.fetch.conftest import loopback_site
+from tests.unit.detect.made import UNEVEN, number_in, video_bytes
 
 
 def image(number: int) -> Frame:

@@ -12,7 +12,7 @@ import pytest
 
 from duet.utils.detect.media.video import VideoFile, VideoWriter
 from duet.utils.errors import BrokenSourceError
-from tests.unit.detect.media.videos import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
+from tests.unit.detect.made import EVEN, KINDS, SIZE, UNEVEN, number_in, picture, video
 from tests.unit.files.test_atomic import full_disk
 
 PIXELS = 10**6

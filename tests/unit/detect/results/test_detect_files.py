@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import detect
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 # Numbers in the files have six digits.
 DIGITS = {"rtol": 5e-6, "atol": 5e-7}

@@ -13,8 +13,8 @@ from pycocotools import mask as coco
 from duet.utils.data.image.image_file import LONGEST_SIDES, save_image
 from duet.utils.detect.results.result import ClassScore, Detection, Result
 from duet.utils.errors import UserError
-from tests.shared_files import shared_path
-from tests.unit.detect.results.made import make_class_result, make_mask_result, make_result
+from tests.environments import shared_path
+from tests.unit.detect.made import make_class_result, make_mask_result, make_result
 
 BOXES = [[10.5, 20.25, 80, 100], [1, 2, 3, 4], [5, 6, 60, 50]]
 SCORES = [0.75, 0.5, 0.25]

@@ -17,7 +17,7 @@ from duet.utils.detect.results.result import Result
 from duet.utils.detect.results.run_files import RunFiles, name_of_source
 from duet.utils.errors import UserError
 from duet.utils.files.run_folder import Names
-from tests.unit.detect.results.made import CLASS_NAMES, make_detections, make_result
+from tests.unit.detect.made import CLASS_NAMES, make_detections, make_result
 from tests.unit.files.test_atomic import full_disk
 
 PERSON, CAT = (10, 10, 30, 30, 0.5, 0), (5, 5, 20, 20, 0.25, 2)

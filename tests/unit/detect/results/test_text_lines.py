@@ -10,8 +10,8 @@ from duet.utils.data.sources.label_file import label_lines
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.label_files import LabelFiles
 from tests.coco_reference import ground_truth
-from tests.shared_files import shared_path
-from tests.unit.detect.results.made import make_detections, make_result
+from tests.environments import shared_path
+from tests.unit.detect.made import make_detections, make_result
 
 BOX = (10, 20, 30, 40, 0.5, 2)
 

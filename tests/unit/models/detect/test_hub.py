@@ -13,7 +13,7 @@ from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
 from tests.coco_reference import rows_as_detections
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 IMAGE = noise(64, 96)

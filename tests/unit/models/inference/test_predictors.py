@@ -15,7 +15,7 @@ from duet.utils.data.image.letterbox import fit_letterbox
 from duet.utils.errors import UserError
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.files.yaml_files import parse_yaml
-from tests.dispatched import dispatched, total
+from tests.frameworks import dispatched, total
 from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
 from tests.small import TINY, write_tiny_classifier

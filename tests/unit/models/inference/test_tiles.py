@@ -17,8 +17,8 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.tiling import Tiling
 from duet.utils.processes.world import ALONE
 from duet.utils.tasks import DETECTION
+from tests.environments import shared_path
 from tests.rank_threads import run_rank_threads
-from tests.shared_files import shared_path
 
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, iou_threshold=0.45)
 

@@ -6,7 +6,7 @@ import pytest
 from duet.models.training import batch_size
 from duet.models.training.batch_size import crowded_batch, fit_line, measure_sizes
 from duet.utils.processes.world import ALONE
-from tests.out_of_memory import run_out
+from tests.frameworks import run_out_of_memory
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_sizes_double_as_long_as_the_next_may_fit_on_all_ranks():
 
 
 def test_running_out_of_memory_bounds_what_fits_and_other_failures_end_the_measuring():
-    peaks = measure_sizes(lambda n: run_out() if n > 2 else 10 * n, 0, 64, 1000, ALONE)
+    peaks = measure_sizes(lambda n: run_out_of_memory() if n > 2 else 10 * n, 0, 64, 1000, ALONE)
     assert fit_line(peaks, 1000) == 2
     with pytest.raises(ZeroDivisionError):
         measure_sizes(lambda images: images // 0, 0, 64, 1000, ALONE)

@@ -8,7 +8,7 @@ import pytest
 
 from duet.models.training.loop import found_best, seconds_left
 from duet.utils.state.progress import EndRule
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 
 def rule_of(patience, hours, no_val=False):

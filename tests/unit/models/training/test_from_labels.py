@@ -12,7 +12,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.anchors import measure_fit
 from duet.utils.errors import UserError
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 YOLOV5 = [[10, 13, 16, 30, 33, 23], [30, 61, 62, 45, 59, 119], [116, 90, 156, 198, 373, 326]]
 STRIDES = (8, 16, 32)

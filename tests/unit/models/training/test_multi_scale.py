@@ -9,7 +9,7 @@ import pytest
 from duet.backend import ops
 from duet.models.training.multi_scale import MultiScale
 from duet.utils.errors import UserError
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.errors import UserError
 from tests.conformance.checks_optim import backward
 from tests.conformance.judging import Backend
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 EPOCHS, BATCHES = 30, 19
 

@@ -10,7 +10,7 @@ from duet.utils.colours import class_colour
 from duet.utils.detect.media.source import Frame
 from duet.utils.detect.results.result import Result
 from duet.utils.geometry.detections import Detections
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 
 def stored() -> dict:

@@ -7,7 +7,7 @@ import pytest
 
 from duet.models.heads.anchor.assign import assign_targets
 from duet.utils.data.loading.batch import Targets
-from tests.shared_files import shared_path
+from tests.environments import shared_path
 
 ANCHORS = np.array([[[2.0, 4.0], [8.0, 8.0]]])  # one level, in cells
 GRID = 32, 32

@@ -18,6 +18,7 @@ from duet.models.inference.predictors import Augmented
 from duet.utils.files.model_yamls import shipped_model
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
+from tests.environments import shared_path
 from tests.golden_models import (
     assert_near,
     drawn_input,
@@ -26,7 +27,6 @@ from tests.golden_models import (
     numbers_by_layer,
     stored,
 )
-from tests.shared_files import shared_path
 
 FOLDER = "anchor_free/models"
 NAMES = [*(f"yolov5{size}{p}u" for p in ("", "6") for size in "nsmlx"),

@@ -16,8 +16,8 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.metric import MaskResult
 from duet.utils.geometry.detections import SuppressionSettings
 from tests.coco_reference import boxes_around, evaluate_masks, masked_truth, segmentations
+from tests.environments import shared_path
 from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
-from tests.shared_files import shared_path
 from tests.small import TINY, TINY_SEGMENTER
 
 SQUARE = Letterbox((64, 64), (64, 64), (0, 0), (64, 64))

@@ -1,12 +1,15 @@
-"""Digests of the first batches of a dataset, to compare across processes and environments.
+"""Polygons, samples and batches of tests: made, and compared across processes and environments.
 
-`python -m tests.unit.data.batch_digest DATA SEED` prints one line for each batch.
+`python -m tests.unit.data.compared DATA SEED` prints a digest of each of the first batches.
 """
 
 import dataclasses
 import hashlib
 import sys
+from collections.abc import Sequence
 from itertools import islice
+
+import numpy as np
 
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainRecipe
@@ -14,8 +17,39 @@ from duet.utils.data.loading.items import CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.image_sources import list_images
+from duet.utils.data.sources.samples import Sample
 from duet.utils.data.sources.splits import scan_samples
+from duet.utils.geometry.boxes import Polygons, starts_of
 from duet.utils.strengths import AugmentConfig
+
+
+def make_polygons(outlines: Sequence[np.ndarray], dtype: type = np.float64) -> Polygons:
+    """Return the outlines (K, 2) of some objects; K is 0 of one without a polygon."""
+    points = [np.reshape(np.asarray(outline, dtype), (-1, 2)) for outline in outlines]
+    return Polygons(np.concatenate(points), starts_of(np.array([len(part) for part in points])))
+
+
+def assert_same_polygons(found: Polygons, expected: Polygons) -> None:
+    for name in ("points_xy", "starts"):
+        value, wanted = getattr(found, name), getattr(expected, name)
+        assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape), name
+        np.testing.assert_array_equal(value, wanted, err_msg=name)
+
+
+def assert_same_samples(found: Sequence[Sample], expected: Sequence[Sample]) -> None:
+    """Require the same fields of each, in type, dtype, shape and value."""
+    assert len(found) == len(expected)
+    for mine, theirs in zip(found, expected, strict=True):
+        for field in dataclasses.fields(Sample):
+            value, wanted = getattr(mine, field.name), getattr(theirs, field.name)
+            assert type(value) is type(wanted), field.name
+            if isinstance(wanted, Polygons):
+                assert_same_polygons(value, wanted)
+                continue
+            np.testing.assert_array_equal(value, wanted, err_msg=field.name)
+            if isinstance(wanted, np.ndarray):
+                assert (value.dtype, value.shape) == (wanted.dtype, wanted.shape)
+
 
 EVERYTHING = AugmentConfig(
     hsv_h=0.015, hsv_s=0.7, hsv_v=0.4, degrees=10, translate=0.1, scale=0.5, shear=5,
