@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.loader import draw_images
 from benchmarks.side_by_side import (
     NotMeasuredError,
@@ -151,10 +153,10 @@ class Card:
 
 
 def busy_share(samples: Path) -> str:
-    """Return how busy a GPU was in the samples in which it worked at all."""
+    """Return how busy a GPU was from its first work to its last."""
     words = samples.read_text(encoding="utf-8").split() if samples.exists() else []
-    worked = [int(word) for word in words if word.isdecimal() and int(word)]
-    return f", GPU {statistics.mean(worked):.0f}% busy" if worked else ""
+    shares = np.trim_zeros([int(word) for word in words if word.isdecimal()])
+    return f", GPU {statistics.mean(shares):.0f}% busy" if len(shares) else ""
 
 
 def main() -> None:

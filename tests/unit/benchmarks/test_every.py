@@ -94,6 +94,14 @@ def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, c
     assert "--other python a.py" in lines["beside"] and "photographs.yaml" in lines["val"]
 
 
+def test_the_busy_share_counts_waits_between_the_first_work_and_the_last(tmp_path):
+    samples = tmp_path / "samples"
+    samples.write_text("0\n[N/A]\n0\n80\n0\n100\n0\n")
+    assert card.busy_share(samples) == ", GPU 60% busy"
+    samples.write_text("0\n0\n")
+    assert card.busy_share(samples) == card.busy_share(tmp_path / "none") == ""
+
+
 def test_a_card_needs_some_time(monkeypatch):
     monkeypatch.setattr("sys.argv", ["card", "--device", "cpu", "--minutes", "0"])
     with pytest.raises(UserError, match="--minutes 0.0; a number above 0 is needed"):
