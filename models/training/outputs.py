@@ -151,6 +151,9 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
         plot_results(run.results, run.folder / "results.png")
         if best is not None:
             head.task.report.load().plot(best.result, run.job.data.val, run.folder)
+    if best is not None:  # before the lines, which a full disk may not take
+        write_card(run.folder, run.job, state, best.epoch, best.result)
+    run.log_end(best.epoch if best else None, metrics)
     if best is not None:
         say(*head.task.report.load().table(best.result).splitlines())
         if not any(metrics.values()):
@@ -165,9 +168,6 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
         say("  ".join([title, *shown]))
     elif state.best_epoch:
         say(f"epoch {state.best_epoch} was the best, but its weights were not kept")
-    if best is not None:
-        write_card(run.folder, run.job, state, best.epoch, best.result)
-    run.log_end(best.epoch if best else None, metrics)
     folder = from_here(run.folder)
     say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
     names = ["last"] if config.no_save or not best else ["last", "best"]

@@ -280,7 +280,9 @@ class _Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             accepted = ", ".join(map(str, action.choices))
-            self.error(f"{_name(action)} {printable(str(value))}; accepted: {accepted}")
+            is_command = isinstance(action, argparse._SubParsersAction)
+            name = "command" if is_command else _name(action)  # its metavar lists what is accepted
+            self.error(f"{name} {printable(str(value))}; accepted: {accepted}")
 
     def _match_argument(self, action: argparse.Action, pattern: str) -> int:
         try:

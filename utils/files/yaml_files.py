@@ -209,7 +209,8 @@ class _Reader:
         if tag == "null":
             return None
         if tag == "merge":
-            raise self._error(event, "merge keys (<<) are not supported; write out the entries")
+            advice = "write out the entries, or quote << if it is text"
+            raise self._error(event, f"merge keys (<<) are not supported; {advice}")
         try:
             return _plain(tag, text)
         except (ValueError, LookupError) as error:

@@ -20,7 +20,8 @@ from duet.utils.weights.load import load_weights, model_document
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command line, by default sys.argv; a file or folder alone is shown."""
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if len(words) == 1 and (Path(words[0]).suffix or Path(words[0]).is_dir()):
+    alone = Path(words[0]) if len(words) == 1 and words[0] not in ("show", "convert") else None
+    if alone and (alone.suffix or alone.is_dir()):
         words.insert(0, "show")
     parser = new_parser("duet weights", "Look into weights files and convert them.")
     commands = parser.add_subparsers(dest="command", required=True, metavar="show | convert")

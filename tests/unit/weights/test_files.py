@@ -181,9 +181,16 @@ def test_the_folder_of_a_training_is_answered_with_its_weights(tmp_path, given):
             load_weights(tmp_path / given)
 
 
-def test_weights_without_a_word_names_the_words():
-    with pytest.raises(UserError, match="show . convert"):
-        main([])
+def test_a_missing_or_wrong_word_is_answered_with_the_words(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "show").mkdir()
+    for words, answer in (
+        ([], "show . convert"),
+        (["nowhere"], "command nowhere; accepted: show, convert"),
+        (["show"], "weights"),  # which is missing, whatever folders there are
+    ):
+        with pytest.raises(UserError, match=answer):
+            main(words)
 
 
 def test_convert_gives_a_state_dict_its_model_and_show_prints_it(tmp_path, capsys):

@@ -246,8 +246,9 @@ def _move(source: Path, folder: Path) -> int:
     files = [path for path in source.rglob("*") if path.is_file()]
     places = [folder / path.relative_to(source) for path in files]
     for path, place in zip(files, places, strict=True):
-        there = next(one for one in (place, *place.parents) if one.exists())
-        is_free = there.is_dir() if there != place else filecmp.cmp(path, place, shallow=False)
+        there = next(one for one in (place, *place.parents) if os.path.lexists(one))
+        is_same = place.is_file() and filecmp.cmp(path, place, shallow=False)
+        is_free = there.is_dir() if there != place else is_same
         if not is_free:
             raise UserError(f"{there} is there already, with another content; move it away")
     for path, place in zip(files, places, strict=True):

@@ -102,7 +102,7 @@ def _decode_entry(content: bytes, start: int) -> tuple[ImageEntry, int]:
 def check_entry(entry: ImageEntry) -> None:
     """Raise BrokenIndexError, with the reason, for an image that cannot be in a packed dataset."""
     name = entry.name
-    has_drive = name[1:2] == ":"  # on Windows
+    has_drive = name[1:2] == ":" and name[0].isascii() and name[0].isalpha()  # on Windows
     if has_drive or any(part in ("", ".", "..") for part in name.split("/")):
         raise BrokenIndexError(f"its name {name!r} is not a plain path below the dataset's folder")
     if name.splitlines() != [name] or name.strip() != name or _NOT_IN_NAMES.search(name):

@@ -78,10 +78,15 @@ def overlooked_labels(image_path: str) -> str:
         return ""
     label_folder, stem = os.path.split(name.removesuffix(".txt"))
     suffix = os.path.splitext(image_path)[1]
-    stems = [os.path.join(x, stem) for x in (label_folder, os.path.dirname(image_path))]
+    image_folder = os.path.dirname(image_path)
+    stems = [os.path.join(x, stem) for x in (label_folder, image_folder)]
     if not stem.isascii():
-        forms = (unicodedata.normalize(form, stem) for form in ("NFC", "NFD"))
-        stems += [os.path.join(label_folder, form) for form in forms]
+        forms = {unicodedata.normalize(form, stem) for form in ("NFC", "NFD")} - {stem}
+        stems += [
+            os.path.join(label_folder, form)
+            for form in sorted(forms)
+            if not os.path.exists(os.path.join(image_folder, f"{form}{suffix}"))  # whose they are
+        ]
     places = (f"{one}{end}" for one in stems for end in (".TXT", f"{suffix}.txt", ".txt"))
     return next((place for place in places if has_rows(Path(place))), "")
 

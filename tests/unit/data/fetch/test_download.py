@@ -181,6 +181,17 @@ def test_a_hostile_or_damaged_archive_changes_nothing(tmp_path, kind):
     assert list(folder.iterdir()) == [folder / "there"]
 
 
+@pytest.mark.parametrize("inside", ["link", "link/b"])
+def test_a_dead_link_is_in_the_way_of_an_archive(tmp_path, inside):
+    (tmp_path / "a.tar").write_bytes(tarred({"a": b"", inside: b""}))
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "link").symlink_to("nowhere")
+    with pytest.raises(UserError, match="there already, with"):
+        unpack(tmp_path / "a.tar", "a.tar", folder)
+    assert os.listdir(folder) == ["link"]
+
+
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x"])
 def test_names_of_a_zip_never_lead_out_of_the_folder(tmp_path, name):
     (tmp_path / "a.zip").write_bytes(zipped({name: b"bad"}))

@@ -149,6 +149,11 @@ def test_a_bad_file_is_refused_with_the_reason(tmp_path, kind):
     assert reason in text and "copy it again" in text and text.isprintable()
 
 
+def test_only_a_letter_with_a_colon_is_a_drive(tmp_path):
+    path = write(tmp_path / "good.ffr", image_file(GOOD, index_entry(b"1:x.jpg")))
+    assert [image.entry.name for image in read_record_images(path)][-1] == "1:x.jpg"
+
+
 def sparse(path: Path, start: bytes, size: int) -> Path:
     """Make a file of so many bytes that takes no space on disk."""
     path.write_bytes(start)

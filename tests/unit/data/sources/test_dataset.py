@@ -255,6 +255,7 @@ def test_a_mistake_is_named_with_its_file_and_the_next_step(dataset, keys, part)
         ("train:\n\t- images", "; indent with spaces, not tabs"),
         ("names: [@a, b]", "not tabs, and quote a text that starts with @, ` or %"),
         ("all: &a {val: x}\n<<: *a", "line 2: merge keys (<<) are not supported; write out"),
+        ("names: [<<, b]", "or quote << if it is text"),
     ],
 )
 def test_what_yaml_does_not_allow_is_answered_with_the_way_to_write_it(tmp_path, line, advice):

@@ -180,6 +180,14 @@ def test_a_label_file_in_another_form_of_unicode_is_named(tmp_path):
     assert problem.endswith(", of which the letters are composed otherwise (Unicode NFC, NFD)")
 
 
+def test_labels_of_another_image_are_not_those_in_another_form_of_unicode(tmp_path):
+    """The two names look the same; one image has the labels, the other is a background."""
+    of_label, background = (unicodedata.normalize(form, "é.png") for form in ("NFD", "NFC"))
+    add_image(tmp_path, of_label, "0 0.5 0.5 0.5 0.5\n")
+    _, problems = scan_with_good_one(tmp_path, add_image(tmp_path, background, None))
+    assert problems == []
+
+
 def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
     box, triangle = "1 0.5 0.5 0.25 0.25\n", "0 0.25 0.5 0.5 0.125 0.75 0.5\n"
     square = "2 0 0 1.00005 0 1 1 -0.00005 1\n"  # a rounding error outside, clipped

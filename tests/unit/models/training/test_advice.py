@@ -1,6 +1,8 @@
 """Advice in the log of a training: a better recipe, missing classes, more epochs; card.md."""
 
 import dataclasses
+import errno
+import os
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from duet.models.training import outputs
 from duet.models.training.advice import advice_at_end, advice_at_start
 from duet.models.training.card import licence_of
 from duet.utils.cli.hyperparameters import read_hyperparameters
@@ -130,6 +133,16 @@ def test_a_training_leaves_a_card_with_its_data_recipe_and_metrics(tmp_path):
     assert float(rows["mAP_0.5:0.95"]) == pytest.approx(best["metrics/mAP_0.5:0.95"], abs=6e-5)
     low, high = map(float, rows["mAP50-95, 95 % interval over images"].split(" to "))
     assert 0 <= low <= high <= 1 and np.isfinite([low, high]).all()
+
+
+def test_the_card_is_there_though_the_last_lines_cannot_be_printed(tmp_path, monkeypatch):
+    def on_a_full_disk(*lines):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(outputs, "say", on_a_full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        start(short_flags(tmp_path))
+    assert rows_of(next(tmp_path.rglob("card.md")).parent)["best epoch"]
 
 
 def test_masks_have_an_interval_too(tmp_path):
