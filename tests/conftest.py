@@ -88,3 +88,11 @@ def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         return val.main([str(word) for word in (*words, *flags)])
 
     return run
+
+
+@pytest.fixture(scope="session")
+def graph_of(tmp_path_factory: pytest.TempPathFactory):
+    """Return what makes the file of a name of `tests/export/every_kind.py`, new each time."""
+    from tests.export.every_kind import write_every_kind
+
+    return write_every_kind(tmp_path_factory.mktemp("graphs"))
