@@ -21,6 +21,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
+
 from benchmarks.loader import draw_images
 from benchmarks.side_by_side import (
     NotMeasuredError,
@@ -145,15 +147,16 @@ class Card:
     def run(self, script: str, *flags: str, device: str = "") -> None:
         line = [sys.executable, "-m", f"benchmarks.{script}", *flags, "--backend", backend.use()]
         left = self.end - time.monotonic()
-        if left <= 0 or run_within([*line, "--device", device or self.device], None, left):
+        line += ["--device", device or self.device]
+        if left <= 0 or run_within(line, None, left) != 0:
             print(f"not finished: {shlex.join(line)}", flush=True)
 
 
 def busy_share(samples: Path) -> str:
-    """Return how busy a GPU was in the samples in which it worked at all."""
+    """Return how busy a GPU was from its first work to its last."""
     words = samples.read_text(encoding="utf-8").split() if samples.exists() else []
-    worked = [int(word) for word in words if word.isdecimal() and int(word)]
-    return f", GPU {statistics.mean(worked):.0f}% busy" if worked else ""
+    shares = np.trim_zeros([int(word) for word in words if word.isdecimal()])
+    return f", GPU {statistics.mean(shares):.0f}% busy" if len(shares) else ""
 
 
 def main() -> None:

@@ -26,7 +26,6 @@ from benchmarks.side_by_side import (
 from benchmarks.train_step import Candidate, draw_batch, start
 from duet.backend import autograd, nn, ops
 from duet.backend.checks import CPU
-from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.flags import from_one
 from duet.utils.data.image.letterbox import Letterbox
 from duet.utils.geometry.detections import SuppressionSettings
@@ -59,10 +58,12 @@ def runs_of(state: Any, batch: Any, device: str) -> Mapping[str, Run]:
     from duet.models.detector import images_to_tensor
     from duet.models.stored import fold_batch_norm
     from duet.models.training.step import train_step
+    from duet.models.training.step_watch import StageTimer
 
     head, num_images = state.model.head, len(batch.images)
     detector = nn.frozen_copy(state.model)
-    fold_batch_norm(detector)
+    fold_batch_norm(detector)  # makes its biases on the CPU
+    nn.place(detector, device, "float32")
     with autograd.no_grad():
         images = images_to_tensor(batch.images, device)
         shapes = [x.shape for x in detector(images)]

@@ -28,6 +28,7 @@ import numpy as np
 import duet
 from benchmarks.side_by_side import choose_device, finish, new_parser, rows_of
 from detect import place_of
+from duet import backend
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.load import LoadWatch
 from duet.utils.detect.config import DetectConfig
@@ -112,7 +113,7 @@ def ask(port: int, images: Sequence[bytes], seconds: float, rate: float = 0) -> 
 def running(flags: argparse.Namespace) -> Iterator[int]:
     """Run a server in the block; yield its port."""
     line = [sys.executable, "-m", "duet", "serve", "--port", "0", "--weights", flags.weights]
-    line += ["--img", str(flags.img), "--device", flags.device]
+    line += ["--img", str(flags.img), "--device", flags.device, "--backend", backend.use()]
     process = subprocess.Popen(
         line, stderr=subprocess.STDOUT, stdout=subprocess.PIPE, encoding="locale"
     )

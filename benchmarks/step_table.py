@@ -37,7 +37,6 @@ from benchmarks.train_step import Candidate, draw_batch, start
 from duet import backend
 from duet.backend import amp, autograd
 from duet.backend.checks import CPU
-from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.flags import from_one
 from duet.utils.comparison.document import number
 from duet.utils.comparison.load import LoadWatch
@@ -79,6 +78,7 @@ def build_step(cell: Cell, device: str) -> Run:
     if problem is not None:
         raise NotMeasuredError(f"not compiled: {problem}")
     from duet.models.training.step import train_step
+    from duet.models.training.step_watch import StageTimer
 
     flags = (*FAST, "--amp", PRECISIONS[cell.precision], *EXECUTIONS[cell.execution])
     cfg = Path(cell.model if "." in cell.model else f"models/yolov5{cell.model}.yaml")

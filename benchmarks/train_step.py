@@ -20,7 +20,6 @@ import numpy as np
 from benchmarks.side_by_side import Timing, choose_device, finish, new_parser, time_in_turns
 from duet.backend import amp, autograd, device, ops
 from duet.backend.checks import CPU
-from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.flags import from_one
 from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
@@ -130,8 +129,8 @@ def require_equal_losses(losses: Mapping[str, np.ndarray], all_of: Mapping[str, 
             )
 
 
-def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
-    """Return mean milliseconds of each stage, a line for each candidate."""
+def stage_rows(timers: Mapping[str, Any], steps: int) -> list[str]:
+    """Return mean milliseconds of each stage, a line for each candidate; timers: StageTimer."""
     stages = [stage for stage in STAGES if stage not in ("data_wait", "validation")]
     lines = [f"{'milliseconds a stage, mean':<30}" + "".join(f"{stage:>11}" for stage in stages)]
     for name, timer in timers.items():
@@ -142,9 +141,11 @@ def stage_rows(timers: Mapping[str, StageTimer], steps: int) -> list[str]:
 
 def measure(flags: argparse.Namespace, chosen: str) -> list[Timing]:
     """Time whole steps of every usable candidate, and print their stages."""
+    from duet.models.graph import read_model_yaml
     from duet.models.training.step import train_step
+    from duet.models.training.step_watch import StageTimer
 
-    batch = draw_batch(flags.batch, flags.img, num_classes=80)
+    batch = draw_batch(flags.batch, flags.img, read_model_yaml(str(flags.cfg)).num_classes)
     candidates = usable(flags.only, chosen)
     losses, timers, runs = {}, {}, {}
     for name, candidate in candidates.items():

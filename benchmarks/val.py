@@ -10,12 +10,13 @@ its scores do not show how many rows trained weights would leave.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from benchmarks.detect import untrained
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
-from duet.backend import autograd, nn, ops
+from duet.backend import autograd, ops
 from duet.utils.cli.flags import from_one
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -35,7 +36,7 @@ TOLERANCE = 1e-4
 class Validated:
     """What both ways of validating are given."""
 
-    model: nn.Module
+    model: Any  # a Detector
     loader: ValLoader
     samples: Sequence[Sample]
     class_names: tuple[str, ...]
@@ -98,7 +99,7 @@ def main() -> None:
         run = Validated(model, loader, samples, class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}
-        case = f"{count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
+        case = f"validation of {count(len(samples), 'image')}, {flags.img} px, batch {flags.batch}"
         timings = time_in_turns(case, both, device, flags.repeats, warm_up=0, images=len(samples))
     finish(flags, timings, device)
 

@@ -176,6 +176,12 @@ def test_the_calibration_list_has_the_paths_of_the_val_images(weights, tmp_path)
     assert listed.read_text().splitlines() == list(map(str, images)) and len(images) == 6
 
 
+def test_a_picture_thinner_than_a_pixel_of_the_input_has_one():
+    pixels, _, corner = DECODING["letterbox"](Image.new("RGB", (3000, 2)), 64, 64)
+    grey = (pixels == np.float32(114 / 255)).all(axis=(0, 1))
+    assert corner == (0, 31) and np.flatnonzero(~grey.all(axis=1)).tolist() == [31]
+
+
 def test_the_program_in_cpp_finds_what_the_one_in_python_finds(weights, tmp_path):
     if not shutil.which("c++"):
         assert os.environ.get("REQUIRE_COMPILER") != "1", "c++ is needed to build the example"

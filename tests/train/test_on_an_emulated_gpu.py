@@ -293,3 +293,24 @@ def test_what_is_detected_is_what_a_cpu_detects(tmp_path, capfd):
         for path in expected:
             found = tmp_path / on_gpu / "labels" / path.name
             np.testing.assert_allclose(np.loadtxt(found), np.loadtxt(path), atol=1e-5)
+
+
+SMALL = ("--img", 64, "--batch", 2)
+BENCHMARKS = {
+    "ciou": ("--boxes", 100),
+    "detect": (*SMALL, "--images", 2, "--cfg", "MODEL"),
+    "heads": SMALL,
+    "step_table": (*SMALL, "--models", "MODEL", "--precision", "bfloat16", "--execution", "eager"),
+    "train_step": (*SMALL, "--warm-up", 0, "--only", "padded loss", "--cfg", "MODEL"),
+    "updates": ("--cfg", "MODEL"),
+    "val": (*SMALL, "--images", 2, "--workers", 0, "--cfg", "MODEL"),
+}
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_each_benchmark_runs_on_a_gpu(tmp_path, name):
+    model, path = write_tiny_model(tmp_path), tmp_path / "rows.json"
+    flags = (model if flag == "MODEL" else flag for flag in BENCHMARKS[name])
+    run(f"benchmarks/{name}.py", *flags, "--repeats", 1, "--json", path)
+    document = json.loads(path.read_text())
+    assert document["device"] == "cuda:0" and document["timings"]

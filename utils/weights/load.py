@@ -49,14 +49,21 @@ def load_weights(path: str | Path) -> Checkpoint:
                 "an exported file, which only detect.py, val.py, duet serve and duet.load run; "
                 "give the weights that it was exported from"
             )
-        if not path.exists():
-            raise UserError(f"no such file; {answer_missing(path)}")
+        require_present(path)
         if trained := list(filter(os.path.isfile, map(path.joinpath, OF_A_TRAINING))):
             raise UserError(f"the folder of a training; give {trained[0]}")
         if path.suffix == ".safetensors" or not path.is_dir() and _starts_as_safetensors(path):
             return load_checkpoint(path)
         with open_foreign(path) as contents:
             return read_yolov5(contents, str(path))
+
+
+def require_present(path: Path) -> None:
+    """Raise UserError, with the next step, if there is no weights file of this name."""
+    with naming_weights(path):
+        if not path.exists():
+            next_step = "" if is_exported(path) else f"; {answer_missing(path)}"
+            raise UserError(f"no such file{next_step}")
 
 
 def stored_model(path: str | Path) -> Document:

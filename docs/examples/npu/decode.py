@@ -85,7 +85,7 @@ def best_boxes(rows):
 def letterbox(image, height, width):
     """Return (1, 3, H, W) in [0, 1], and the scale and corner (x, y) of the picture in it."""
     scale = min(height / image.height, width / image.width)
-    small = image.resize((round(image.width * scale), round(image.height * scale)))
+    small = image.resize([max(1, round(side * scale)) for side in image.size])
     corner = (width - small.width) // 2, (height - small.height) // 2
     canvas = np.full((height, width, 3), 114, np.uint8)
     canvas[corner[1] : corner[1] + small.height, corner[0] : corner[0] + small.width] = small

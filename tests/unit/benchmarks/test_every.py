@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from benchmarks.side_by_side import Timing, write_json
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import UserError
+from duet.utils.project import PROJECT
 
 
 def run_every(monkeypatch, *flags, ended=None):
@@ -50,6 +52,13 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
         assert seconds == float("inf")
 
 
+def test_every_script_begins_before_a_backend_is_chosen():
+    names = [f"benchmarks.{path.stem}" for path in sorted(Path(PROJECT, "benchmarks").glob("*.py"))]
+    code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, stderr=subprocess.PIPE)
+    assert (len(names) > 10, done.returncode, done.stderr) == (True, 0, b"")
+
+
 def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, capsys):
     lines = {}
 
@@ -63,7 +72,7 @@ def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, c
         if script == "beside":
             sides = {"torch": [{"epochs": [{"seconds": 2.0}]}], "other": [{"epochs": []}]}
             path.write_text(json.dumps({"runs": sides}))
-        return 1 if script == "detect" else 0
+        return {"detect": 1, "val": None}.get(script, 0)  # None: stopped by --minutes
 
     spent = {"seconds/epoch": 4.0, "seconds/data_wait": 1.0, "seconds/validation": 0.2}
     monkeypatch.setattr(card, "run_within", run_within)
@@ -79,9 +88,18 @@ def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, c
         ("an epoch of both trainers", "torch", 12),
         *(("case", name, 4) for name in ("detect", "overlapped") * 2),
     ]
-    assert "not finished: " in capsys.readouterr().out
+    ended = [line for line in capsys.readouterr().out.splitlines() if "not finished: " in line]
+    assert ["detect" in ended[0], "benchmarks.val" in ended[1], len(ended)] == [True, True, 2]
     assert "--models n nu" in lines["step_table"] and "--execution eager" in lines["step_table"]
     assert "--other python a.py" in lines["beside"] and "photographs.yaml" in lines["val"]
+
+
+def test_the_busy_share_counts_waits_between_the_first_work_and_the_last(tmp_path):
+    samples = tmp_path / "samples"
+    samples.write_text("0\n[N/A]\n0\n80\n0\n100\n0\n")
+    assert card.busy_share(samples) == ", GPU 60% busy"
+    samples.write_text("0\n0\n")
+    assert card.busy_share(samples) == card.busy_share(tmp_path / "none") == ""
 
 
 def test_a_card_needs_some_time(monkeypatch):

@@ -19,10 +19,11 @@ from benchmarks import (
     updates,
     val,
 )
-from benchmarks.serve import Load
+from benchmarks.serve import Load, running
 from duet import backend
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.errors import WorkerError
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
 from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 
@@ -121,7 +122,8 @@ def test_a_validation_is_timed_both_ways_on_equal_figures(monkeypatch, tmp_path)
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
     small = ("--img", 64, "--batch", 4, "--workers", 0, "--repeats", 1)
     rows = run(monkeypatch, val, tmp_path, "--data", data, "--cfg", model, *small)
-    assert rows == [("6 images, 64 px, batch 4", name) for name in ("plain", "overlapped")]
+    case = "validation of 6 images, 64 px, batch 4"
+    assert rows == [(case, "plain"), (case, "overlapped")]
     figures = [SimpleNamespace(summary=lambda x=x: {"AP": x}) for x in (0.5, 0.50009, 0.6)]
     val.require_equal_figures(*figures[:2])
     with pytest.raises(SystemExit, match="unequal work"):
@@ -137,6 +139,16 @@ def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path):
     assert names == ["forward pass alone", "the same, in lanes", "detect --nosave", "detect"]
     flags = SimpleNamespace(weights="", cfg=model, source=str(source), img=64, batch=4, images=5)
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
+
+
+def test_the_server_has_the_backend_of_the_loop_beside_it(monkeypatch):
+    lines = []
+    ended = SimpleNamespace(stdout=["error\n"], kill=lambda: None, wait=lambda: None)
+    monkeypatch.setattr("subprocess.Popen", lambda line, **_: lines.append(line) or ended)
+    flags = SimpleNamespace(weights="W", img=64, device="cpu")
+    with pytest.raises(WorkerError, match="ended before it was ready"), running(flags):
+        pass
+    assert lines[0][lines[0].index("--backend") + 1] == backend.use()
 
 
 def test_accepted_refused_and_lost_requests_are_counted_apart():

@@ -226,16 +226,16 @@ def failed_start(*flags: object, **environ: str) -> str:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--weights", "absent.pt"], "absent.pt"),
+        (["--weights", "W", "night=absent.pt"], "--weights absent.pt: no such file; nothing is"),
+        (["--weights", "absent.onnx"], "--weights absent.onnx: no such file"),
         (["--weights", "W", "--host", "0.0.0.0"], "add --token-file, or --insecure"),
         (["--weights", "W", "--token-file", "absent"], "create one with `openssl rand -hex 32 >"),
     ],
 )
 def test_a_mistake_ends_the_start_with_one_message_and_code_2(weights, flags, words):
     flags = [str(weights["day"]) if flag == "W" else flag for flag in flags]
-    lines = failed_start(*flags).splitlines()
-    (line,) = [line for line in lines if line.startswith("error: ")]
-    assert words in line
+    (line,) = failed_start(*flags).splitlines()
+    assert line.startswith("error: ") and words in line
 
 
 def test_a_port_that_is_taken_is_an_error_with_the_next_step(weights):
