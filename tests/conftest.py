@@ -1,4 +1,7 @@
-"""Binds the backend that the tests judge; one process judges one backend."""
+"""Binds the backend that the tests judge; one process judges one backend.
+
+The fixtures of one folder each import what they need when they are asked for.
+"""
 
 import gc
 import os
@@ -56,3 +59,40 @@ def signals_come_back() -> Iterator[None]:
     yield
     for number, handler in zip(numbers, before, strict=True):
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def samples(tmp_path_factory: pytest.TempPathFactory):
+    """Drawn images with outlines, 22 of at most 80 pixels, for most tests of the loaders."""
+    from duet.utils.data.shapes.dataset import ShapesConfig, draw_dataset
+    from duet.utils.data.sources.dataset import load_dataset
+    from duet.utils.data.sources.splits import load_split
+
+    config = ShapesConfig(22, 1, image_side=80, outlines=True)
+    folder = tmp_path_factory.mktemp("data") / "shapes"
+    return load_split(load_dataset(draw_dataset(folder, config)), "train")
+
+
+@pytest.fixture
+def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that runs val.py into tmp_path/runs and returns its result."""
+    import val
+    from duet.utils.report import task_reports
+
+    def run(*flags: object, plots: bool = False):
+        if not plots:  # they take most of the time
+            for name in ("BOXES", "MASKS", "CLASSES"):
+                report = getattr(task_reports, name)._replace(plot=lambda *arguments: None)
+                monkeypatch.setattr(task_reports, name, report)
+        words = ("--workers", 0, "--device", "cpu", "--project", tmp_path / "runs", "--exist-ok")
+        return val.main([str(word) for word in (*words, *flags)])
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def graph_of(tmp_path_factory: pytest.TempPathFactory):
+    """Return what makes the file of a name of `tests/export/every_kind.py`, new each time."""
+    from tests.export.every_kind import write_every_kind
+
+    return write_every_kind(tmp_path_factory.mktemp("graphs"))

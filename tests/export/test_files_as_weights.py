@@ -164,15 +164,15 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
     assert sum(map(len, here)) > 0
 
 
-def test_outputs_have_the_public_names_and_their_shapes(make):
+def test_outputs_have_the_public_names_and_their_shapes(graph_of):
     number = sum(3 * (64 // stride) * (96 // stride) for stride in (8, 16))
-    plain = shapes(onnx.load_model(make("mask rows").path))
+    plain = shapes(onnx.load_model(graph_of("mask rows").path))
     assert plain == {"output0": (1, number, 5 + 5 + 4), "output1": (1, 4, 16, 24)}
-    found = shapes(onnx.load_model(make("mask nms").path))
+    found = shapes(onnx.load_model(graph_of("mask nms").path))
     assert found == {"output0": (1, 20, 6), "output1": (1, 20, 16, 24)}
-    free = shapes(onnx.load_model(make("mask dynamic").path))
+    free = shapes(onnx.load_model(graph_of("mask dynamic").path))
     assert free["output0"][0] == "batch" and free["output1"][1] == 4
-    metadata = [make(name).metadata for name in ("mask rows", "mask nms")]
+    metadata = [graph_of(name).metadata for name in ("mask rows", "mask nms")]
     assert [(one.head, one.output) for one in metadata] == [
         ("Segment", MASK_ROWS), ("Segment", MASKS),
     ]  # fmt: skip
@@ -219,8 +219,8 @@ NOT_FINITE = "a.onnx: its outputs are not finite"
          "returns 1,025 masks per image; accepted: at most 1,024"),
     ],
 )  # fmt: skip
-def test_outputs_that_cannot_be_used_are_refused(make, kind, outputs, text):
-    metadata = dataclasses.replace(make("mask rows").metadata, output=kind)
+def test_outputs_that_cannot_be_used_are_refused(graph_of, kind, outputs, text):
+    metadata = dataclasses.replace(graph_of("mask rows").metadata, output=kind)
     predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
     with pytest.raises(UserError, match=text):
         predictor.decode_above(predictor(np.zeros((1, 3, 64, 96), np.uint8)), SETTINGS)

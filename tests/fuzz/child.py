@@ -37,7 +37,7 @@ MAX_MESSAGE = 5000  # characters; it is for a person, whatever the file holds
 HARD_MEMORY = 4096 * MIB  # address space above which an allocation fails
 SHOWN_CHARACTERS = 300
 # Which modules have readers; each has an entry in READERS.
-KINDS = ("text", "annotation", "image", "weights", "further")
+KINDS = ("text", "dataset", "weights", "further")
 FILES = "duet.utils.files."
 SILENT_SECONDS = 120  # of a mutant: it waits for something, as it may not compute so long
 
