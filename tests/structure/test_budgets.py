@@ -20,16 +20,16 @@ BUDGETS = {
     "models/heads": 2561,
     "models/inference": 715,
     "models/training": 2781,
-    "scripts": 1176,
-    "utils": 998,
-    "utils/cli": 1334,
+    "scripts": 1181,
+    "utils": 999,
+    "utils/cli": 1336,
     "utils/comparison": 1261,
-    "utils/data": 11207,
+    "utils/data": 11213,
     "utils/detect": 2037,
     "utils/evaluation": 1736,
     "utils/evolution": 410,
     "utils/export": 1665,
-    "utils/files": 1102,
+    "utils/files": 1103,
     "utils/geometry": 339,
     "utils/processes": 1172,
     "utils/report": 1440,
@@ -37,12 +37,12 @@ BUDGETS = {
     "utils/setup": 364,
     "utils/state": 828,
     "utils/system": 396,
-    "utils/weights": 1626,
+    "utils/weights": 1633,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54876, "benchmarks": 2661}
+OTHERS = {"tests": 54908, "benchmarks": 2668}
 
 
 def room_of(path: Path) -> str:
