@@ -26,7 +26,8 @@ def script(name: str) -> list[str]:
 def command_line(name: str, *words: object) -> str:
     """Return a shell command that runs one of our scripts with this Python."""
     start = [str(from_here(Path(sys.executable))), *script(name)]
-    if "-m" in start and sys.path[0] == str(PROJECT) != os.getcwd():  # by a script's path
+    is_elsewhere = sys.path[0] == str(PROJECT) != os.getcwd()  # by a script's path
+    if "-m" in start and is_elsewhere and sys.platform != "win32":  # which has no `env`
         folders = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
         start = ["env", f"PYTHONPATH={os.pathsep.join(folders)}", *start]
     return shlex.join([*start, *map(str, words)])

@@ -63,8 +63,9 @@ def advice_at_end(config: TrainConfig, state: TrainState, last: Path) -> list[st
     """
     if state.last_update < 0:
         return [
-            f"nothing was learned: an update takes {state.schedule.accumulate} batches, and there "
-            f"were {state.batch_number}; give more --epochs, or --override nbs={config.batch_size}"
+            f"nothing was learned: an update takes {state.schedule.accumulate} batches, "
+            f"and the run had {state.batch_number}; "
+            f"give more --epochs, or --override nbs={config.batch_size}"
         ]
     is_whole = state.epoch == config.epochs >= FEWEST_EPOCHS
     if not is_whole or config.no_val or state.best_epoch <= (1 - LAST_PART) * config.epochs:

@@ -19,9 +19,9 @@ BUDGETS = {
     "models/export": 1503,
     "models/heads": 2561,
     "models/inference": 715,
-    "models/training": 2781,
+    "models/training": 2782,
     "scripts": 1181,
-    "utils": 999,
+    "utils": 1000,
     "utils/cli": 1336,
     "utils/comparison": 1261,
     "utils/data": 11213,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54908, "benchmarks": 2668}
+OTHERS = {"tests": 54911, "benchmarks": 2668}
 
 
 def room_of(path: Path) -> str:

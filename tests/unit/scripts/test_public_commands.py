@@ -136,6 +136,9 @@ def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
     environment["PYTHONPATH"] = "/packages/of/a/user"
     line = printed(sys.executable, "-c", f"{begin}; print(command_line('serve', '--help'))")
     assert shlex.split(line)[1] == f"PYTHONPATH={PROJECT}{os.pathsep}/packages/of/a/user"
+    begin += "; sys.platform = 'win32'"
+    line = printed(sys.executable, "-c", f"{begin}; print(command_line('serve', '--help'))")
+    assert shlex.split(line)[1:4] == ["-m", "duet", "serve"]
 
 
 def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():

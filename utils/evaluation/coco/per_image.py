@@ -110,7 +110,7 @@ def read_per_image(path: Path) -> tuple[PerImage, list[str], list[str]]:
         fits = found.correct.shape == found.counted.shape == shape
         fits &= found.objects.shape == (len(names), len(class_names))
         fits &= found.image.shape == found.class_index.shape == shape[1:]
-        fits &= [field.dtype.kind for field in found] == [*"iibbi"]
+        fits &= [field.dtype.kind for field in found] == ["i", "i", "b", "b", "i"]
         fits &= not len(found.image) or 0 <= found.image.min() <= found.image.max() < len(names)
         if not fits:
             raise ValueError("its arrays do not fit together")

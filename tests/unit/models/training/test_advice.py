@@ -97,7 +97,7 @@ def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
 def test_a_run_without_a_single_update_says_so():
     """8 images, 5 epochs and warmup_epochs=0: ten batches of 4, where one update takes 16."""
     (line,) = end_of("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
-    assert line.startswith("nothing was learned: an update takes 16 batches, and there were 10;")
+    assert line.startswith("nothing was learned: an update takes 16 batches, and the run had 10;")
     assert line.endswith("give more --epochs, or --override nbs=4")
 
 
