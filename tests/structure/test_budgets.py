@@ -24,7 +24,7 @@ BUDGETS = {
     "utils": 1000,
     "utils/cli": 1336,
     "utils/comparison": 1261,
-    "utils/data": 11213,
+    "utils/data": 11211,
     "utils/detect": 2037,
     "utils/evaluation": 1736,
     "utils/evolution": 410,
@@ -36,13 +36,13 @@ BUDGETS = {
     "utils/serve": 861,
     "utils/setup": 364,
     "utils/state": 828,
-    "utils/system": 396,
+    "utils/system": 411,
     "utils/weights": 1633,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54911, "benchmarks": 2668}
+OTHERS = {"tests": 54922, "benchmarks": 2668}
 
 
 def room_of(path: Path) -> str:
