@@ -63,8 +63,8 @@ def load_dataset(
     dataset = found or read_dataset_yaml(_find_yaml(path), list(needed))
     if train_part is not None and dataset.val:
         raise DatasetError(
-            f"--split {train_part}: {dataset.name} has a split for validation; leave --split out, "
-            "or give a dataset without one"
+            f"--split {train_part}: {dataset.name} has a split for validation; --split and "
+            "folds need a dataset without one"
         )
     if train_part is not None:
         dataset = dataclasses.replace(dataset, train_part=train_part)
