@@ -264,7 +264,11 @@ def with_precision(job: Job) -> Job:
     device = backend.device.resolve(config.device)
     if device != CPU or "bfloat16" not in amp.supported(device):
         return job
-    ratio = bfloat16_ratio(*main_sizes(job)) if world.process.is_main else 0.0
+    ratio = 0.0
+    if world.process.is_main:
+        with quietly():
+            spec = spec_to_train(config, job.start, len(job.data.class_names))
+        ratio = bfloat16_ratio(*main_sizes(spec, config.image_size))
     if not world.any(ratio > 1):
         return job
     on_main(log.warning)(
@@ -274,13 +278,11 @@ def with_precision(job: Job) -> Job:
     return dataclasses.replace(job, config=dataclasses.replace(config, amp="auto"))
 
 
-def main_sizes(job: Job) -> tuple[int, int]:
+def main_sizes(spec: ModelSpec, image_size: int) -> tuple[int, int]:
     """Return the channels, and the cells along a side, of the maps that take most computation."""
-    config, work = job.config, Counter[tuple[int, int]]()
-    with quietly():
-        spec = spec_to_train(config, job.start, len(job.data.class_names))
+    work = Counter[tuple[int, int]]()
     for layer in plan_layers(spec)[:-1]:  # the head's channels are outputs
-        cells = max(config.image_size // layer.stride, 1)
+        cells = max(image_size // layer.stride, 1)
         for stride, cost in layer.costs:
             work[layer.out_channels, cells] += cost.weights // max(stride, 1) ** 2
     return work.most_common(1)[0][0]
