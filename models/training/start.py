@@ -149,29 +149,29 @@ def transfer_weights(
             "--weights: BatchNorm is fused into the convolutions, which makes them a worse start "
             "for training; use the checkpoint from before fusing"
         )
-    head = model.head_name
+    head, known = model.head_name, start.header.class_names
+    anchors = f"{head}anchors"
     rows = classes = None
     if remap_classes:
         own = model.head.class_rows()
         rows = dataclasses.replace(own, prefixes=tuple(head + prefix for prefix in own.prefixes))
-        classes = match_classes(class_names, start.header.class_names)
+        classes = match_classes(class_names, known)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
         log.info("%d of %s matched by name; the others are initialized anew", found, wanted)
-    kept = (f"{head}anchors",) if keep_anchors else ()
+    kept = (anchors,) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
-    known, anew = start.header.class_names, [x for x in transfer.left if x.startswith(head)]
-    others = known and known != tuple(class_names) and not remap_classes
-    new_head = any(not line.startswith(f"{head}anchors") for line in anew)
-    what = NEW_HEAD if new_head else SAME_HEAD
-    because = f"; the weights were trained on other classes: {what}" if others else ""
+    because, left = "", transfer.left
+    if known and known != tuple(class_names) and not remap_classes:
+        is_new = any(x.startswith(head) and not x.startswith(anchors) for x in left)
+        what = NEW_HEAD if is_new else SAME_HEAD
+        because = f"; the weights were trained on other classes: {what}"
+        left = tuple(line for line in left if not line.startswith(head))
     log.info("transferred %d/%d tensors%s", transfer.taken, len(transfer.state), because)
-    lines = [line for line in transfer.left if not (others and line in anew)]
-    for line in lines[:MOST_LEFT]:
+    more = [f"{len(left) - MOST_LEFT} more"] if len(left) > MOST_LEFT else []
+    for line in (*left[:MOST_LEFT], *more):
         log.info("  not transferred: %s", line)
-    if len(lines) > MOST_LEFT:
-        log.info("  not transferred: %d more", len(lines) - MOST_LEFT)
 
 
 def build_state(
