@@ -80,7 +80,12 @@ class DatasetSpec:
         return dataclasses.replace(self, class_names=tuple(names), label_names=self.class_names)
 
     def as_single_class(self) -> DatasetSpec:
-        """Return the dataset with a single class: its only class, or "item"."""
+        """Return the dataset with a single class, its only one or "item", for --single-cls."""
+        if self.is_of_folders:
+            raise DatasetError(
+                f"--single-cls: {self.name} is a classification dataset, where classes are the "
+                "only labels; leave --single-cls out"
+            )
         names = self.class_names if len(self.class_names) == 1 else (ONE_CLASS,)
         return dataclasses.replace(self, class_names=names, single_class=True)
 
