@@ -34,6 +34,7 @@ from duet import backend
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
@@ -95,9 +96,8 @@ class Measured:
         self.timings: list[Timing] = []
 
     def loader(self) -> ValLoader:
-        return ValLoader(
-            self.samples, self.flags.img, 1, 0, self.model.stride, rectangular=False, cache=""
-        )
+        recipe = ValRecipe(self.flags.img, 1, self.model.stride, rectangular=False)
+        return ValLoader(self.samples, recipe)
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return the predictor of a candidate, with a number of threads."""

@@ -68,7 +68,7 @@ class RunLock:
                 stack.callback(os.close, descriptor)
                 _lock(descriptor, folder)
                 os.ftruncate(descriptor, 0)
-                files.write_at(descriptor, holder.encode(), 0)
+                os.write(descriptor, holder.encode())
             except OSError as error:
                 raise UserError(
                     f"{path}: cannot be written ({error.strerror}); change its permissions, or "
@@ -95,7 +95,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     try:
         files.lock(descriptor)
     except BlockingIOError:
-        found = HOLDER.match(files.read_at(descriptor, 512, 0))
+        found = HOLDER.match(os.read(descriptor, 512))
         raise UserError(
             f"{folder} is in use by {found[0].decode() if found else 'another process'}; wait for "
             "it to end, stop it (kill -TERM saves its state), or start a new run with another "

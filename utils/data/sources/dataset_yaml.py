@@ -80,7 +80,12 @@ class DatasetSpec:
         return dataclasses.replace(self, class_names=tuple(names), label_names=self.class_names)
 
     def as_single_class(self) -> DatasetSpec:
-        """Return the dataset with a single class: its only class, or "item"."""
+        """Return the dataset with a single class, its only one or "item", for --single-cls."""
+        if self.is_of_folders:
+            raise DatasetError(
+                f"--single-cls: {self.name} is a classification dataset, where classes are the "
+                "only labels; leave --single-cls out"
+            )
         names = self.class_names if len(self.class_names) == 1 else (ONE_CLASS,)
         return dataclasses.replace(self, class_names=names, single_class=True)
 
@@ -188,7 +193,7 @@ class _DatasetYaml:
         return roots
 
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
-        places = dict.fromkeys(map(os.path.abspath, candidates))
+        places = dict.fromkeys(f"{os.path.abspath(place):.400}" for place in candidates)
         next_step = "correct the path, or put the images there"
         if download := self.document.get("download"):
             next_step += (

@@ -128,8 +128,11 @@ def read_per_image(path: Path) -> tuple[PerImage, list[str], list[str]]:
         fits &= not len(found.image) or 0 <= found.image.min() <= found.image.max() < len(names)
         if not fits:
             raise ValueError("its arrays do not fit together")
-    except FileNotFoundError:
-        raise UserError(f"no {path}: give folders of val.py, of detectors or segmenters") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{path.parent}: no {path.name} in it; give the results folders of two detectors or "
+            "segmenters, such as runs/val/exp"
+        ) from None
     except Exception as error:  # of NumPy, zipfile and zlib, whose classes differ
         raise UserError(f"{path}: damaged, or not written by val.py: {error!s:.200}") from error
     return found, names, class_names

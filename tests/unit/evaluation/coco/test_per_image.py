@@ -126,8 +126,10 @@ def test_damaged_files_are_refused(monkeypatch, tmp_path):
     content = (one / FILE).read_bytes()
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(UserError, match="give folders of val.py, of detectors or segmenters"):
+    with pytest.raises(UserError, match="other: no per_image.npz in it; give the results folders"):
         compare(monkeypatch, one, other)
+    with pytest.raises(UserError, match="per_image.npz: no per_image.npz in it; give the results"):
+        compare(monkeypatch, one, one / FILE)
     for damaged in (b"", content[: len(content) // 2], content.replace(b"words", b"wards")):
         (other / FILE).write_bytes(damaged)
         with pytest.raises(UserError, match="damaged, or not written by val.py"):
