@@ -96,8 +96,7 @@ class Measured:
         self.timings: list[Timing] = []
 
     def loader(self) -> ValLoader:
-        recipe = ValRecipe(self.flags.img, 1, self.model.stride, rectangular=False)
-        return ValLoader(self.samples, recipe)
+        return ValLoader(self.samples, ValRecipe(self.flags.img, 1, self.model.stride, False))
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return the predictor of a candidate, with a number of threads."""

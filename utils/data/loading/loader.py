@@ -171,7 +171,4 @@ class ValLoader(_Loader):
             self._pool.request(Epoch(0))
 
     def __iter__(self) -> Iterator[Batch]:
-        return self.batches()
-
-    def batches(self, first_batch: int = 0) -> Iterator[Batch]:
-        return self._run(Epoch(0), first_batch)
+        return self._run(Epoch(0), first_batch=0)

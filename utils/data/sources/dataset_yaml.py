@@ -135,15 +135,15 @@ class _DatasetYaml:
             )
         class_names = self._class_names() if "names" in self.document else ()
         merge = self._merge()
-        if class_names:  # annotations and folders may have more names than numbers stand for
-            more = [name for name in merge if name not in class_names]
-            class_names = (*class_names, *more)
+        # Annotations and folders may have more names than numbers stand for.
+        more = [name for name in merge if name not in class_names] if class_names else []
+        class_names = (*class_names, *more)
         found = [self._entries(key, key in splits, class_names) for key in SPLITS]
         train, val, test = _with_shared_images(found)
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
-        if merge and class_names and not kinds <= {AnnotatedFolder, ClassFolders} and more:
+        if more and not kinds <= {AnnotatedFolder, ClassFolders}:
             raise self._error("merge", f"has {brief(more)}, which 'names' lacks; add or correct it")
         return DatasetSpec(
             self.path.stem, self._roots[0], train, val, test, class_names, merge=merge

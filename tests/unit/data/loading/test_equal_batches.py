@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ class Validation:
         self.loader = partial(ValLoader, recipe=recipe)
 
     def batches(self, loader: ValLoader, first: int) -> Iterator[Batch]:
-        return loader.batches(first)
+        return islice(loader, first, None)
 
 
 CASES = {
