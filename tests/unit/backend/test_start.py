@@ -34,6 +34,11 @@ def test_a_training_without_compile_imports_no_compiler() -> None:
     assert python("-c", code).returncode == 0
 
 
+def test_choosing_a_backend_draws_no_random_number_of_the_program() -> None:
+    code = "import random; before = random.getstate(); from duet import backend; backend.use()\n"
+    assert python("-c", code + "assert random.getstate() == before").returncode == 0
+
+
 NAMES = (*cores.WAITING, *cores.THREADS)
 
 LOADED = (

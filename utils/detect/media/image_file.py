@@ -122,5 +122,6 @@ def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
     try:
         upright = ImageOps.exif_transpose(image)
         return cv2.cvtColor(as_bgr(upright), cv2.COLOR_BGR2RGB)
-    except OSError as error:  # it is read and decoded only now
+    # It is read and decoded only now; ValueError: closed, or of a mode that is not converted.
+    except (OSError, ValueError) as error:
         raise BrokenSourceError(str(error)) from error

@@ -167,6 +167,8 @@ def test_an_image_that_shrinks_is_bilinear_as_in_yolov5(detector):
 
 
 def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
+    closed = Image.fromarray(IMAGE)
+    closed.close()
     cases = {
         "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
         r"shape \(3, 64, 96\)": IMAGE.transpose(2, 0, 1),
@@ -176,6 +178,8 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
         "an iterator needs detector.stream": iter([IMAGE]),
         "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
+        "image0: Operation on closed image": closed,
+        "image0: conversion from La to L not supported": Image.fromarray(IMAGE).convert("La"),
     }
     for message, given in cases.items():
         with pytest.raises(UserError, match=message):
