@@ -15,6 +15,7 @@ from duet.utils.data import crops
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
+from tests.small import write_class_folders
 from tests.tiny_weights import (
     CLASS_NAMES,
     noise,
@@ -144,6 +145,13 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
     with pytest.raises(UserError, match="use weights of a detector"):
         run(monkeypatch, write_tiny_classifier(tmp_path), data, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_folders_of_classes_have_no_boxes_to_audit(weights, monkeypatch, tmp_path):
+    data = write_class_folders(tmp_path / "data", 2, 2, CLASS_NAMES)
+    with pytest.raises(UserError, match="--data .*: images in folders .* have no boxes to audit"):
+        run(monkeypatch, weights, data, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 

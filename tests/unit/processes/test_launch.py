@@ -74,7 +74,10 @@ def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
     monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.delenv(missing)
-    with pytest.raises(UserError, match=f"{missing} is not"), joined(None, "", 600):
+    with (
+        pytest.raises(UserError, match=f"{missing} is not; set MASTER_ADDR and"),
+        joined(None, "", 600),
+    ):
         pass
 
 

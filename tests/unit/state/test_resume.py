@@ -149,6 +149,8 @@ def test_where_there_is_nothing_auto_starts_anew_and_the_others_report_it(tmp_pa
         point(tmp_path, "newest", "--name", "night")
     with pytest.raises(UserError, match="no states in .*; give the folder of a run"):
         point(tmp_path, str(tmp_path))
+    with pytest.raises(UserError, match="--resume '': empty"):  # a new run would cost hours
+        point(tmp_path, "")
     for gone in ("gone.safetensors", "newst"):
         with pytest.raises(UserError, match=f"--resume {gone}: no such folder or file"):
             point(tmp_path, gone)

@@ -209,12 +209,12 @@ def scan_samples(
     report = _report(images, kept or scan_all())
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
-        overlooked = [one.text for one in report.remarks if one.kind == "near_label"]
+        remarks = sorted(report.remarks, key=lambda one: one.kind != "near_label")
         raise DatasetError(
             f"no labelled object in {count(len(report.samples), 'usable image')}; the "
             f"labels of {first.path} belong in {first.labels_at}"
             + (", before it is packed" if first.place else "")
-            + (f"; {overlooked[0]}" if overlooked else "")
+            + (f"; {remarks[0].text}" if remarks else "")
         )
     return report
 

@@ -85,8 +85,10 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
         assert all(bool(x.sha256 and x.size) is has_hashes for x in items)
         assert len({x.sha256 for x in items}) == (len(items) if has_hashes else 1)
         assert len({x.name for x in items}) == len(items)
-    with pytest.raises(UserError, match="LIST imagenet: unknown; .* of: bccd, coco, coco128, voc,"):
+    with pytest.raises(UserError, match="LIST imagenet: no such list; .*: bccd, coco, coco128,"):
         find_list("imagenet")
+    with pytest.raises(UserError, match="LIST yolov5n.pt: no such list; `duet fetch yolov5 "):
+        find_list("yolov5n.pt")
 
 
 def test_a_missing_file_names_the_command_that_gets_it(tmp_path, monkeypatch):

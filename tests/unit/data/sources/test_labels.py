@@ -239,6 +239,9 @@ def test_a_dataset_without_any_object_names_the_place_of_the_labels(tmp_path):
     with pytest.raises(DatasetError, match="labelled object") as caught:
         scan_samples([path], num_classes=3)
     assert str(tmp_path / "labels/a.txt") in str(caught.value)
+    broken = add_image(tmp_path, "b.png", "0 0.5 0.5 0,1 0.1")
+    with pytest.raises(DatasetError, match="in 1 usable image; .*b.png: left out: .*b.txt: line 1"):
+        scan_samples([path, broken], num_classes=3)
 
 
 @pytest.mark.parametrize(

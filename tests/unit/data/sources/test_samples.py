@@ -95,7 +95,7 @@ def samples(*boxes_of_images, outlined: bool = False) -> SampleTable:
 
 
 FULL, MIXED = samples([FULL_BOX], [FULL_BOX]), samples([FULL_BOX], [PART])
-CLASSES_ASKED = "--task classify, or --cfg yolov5s-cls.yaml"
+CLASSES_ASKED = "--task classify or --cfg yolov5s-cls.yaml"
 BOXES_ASKED = "--task detect or --cfg yolov5s.yaml"
 
 

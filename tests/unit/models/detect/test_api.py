@@ -173,10 +173,10 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
         "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
         r"shape \(3, 64, 96\)": IMAGE.transpose(2, 0, 1),
         r"shape \(64, 96, 2\)": IMAGE[..., :2],
-        "image0 is a dict": {},
-        "image1 is a int": [IMAGE, 3],
+        "image0 is of type dict": {},
+        "image1 is of type int": [IMAGE, 3],
         "an iterator needs detector.stream": iter([IMAGE]),
-        "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
+        "image0 is of type BytesIO; accepted: a file name": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
         "image0: Operation on closed image": closed,
         "image0: conversion from La to L not supported": Image.fromarray(IMAGE).convert("La"),
@@ -236,7 +236,9 @@ def test_loading_names_the_fault(weights, tmp_path):
         "device 'tpu'": ([weights], {"device": "tpu"}),
         "unknown backend 'jax'": ([weights], {"backend": "jax"}),
         f"already uses '{backend.use()}'": ([weights], {"backend": other}),
-        "weights: ": ([[]], {}),
+        r"weights: \[\]; accepted: a file": ([[]], {}),
+        "weights: ''; accepted: a file": ([""], {}),
+        "weights: None; accepted: a file": ([None], {}),
     }
     for message, (arguments, options) in cases.items():
         with pytest.raises(ValueError, match=message):
