@@ -1,9 +1,11 @@
 """JSON, XML and YAML from anyone: plain data within bounds, or one short error at once."""
 
+import gc
 import io
 import json
 import math
 import time
+from contextlib import suppress
 from xml.etree import ElementTree
 
 import pytest
@@ -173,6 +175,21 @@ def test_yaml_that_is_written_is_read_again(tmp_path):
     write_yaml(path, document)
     assert read_yaml("--hyp", path, "") == document
     assert path.read_text(encoding="utf-8") == yaml_text(document)
+
+
+@pytest.mark.parametrize("content", [b"<a><b/></a>", b"<a><b/>"])
+def test_nothing_of_a_document_waits_for_the_collector(tmp_path, content):
+    """It is paused while thousands of annotation files are read: each would take 20 kB."""
+    (tmp_path / "a.xml").write_bytes(content)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            with suppress(ValueError):
+                read_xml(tmp_path / "a.xml")
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_a_stream_of_xml_yields_the_outer_elements_of_the_names():

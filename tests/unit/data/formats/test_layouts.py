@@ -10,6 +10,7 @@ import pytest
 from duet.utils.data.sources.annotations import formats, read_annotations
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder, Splits
+from duet.utils.data.sources.splits import images_of as list_split
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
 from tests.environments import shared_path
@@ -161,6 +162,26 @@ def test_a_file_finds_its_images_and_is_not_divided(tmp_path, file, text, images
     dataset = load_dataset(write(tmp_path / file, text), splits=("train",))
     (path,) = read_annotations(*dataset.train).paths
     assert os.path.normpath(path) == os.path.normpath(tmp_path / images / "a.jpg")
+
+
+def test_annotations_that_gave_the_names_are_not_read_again_for_the_images(tmp_path):
+    touch(tmp_path, "train/a.jpg", "valid/b.jpg")
+    for place in ("train/a", "valid/b"):
+        write(tmp_path / f"{place}.xml", BOX)
+    dataset = load_dataset(tmp_path)
+    (tmp_path / "train/a.xml").write_text("damaged")
+    for expected in ("", "a.xml: line 1: invalid XML: syntax error"):  # the second reads anew
+        (image,) = list_split(dataset, "train")
+        assert image.annotations.broken == (expected,)
+    assert [len(one) for one in dataset.annotations.values()] == [1]  # of val
+
+
+def test_only_annotations_of_splits_that_are_read_are_kept(tmp_path):
+    touch(tmp_path, "train/a.jpg", "valid/b.jpg")
+    for place in ("train/a", "valid/b"):
+        write(tmp_path / f"{place}.xml", BOX)
+    dataset = load_dataset(tmp_path, splits=("val",))
+    assert [*dataset.annotations] == [*dataset.val] and dataset.train
 
 
 @pytest.mark.parametrize(

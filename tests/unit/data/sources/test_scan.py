@@ -98,6 +98,18 @@ def test_what_did_not_change_is_not_read_again_and_the_problems_are_reported_aga
     assert sorted(read) == LEFT_OUT and caplog.messages == reported
 
 
+def test_of_thousands_of_faults_a_hundred_are_named_and_all_are_counted(data, caplog):
+    for number in range(300):
+        (data.parent / f"images/{number}.png").write_bytes(b"no image")
+    with caplog.at_level(logging.WARNING):
+        samples = scan(data)
+    assert len(caplog.messages) == 100 + 2
+    others, head = caplog.messages[-2:]
+    assert others == "... and 203 more; `duet check` lists all"
+    assert head == "train: 302 of 311 images not used as labelled"
+    assert samples.remarks.numbers["unusable_image"] == 301
+
+
 def test_an_image_that_a_disk_could_not_give_once_is_there_in_the_next_run(data, monkeypatch):
     with monkeypatch.context() as failing:
         for module, name in ((header, "größe 0.png"), (label_file, "größe 7.txt")):
