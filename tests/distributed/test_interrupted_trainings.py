@@ -18,7 +18,7 @@ from duet.utils.processes.exit_status import (
 )
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.distributed.jobs import SCRIPT
+from tests.distributed.conftest import SCRIPT
 from tests.train.short_runs import assert_equal_runs
 
 # Sums of float32 in another order, 1e-7 relative, through eight more steps.

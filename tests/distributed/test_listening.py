@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from duet import backend
-from tests.distributed.jobs import Listener, listeners
+from tests.distributed.conftest import Listener, listeners
 
 
 def test_a_job_of_two_ranks_listens_on_the_loopback_only(whole):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from duet.utils.project import PROJECT
-from tests.distributed.jobs import launcher
+from tests.distributed.conftest import launcher
 from tests.small import write_small_dataset, write_tiny_model
 
 SMALL = "--img 64 --epochs 1 --workers 1 --noplots --project runs"

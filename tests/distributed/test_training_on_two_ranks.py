@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from duet.backend import use
-from tests.distributed.jobs import run_ranks
+from tests.distributed.conftest import run_ranks
 from tests.distributed.training_worker import CASES, learn, write_inputs
 
 # The order of float64 sums differs, by 1e-16 relative; six steps and Adam's quotients enlarge it.

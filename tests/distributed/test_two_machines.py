@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from duet import backend
-from tests.distributed.jobs import SCRIPT, TRAIN_FLAGS, Processes
+from tests.distributed.conftest import SCRIPT, TRAIN_FLAGS, Processes
 from tests.distributed.network_namespaces import Machine, reason_against, two_machines
 from tests.train.short_runs import assert_equal_runs
 

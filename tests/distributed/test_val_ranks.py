@@ -11,7 +11,7 @@ import pytest
 import val
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.project import PROJECT
-from tests.distributed.jobs import run_ranks
+from tests.distributed.conftest import run_ranks
 from tests.small import write_small_dataset, write_small_model
 from tests.tiny_weights import initial_model, untrained, write_checkpoint
 

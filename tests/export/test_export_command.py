@@ -23,8 +23,7 @@ from duet.utils.export.formats import check_export, format_named
 from duet.utils.export.onnx import write_onnx
 from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
-from tests.export.every_kind import change_constant
-from tests.export.recorded_files import write_graphs
+from tests.export.every_kind import change_constant, write_graphs
 from tests.small import (
     with_names,
     write_class_folders,

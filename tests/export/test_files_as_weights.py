@@ -29,7 +29,7 @@ from duet.utils.export.onnx import write_onnx
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from tests.export.recorded_files import write_graphs
+from tests.export.every_kind import write_graphs
 from tests.onnx_files import shapes
 from tests.small import write_small_dataset
 from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights

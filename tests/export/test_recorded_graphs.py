@@ -16,7 +16,7 @@ from duet.models.detector import Detector
 from duet.models.export.recorded import detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.export.recorded_files import MODULES, write_graphs
+from tests.export.every_kind import MODULES, write_graphs
 from tests.onnx_files import run_graph, small_graph
 from tests.small import TINY
 from tests.tiny_weights import initial_model, untrained

@@ -11,7 +11,7 @@ from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
 from tests.fuzz.campaign import judge, read_mutants, readers
 from tests.fuzz.mutants import MAX_BYTES, MIB, Reader
-from tests.structure.source_files import PYTHON_FILES
+from tests.structure.test_imports import PYTHON_FILES
 
 READERS = readers()
 MUTANTS = 60  # of each reader; `make fuzz` reads more

@@ -13,8 +13,17 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.environments import BACKENDS, python_of, run_python
-from tests.parity.__main__ import compare_sides, main, run_sides
-from tests.parity.table import FLOAT64, Row, Settings, compare, difference, formatted
+from tests.parity.__main__ import (
+    FLOAT64,
+    Row,
+    Settings,
+    compare,
+    compare_sides,
+    difference,
+    formatted,
+    main,
+    run_sides,
+)
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
 
 STEPS = 3

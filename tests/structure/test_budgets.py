@@ -4,7 +4,7 @@ from collections import Counter
 from pathlib import Path
 
 from duet.utils.project import PROJECT
-from tests.structure.source_files import PYTHON_FILES
+from tests.structure.test_imports import PYTHON_FILES
 
 PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and

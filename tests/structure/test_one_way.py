@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
+from tests.structure.test_imports import PYTHON_FILES, imports_of, name_of, parse
 
 # They run before anything is installed, or print nothing but names of ours.
 ELSEWHERE = ("tests/", "benchmarks/", "utils/setup/")

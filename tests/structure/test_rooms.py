@@ -6,9 +6,8 @@ from functools import cache
 
 import pytest
 
-from tests.structure.source_files import imports_of, parse
 from tests.structure.test_budgets import BUDGETS, room_of
-from tests.structure.test_imports import FILES, cycle_in, graph, nearest_module
+from tests.structure.test_imports import FILES, cycle_in, graph, imports_of, nearest_module, parse
 
 DOORS = ("scripts", "duet")  # where a user comes in: they import what they start
 # The figures reached; lower them when they fall.

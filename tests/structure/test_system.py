@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from tests.structure.source_files import PROJECT, PYTHON_FILES, parse
+from tests.structure.test_imports import PROJECT, PYTHON_FILES, parse
 
 ROOM, BELOW = "utils/system/", "backend/system.py"
 OTHERS = ("tests/", "docs/")

@@ -7,7 +7,7 @@ from pathlib import Path
 from duet.models.blocks.registry import MODULES
 from duet.utils.project import PROJECT
 from duet.utils.tasks import TASKS
-from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
+from tests.structure.test_imports import PYTHON_FILES, imports_of, name_of, parse
 
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
            "compare.py", "hubconf.py")  # fmt: skip

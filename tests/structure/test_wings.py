@@ -10,9 +10,8 @@ import pytest
 from duet import backend
 from duet.utils.project import PROJECT
 from tests.small import write_small_dataset, write_tiny_model
-from tests.structure.source_files import name_of
 from tests.structure.test_budgets import BUDGETS, room_of
-from tests.structure.test_imports import FILES, graph
+from tests.structure.test_imports import FILES, graph, name_of
 
 # By what a user would miss: the folders and files that are deleted.
 WINGS = {

@@ -21,8 +21,7 @@ from duet.utils.export.quantization import (
     find_ranges,
     quantize,
 )
-from tests.export.every_kind import change_constant
-from tests.export.recorded_files import write_graphs
+from tests.export.every_kind import change_constant, write_graphs
 from tests.onnx_files import NODE, constant, make_file, run_graph, write_doubling
 from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 

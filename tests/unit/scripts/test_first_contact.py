@@ -15,8 +15,7 @@ from duet.utils.processes import start
 from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import EXPORTED
-from tests.structure.source_files import PYTHON_FILES
-from tests.structure.test_imports import module_of
+from tests.structure.test_imports import PYTHON_FILES, module_of
 
 COMMANDS = ["train.py", "val.py", "compare.py", "-m duet doctor", "-m duet weights",
     "-m duet records", "-m tests.parity", "-m benchmarks"]  # fmt: skip

@@ -8,7 +8,7 @@ from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.errors import DatasetError
 from duet.utils.state.job import read_data
 from duet.utils.tasks import DETECTION
-from tests.unit.data.check.planted import write_dataset
+from tests.unit.data.check.test_check import write_dataset
 
 BOX = "0 0.5 0.5 0.5 0.5\n"
 YAML = "train: images/train\nval: images/val\nnames: [a]\n"

@@ -8,7 +8,7 @@ import pytest
 from duet.utils.data.check import __main__ as command
 from duet.utils.errors import UserError
 from tests.small import write_small_dataset
-from tests.unit.data.check.planted import EXPECTED, pattern, write_planted
+from tests.unit.data.check.test_check import EXPECTED, pattern, write_planted
 
 
 def run(monkeypatch, *words):

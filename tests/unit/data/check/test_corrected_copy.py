@@ -13,7 +13,7 @@ from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
-from tests.unit.data.check.planted import GOOD, LABELS, pattern, write_dataset, write_planted
+from tests.unit.data.check.test_check import GOOD, LABELS, pattern, write_dataset, write_planted
 
 YAML = "train: images\nval: images\nnames: [a, b]\n"
 MENDED = ("out_of_range", "overshoot", "zero_area", "repeated_object", "unknown_class")
