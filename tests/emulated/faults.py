@@ -13,9 +13,8 @@ import torch
 from torch import distributed
 from torch.distributed import HashStore
 
-from tests.emulated import collectives
 from tests.emulated.gpu import emulated_gpu
-from tests.emulated.streams import GPU, NUM_GPUS, OWN, inside
+from tests.emulated.streams import ENGINE, GPU, NUM_GPUS, OWN, Link, inside, make_engine
 
 RANKS_CHECK = "ranks_check_"  # begins the names of the checks of two ranks
 ZERO = torch.zeros(())
@@ -197,7 +196,7 @@ def ranks_check_a_sum_that_is_used_before_it_is_there() -> None:
         if waits:
             work.wait()
         assert numbers(x) == [expected] * 3
-        collectives.Link.stream.run()
+        Link.stream.run()
 
 
 def ranks_check_each_collective_gives_what_all_ranks_sent() -> None:
@@ -228,7 +227,7 @@ def ranks_check_a_sum_of_sums_that_the_host_waits_for() -> None:
 
 
 def ranks_check_a_tensor_of_the_host_under_nccl() -> None:
-    group = distributed.new_group(backend=f"{inside(0).type}:{collectives.ENGINE}")
+    group = distributed.new_group(backend=f"{inside(0).type}:{ENGINE}")
     assert "No backend type" in refusal(lambda: distributed.all_reduce(torch.ones(3), group=group))
 
 
@@ -248,7 +247,7 @@ def ranks_check_a_tensor_with_gaps() -> None:
 def ranks_check_two_ranks_on_one_gpu() -> None:
     store = HashStore()
     store.add(HERE, 1)
-    assert "Duplicate GPU" in refusal(lambda: collectives.make_engine(store, 0, 2, None))
+    assert "Duplicate GPU" in refusal(lambda: make_engine(store, 0, 2, None))
 
 
 if __name__ == "__main__":

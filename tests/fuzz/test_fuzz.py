@@ -5,14 +5,12 @@ import re
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
-from tests.fuzz.campaign import read_mutants
-from tests.fuzz.child import judge, readers
-from tests.fuzz.reader import MAX_BYTES, MIB, Reader, mutate
+from tests.fuzz.campaign import judge, read_mutants, readers
+from tests.fuzz.mutants import MAX_BYTES, MIB, Reader
 from tests.structure.source_files import PYTHON_FILES
 
 READERS = readers()
@@ -104,7 +102,7 @@ def fill(path):
     ],
 )
 def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.child._end_after", lambda seconds: None)  # not this process
+    monkeypatch.setattr("tests.fuzz.campaign._end_after", lambda seconds: None)  # not this process
     path = tmp_path / "a"
     path.write_text(text)
     found = judge(Reader(read, list, "a", memory_bytes=16 * MIB, seconds=0.1), path, size=1)
@@ -114,11 +112,11 @@ def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatc
 DIES = """
 import json, os, sys
 name, first, last = sys.argv[2].split(":")
-print(json.dumps({"reader": name, "index": int(first) - 1, "modules": []}), flush=True)
+print(json.dumps([name, int(first) - 1, "seeds", []]), flush=True)
 for index in range(int(first), int(last)):
     if index == 3:
         os.abort()
-    print(json.dumps({"reader": name, "index": index, "kind": "read", "what": ""}), flush=True)
+    print(json.dumps([name, index, "read", ""]), flush=True)
 """
 
 
@@ -135,10 +133,10 @@ def test_a_reader_that_refuses_its_seeds_is_an_error():
 
 def test_mutants_are_reproducible_and_differ_from_the_seeds():
     seeds = [b"one: 1\n", b"[1, 2.5]"]
+    reader = Reader(refuse, lambda: seeds, "a", [b"token"])
 
-    def mutants(key):
-        generator = np.random.Generator(np.random.Philox(key=key))
-        return [mutate(seeds, [b"token"], generator) for _ in range(200)]
+    def mutants(seed):
+        return [reader.mutant("a", seeds, seed, index) for index in range(200)]
 
     made = mutants(1)
     assert made == mutants(1) and made != mutants(2)

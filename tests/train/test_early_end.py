@@ -106,7 +106,7 @@ def test_time_limit_counts_all_parts_and_validates_the_last_epoch(flags, monkeyp
     shown = capsys.readouterr().out
     assert "stopped early after epoch 2 of 5: --time 0.5: reached the limit of 0.5 hours" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
-    with pytest.raises(UserError, match="is already finished; if --patience or --time"):
+    with pytest.raises(UserError, match="finished; --patience or --time has ended it"):
         start([*run, "--resume", str(folder)])
     start([*run, "--resume", str(folder), "--time", "0.6"])
     found = [row["metrics/recall"] != "" for row in rows(folder)]

@@ -55,7 +55,8 @@ def test_print_shows_the_commands_of_the_folds(monkeypatch, capsys):
         (["--split", "0.8"], "--split does not go with folds; leave it out"),
         (["--nproc", "2"], "--nproc does not go with folds"),
         (["--device", "0,1"], "--device 0,1: folds are trained on one device"),
-        (["--folds", "101"], "with N from 2 to 100"),
+        (["--folds", "101"], "--folds 101; accepted: a whole number from 2 to 100"),
+        (["--folds", "1"], "--folds 1; accepted: a whole number from 2 to 100"),
         (["--fold"], "unknown flag --fold"),
     ],
 )

@@ -244,8 +244,7 @@ def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
 
 @pytest.mark.parametrize("words", [(), ("refused",)], ids=["page-locked", "not page-locked"])
 def test_batches_are_copied_before_the_memory_of_the_workers_changes(tmp_path, words):
-    script = "tests/emulated/lent_batches.py"
-    waits = int(run(script, write_small_dataset(tmp_path), *words, gpu=""))
+    waits = int(run("lent_batches", write_small_dataset(tmp_path), *words, gpu=""))
     # Six batches, four in memory at a time: the other two wait, since nothing else does.
     assert 0 < waits <= 3
 

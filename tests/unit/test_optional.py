@@ -91,22 +91,43 @@ def test_imports_use_no_network_and_print_nothing(tmp_path):
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
 
 
-OPENVINO = (
+RUNTIMES = {
+    "openvino": 'import_optional("openvino", "a test").Core()',
+    "onnxruntime": 'import_optional("onnxruntime", "a test").InferenceSession(model, None, cpu)',
+    "backend": 'use("onnx"); import onnxruntime; onnxruntime.InferenceSession(model, None, cpu)',
+    "program": 'run_program([sys.executable, "-c", "import onnxruntime"], Path.home().parent)',
+}
+USE = (
     OFFLINE.partition("for name")[0]
     + """
-from duet.utils.optional import import_optional
-import_optional("openvino", "a test").Core()
+import os
+from pathlib import Path
+from onnx import TensorProto, helper
+from duet.backend import use
+from duet.utils.optional import import_optional, run_program
+x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in "xy")
+graph = helper.make_graph([helper.make_node("Neg", ["x"], ["y"])], "g", [x], [y])
+opsets = [helper.make_opsetid("", 17)]
+model = helper.make_model(graph, ir_version=8, opset_imports=opsets).SerializeToString()
+cpu, before = ["CPUExecutionProvider"], dict(os.environ)
+%s
 assert not [name for name in sys.modules if name.startswith("openvino_telemetry")]
+after = {name: x for name, x in os.environ.items() if name != "GOMP_SPINCOUNT"}
+assert after == before, after.items() ^ before.items()
 """
 )
 
 
-def test_openvino_tells_nobody_that_it_is_imported(tmp_path):
-    """Left to itself it writes an id into the home folder and sends an event."""
-    home = {**os.environ, "HOME": str(tmp_path)}
-    command = [sys.executable, "-c", OPENVINO]
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_a_runtime_tells_nobody_that_it_is_used(tmp_path, runtime):
+    """Left to themselves they write an ID into the home folder and send events to their makers."""
+    home = {
+        name: x for name, x in os.environ.items() if name not in ("CI", "ORT_DISABLE_TELEMETRY")
+    }
+    command = [sys.executable, "-c", USE % RUNTIMES[runtime]]
     result = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=home, cwd=PROJECT
-    )
+        command, capture_output=True, text=True, check=False, cwd=PROJECT,
+        env={**home, "HOME": str(tmp_path)},
+    )  # fmt: skip
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert not list(tmp_path.iterdir())

@@ -82,6 +82,7 @@ REFUSED = [
     ("export", "--weights W --raw --dynamic", "--raw with --dynamic"),
     ("export", "--weights W --raw --include openvino", "--raw writes ONNX"),
     ("export", "--weights W --raw --opset 21", "--opset 21; accepted with --raw: from 12 to 19"),
+    ("export", "--weights W --opset 3", "--opset 3; accepted without --raw: from 13 to 21"),
     ("export", "--weights W --opset 12", "--opset 12; accepted without --raw: from 13 to 21"),
     ("export", "--weights W --raw boxes", "--raw boxes; accepted: maps, sigmoid, split, split-sig"),
     ("export", "--weights W --calibration-list F", "--calibration-list lists images of --data; na"),
@@ -91,10 +92,10 @@ REFUSED = [
     ("audit", "--data D --weights W --top 0", "--top 0"),
     ("audit", "--data D --weights W --split 1", "--split 1"),
     ("serve", "", "--weights is required"),
-    ("serve", "--weights =b", "accepted: a name of printable"),
+    ("serve", "--weights =b", "--weights: the name '' of a model is blank or"),
     ("serve", "--weights ' ' x", "--weights"),
-    ("serve", "--weights a/best.pt b/best.pt", "another one for each model"),
-    ("serve", "--weights \x1b=b", "--weights '\\x1b'=...; accepted: a name"),
+    ("serve", "--weights a/best.pt b/best.pt", "name 'best' of a model is used twice; name each"),
+    ("serve", "--weights \x1b=b", "the name '\\x1b' of a model is blank or not printable"),
     ("serve", "--weights W --port 65536", "--port 65536; accepted: a whole number from 0 to 65535"),
 ]
 

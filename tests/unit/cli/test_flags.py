@@ -103,10 +103,11 @@ def refusal(capsys, *arguments: str) -> list[str]:
         (["--xyz"], "unknown flag --xyz for cups"),
         (
             ["--milk", "b c.jpg", "d.jpg", "e.jpg"],
-            "unexpected argument 'd.jpg'; put its flag before it, and quote a pattern such as "
-            "'images/*.jpg'",
+            "unexpected argument 'd.jpg' after 'b c.jpg'; put its flag before it, and quote a "
+            "pattern such as 'images/*.jpg'",
         ),
         (["--cups", "two"], "--cups two; accepted: a whole number"),
+        (["--cups", ""], "--cups ''; accepted: a whole number"),
         (["--strength", "x"], "--strength x; accepted: a number"),
         (["--cups"], "--cups: its value is missing; of tea"),
     ],
@@ -125,6 +126,7 @@ def test_a_wrong_command_line_is_answered_in_two_lines(arguments, answer, capsys
         (parse_train_flags, "data=d epochs=1", "unexpected argument 'data=d'; did you mean --data"
          " d --epochs 1?"),
         (parse_train_flags, "--img 64,64", "--img 64,64; accepted: a whole number"),
+        (parse_train_flags, "--img 64 32", "unexpected argument '32' after '64'; put its flag"),
         (parse_val_flags, "--remap-classes", "--remap-classes is a flag of duet train, not of val"),
     ],
 )  # fmt: skip
@@ -132,6 +134,18 @@ def test_a_command_line_of_another_program_is_quoted_in_the_answer(parse, words,
     with pytest.raises(UserError) as caught:
         parse(words.split())
     assert str(caught.value).startswith(answer)
+
+
+def test_an_unknown_flag_of_a_subcommand_is_answered_with_the_flags_of_that():
+    """--split is a flag of train.py too, but --splits is nearer."""
+    parser = new_parser("records", "")
+    parser.add_subparsers().add_parser("pack").add_argument("--splits")
+    with pytest.raises(UserError) as caught:
+        parser.parse_args(["pack", "--split", "val"])
+    assert str(caught.value) == (
+        "unknown flag --split for records pack; did you mean --splits?\n"
+        "`records pack --help` lists what is accepted"
+    )
 
 
 def test_several_unknown_flags_are_answered_together(capsys):

@@ -84,7 +84,7 @@ def test_the_words_of_hyperparameters_give_them_again(weights):
     [
         (
             "lr=0.1",
-            "--override 'lr=0.1'; accepted: HYPERPARAMETER=VALUE; did you mean lr",
+            "--override 'lr=0.1'; accepted: HYPERPARAMETER=VALUE; did you mean lrf or lr0\\?",
         ),
         ("momentum", "--override momentum: no value; write momentum=VALUE"),
         ("cls_weights=rare", "--override 'cls_weights=rare': 'rare' is not a number"),

@@ -157,6 +157,12 @@ def test_texts_of_the_public_exporter_are_never_run(tmp_path, texts, text):
     refused(write_detector(tmp_path / "a.onnx", texts={**FOREIGN, **texts}), text)
 
 
+def test_texts_that_are_no_utf_8_are_refused(tmp_path):
+    path = write_detector(tmp_path / "a.onnx", texts=FOREIGN)
+    path.write_bytes(path.read_bytes().replace(b"'cat'", b"'\xffat'"))
+    refused(path, r"its metadata has names b.{0: '\\xffat'")
+
+
 def test_a_graph_of_no_known_task_is_refused(tmp_path):
     nodes, initial = detector_nodes()
     nodes.append(NODE("Identity", ["out0"], ["out1"]))

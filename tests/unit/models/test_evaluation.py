@@ -150,28 +150,63 @@ def every_row(threshold):
     return SuppressionSettings(threshold, max_detections=10**6)
 
 
-@pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])
-def test_of_a_crowded_image_only_the_best_rows_are_decoded(name):
-    model = Detector(read_model_yaml(f"models/{name}.yaml", 3)).eval()
-    model.initialize(seed=0)
-    images = np.random.default_rng(1).random((3, 3, 64, 64), np.float32)
+SHAPES = {"yolov5n": (3, 8), "yolov5nu": (67,)}  # of a cell's rows, of three classes
+
+
+def head_with_rows(name, num_images=1):
+    """Return a head of three classes, and rows of no score for images of 512 px, per level."""
+    head = Detector(read_model_yaml(f"models/{name}.yaml", 3)).head
+    sides = [512 // stride for stride in head.strides]
+    rows = [np.zeros((num_images, side, side, *SHAPES[name]), np.float32) for side in sides]
+    for level in rows:
+        level[..., -3:] = -9.0
+    return head, rows
+
+
+def maps_of(rows):
+    """Return raw maps from rows (B, H, W, ..., outputs)."""
+    return [
+        ops.tensor(x.transpose(0, 3, 1, 2, 4) if x.ndim == 5 else x.transpose(0, 3, 1, 2))
+        for x in rows
+    ]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("max_detections", "most"), [(7, 3000), (310, 3100)])
+def test_of_a_crowded_image_only_the_best_rows_are_decoded(name, max_detections, most):
+    head, rows = head_with_rows(name, num_images=3)
+    random = np.random.Generator(np.random.Philox(1))
+    raw = maps_of([random.normal(0, 2, level.shape).astype(np.float32) for level in rows])
     with autograd.no_grad():
-        raw = model(ops.tensor(images))
-        every = model.decode_above(raw, every_row(0.0))
+        every = head.decode_above(raw, every_row(0.0))
         scores = [rows[:, 4] * rows[:, 5:].max(axis=1) for rows in every]
-        # Of the first image more than 10 * 7 rows are above, of the others at most that many.
-        lowest = np.sort(every[0][:, 4] if name == "yolov5n" else scores[0])[-75]
-        settings = SuppressionSettings(float(lowest) - 2e-6, max_detections=7)
-        above = model.decode_above(raw, every_row(settings.confidence_threshold))
-        found = model.decode_above(raw, settings)
-    assert len(above[0]) > 70
+        # Of the first image more rows are above than are decoded.
+        lowest = np.sort(every[0][:, 4] if name == "yolov5n" else scores[0])[-most - 5]
+        settings = SuppressionSettings(float(lowest) - 2e-6, max_detections=max_detections)
+        above = head.decode_above(raw, every_row(settings.confidence_threshold))
+        found = head.decode_above(raw, settings)
+    assert len(above[0]) > most
     for rows, candidates in zip(found, above, strict=True):
-        best = np.sort(candidates[:, 4] * candidates[:, 5:].max(axis=1))[::-1][:70]
-        np.testing.assert_allclose(
-            np.sort(rows[:, 4] * rows[:, 5:].max(axis=1))[::-1], best, rtol=1e-5
+        best = np.argsort(-candidates[:, 4] * candidates[:, 5:].max(axis=1), kind="stable")[:most]
+        np.testing.assert_allclose(rows, candidates[np.sort(best)], rtol=1e-5)  # in their order
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("many", "chosen"), [(2, {"max_detections": 6}), (0, {"classes": (1,)})])
+def test_an_object_of_many_rows_hides_no_other(name, many, chosen):
+    """A few of the first class, of a row in each cell of a level, and one of the second."""
+    head, rows = head_with_rows(name)
+    objectness, sides = ([4], [2, 3]) if name == "yolov5n" else ([], [15, 31, 47, 63])
+    rows[many][..., [*sides, *objectness, -3]] = 9.0  # as large as can be
+    rows[1][0, 5, 5, ..., [*objectness, -2]] = 3.0
+    settings = SuppressionSettings(0.25, 0.001, **chosen)
+    with autograd.no_grad():
+        found, expected = (
+            non_max_suppression(head.decode_above(maps_of(rows), asked)[0], settings)
+            for asked in (settings, every_row(0.25))
         )
-        kept = np.isclose(candidates[:, None], rows, rtol=1e-5).all(axis=2).any(axis=1)
-        np.testing.assert_allclose(rows, candidates[kept], rtol=1e-5)  # in their order
+    assert 1 in expected.class_index
+    np.testing.assert_array_equal(found.class_index, expected.class_index)
 
 
 @pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])

@@ -147,7 +147,7 @@ def test_where_there_is_nothing_auto_starts_anew_and_the_others_report_it(tmp_pa
         point(tmp_path, "newest")
     with pytest.raises(UserError, match="no run with a state in .* named night"):
         point(tmp_path, "newest", "--name", "night")
-    with pytest.raises(UserError, match="no states"):
+    with pytest.raises(UserError, match="no states in .*; give the folder of a run"):
         point(tmp_path, str(tmp_path))
     for gone in ("gone.safetensors", "newst"):
         with pytest.raises(UserError, match=f"--resume {gone}: no such folder or file"):
@@ -186,7 +186,7 @@ def test_a_run_that_ended_early_is_finished_unless_its_limit_is_larger(
     assert not point(tmp_path, "auto").is_finished
     (tmp_path / "exp" / "work.json").touch()
     assert point(tmp_path, "auto").is_finished
-    with pytest.raises(UserError, match="already finished; .* give a larger value"):
+    with pytest.raises(UserError, match="finished; --patience or --time .*: give a larger"):
         point(tmp_path, "newest")
     assert point(tmp_path, "auto", flag, smaller).is_finished
     for larger in ("0", "7"):
@@ -210,7 +210,7 @@ def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     assert batch_number(point(tmp_path, "auto")) == 7
     assert f"--resume {newest}: damaged" in caplog.text
     harm(older)
-    with pytest.raises(UserError, match="none of its 2 states is usable"):
+    with pytest.raises(UserError, match="none of its 2 states is usable; start a new run"):
         point(tmp_path, "auto")
 
 

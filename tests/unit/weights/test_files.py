@@ -151,7 +151,7 @@ def test_a_plain_state_dict_gives_arrays_and_asks_for_its_model(tmp_path, key):
         ("pipe.pt", os.mkfifo, "is a FIFO"),
         ("pipe.safetensors", os.mkfifo, "is a FIFO"),
         ("device.pt", lambda path: path.symlink_to("/dev/zero"), "is a device"),
-        ("folder", os.mkdir, "0 files pickled_data in it, and a folder of oneflow.save has one"),
+        ("folder", os.mkdir, "not written by oneflow.save, .* one pickled_data [(]found: 0"),
         ("empty.pt", b"", "no known format"),
         ("page.pt", b"<!DOCTYPE html>", "no known format"),
         ("bare.pt", dump({"model": 1}), "a bare pickle"),

@@ -61,8 +61,8 @@ def load_dataset(
         dataset = _read(Path(argument), list(dict.fromkeys(["train", *others])))
         if dataset.val:
             raise DatasetError(
-                f"--split {train_part}: {dataset.name} has a split for validation; leave --split "
-                "out, or give a dataset without one"
+                f"--split {train_part}: {dataset.name} has a split for validation; --split and "
+                "folds need a dataset without one"
             )
         dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:

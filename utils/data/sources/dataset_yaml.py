@@ -193,7 +193,7 @@ class _DatasetYaml:
         return roots
 
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
-        places = dict.fromkeys(map(os.path.abspath, candidates))
+        places = dict.fromkeys(f"{os.path.abspath(place):.400}" for place in candidates)
         next_step = "correct the path, or put the images there"
         if download := self.document.get("download"):
             next_step += (

@@ -108,8 +108,8 @@ def _yaml_in(folder: Path) -> Path | None:
     files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])[:MOST_YAMLS]
     found = [file for file in files if not {"train", "val"}.isdisjoint(_keys_of(file) or ())]
     if len(found) > 1:
-        names = ", ".join(file.name for file in found[:5])
-        raise DatasetError(f"--data {folder}: several dataset YAMLs; choose one: {names}")
+        some = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        raise DatasetError(f"--data {folder}: several dataset YAMLs; give one: {some}")
     return found[0] if found else None
 
 

@@ -211,7 +211,7 @@ def scan_samples(
         first = image_of(images[0])
         overlooked = [one.text for one in report.remarks if one.kind == "near_label"]
         raise DatasetError(
-            f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
+            f"no labelled object in {count(len(report.samples), 'usable image')}; the "
             f"labels of {first.path} belong in {first.labels_at}"
             + (", before it is packed" if first.place else "")
             + (f"; {overlooked[0]}" if overlooked else "")
@@ -227,7 +227,7 @@ def _report(images: Sequence[Path | ImageSource], found: Arrays) -> ScanReport:
         lines = [printable(remark.text) for remark in remarks[:_SHOWN_PROBLEMS]]
         if (hidden := len(remarks) - _SHOWN_PROBLEMS) > 0:
             lines.append(f"... and {hidden} more")
-        text = f"of {count(len(images), 'image')} none is usable:"
+        text = f"0 of {count(len(images), 'image')} usable:"
         raise DatasetError("\n".join([text, *lines]))
     sources = [image_of(images[index]) for index in usable.tolist()]
     polygons = Polygons(found["points"], starts_of(found["num_points"]))

@@ -44,21 +44,23 @@ def test_problems_end_with_1_and_a_good_dataset_with_0(reported, monkeypatch, tm
     [
         ("--data no/such.yaml", "no dataset YAML"),
         ("--data data/trian.yaml", "did you mean train where it has 'trian'"),
+        ("--data IMAGE", "not a text file"),
         ("--data DATA --split 1.5", "--split 1.5; accepted: a fraction above 0 and below 1"),
         ("--data DATA --fix data", "--fix data already exists; choose a new folder"),
         ("--data DATA --out x --fix x", "--fix x would be inside x; choose another folder"),
         ("--data DATA --fix runs/check/y", "--fix runs/check/y would be inside runs/check"),
-        ("--data DATA --out file", "--out file cannot be created: .*File exists"),
-        ("--data DATA --out /proc/none", "--out /proc/none cannot be created: .*No such file"),
+        ("--data DATA --out file", "--out file cannot be created: File exists; choose"),
+        ("--data DATA --out /proc/none", "--out /proc/none cannot be created: No such file"),
     ],
 )
 def test_a_wrong_call_is_a_users_mistake_before_the_work(monkeypatch, tmp_path, words, message):
     monkeypatch.chdir(tmp_path)
     data = write_small_dataset(tmp_path / "data")
+    image = next(data.parent.rglob("*.jpg"))
     (tmp_path / "file").touch()
     (tmp_path / "data/trian.yaml").write_text("trian: images\nnames: [a]\n")
     with pytest.raises(UserError, match=message):
-        run(monkeypatch, *words.replace("DATA", str(data)).split())
+        run(monkeypatch, *words.replace("DATA", str(data)).replace("IMAGE", str(image)).split())
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "file"]
 
 

@@ -45,6 +45,17 @@ def test_an_image_is_decoded_once_and_comes_back_as_it_was(kind):
         assert not kept.flags.writeable
 
 
+def test_processes_without_positioned_reads_and_writes_do_not_move_each_other(monkeypatch):
+    """On Windows, loader workers share one position in the file that they inherit."""
+    for name in ("pread", "pwrite"):
+        monkeypatch.delattr(os, name)
+    cache = create_cache("disk", SIZES, 0.5, "training")
+    os.lseek(cache._file.descriptor, 17, os.SEEK_SET)
+    for _ in range(2):
+        np.testing.assert_array_equal(cache.get(1, lambda: image(1)), image(1))
+    assert os.lseek(cache._file.descriptor, 0, os.SEEK_CUR) == 17
+
+
 def test_images_are_kept_up_to_the_limit_and_the_line_reports_it(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 90))

@@ -107,9 +107,12 @@ def test_a_camera_and_a_url_are_live(argument):
 REFUSED = {
     "absent.jpg": "absent.jpg: no such file or folder$",
     "": "no such file or folder",
-    "*.tiff": "no images or videos; accepted",
-    "outer": "no images or videos; 'outer/\\*\\*/\\*' looks into its folders too",
-    "empty.txt": "the list is empty",
+    "*.tiff": "no images or videos; accepted: .avif .*.webp for images, .3gp .*.wmv for videos$",
+    "outer": "no images or videos; 'outer/\\*\\*/\\*' also looks into its folders; accepted",
+    "outer/train": "no images or videos; accepted",
+    "notes.pdf": "no images or videos; accepted",
+    "lost.jpg": "no such file or folder$",
+    "empty.txt": "the list is empty; write one path or URL per line$",
     "holes.txt": "null byte",
     "fifo.txt": "is a FIFO",
     "**x/*.jpg": "accepted",
@@ -126,6 +129,8 @@ def test_an_unknown_source_is_answered_with_the_accepted_ones(argument, folder, 
     (folder / "empty.txt").write_text("\n \n")
     (folder / "holes.txt").write_bytes(b"a\0b")
     os.mkfifo(folder / "fifo.txt")
+    (folder / "notes.pdf").touch()
+    (folder / "lost.jpg").symlink_to("nowhere.jpg")
     with pytest.raises(UserError, match=REFUSED[argument]) as raised:
         find_sources(argument, PIXELS)
     assert str(raised.value).startswith(f"--source {argument}")

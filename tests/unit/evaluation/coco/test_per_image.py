@@ -1,5 +1,7 @@
 """Outcomes per image: average precision over any choice of images, intervals, and their file."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -58,6 +60,21 @@ def test_draws_are_the_same_each_time():
     assert low < mean_over_classes(per_image.average_precision(np.ones(12, np.int64))) < high
 
 
+def test_a_false_positive_costs_a_few_bytes_of_a_draw():
+    """COCO's 5,000 images have 1.5 million; a number for each threshold would take 80 bytes."""
+    number = 100_000
+    places, correct = np.arange(number), np.zeros((10, number), bool)
+    correct[:, ::10_000] = True
+    objects = np.ones((number, 1), np.int32)
+    found = PerImage(places, np.zeros(number, np.int64), correct, ~np.zeros_like(correct), objects)
+    tracemalloc.start()
+    (only,) = found.average_precision(np.ones(number, np.int64))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert only == pytest.approx(1 / 101)  # precision 1 at recall 0, and 10 of 100,000 objects
+    assert peak < 60 * number
+
+
 def write(folder, images, names=None, classes="abc"):
     folder.mkdir()
     names = names or [f"{index}.jpg" for index in images]
@@ -109,8 +126,10 @@ def test_damaged_files_are_refused(monkeypatch, tmp_path):
     content = (one / FILE).read_bytes()
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(UserError, match="give folders of val.py, of detectors or segmenters"):
+    with pytest.raises(UserError, match="other: no per_image.npz in it; give the results folders"):
         compare(monkeypatch, one, other)
+    with pytest.raises(UserError, match="per_image.npz: no per_image.npz in it; give the results"):
+        compare(monkeypatch, one, one / FILE)
     for damaged in (b"", content[: len(content) // 2], content.replace(b"words", b"wards")):
         (other / FILE).write_bytes(damaged)
         with pytest.raises(UserError, match="damaged, or not written by val.py"):

@@ -207,6 +207,7 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
         ({"conf": 2}, "--conf 2"),
         ({"conf": "high"}, "conf 'high'; accepted: a number"),
         ({"classes": [0, 5]}, "classes 5; the model has classes 0 to 4"),
+        ({"classes": ["0,1"]}, "classes '0,1': .*; separate classes with spaces"),
         ({"classes": ["x"]}, "classes 'x': the model has [^.]*$"),  # five names, no "..."
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
     ],

@@ -103,7 +103,7 @@ def test_a_momentum_of_one_cannot_be_beta1_of_adam(field):
     hyp = dataclasses.replace(HYP, **{field: 1.0})
     assert type(choose("SGD", hyp)) is optim.SGD
     for name in ("Adam", "AdamW"):
-        with pytest.raises(UserError, match=f"^{field}: 1.0 in --hyp is used as beta1 of {name}"):
+        with pytest.raises(UserError, match=f"^{field}: 1.0 is used as beta1 of {name}; "):
             choose(name, hyp)
 
 
