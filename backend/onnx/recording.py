@@ -353,8 +353,7 @@ def take(x: Tensor, index: tuple[object, ...]) -> Tensor:
     bounds = [bound for part in slices for bound in (part.start, part.stop, part.step)]
     if any(isinstance(bound, Size) for bound in (*index, *bounds)):
         raise ValueError("a dynamic size cannot be an index; accepted: integers and slices")
-    whole = slice(None)
-    if cut := {dim: part for dim, part in enumerate(index) if part != whole}:
+    if cut := {dim: part for dim, part in enumerate(index) if part != slice(None)}:
         x = _sliced(x, cut)
     if dropped := [dim for dim, part in cut.items() if isinstance(part, int)]:
         shape = [size for dim, size in enumerate(x.shape) if dim not in dropped]
@@ -366,17 +365,14 @@ def _sliced(x: Tensor, parts: Mapping[int, object]) -> Tensor:
     """Return x cut in some dimensions; an integer leaves one of size 1."""
     shape, spans = list(x.shape), []
     for dim, part in parts.items():
-        spans.append(span_of(part, int(x.shape[dim])))
-        shape[dim] = _length(x.shape[dim], part, spans[-1])
+        size, is_free = int(x.shape[dim]), isinstance(x.shape[dim], Size)
+        start, end, step = span_of(part, size)
+        length = len(range(size)[start : None if end == FAR else end : step])
+        shape[dim] = Size(length) if is_free and isinstance(part, slice) else length
+        spans.append((start, end, step))
     starts, ends, steps = (constant(column) for column in np.array(spans, np.int64).T)
     axes = constant(np.array(list(parts), np.int64))
     return apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
-
-
-def _length(size: int, part: object, span: tuple[int, int, int]) -> int:
-    start, end, step = span
-    length = len(range(int(size))[start : None if end == FAR else end : step])
-    return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length
 
 
 def without_ellipsis(index: tuple[object, ...], ndim: int) -> tuple[object, ...]:

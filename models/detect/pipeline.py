@@ -23,7 +23,7 @@ from duet.models.detect.settings import make_detector
 from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.letterbox import View
-from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.config import DetectConfig, Drawing
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.detect.pipeline.report import Done, RunReport, show_in_window
@@ -148,7 +148,7 @@ def run_detection(
     if config.track:
         track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
     log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
-    add = with_window(report.add, config)
+    add = with_window(report.add, config.drawing) if config.view_images else report.add
     alike = all(source.kind != "image" for source in sources)  # the frames of a video
     try:
         with (
@@ -169,17 +169,12 @@ def run_detection(
     return report.num_broken
 
 
-def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
-    """Return `report`, extended to show the drawn image if --view-img; q acts as Ctrl-C."""
-    if not config.view_images:
-        return report
-    labels, scores = not config.hide_labels, not config.hide_conf
+def with_window(report: Callable[[Done], None], drawing: Drawing) -> Callable[[Done], None]:
+    """Return `report`, extended to show the drawn image; q acts as Ctrl-C."""
 
     def report_and_show(done: Done) -> None:
         report(done)
-        if done.result is not None:
-            drawn = done.result.plot(config.line_thickness, labels, scores)
-            if show_in_window(drawn):
-                raise KeyboardInterrupt
+        if done.result is not None and show_in_window(done.result.plot(*drawing)):
+            raise KeyboardInterrupt
 
     return report_and_show

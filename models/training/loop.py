@@ -120,35 +120,43 @@ def train(
     Raises:
         Suspended: the run was asked to stop; its state has been saved.
     """
-    config, world = run.job.config, val_loader.world
+    stop, process = run.job.session.stop, val_loader.world.process
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
-    if world.process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
-        state.watch.carry_requests(run.job.session.stop.is_asked)
-    best = None
-    with run.job.session.stop.saving_at_interrupt():
-        # An epoch in which the run was suspended is finished regardless of limits.
-        is_within = state.batch_number > state.epoch * state.schedule.batches_per_epoch
-        ended = not is_within and has_ended(run, state, world)
-        if not ended:
-            with watchdog.phase("resuming"):
-                accumulate_again(state, train_loader)
-        while not ended:
-            if not config.no_val:
-                val_loader.start()  # its first batches are built meanwhile
-            with watchdog.phase("training"):
-                train_epoch(run, state, train_loader)
-            validation = None
-            if not config.no_val or has_ended(run, state, world, uncounted=1):
-                with watchdog.phase("validation"):
-                    validation = validate(run, state, val_loader)
-            best = end_epoch(run, state, validation) or best
-            ended = validation is not None and has_ended(run, state, world)
+    if process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
+        state.watch.carry_requests(stop.is_asked)
+    with stop.saving_at_interrupt():
+        best = train_epochs(run, state, train_loader, val_loader)
         with watchdog.phase("validation"):
             best = best or validate_best(run, state, val_loader)
-    if config.no_save and this_process().is_main:
+    if run.job.config.no_save and process.is_main:
         run.states.remove_all()
     return best
+
+
+def train_epochs(
+    run: Run, state: TrainState, train_loader: TrainLoader, val_loader: ValLoader
+) -> BestEpoch | None:
+    """Train and validate until the run ends; return the best of these epochs, if there is one."""
+    best, world, validates = None, val_loader.world, not run.job.config.no_val
+    # An epoch in which the run was suspended is finished regardless of limits.
+    is_within = state.batch_number > state.epoch * state.schedule.batches_per_epoch
+    if not is_within and has_ended(run, state, world):
+        return None
+    with watchdog.phase("resuming"):
+        accumulate_again(state, train_loader)
+    while True:
+        if validates:
+            val_loader.start()  # its first batches are built meanwhile
+        with watchdog.phase("training"):
+            train_epoch(run, state, train_loader)
+        validation = None
+        if validates or has_ended(run, state, world, uncounted=1):
+            with watchdog.phase("validation"):
+                validation = validate(run, state, val_loader)
+        best = end_epoch(run, state, validation) or best
+        if validation is not None and has_ended(run, state, world):
+            return best
 
 
 def has_ended(run: Run, state: TrainState, world: World, uncounted: int = 0) -> bool:

@@ -149,12 +149,12 @@ def train_loader(job: Job) -> TrainLoader:
     """Create the training loader; log settings without effect on its batches."""
     config, samples = job.config, job.data.train
     recipe = train_recipe(config, job.hyp, job.data.items)
-    augment = recipe.augment
+    augment = config.augmentation(job.hyp)
     for name in augment.without_effect():
         log.info("%s has no effect: it applies only to mosaics, which are off (mosaic: 0)", name)
-    if config.rect and augment.mosaic:
+    has_mosaics = recipe.augment.mosaic > 0
+    if augment.mosaic and not has_mosaics:
         log.info("--rect: images keep their shape; mosaics are disabled")
-    has_mosaics = augment.mosaic > 0 and not config.rect
     has_polygons = table_of(samples).polygons_norm is not None
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
         log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)

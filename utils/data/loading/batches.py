@@ -43,7 +43,7 @@ RECTANGLE_MARGIN = 0.5
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """How samples become training batches, the same on all ranks."""
+    """How samples become training batches, the same on all ranks; rectangular: no mosaics."""
 
     image_size: int  # side of square images, pixels
     batch_size: int  # samples over all ranks; the last batch of an epoch may be smaller
@@ -53,6 +53,11 @@ class TrainRecipe:
     image_weights: bool = False
     items: BoxItems = BOXES  # the task's
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
+
+    def __post_init__(self) -> None:
+        if self.rectangular:
+            augment = dataclasses.replace(self.augment, mosaic=0.0)
+            object.__setattr__(self, "augment", augment)
 
     def strengths(self, epoch: int) -> AugmentConfig:
         """Return the strengths in an epoch, from 0: the last epochs may have no mosaics."""

@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches, ValRecipe
@@ -16,22 +16,39 @@ from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
 
-Own = TypeVar("Own", bound="_Loader")
+Own = TypeVar("Own", bound="_Loader[Any]")
+Recipe = TypeVar("Recipe", TrainRecipe, ValRecipe)
 
 
-class _Loader:
+class _Loader(Generic[Recipe]):
     """A source of batches, with or without workers.
+
+    Args:
+        samples: from `splits.load_split`; at least one.
+        recipe: how they become batches.
+        workers: processes; 0 builds in this process.
+        cache: where decoded images are kept: "" nowhere, "ram" or "disk".
+        world: each rank builds a shard of every batch; ranks of a machine share a cache.
 
     Attributes:
         cached: how many of its images a cache takes: "all", "part" or "none".
         largest_shape: (B, 3, H, W) of this rank's shard of the largest batch.
     """
 
+    kind: type[Any]  # of the batches
     split: str  # for the log
     cache_fraction: float  # of free memory or disk, for both caches, the model and the workers
 
-    def __init__(self, source: TrainBatches | ValBatches, workers: int, cache: str, world: World):
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        recipe: Recipe,
+        workers: int = 0,
+        cache: str = "",
+        world: World = ALONE,
+    ):
         assert workers >= 0
+        source = self.kind(table_of(samples), recipe, world.process.shard)
         if cache:
             kept = create_cache(cache, source.image_sizes(), self.cache_fraction, self.split, world)
             source = dataclasses.replace(source, cache=kept)
@@ -85,34 +102,12 @@ class _Loader:
         return map(partial(self._source.shard_of, epoch), range(first_batch, len(self)))
 
 
-class TrainLoader(_Loader):
-    """Augmented batches; each sample depends only on (seed, epoch, index).
+class TrainLoader(_Loader[TrainRecipe]):
+    """Augmented batches; each sample depends only on (seed, epoch, index)."""
 
-    Args:
-        samples: from `splits.load_split`; at least one.
-        recipe: how they become batches; rectangular ones have no mosaics.
-        workers: processes; 0 builds in this process.
-        cache: where decoded images are kept: "" nowhere, "ram" or "disk".
-        world: each rank builds a shard of every batch; ranks of a machine share a cache.
-    """
-
-    split, cache_fraction = "training", 0.5
+    kind, split, cache_fraction = TrainBatches, "training", 0.5
     _source: TrainBatches
     _leaves_pixels = False
-
-    def __init__(
-        self,
-        samples: Sequence[Sample],
-        recipe: TrainRecipe,
-        workers: int = 0,
-        cache: str = "",
-        world: World = ALONE,
-    ):
-        if recipe.rectangular:
-            augment = dataclasses.replace(recipe.augment, mosaic=0.0)
-            recipe = dataclasses.replace(recipe, augment=augment)
-        source = TrainBatches(table_of(samples), recipe, world.process.shard)
-        super().__init__(source, workers, cache, world)
 
     def leave_pixels(self) -> None:
         """Leave colours and flips to the device from the next epoch on (`batch.Finishing`)."""
@@ -149,21 +144,10 @@ class TrainLoader(_Loader):
         return Epoch(number, tuple(class_scores), self._leaves_pixels)
 
 
-class ValLoader(_Loader):
-    """Letterboxed batches in a fixed order; arguments are as for `TrainLoader`."""
+class ValLoader(_Loader[ValRecipe]):
+    """Letterboxed batches in a fixed order."""
 
-    split, cache_fraction = "validation", 0.2
-
-    def __init__(
-        self,
-        samples: Sequence[Sample],
-        recipe: ValRecipe,
-        workers: int = 0,
-        cache: str = "",
-        world: World = ALONE,
-    ):
-        source = ValBatches(table_of(samples), recipe, world.process.shard)
-        super().__init__(source, workers, cache, world)
+    kind, split, cache_fraction = ValBatches, "validation", 0.2
 
     def start(self) -> None:
         """Start the workers, and let them build the first batches."""
