@@ -10,39 +10,39 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6550,
-    "duet": 414,
+    "backend": 6609,
+    "duet": 427,
     "models": 591,
     "models/blocks": 881,
-    "models/detect": 1059,
-    "models/evaluation": 917,
+    "models/detect": 1054,
+    "models/evaluation": 922,
     "models/export": 1501,
     "models/heads": 2564,
     "models/inference": 710,
-    "models/training": 2785,
+    "models/training": 2793,
     "scripts": 1173,
     "utils": 1008,
     "utils/cli": 1356,
     "utils/comparison": 1263,
-    "utils/data": 11228,
-    "utils/detect": 2033,
+    "utils/data": 11229,
+    "utils/detect": 2038,
     "utils/evaluation": 1753,
-    "utils/evolution": 409,
-    "utils/export": 1666,
-    "utils/files": 1108,
+    "utils/evolution": 410,
+    "utils/export": 1663,
+    "utils/files": 1111,
     "utils/geometry": 339,
     "utils/processes": 1172,
     "utils/report": 1440,
     "utils/serve": 862,
     "utils/setup": 364,
-    "utils/state": 850,
+    "utils/state": 854,
     "utils/system": 410,
     "utils/weights": 1638,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54757, "benchmarks": 2669}
+OTHERS = {"tests": 54876, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:
