@@ -62,7 +62,7 @@ def rows_of(findings):
     ]
 
 
-def test_an_image_keeps_its_number_where_float32_ends():
+def test_finding_keeps_image_number_beyond_float32():
     auditor = Auditor(dict.fromkeys(KINDS, 0.0), np.array([True]))
     for number in range(3):
         auditor.add(number, found((0.9, CAT, BOX)), labels((CAT, BOX)), SIZE)
@@ -84,14 +84,14 @@ def test_an_image_keeps_its_number_where_float32_ends():
         ((DOG, FAR_SHIFTED), (0, 0, 0, 0, 0), [0]),
     ],
 )
-def test_a_detection_counts_by_its_class_and_how_far_it_overlaps(seen, expected, left_over):
+def test_detection_is_classified_by_class_and_overlap(seen, expected, left_over):
     evidence = examine(found((0.5, *seen)), labels((CAT, BOX)))
     names = ("own", "near", "anything", "other", "shifted")
     assert tuple(getattr(evidence, name)[0] for name in names) == expected
     assert evidence.left_over.tolist() == left_over
 
 
-def test_a_detection_belongs_to_the_label_that_it_explains_best():
+def test_detection_is_assigned_to_its_best_label():
     evidence = examine(found((0.9, DOG, BOX)), labels((CAT, BOX), (DOG, SLIGHTLY_SHIFTED)))
     assert evidence.other.tolist() == [0, 0]  # it has a label of its own
     assert evidence.own.tolist() == pytest.approx([0, 0.9])
@@ -100,7 +100,7 @@ def test_a_detection_belongs_to_the_label_that_it_explains_best():
     assert examine(found((0.5, CAT, (0, 60, 100, 100))), two).shifted.tolist() == [0.5, 0]
 
 
-def test_an_object_beside_a_label_that_is_found_is_left_over_and_the_best_of_a_place():
+def test_only_the_best_unlabelled_object_per_place_remains():
     for own_score, left_over in ((0.5, [0]), (0.25, [])):
         seen = found((own_score, CAT, BOX), (0.75, CAT, FAR_SHIFTED))
         assert examine(seen, labels((CAT, BOX))).left_over.tolist() == left_over
@@ -111,7 +111,7 @@ def test_an_object_beside_a_label_that_is_found_is_left_over_and_the_best_of_a_p
 FINE = found((0.9, CAT, BOX)), labels((CAT, BOX))
 
 
-def test_each_planted_error_is_found_as_what_it_is_and_nothing_else_is():
+def test_planted_errors_are_found_and_nothing_else():
     findings = audit(
         FINE,
         (found((0.9, CAT, BOX), (0.75, DOG, BESIDE)), labels((CAT, BOX))),
@@ -136,13 +136,13 @@ def test_each_planted_error_is_found_as_what_it_is_and_nothing_else_is():
     assert math.isnan(findings[1].confidence) and findings[1].seen_xyxy == ()
 
 
-def test_findings_of_a_kind_are_ranked_and_those_below_the_lowest_score_are_left_out():
+def test_findings_are_ranked_and_low_scores_dropped():
     images = [(found((score, DOG, BESIDE)), labels()) for score in (0.25, 0.75, 0.5)]
     assert [x.image for x in audit(*images)] == [1, 2, 0]
     assert [x.score for x in audit(*images, lowest=0.5)] == [0.75, 0.5]
 
 
-def test_labels_of_a_class_that_the_model_does_not_know_are_not_judged():
+def test_labels_of_unknown_classes_are_not_judged():
     swapped = found((0.9, DOG, BOX)), labels((CAT, BOX))
     unseen = found(), labels((CAT, BESIDE))
     fine = found((0.9, DOG, BOX)), labels((DOG, BOX))
@@ -150,7 +150,7 @@ def test_labels_of_a_class_that_the_model_does_not_know_are_not_judged():
     assert audit(swapped, unseen, fine, known=(False, True)) == []
 
 
-def test_small_labels_and_hard_classes_are_expected_to_be_seen_less():
+def test_expected_evidence_depends_on_size_and_class():
     """Evidence that falls with size is a straight line; one label lies below it.
 
     Then 15 labels of each of two classes, whose evidence is e^2 apart: the means are 1 away from
@@ -169,7 +169,7 @@ def test_small_labels_and_hard_classes_are_expected_to_be_seen_less():
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
-def test_where_no_label_is_seen_none_is_doubted(number):
+def test_labels_are_not_doubted_when_none_is_detected(number):
     same = np.full(number, math.log(LEAST_SCORE))
     scores = unseen_scores(same, np.zeros(number), np.arange(number))
     assert scores.tolist() == [0] * number
