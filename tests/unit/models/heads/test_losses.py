@@ -60,7 +60,7 @@ def of_classes() -> Case:
     ],
     ids=["edges", "masks", "classes"],
 )
-def test_chunks_add_up_to_the_batch(case: Any, ends: Any, rtol: float, atol: float) -> None:
+def test_chunked_loss_adds_up_to_the_batch(case: Any, ends: Any, rtol: float, atol: float) -> None:
     loss, raw, targets = case()
     wanted, gradients = cost_of(loss, raw, targets)
     whole, terms, parts = WholeBatch(ends[-1], targets), [], []
@@ -88,7 +88,7 @@ def test_chunks_add_up_to_the_batch(case: Any, ends: Any, rtol: float, atol: flo
     ],
     ids=["boxes", "one class", "edges", "masks"],
 )
-def test_the_padded_form_that_is_compiled_costs_the_same(
+def test_padded_compiled_loss_equals_the_plain_one(
     make: Any, counts: Any, tolerance: float
 ) -> None:
     for case in map(make, counts):
@@ -103,7 +103,7 @@ def test_the_padded_form_that_is_compiled_costs_the_same(
             np.testing.assert_allclose(level, gradient, rtol=0, atol=atol)
 
 
-def test_an_image_without_a_class_costs_nothing() -> None:
+def test_image_without_a_class_costs_nothing() -> None:
     loss, (logits,), targets = of_classes()
     alone, _ = cost_of(loss, [logits[:1]], targets.between(0, 1))
     both, _ = cost_of(loss, [logits[:2]], targets.between(0, 1))
@@ -132,7 +132,7 @@ HALVES = {
 
 @pytest.mark.parametrize("case", HALVES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_maps_cost_what_they_do_in_float32(case: str, dtype: str) -> None:
+def test_half_precision_maps_cost_as_in_float32(case: str, dtype: str) -> None:
     if dtype not in amp.supported("cpu"):
         pytest.skip(f"the backend has no {dtype}")
     loss, arrays, targets = HALVES[case]()

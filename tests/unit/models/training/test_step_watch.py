@@ -19,7 +19,7 @@ def add(watch, step, losses):
     watch.add(BatchName(1, step, np.array([step])), LossTerms(by_name, terms[0]))
 
 
-def test_losses_that_are_not_finite_are_left_out_of_the_means():
+def test_non_finite_losses_are_left_out_of_the_means():
     watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (1, 1, 1))
     add(watch, 2, (np.nan, 1, 1))
@@ -40,7 +40,7 @@ def has_happened(watch, norm, scale_can_fall=False):
     return happened
 
 
-def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(caplog):
+def test_skipped_update_names_lost_batches_or_all_of_them(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for step, loss in ((1, 1), (2, np.nan), (3, 1)):
         add(watch, step, (loss, 1, 1))
@@ -55,7 +55,7 @@ def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(capl
     assert [f"step {step}," in of_gradient for step in (3, 4, 5)] == [False, True, True]
 
 
-def test_a_request_to_stop_travels_with_the_losses_of_an_update():
+def test_stop_request_travels_with_the_losses():
     watch = StepWatch(AnchorHead.loss_names)
     requests = [False, True]
     watch.carry_requests(requests.pop)
@@ -68,7 +68,7 @@ def test_a_request_to_stop_travels_with_the_losses_of_an_update():
     assert watch.means().tolist() == [1, 2, 3]
 
 
-def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
+def test_epoch_counts_its_skipped_updates_and_lost_batches(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for lost in (np.nan, np.inf):
         for loss in (1, lost, lost):
@@ -86,7 +86,7 @@ def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
     assert not caplog.messages
 
 
-def test_one_finite_update_ends_a_row_of_skipped_ones():
+def test_finite_update_resets_the_skip_count():
     watch = StepWatch(AnchorHead.loss_names)
     for _ in range(3):
         for _ in range(9):
@@ -94,7 +94,7 @@ def test_one_finite_update_ends_a_row_of_skipped_ones():
         assert has_happened(watch, number(1))
 
 
-def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
+def test_overflows_are_fatal_only_at_the_lowest_loss_scale():
     watch, overflow = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(np.inf, np.float32))
     for step in range(30):
         add(watch, step, (1, 1, 1))
@@ -130,7 +130,7 @@ def run_updates(restarts):
 
 
 @pytest.mark.parametrize("restarts", [{1}, {1, 3, 5}])
-def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(restarts, caplog):
+def test_restored_watch_continues_identically(restarts, caplog):
     answers, state, means = run_updates(restarts)
     again = [record.message for record in caplog.records]
     caplog.clear()
@@ -141,7 +141,7 @@ def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(resta
     assert again == [record.message for record in caplog.records]
 
 
-def test_an_update_is_lost_by_a_loss_that_was_read_before_it():
+def test_update_is_lost_by_a_loss_read_before_it():
     watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (np.nan, 1, 1))
     watch.state()
