@@ -18,13 +18,13 @@ def checks(prefix: str) -> list[str]:
     return [name for name, _ in inspect.getmembers(faults) if name.startswith(prefix)]
 
 
-def test_each_fault_shows() -> None:
+def test_emulated_gpu_shows_each_fault() -> None:
     done = python(*FAULTS, "check_")
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == checks("check_") != []
 
 
-def test_each_fault_of_two_ranks_shows() -> None:
+def test_emulated_gpu_shows_each_two_rank_fault() -> None:
     done = run_ranks(2, *FAULTS, "ranks_check_", raw=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == checks("ranks_check_") != []
