@@ -47,7 +47,7 @@ def records_of(folder) -> list[dict]:
     return json.loads((folder / "detections.json").read_text())["images"]
 
 
-def test_labels_are_the_stored_ones_once_they_are_rounded_as_those(stored, folder):
+def test_labels_match_stored_ones_after_equal_rounding(stored, folder):
     """The public boxes differ by up to a pixel, from two roundings that ours are free of.
 
     They are moved to whole pixels. And where the image's place in the input is no whole number of
@@ -82,6 +82,6 @@ def as_the_public(points, size, input_size, long_side) -> np.ndarray:
     return np.round((in_input - (input_size - size * scale) / 2) / scale).clip(0, size)
 
 
-def test_the_table_is_the_stored_one(stored, folder):
+def test_csv_table_matches_stored_lines(stored, folder):
     with open(folder / "predictions.csv", encoding="utf-8", newline="") as file:
         assert [",".join(row) for row in csv.reader(file)] == stored["csv"]
