@@ -105,7 +105,7 @@ def test_text_and_page_show_the_same_rows(tmp_path):
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
 
-def test_reasons_to_doubt_the_figures_come_first(tmp_path):
+def test_reasons_to_doubt_results_come_first(tmp_path):
     losses = {"losses": [[0.2, 0.1, 0.05], [0.2, 0.1, None]]}
     changes = {
         ("oneflow-plain-b8", 1): losses,
@@ -133,7 +133,7 @@ def test_reasons_to_doubt_the_figures_come_first(tmp_path):
     assert "refused, the work is not equal" in written(refused, tmp_path)[1]
 
 
-def test_options_are_apart_from_backends_and_few_pairs_have_no_figure(tmp_path):
+def test_options_are_apart_and_few_pairs_have_no_ratio(tmp_path):
     document = comparison("torch", "plain,bf16", "8")
     backends, options, *_ = written(document, tmp_path)[0].sections
     assert backends.items == []
@@ -150,7 +150,7 @@ def test_options_are_apart_from_backends_and_few_pairs_have_no_figure(tmp_path):
     assert "too few pairs to tell (1.00 to 1.00 in 4 pairs" in item and "times" not in item
 
 
-def test_text_from_outside_is_spelt_out_in_every_report(tmp_path):
+def test_foreign_text_is_escaped_in_every_report(tmp_path):
     hostile = "a\x1b[2J\r\n<script>\u202eb\udce9|$x$"
     run = {"failure": hostile, "log_tail": [hostile], "command": [hostile], "framework": hostile}
     for changes in (run, {**run, "failure": None}):
