@@ -55,13 +55,13 @@ def refused(path: Path) -> str:
 
 
 @pytest.mark.parametrize("reason", GRAPHS)
-def test_too_much_memory_and_a_hang_are_named(tmp_path, monkeypatch, reason):
+def test_memory_excess_and_hang_are_reported(tmp_path, monkeypatch, reason):
     if "did not finish" in reason:
         monkeypatch.setattr(opening, "SECONDS", 5)  # else a slow start would count as a hang
     assert reason in refused(write(tmp_path / "a.onnx", *GRAPHS[reason]))
 
 
-def test_a_crash_is_named(tmp_path):
+def test_crash_is_reported(tmp_path):
     folder = tmp_path / "a_openvino_model"
     folder.mkdir()
     images = ov.parameter([1, 3, SIDE, SIDE], np.float32)
