@@ -26,7 +26,7 @@ def test_two_ranks_keep_the_promise(check: Check, reports: list[dict[str, Any]])
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch's launcher starts ranks again")
-def test_the_ranks_of_a_new_attempt_do_not_meet_those_of_a_killed_one() -> None:
+def test_restarted_ranks_do_not_meet_killed_ones() -> None:
     again = ["--max-restarts", "3", "-m", "tests.distributed.restarted"]
     done = run_ranks(2, *again, raw=True)
     assert (done.returncode, done.stdout) == (0, "done in attempt 1\n"), done.stderr
