@@ -31,7 +31,7 @@ def require_standard(outputs: Sequence[Tensor], inputs: Sequence[Tensor], opset:
 
 
 @pytest.fixture(autouse=True)
-def graphs_keep_to_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
+def checked_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(outputs: Any, inputs: Any, opset: int = model_proto.OPSET) -> Any:
         require_standard(outputs, inputs, opset)
         return build_model(outputs, inputs, opset)

@@ -233,7 +233,7 @@ os.kill(os.getpid(), signal.SIGINT)
 @pytest.mark.parametrize(
     ("code", "printed"),
     [(WRITING_NOTHING, "float32\n"), (HANDLED, "handled\n")],
-    ids=["writes nothing", "leaves a handler of interrupts as it was"],
+    ids=["writes nothing", "keeps the interrupt handler"],
 )
 def test_backend_starts_up_quietly(code: str, printed: str) -> None:
     done = python("-c", code, YOLO_BACKEND=backend.use())

@@ -77,7 +77,7 @@ def images(folder):
     return folder / "images"
 
 
-def same(found, expected):
+def assert_same(found, expected):
     """Rounding alone may differ: the model folds BatchNorm in another order."""
     assert found.class_index.tolist() == expected.class_index.tolist() and len(expected)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
@@ -93,7 +93,7 @@ def test_exported_file_finds_what_the_model_finds(weights, files, name):
     image = noise(64, 64, 3)
     file, model = duet.load(files[name]), duet.load(weights)
     assert file.class_names == model.class_names == CLASS_NAMES
-    same(file(image, size=64, max_det=100)[0], model(image, size=64, max_det=100)[0])
+    assert_same(file(image, size=64, max_det=100)[0], model(image, size=64, max_det=100)[0])
 
 
 def test_exported_file_works_as_a_hub_model(files, weights):

@@ -140,7 +140,7 @@ def nms_graph(
     )
 
 
-def found_in(rows: np.ndarray, **settings: float) -> np.ndarray:
+def run_nms(rows: np.ndarray, **settings: float) -> np.ndarray:
     """Run NMS of the rows of one image, (N, 5 + C), through a graph; (K, 6)."""
     images = rows[None].astype(np.float32)
     return run_graph(nms_graph(images.shape, **settings))(images)[0][0]
@@ -159,7 +159,7 @@ def test_graph_nms_decides_like_detect_at_the_threshold(iou_threshold, length):
     """Of these whole pixels the IoU is a threshold that float32 holds only nearly."""
     rows = [row((0, 0, length, 8), 0.75, 1.0), row((0, 0, length * iou_threshold, 8), 0.5, 1.0)]
     check_image(
-        found_in(np.array(rows), iou_threshold=iou_threshold),
+        run_nms(np.array(rows), iou_threshold=iou_threshold),
         np.array(rows, np.float32),
         {"confidence_threshold": 0.25, "iou_threshold": iou_threshold, "max_detections": 5},
     )

@@ -62,7 +62,7 @@ def head_classes() -> set[str]:
     } | {"Head"}
 
 
-def kinds_asked_for(tree: ast.AST) -> Iterator[str]:
+def checked_types(tree: ast.AST) -> Iterator[str]:
     """The classes that a file hands to isinstance or issubclass."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -98,7 +98,7 @@ def test_no_file_checks_the_type_of_a_head() -> None:
     found = {
         (name_of(path), kind)
         for path in files_of(PRODUCT, (HEADS, "models/graph.py", "models/blocks/registry.py"))
-        for kind in kinds_asked_for(parse(path))
+        for kind in checked_types(parse(path))
         if kind in kinds
     }
     assert found == set()
@@ -113,6 +113,6 @@ def test_task_comparisons_are_detected() -> None:
         "isinstance(model.head, (AnchorHead, int))"
     )
     assert {"detect", "Segment", "classify", "Detect"} <= set(compared_names(asking))
-    assert set(kinds_asked_for(asking)) & head_classes() == {"AnchorHead"}
+    assert set(checked_types(asking)) & head_classes() == {"AnchorHead"}
     assert is_of_one_task("duet.models.heads.anchor.head.AnchorHead")
     assert not is_of_one_task("duet.models.heads.base.Head")

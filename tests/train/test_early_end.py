@@ -49,7 +49,7 @@ def weights(folder):
 
 
 @pytest.fixture(scope="module")
-def patient(flags):
+def patient_flags(flags):
     return [
         *flags, "--epochs", "6", "--patience", "2", "--label-smoothing", "0.1", "--save-period",
         "2", "--keep", "1",
@@ -57,12 +57,12 @@ def patient(flags):
 
 
 @pytest.fixture(scope="module")
-def whole(patient):
+def whole(patient_flags):
     """The folder of a run of six epochs that ends after the fifth, without interruption."""
     with pytest.MonkeyPatch.context() as patch:
         set_fitness(patch)
-        start([*patient, "--name", "whole"])
-    return folder_of(patient, "whole")
+        start([*patient_flags, "--name", "whole"])
+    return folder_of(patient_flags, "whole")
 
 
 def test_run_ends_after_patience_and_keeps_its_weights(whole):
@@ -77,9 +77,9 @@ def test_run_ends_after_patience_and_keeps_its_weights(whole):
     assert (work["epochs"], work["batches"]) == (5, 10)
 
 
-def test_suspended_run_ends_early_like_the_whole_one(patient, whole, monkeypatch, capsys):
+def test_suspended_run_ends_early_like_the_whole_one(patient_flags, whole, monkeypatch, capsys):
     set_fitness(monkeypatch)
-    run = [*patient, "--name", "parts"]
+    run = [*patient_flags, "--name", "parts"]
     assert finish(run, boundaries=4) == 5  # 15 boundaries, and two validations that begin anew
     assert_equal_runs(folder_of(run, "parts"), whole)
     shown = capsys.readouterr().out

@@ -42,7 +42,7 @@ LOADED = (
 
 
 @pytest.fixture(autouse=True)
-def untouched(monkeypatch):
+def clean_environment(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
 
@@ -67,7 +67,7 @@ def test_users_wait_policy_is_kept(monkeypatch, name):
 @pytest.mark.parametrize("name", [None, *cores.THREADS])
 @pytest.mark.parametrize(("quota", "threads"), [("200000 100000", "2"), ("max 100000", None)])
 def test_container_with_few_cores_gets_few_threads(monkeypatch, tmp_path, name, quota, threads):
-    groups(monkeypatch, tmp_path, {"cpu.max": quota})
+    set_control_groups(monkeypatch, tmp_path, {"cpu.max": quota})
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     if name:
         monkeypatch.setenv(name, "5")
@@ -79,7 +79,7 @@ def test_container_with_few_cores_gets_few_threads(monkeypatch, tmp_path, name, 
         monkeypatch.delenv(variable)
 
 
-def groups(monkeypatch, folder, files):
+def set_control_groups(monkeypatch, folder, files):
     """A container whose control group has these files."""
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def groups(monkeypatch, folder, files):
     ],
 )
 def test_container_quota_limits_usable_cores(monkeypatch, tmp_path, files, usable):
-    groups(monkeypatch, tmp_path, files)
+    set_control_groups(monkeypatch, tmp_path, files)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     assert cores.usable_cores() == cores.cores_of_rank() == usable
 

@@ -91,7 +91,7 @@ def submit(folder: Path, **environ: str) -> subprocess.Popen[str]:
     )
 
 
-def asked_of_slurm(folder: Path) -> list[str]:
+def slurm_calls(folder: Path) -> list[str]:
     return (folder / "scontrol.log").read_text().splitlines()[1:]  # the first finds the master
 
 
@@ -108,7 +108,7 @@ def test_each_machine_launches_with_its_rank_and_one_master(cluster):
     assert two[:4] == ["-m", "torch.distributed.run", "--node_rank", "1"]
     assert one[4:] == two[4:]
     assert one[one.index("--master_addr") + 1] == "first"
-    assert asked_of_slurm(cluster) == []
+    assert slurm_calls(cluster) == []
 
 
 def test_early_signal_suspends_all_ranks_and_requeues_job(cluster):
@@ -119,7 +119,7 @@ def test_early_signal_suspends_all_ranks_and_requeues_job(cluster):
     output, _ = job.communicate(timeout=SECONDS)
     assert job.returncode == 75, output
     assert "suspended" in output
-    assert asked_of_slurm(cluster) == ["requeue 7"]
+    assert slurm_calls(cluster) == ["requeue 7"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
@@ -130,4 +130,4 @@ def test_only_a_suspended_job_is_requeued(cluster, code):
     (cluster / "code").write_text(str(code))
     (job := submit(cluster)).communicate(timeout=SECONDS)
     assert job.returncode == min(code, 1)  # launchers turn every other code into 1
-    assert not (cluster / "runs" / "suspend-7").exists() and asked_of_slurm(cluster) == []
+    assert not (cluster / "runs" / "suspend-7").exists() and slurm_calls(cluster) == []

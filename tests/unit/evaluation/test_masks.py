@@ -97,8 +97,8 @@ NOTHING = np.zeros((0, 20, 30), bool)
      masked_truth([SQUARE, HALF], [0, 0], area=[1024, 1025])),
     (segmentations([SQUARE] * 120, [0.5] * 120, [0] * 120), masked_truth([SQUARE], [0])),
 ], ids=["nothing found", "nothing labelled", "empty masks",
-        "only a crowd", "crowd and object at one place", "areas on a bound",
-        "beyond the 100th"])  # fmt: skip
+        "only a crowd", "crowd over an object", "area at a limit",
+        "beyond rank 100"])  # fmt: skip
 def test_edge_case_matches_pycocotools(image):
     assert_masks_equal_pycocotools({7: image}, {7: (20, 30)}, 3)
 

@@ -63,7 +63,7 @@ def test_nms_matches_stored_cases():
     assert (len(num_exact), sum(num_exact)) == (408, 400)
 
 
-def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
+def greedy_nms(boxes_xyxy, group, iou_threshold, max_kept):
     """Apply the greedy rule, a box at a time."""
     overlaps = pairwise_iou(boxes_xyxy, boxes_xyxy) > iou_threshold
     overlaps &= group[:, None] == group
@@ -86,7 +86,7 @@ def test_nms_follows_the_greedy_rule(num_classes, levels, max_detections):
     order = np.lexsort((label, row, -scores[row, label]))
     row, label = row[order], label[order]
     boxes = cxcywh_to_xyxy(decoded[:, :4])[row]
-    kept = kept_one_by_one(boxes, label, 0.5, max_detections)
+    kept = greedy_nms(boxes, label, 0.5, max_detections)
     assert 0 < len(kept) <= max_detections
     np.testing.assert_array_equal(found.boxes_xyxy, boxes[kept])
     np.testing.assert_array_equal(found.scores, scores[row, label][kept])
@@ -126,7 +126,7 @@ def test_batched_nms_equals_single_image_nms(kind, lengths):
     for threshold in (0.0, 0.25, 0.5, 0.95, 1.0):
         for max_kept in (1, 30, 1000):
             expected = [
-                index[kept_one_by_one(finite[index], group[index], threshold, max_kept)]
+                index[greedy_nms(finite[index], group[index], threshold, max_kept)]
                 for index in images
             ]
             found = suppress_greedily(boxes_xyxy, group, threshold, max_kept, lengths)
@@ -170,7 +170,7 @@ def test_overlaps_near_the_threshold_are_all_found(threshold):
     other[300:] = inside
     boxes_xyxy = np.concatenate((one, other)).astype(np.float32)
     group = np.tile(np.arange(400) % 7, 2)
-    expected = kept_one_by_one(boxes_xyxy, group, threshold, 1000)
+    expected = greedy_nms(boxes_xyxy, group, threshold, 1000)
     assert 410 < len(expected) < 790
     found = suppress_greedily(boxes_xyxy, group, threshold, 1000, [800])
     np.testing.assert_array_equal(found, expected)

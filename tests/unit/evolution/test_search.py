@@ -243,7 +243,7 @@ def train(study: SearchStudy) -> None:
     study.end_trial(trial, "COMPLETE", 1 - abs(trial.params["x"] - 0.7), {"metrics/a": 1.0})
 
 
-def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str, float]]:
+def tried_values(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str, float]]:
     """Return the values of a search that another process goes on with after `cut` trials."""
     for count in (cut, trials - cut):
         study = open_study(path, seed)
@@ -270,17 +270,17 @@ def test_search_range_includes_the_initial_value():
 
 
 def test_first_trial_is_initial_and_later_ones_converge(tmp_path):
-    values = tried(tmp_path / "search", 30)
+    values = tried_values(tmp_path / "search", 30)
     assert values[0] == BEGIN
     assert min(abs(found["x"] - 0.7) for found in values) < 0.05
     assert all(0.01 <= found["y"] <= 10 for found in values)
 
 
 def test_search_depends_on_the_seed_and_resumes_exactly(tmp_path):
-    whole = tried(tmp_path / "whole", 6)
-    assert tried(tmp_path / "other", 6, seed=1) != whole
+    whole = tried_values(tmp_path / "whole", 6)
+    assert tried_values(tmp_path / "other", 6, seed=1) != whole
     for cut in (1, 4):
-        assert tried(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
+        assert tried_values(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
 
 
 def test_trial_below_the_median_is_pruned_after_a_third(tmp_path):
@@ -299,10 +299,10 @@ def test_trial_below_the_median_is_pruned_after_a_third(tmp_path):
 
 
 def test_search_storage_is_json_without_pickle(tmp_path, monkeypatch):
-    tried(tmp_path / "search", 12)
+    tried_values(tmp_path / "search", 12)
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, None)
-    assert len(tried(tmp_path / "search", 2)) == 14
+    assert len(tried_values(tmp_path / "search", 2)) == 14
     for line in (tmp_path / "search").read_text().splitlines():
         assert isinstance(json.loads(line), dict)
 

@@ -63,7 +63,7 @@ def cut(name: str, size: int) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
 
 
-def exchanged(before: str, after: str) -> Callable[[Path], None]:
+def replaced_text(before: str, after: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         text = (folder / "model.xml").read_text(encoding="utf-8")
         assert before in text
@@ -77,10 +77,10 @@ def exchanged(before: str, after: str) -> Callable[[Path], None]:
     [
         (lambda folder: (folder / "model.bin").unlink(), "lacks model.bin"),
         (cut("model.xml", 900), "OpenVINO cannot read it"),
-        (exchanged('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
+        (replaced_text('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
         (lambda folder: (folder / "model.xml").write_bytes(b"<net \xff>"), "not UTF-8"),
-        (exchanged('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
-        (exchanged("class_names", "other_names"), "metadata lacks class_names"),
+        (replaced_text('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
+        (replaced_text("class_names", "other_names"), "metadata lacks class_names"),
     ],
 )
 def test_damaged_folder_is_a_clear_error(tmp_path, made, damage, message):

@@ -28,15 +28,17 @@ BODY = onnx.helper.make_graph(
 )
 
 
-def one(operator: str, inputs: list[str], *initial: Any, **attributes: Any) -> tuple[Any, ...]:
+def one_node_graph(
+    operator: str, inputs: list[str], *initial: Any, **attributes: Any
+) -> tuple[Any, ...]:
     return [NODE(operator, inputs, ["big"], **attributes)], *initial
 
 
 GRAPHS = {
-    "it asks for more memory than files of its size need; ": one(
+    "it asks for more memory than files of its size need; ": one_node_graph(
         "ConstantOfShape", ["n"], constant("n", np.int64([2**40]))
     ),
-    "its trial run failed: it did not finish within": one(
+    "its trial run failed: it did not finish within": one_node_graph(
         "Loop", ["", "go", "images"], constant("go", np.bool_(True)), body=BODY
     ),
 }  # fmt: skip

@@ -19,7 +19,7 @@ from duet.utils.files.yaml_files import MAX_NODES, read_yaml, write_yaml, yaml_t
 LIMITS = {"json": (5, 200), "xml": (5, 300), "yaml": (10, 600)}
 
 
-def laughs(start: str, link: str, levels: int = 12) -> str:
+def aliases(start: str, link: str, levels: int = 12) -> str:
     """Nine times nine times ... the same value, by aliases."""
     lines = [f"a0: &a0 {start}"]
     for level in range(1, levels):
@@ -52,8 +52,8 @@ HOSTILE = {
            for name in ("gbk", "zip", "punycode", "undefined", "utf-7", "unknown", "x" * 10_000)},
     },
     "yaml": {
-        "lists in lists": (laughs("[x, x]", "[{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]"), "line"),
-        "mappings in mappings": (laughs("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}}}"), "line"),
+        "lists in lists": (aliases("[x, x]", "[{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]"), "line"),
+        "mappings in mappings": (aliases("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}}}"), "line"),
         "a merge": ("names: {<<: {a: 1}}", "line 1"),
         "an alias in what it stands for": ("names: &a [*a]", "line 1"),
         "brackets": ("names: " + "[" * 100_000, "line 1, names"),

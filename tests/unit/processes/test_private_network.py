@@ -17,7 +17,7 @@ PR_SET_DUMPABLE = 4  # linux/prctl.h
 NOBODY = 65534
 
 
-def reason_against() -> str:
+def refusal_reason() -> str:
     """Return why this system refuses a private network; empty if it allows one."""
     try:
         with private_network.private_network():
@@ -27,8 +27,8 @@ def reason_against() -> str:
 
 
 needs_namespaces = pytest.mark.skipif(
-    bool(reason_against()) and os.environ.get("REQUIRE_NETNS") != "1",
-    reason=f"network namespaces: {reason_against()}",
+    bool(refusal_reason()) and os.environ.get("REQUIRE_NETNS") != "1",
+    reason=f"network namespaces: {refusal_reason()}",
 )
 
 

@@ -197,7 +197,7 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def ends(tmp_path_factory):
+def refusals(tmp_path_factory):
     """Exit code and errors of each command of REFUSED."""
     folder = tmp_path_factory.mktemp("frameworks")
     for name in ("torch", "oneflow"):
@@ -211,12 +211,12 @@ def ends(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=[message for _, message in REFUSED])
-def test_commands_refuse_flags_before_loading_a_framework(ends, number):
-    code, printed = ends[number]
+def test_commands_refuse_flags_before_loading_a_framework(refusals, number):
+    code, printed = refusals[number]
     assert code == 2
     assert printed.startswith("error: ") and REFUSED[number][1] in printed
     assert len(printed.splitlines()) <= 2
 
 
-def test_refused_search_leaves_no_folder(ends):
+def test_refused_search_leaves_no_folder(refusals):
     assert not (PROJECT / "runs" / "refused").exists()

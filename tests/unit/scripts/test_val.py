@@ -54,7 +54,7 @@ def run(inputs, validate):
     return partial(validate, *given, "--img", 64, "--conf", 0)
 
 
-def labels_of_all(printed):
+def total_labels(printed):
     row = next(line.split() for line in printed.splitlines() if line.split()[:1] == ["all"])
     return int(row[2])
 
@@ -67,13 +67,13 @@ def test_annotations_provide_crowds_areas_and_ids(run, capsys, inputs):
     folder, _, num_objects = inputs
     done = run("--annotations", folder / "instances.json", "--square", "--save-json")
     printed = capsys.readouterr().out
-    assert labels_of_all(printed) == num_objects - -(-num_objects // 3)  # crowds are no labels
+    assert total_labels(printed) == num_objects - -(-num_objects // 3)  # crowds are no labels
     assert "APsmall  -" in printed and "APmedium -" not in printed  # 2,000 square pixels
     rows = rows_of(done)
     assert {row["image_id"] for row in rows} == set(range(500, 506))
     per_image, names, classes = read_per_image(done.folder / FILE)
     assert (len(names), len(classes)) == per_image.objects.shape == (6, 5)
-    assert per_image.objects.sum() == labels_of_all(printed)
+    assert per_image.objects.sum() == total_labels(printed)
     assert min(row["category_id"] for row in rows) >= 70
 
 
@@ -112,13 +112,13 @@ def test_file_usable_only_for_labels_is_reported(run, capsys, caplog, inputs, tm
     assert "crowds and areas of outlines are ignored" in caplog.text
     assert "area 'large'" in caplog.text
     crowds = -(-inputs[2] // 3)
-    assert labels_of_all(capsys.readouterr().out) == inputs[2] - crowds
+    assert total_labels(capsys.readouterr().out) == inputs[2] - crowds
 
 
 def test_single_class_merges_all_classes(run, capsys, inputs):
     rows = rows_of(run("--single-cls", "--save-json"))
     printed = capsys.readouterr().out
-    assert labels_of_all(printed) == inputs[2]
+    assert total_labels(printed) == inputs[2]
     lines = [line.split() for line in printed.splitlines()]
     assert [line[0] for line in lines if line[1:2] == ["6"]] == ["all", "item"]
     assert rows and len({row["category_id"] for row in rows}) == 1
@@ -143,7 +143,7 @@ def test_tiles_cover_each_image_at_its_own_size(run, monkeypatch, capsys, inputs
             expected += math.prod(tiles) * [(min(height, 64), min(width, 64))]
         expected.append((height, width))
     assert shapes == expected and len(shapes) > len(sizes)
-    assert "results in" in printed and labels_of_all(printed) < inputs[2]
+    assert "results in" in printed and total_labels(printed) < inputs[2]
     assert {row["image_id"] for row in rows} <= set(range(500, 506))
     assert {row["category_id"] for row in rows} <= {70, 71}
 
@@ -159,7 +159,7 @@ def test_ensembles_and_augmentation_reach_the_metrics(run, monkeypatch, capsys, 
     monkeypatch.setattr(validation, "evaluate", noted)
     for flags in ((), ("--weights", weights, weights, "--augment", "--half")):
         run(*flags)
-        assert labels_of_all(capsys.readouterr().out) == inputs[2]
+        assert total_labels(capsys.readouterr().out) == inputs[2]
     plain, joined = found
     assert "model.0.bn.running_var" in nn.state_arrays(plain)  # figures stay as in training
     assert [type(member).__name__ for member in joined.members] == ["Augmented", "Augmented"]

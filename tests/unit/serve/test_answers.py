@@ -17,7 +17,7 @@ SIZES = [(64, 96), (96, 64), (64, 64), (30, 200)]
 IMAGES = [image_file(*size) for size in SIZES]
 
 
-def found_in(server, image=IMAGES[0], query=""):
+def answer_of(server, image=IMAGES[0], query=""):
     reply = server.ask(DETECT + query, image)
     assert reply.status == 200, reply
     return reply.json
@@ -33,7 +33,7 @@ def test_served_answer_equals_a_direct_call_for_each_task(server, weights, name)
     model = load(weights[name], device="cpu")
     for image, (height, width) in zip(IMAGES, SIZES, strict=True):
         (result,) = model(image, size=SIZE)
-        answer = found_in(server, image, f"?model={name}")
+        answer = answer_of(server, image, f"?model={name}")
         times = answer.pop("milliseconds")
         image_size = {"width": width, "height": height}
         expected = {"model": name, "image": image_size, **result.drawable_records()}
@@ -48,14 +48,14 @@ def test_query_thresholds_act_as_in_a_call(server, detector):
         words = {**options, "classes": ",".join(map(str, options.get("classes", range(5))))}
         query = "&".join(f"{name}={str(word).lower()}" for name, word in words.items())
         (result,) = detector(IMAGES[0], size=SIZE, **options)
-        assert found_in(server, query=f"?{query}")["detections"] == result.records()["detections"]
+        assert answer_of(server, query=f"?{query}")["detections"] == result.records()["detections"]
 
 
 def test_concurrent_requests_get_single_request_answers(server):
     asked = [(image, f"?conf={conf}") for image in IMAGES for conf in (0.05, 0.5)]
-    alone = [found_in(server, *one)["detections"] for one in asked]
+    alone = [answer_of(server, *one)["detections"] for one in asked]
     with ThreadPoolExecutor(50) as pool:
-        answers = [pool.submit(found_in, server, *one) for one in asked * 6]
+        answers = [pool.submit(answer_of, server, *one) for one in asked * 6]
     assert [one.result()["detections"] for one in answers] == alone * 6
 
 
@@ -71,14 +71,14 @@ def test_exif_orientation_is_applied(server):
     turned, file = Image.Exif(), io.BytesIO()
     turned[0x0112] = 6  # the row 0 is at the right
     Image.fromarray(noise(64, 96)).save(file, "JPEG", exif=turned)
-    assert found_in(server, file.getvalue())["image"] == {"width": 64, "height": 96}
+    assert answer_of(server, file.getvalue())["image"] == {"width": 64, "height": 96}
 
 
 def test_multipart_form_with_a_file_is_accepted(server):
     form = b'--cut\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n'
     body = form + IMAGES[0] + b"\r\n--cut--\r\n"
     reply = server.ask(DETECT, body, {"Content-Type": "multipart/form-data; boundary=cut"})
-    assert reply.json["detections"] == found_in(server)["detections"] != []
+    assert reply.json["detections"] == answer_of(server)["detections"] != []
 
 
 def test_models_are_listed_with_the_default_first(server, weights):

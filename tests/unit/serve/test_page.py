@@ -36,7 +36,7 @@ def image(tmp_path):
     return tmp_path / "image.png"
 
 
-def found_by(server, image, query):
+def served_detections(server, image, query):
     return server.ask(f"{DETECT}?{query}", image.read_bytes()).json["detections"]
 
 
@@ -61,7 +61,7 @@ def test_page_boxes_equal_the_servers_at_any_threshold(page, server, image):
     for conf, iou in ((0.25, 0.45), (0.02, 0.45), (0.02, 0.2), (0.3, 0.6), (0.1, 1.0)):
         page.set("confidence", conf)
         page.set("overlap", iou)
-        expected = found_by(server, image, f"conf={conf}&iou={iou}")
+        expected = served_detections(server, image, f"conf={conf}&iou={iou}")
         assert_same(page.copied()["detections"], expected)
         rows = [f"{found['name']}{found['score']:.2f}" for found in expected]
         assert page.texts("#list .name, #list .score") == [
@@ -71,7 +71,7 @@ def test_page_boxes_equal_the_servers_at_any_threshold(page, server, image):
         numbers.append(len(expected))
     assert min(numbers) > 0 and len(set(numbers)) > 3
     page.set("agnostic", True)
-    expected = found_by(server, image, "conf=0.1&iou=1&agnostic=true")
+    expected = served_detections(server, image, "conf=0.1&iou=1&agnostic=true")
     assert_same(page.copied()["detections"], expected)
     assert page.page.complaints() == []
 
@@ -86,7 +86,7 @@ def test_page_draws_boxes_at_their_places(page, server, image):
         "return [(left - view.left) / view.width, (top - view.top) / view.height, "
         "(right - view.left) / view.width, (bottom - view.top) / view.height]; }); })()"
     )
-    expected = [found["box_xyxy"] for found in found_by(server, image, "")]
+    expected = [found["box_xyxy"] for found in served_detections(server, image, "")]
     assert np.allclose(drawn, np.array(expected) / (96, 70, 96, 70), atol=0.03)  # lines are wide
 
 

@@ -163,7 +163,7 @@ def test_uv_installs_unless_pip_has_its_own_settings(checkout):
         (lambda checkout: (checkout.root / ".venv/torch/bin/python").unlink(), 2),
         (lambda checkout: (checkout.root / ".venv/torch/duet-environment.json").unlink(), 2),
     ],
-    ids=["comment", "lock", "lock of the build", "lock of a level", "no Python", "half made"],
+    ids=["comment", "lock", "build lock", "level lock", "no Python", "half-made"],
 )
 def test_incomplete_or_outdated_environment_is_remade(checkout, change, installs):
     checkout.prepare("torch")

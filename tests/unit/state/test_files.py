@@ -33,7 +33,7 @@ def numbers(folder):
 
 
 @pytest.fixture(params=["links", "copies"])
-def kind_of_folder(request, monkeypatch):
+def link_support(request, monkeypatch):
     """Hard links, or a file system that refuses them."""
 
     def refuse(*paths):
@@ -43,7 +43,7 @@ def kind_of_folder(request, monkeypatch):
         monkeypatch.setattr(os, "link", refuse)
 
 
-@pytest.mark.usefixtures("kind_of_folder")
+@pytest.mark.usefixtures("link_support")
 @pytest.mark.parametrize(
     ("keep", "saved", "best", "left"),
     [
@@ -61,7 +61,7 @@ def test_newest_states_are_kept_and_best_outlives_its_state(tmp_path, keep, save
     assert newest == [f"{name}.safetensors" for name in sorted(left, reverse=True) if "-" in name]
 
 
-@pytest.mark.usefixtures("kind_of_folder")
+@pytest.mark.usefixtures("link_support")
 def test_state_of_equal_number_replaces_the_earlier_one(tmp_path):
     files = StateFiles(tmp_path, keep=2)
     files.save(state(5), is_best=True)
@@ -72,7 +72,7 @@ def test_state_of_equal_number_replaces_the_earlier_one(tmp_path):
     assert kept == {"best": 0, "last": 1, "state-00000005": 1}
 
 
-@pytest.mark.usefixtures("kind_of_folder")
+@pytest.mark.usefixtures("link_support")
 def test_state_with_an_extra_name_outlives_its_state(tmp_path):
     files = StateFiles(tmp_path, keep=1)
     files.save(state(3), is_best=False, also="epoch0")

@@ -73,7 +73,7 @@ class Reader:
         return SourceImage(item.size, item.objects, size, decode, reduction)
 
 
-def both(kind: str, images: list[LabelledImage], image_size: int, number: int):
+def draw_both(kind: str, images: list[LabelledImage], image_size: int, number: int):
     """Return a sample drawn tile by tile, the plain one, and where the plain one has no edge."""
     generator = sample_generator(0, 1, number)
     draw = draw_augmentation(KINDS[kind], generator, number % len(images), len(images))
@@ -106,7 +106,7 @@ def differs_nearby(image: np.ndarray) -> np.ndarray:
 def test_tiled_sample_matches_the_plain_pipeline(kind, image_size, factor):
     images = items(period=32, factor=factor)
     for number in range(NUM_DRAWS):
-        fast, plain, inside = both(kind, images, image_size, number)
+        fast, plain, inside = draw_both(kind, images, image_size, number)
         np.testing.assert_allclose(fast.boxes_xyxy, plain.boxes_xyxy, rtol=0, atol=1e-9)
         np.testing.assert_array_equal(fast.class_index, plain.class_index)
         difference = np.abs(fast.image.astype(int) - plain.image)
@@ -124,7 +124,7 @@ def test_tiles_have_no_gap_or_overlap():
     squares = [item for item in white if item.size == (320, 320)] * 4
     for kind in ("public", "rotated"):
         for number in range(NUM_DRAWS):
-            fast, plain, inside = both(kind, squares, 320, number)
+            fast, plain, inside = draw_both(kind, squares, 320, number)
             # The plain canvas is white without a line where tiles meet, and so is this one.
             np.testing.assert_array_equal(fast.image[inside], plain.image[inside])
             core = cv2.erode((plain.image == 255).astype(np.uint8), np.ones((3, 3), np.uint8))
@@ -141,7 +141,7 @@ def test_tiny_and_thin_images_are_drawn(kind, monkeypatch):
     ]
     compared, unequal = [], []
     for number in range(200):
-        fast, plain, inside = both(kind, images, 64, number)
+        fast, plain, inside = draw_both(kind, images, 64, number)
         inside &= ~differs_nearby(plain.image)
         compared.append(inside.mean())
         unequal.append((fast.image[inside] != plain.image[inside]).any(axis=1).mean())

@@ -42,7 +42,7 @@ def check(planted):
     return check_dataset(load_dataset(planted))
 
 
-def found_in(check, root):
+def findings_of(check, root):
     """Kind, file from the dataset's folder on, and place in it, of each finding."""
     found = []
     for finding in check.findings:
@@ -54,7 +54,7 @@ def found_in(check, root):
 
 
 def test_check_finds_each_planted_error_once(check, planted):
-    found = found_in(check, planted.parent)
+    found = findings_of(check, planted.parent)
     assert set(found) == EXPECTED and len(found) == len(EXPECTED)
 
 
@@ -210,7 +210,7 @@ def test_unread_label_files_and_skipped_files_are_findings(tmp_path):
     (tmp_path / "labels/c.txt").rename(tmp_path / "images/c.txt")
     (tmp_path / "images/._a.png").write_bytes(b"\0")
     check = check_dataset(load_dataset(data, splits=("train",)))
-    found = found_in(check, tmp_path)
+    found = findings_of(check, tmp_path)
     assert [x[:2] for x in found] == [
         ("near_label", "labels/b.TXT"), ("near_label", "images/c.txt"),
         ("missing_split", "data"), ("skipped", "images/._a.png"),

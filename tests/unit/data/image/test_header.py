@@ -30,7 +30,7 @@ def with_segments(jpeg: bytes, *segments: bytes) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def few_megabytes_are_used():
+def bounded_memory():
     """No test decodes the image that its header states."""
     tracemalloc.start()
     yield

@@ -166,7 +166,7 @@ def test_ranks_of_one_machine_share_a_cache(kind, caplog):
     np.testing.assert_array_equal(caches[3].get(0, never), image(0) + 1)
 
 
-# A second rank, by what the first has told; prints the largest value of the first image.
+# A second rank, by what the first has sent; prints the largest value of the first image.
 SECOND = """
 import sys
 import numpy as np
@@ -174,8 +174,8 @@ from duet.backend.processes import Process
 from duet.utils.processes.world import World
 from duet.utils.data.loading.image_cache import create_cache
 
-told = np.array([sys.argv[2:]], np.int64)
-world = World(Process(1, 1, 2), lambda mine: [told if len(mine) else mine, mine])
+sent = np.array([sys.argv[2:]], np.int64)
+world = World(Process(1, 1, 2), lambda mine: [sent if len(mine) else mine, mine])
 cache = create_cache(sys.argv[1], [(3, 5), (7, 2)], 0.01, "training", world)
 print(cache.get(0, lambda: np.full((3, 5, 3), 8, np.uint8)).max())
 """
@@ -184,20 +184,20 @@ print(cache.get(0, lambda: np.full((3, 5, 3), 8, np.uint8)).max())
 @pytest.mark.parametrize("kind", ["ram", "disk"])
 def test_processes_share_a_cache_and_refuse_another_file(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    told = []
+    sent = []
 
     def all_gather(mine):
-        told.extend(mine.ravel().tolist())
+        sent.extend(mine.ravel().tolist())
         return [mine, mine]
 
-    def run_second(*told):
-        command = [sys.executable, "-c", SECOND, kind, *map(str, told)]
+    def run_second(*sent):
+        command = [sys.executable, "-c", SECOND, kind, *map(str, sent)]
         return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
 
     world = World(Process(0, 0, 2), all_gather)
     cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", world)
-    assert run_second(*told).stdout == "8\n"
+    assert run_second(*sent).stdout == "8\n"
     assert (cache.get(0, never) == 8).all()
-    refused = run_second(*told[:-1], told[-1] + 1).stderr  # as where numbers are of other processes
+    refused = run_second(*sent[:-1], sent[-1] + 1).stderr  # as where numbers are of other processes
     assert "is another file" in refused and "leave --cache out" in refused
     assert list(tmp_path.iterdir()) == []

@@ -38,7 +38,7 @@ LABELS = (BOX, BROKEN, TWICE, None, "", BOX + POLYGON, BOX, POLYGON, BOX, BOX)
 
 
 @pytest.fixture(autouse=True)
-def memory_of_all(tmp_path, monkeypatch):
+def cache_everything(tmp_path, monkeypatch):
     """Keep what was read of small datasets, and of files that were written a moment ago."""
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
     for module in (scanning, annotations):
@@ -121,12 +121,12 @@ def write_image(path, height, width):
     cv2.imwrite(str(path), np.zeros((height, width, 3), np.uint8))
 
 
-def link_another(images):
+def relink(images):
     (images / "größe 8.png").unlink()
     (images / "größe 8.png").symlink_to(images / "größe 7.png")
 
 
-def put_back_the_time(images):
+def restore_mtime(images):
     """Change a label file, but neither its size nor its time."""
     path = images.parent / "labels/größe 0.txt"
     status = path.stat()
@@ -135,14 +135,14 @@ def put_back_the_time(images):
 
 
 CHANGES = {
-    "time put back": put_back_the_time,
+    "time put back": restore_mtime,
     "label": lambda images: (images.parent / "labels/größe 0.txt").write_text(POLYGON),
     "label made": lambda images: (images.parent / "labels/größe 3.txt").write_text(BOX),
     "label removed": lambda images: (images.parent / "labels/größe 6.txt").unlink(),
     "image": lambda images: write_image(images / "größe 0.png", 40, 50),
     "added": lambda images: write_image(images / "a new one.png", 60, 70),
     "removed": lambda images: (images / "größe 9.png").unlink(),
-    "linked": link_another,
+    "linked": relink,
 }
 
 

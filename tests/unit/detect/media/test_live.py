@@ -37,7 +37,7 @@ def source_of(*feeds: Callable[[], Iterator[Frame]], **options) -> LiveSource:
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def fast_retries(monkeypatch):
     monkeypatch.setattr(live, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(live, "TRIES", 2)
 
@@ -66,7 +66,7 @@ def test_late_reader_gets_only_the_newest_frame():
     source.close()
 
 
-def test_broken_stream_is_reopened_and_reported(quick, caplog):
+def test_broken_stream_is_reopened_and_reported(fast_retries, caplog):
     def breaks():
         yield image(1)
         time.sleep(0.05)

@@ -27,7 +27,7 @@ def broken(source):
 
 
 @pytest.fixture(autouse=True)
-def lines_are_kept(caplog):
+def log_info(caplog):
     caplog.set_level(logging.INFO)
 
 

@@ -63,12 +63,12 @@ def test_labels_match_stored_ones_after_equal_rounding(stored, folder):
         size = np.array([record["width"], record["height"]])
         input_size = np.array(line.split()[1].split("x")[::-1], int)
         corners = [found[:, 1:3] + sign * found[:, 3:5] / 2 for sign in (-1, 1)]
-        low, high = (as_the_public(corner, size, input_size, stored["imgsz"]) for corner in corners)
+        low, high = (as_public(corner, size, input_size, stored["imgsz"]) for corner in corners)
         rounded = np.hstack([(low + high) / 2 / size, (high - low) / size])
         np.testing.assert_allclose(rounded, expected[:, 1:5], **DIGITS)
 
 
-def as_the_public(points, size, input_size, long_side) -> np.ndarray:
+def as_public(points, size, input_size, long_side) -> np.ndarray:
     """Points (K, 2), fractions of the image, where the public detection would say that they are.
 
     Args:

@@ -281,14 +281,14 @@ def test_source_name_drops_folders_and_secrets(source, name):
     ],
 )
 def test_taken_name_gets_the_next_number(asked, given):
-    assert " ".join(taken(Names(), asked)) == given
+    assert " ".join(take_names(Names(), asked)) == given
 
 
-def taken(names: Names, asked: str) -> list[str]:
+def take_names(names: Names, asked: str) -> list[str]:
     stems = [(name.removesuffix(".mp4"), name.endswith(".mp4")) for name in asked.split()]
     return [names.take(stem, is_video) for stem, is_video in stems]
 
 
 def test_names_differing_in_case_clash_only_where_folded():
-    assert taken(Names(folds_case=True), "a A b_1 B.mp4") == ["a", "A-2", "b_1", "B-2"]
-    assert taken(Names(folds_case=False), "a A b_1 B.mp4") == ["a", "A", "b_1", "B"]
+    assert take_names(Names(folds_case=True), "a A b_1 B.mp4") == ["a", "A-2", "b_1", "B-2"]
+    assert take_names(Names(folds_case=False), "a A b_1 B.mp4") == ["a", "A", "b_1", "B"]

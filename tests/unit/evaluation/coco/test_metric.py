@@ -107,9 +107,9 @@ NO_OBJECTS, NO_DETECTIONS = ground_truth([], []), detections([], [], [])
     {1: (detections([[5, 5, 5, 9], BOX], [0.9, 0.8], [0, 0]),
          ground_truth([0], [[0, 0, 90, 90]], [True]))},
 ], ids=["no detections", "no objects", "empty image", 
-        "object found by the 101st", "equal overlaps",
-        "equal overlaps in turn", "only a crowd", "crowd and object at one place",
-        "objects of two sizes at one place", "areas on the bounds", "within a crowd"])  # fmt: skip
+        "object found at rank 101", "equal overlaps",
+        "alternating equal overlaps", "only a crowd", "crowd over an object",
+        "two sizes at one place", "areas at the limits", "within a crowd"])  # fmt: skip
 def test_edge_case_matches_pycocotools(images):
     assert_equal_to_pycocotools(images, num_classes=3)
 

@@ -59,7 +59,7 @@ def test_coco_is_recognised_by_its_names_in_any_order():
 @pytest.mark.parametrize("names", [
     ["person", "car"], COCO_NAMES[:79], [*COCO_NAMES[:79], "brush"], [*COCO_NAMES, "brush"],
     [*COCO_NAMES[:79], "person"],
-], ids=["two", "79", "one other", "81", "a name twice"])  # fmt: skip
+], ids=["two", "79", "one other", "81", "duplicate name"])  # fmt: skip
 def test_other_classes_keep_their_index(names):
     assert category_ids(names) == list(range(len(names)))
 
@@ -72,7 +72,7 @@ def test_other_classes_keep_their_index(names):
     (["a/bus.jpg", "b/bus.jpg"], [1, 2]),
     (["a/²³.jpg", "a/3.jpg"], ["²³", "3"]),
     ([], []),
-], ids=["numbers", "names", "equal numbers", "equal names of digits", "equal names",
-        "digits that are no number", "none"])  # fmt: skip
+], ids=["numbers", "names", "equal numbers", "equal numeric names", "equal names",
+        "non-decimal digits", "none"])  # fmt: skip
 def test_image_ids_are_file_stems_when_unique(paths, ids):
     assert image_ids([Path(path) for path in paths]) == ids

@@ -94,13 +94,13 @@ def detect(detector, sources, **options):
     return files.begun, files.written, reported
 
 
-def expected(detector, sources):
+def detect_one_by_one(detector, sources):
     """What the detector finds in one image after another."""
     images = [image for source in sources for image in source.images()]
     return [detector.detect([image])[0] for image in images]
 
 
-def found(reported):
+def detections_of(reported):
     return [done.result.detections for done in reported if done.result is not None]
 
 
@@ -108,9 +108,9 @@ def found(reported):
 def test_pipeline_equals_single_images_bit_for_bit(predictor, threads, lanes):
     detector = make_detector(predictor, lanes)
     _, _, reported = detect(detector, SOURCES, threads=threads)
-    wanted = expected(detector, SOURCES)
+    wanted = detect_one_by_one(detector, SOURCES)
     assert sum(len(one.scores) for one in wanted) > 20
-    for one, other in zip(found(reported), wanted, strict=True):
+    for one, other in zip(detections_of(reported), wanted, strict=True):
         assert all(map(np.array_equal, one, other))
 
 

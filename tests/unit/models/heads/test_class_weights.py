@@ -98,7 +98,7 @@ def test_effective_weights_follow_the_paper():
     assert effective_weights(np.array([7, 7])) == (1.0, 1.0)
 
 
-def weighed(weights, *classes):
+def weights_from(weights, *classes):
     index = np.array(classes, np.int64)
     boxes = np.full((len(index), 4), 0.5, np.float32)
     samples = table_of([Sample(Path("a.jpg"), 64, 64, index, boxes)])
@@ -109,16 +109,16 @@ def weighed(weights, *classes):
 
 def test_auto_weights_log_the_rarest_class(caplog):
     with caplog.at_level(logging.INFO):
-        found = weighed("auto", 0, 0, 0, 1)
+        found = weights_from("auto", 0, 0, 0, 1)
     assert found == effective_weights(np.array([3, 1, 0]))
     assert "cls_weights: bus, the rarest class (1 object), 1.5; all from 0.5 to 1.5" in caplog.text
 
 
 def test_weight_list_needs_one_weight_per_class():
-    assert weighed("1,2,4", 0, 1) == (1.0, 2.0, 4.0)
-    assert weighed("", 0) == ()
+    assert weights_from("1,2,4", 0, 1) == (1.0, 2.0, 4.0)
+    assert weights_from("", 0) == ()
     with pytest.raises(UserError, match="2 weights for 3 classes; accepted: one per class, or"):
-        weighed("1,2", 0)
+        weights_from("1,2", 0)
 
 
 def test_class_weights_survive_the_state():

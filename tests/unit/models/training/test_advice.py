@@ -78,7 +78,7 @@ def test_many_missing_classes_are_counted():
     assert "of b, c, d, e, f and 2 more, which" in advice_at_start(job)[0]
 
 
-def end_of(*flags, epoch, best, updated=7):
+def final_advice(*flags, epoch, best, updated=7):
     state = SimpleNamespace(epoch=epoch, best_epoch=best, last_update=updated)
     state.schedule, state.batch_number = SimpleNamespace(accumulate=16), 10
     return advice_at_end(parse_train_flags(list(flags)), state, Path("run/weights/last.x"))
@@ -86,7 +86,7 @@ def end_of(*flags, epoch, best, updated=7):
 
 def test_late_best_epoch_suggests_the_command_for_more():
     flags = ("--epochs", "20", "--cfg", "yolov5n", "--img", "64", "--exist-ok", "--seed", "3")
-    first, command = end_of(*flags, epoch=20, best=19)
+    first, command = final_advice(*flags, epoch=20, best=19)
     assert first == "epoch 19 of 20 was the best: more epochs may help:"
     words = shlex.split(command)
     more = parse_train_flags(words[words.index("--img=64") :])
@@ -96,7 +96,7 @@ def test_late_best_epoch_suggests_the_command_for_more():
 
 def test_run_without_an_update_explains_why():
     """8 images, 5 epochs and warmup_epochs=0: ten batches of 4, where one update takes 16."""
-    (line,) = end_of("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
+    (line,) = final_advice("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
     assert line.startswith("nothing was learned: an update takes 16 batches, and the run had 10;")
     assert line.endswith("give more --epochs, or --override nbs=4")
 
@@ -111,7 +111,7 @@ def test_run_without_an_update_explains_why():
     ],
 )
 def test_other_runs_end_without_advice(flags, epoch, best):
-    assert end_of(*flags, epoch=epoch, best=best) == []
+    assert final_advice(*flags, epoch=epoch, best=best) == []
 
 
 def rows_of(folder):

@@ -98,7 +98,7 @@ def test_anchors_without_labels_are_kept_or_an_error(choose):
             choose(anchors, np.zeros((0, 2)), **changes)
 
 
-def kept(document, config, hyp):
+def apply_anchors(document, config, hyp):
     return with_anchors(SimpleNamespace(document=document), SimpleNamespace(config=config, hyp=hyp))
 
 
@@ -107,14 +107,14 @@ def test_noautoanchor_conflicts_with_requested_anchors(anchors, override):
     config = parse_train_flags(["--noautoanchor", "--override", override])
     hyp = read_hyperparameters(config.hyp, config.override)
     with pytest.raises(UserError, match="--noautoanchor conflicts with"):
-        kept({"anchors": anchors}, config, hyp)
+        apply_anchors({"anchors": anchors}, config, hyp)
 
 
 def test_noautoanchor_keeps_poor_anchors():
     config = parse_train_flags(["--noautoanchor"])
     hyp = read_hyperparameters(config.hyp, config.override)
     document = {"anchors": YOLOV5, "nc": 3}
-    assert kept(document, config, hyp) == document
+    assert apply_anchors(document, config, hyp) == document
 
 
 @pytest.mark.parametrize(("thin", "is_kept"), [(5, True), (20, False)])  # of 100 labels

@@ -31,7 +31,7 @@ def number(value):
     return ops.tensor(np.array(value, np.float32))
 
 
-def has_happened(watch, norm, scale_can_fall=False):
+def update_applied(watch, norm, scale_can_fall=False):
     """What the host reads of an update, which must be what the device decided."""
     lost = float(ops.to_numpy(watch.close_update(norm)))
     happened = watch.settle(scale_can_fall)
@@ -44,10 +44,10 @@ def test_skipped_update_names_lost_batches_or_all_of_them(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for step, loss in ((1, 1), (2, np.nan), (3, 1)):
         add(watch, step, (loss, 1, 1))
-    assert not has_happened(watch, number(1))
+    assert not update_applied(watch, number(1))
     for step in (4, 5):
         add(watch, step, (1, 1, 1))
-    assert not has_happened(watch, number(np.inf))
+    assert not update_applied(watch, number(np.inf))
     of_losses, of_gradient = caplog.messages
     assert "the loss is not finite: box nan" in of_losses
     assert [f"step {step}," in of_losses for step in (1, 2, 3)] == [False, True, False]
@@ -62,7 +62,7 @@ def test_stop_request_travels_with_the_losses():
     found = [watch.asked]
     for step in (1, 2):
         add(watch, step, (1, 2, 3))
-        assert has_happened(watch, number(1))
+        assert update_applied(watch, number(1))
         found.append(watch.asked)
     assert found == [False, True, False]
     assert watch.means().tolist() == [1, 2, 3]
@@ -73,7 +73,7 @@ def test_epoch_counts_its_skipped_updates_and_lost_batches(caplog):
     for lost in (np.nan, np.inf):
         for loss in (1, lost, lost):
             add(watch, 1, (loss, 1, 1))
-        assert not has_happened(watch, number(1))
+        assert not update_applied(watch, number(1))
     assert watch.skipped == 2
     caplog.clear()
     watch.end_epoch()
@@ -81,7 +81,7 @@ def test_epoch_counts_its_skipped_updates_and_lost_batches(caplog):
     assert watch.skipped == 0
     caplog.clear()
     add(watch, 1, (1, 1, 1))
-    assert has_happened(watch, number(1))
+    assert update_applied(watch, number(1))
     watch.end_epoch()
     assert not caplog.messages
 
@@ -90,21 +90,21 @@ def test_finite_update_resets_the_skip_count():
     watch = StepWatch(AnchorHead.loss_names)
     for _ in range(3):
         for _ in range(9):
-            assert not has_happened(watch, number(np.nan))
-        assert has_happened(watch, number(1))
+            assert not update_applied(watch, number(np.nan))
+        assert update_applied(watch, number(1))
 
 
 def test_overflows_are_fatal_only_at_the_lowest_loss_scale():
     watch, overflow = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(np.inf, np.float32))
     for step in range(30):
         add(watch, step, (1, 1, 1))
-        assert not has_happened(watch, overflow, scale_can_fall=True)
+        assert not update_applied(watch, overflow, scale_can_fall=True)
     for step in range(step_watch.MOST_IN_A_ROW - 1):
         add(watch, step, (1, 1, 1))
-        assert not has_happened(watch, overflow)
+        assert not update_applied(watch, overflow)
     add(watch, 0, (1, 1, 1))
     with pytest.raises(UserError, match="10 updates in a row"):
-        has_happened(watch, overflow)
+        update_applied(watch, overflow)
 
 
 def run_updates(restarts):
@@ -125,7 +125,7 @@ def run_updates(restarts):
                 add(watch, step, losses)
                 watch.restore(stored)
         if step % 2 == 0:
-            answers.append(has_happened(watch, one))
+            answers.append(update_applied(watch, one))
     return answers, watch.state(), watch.end_epoch().tolist()
 
 
@@ -146,5 +146,5 @@ def test_update_is_lost_by_a_loss_read_before_it():
     add(watch, 1, (np.nan, 1, 1))
     watch.state()
     add(watch, 2, (1, 1, 1))
-    assert not has_happened(watch, number(1))
-    assert has_happened(watch, number(1))
+    assert not update_applied(watch, number(1))
+    assert update_applied(watch, number(1))
