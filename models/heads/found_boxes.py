@@ -31,7 +31,6 @@ class BoxHead(Head):
     metric_names = {
         "precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95",
     }  # fmt: skip
-    target_fields = ("image_index", "class_index", "boxes_cxcywh_norm")
     nothing_found = Detections(
         np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
     )

@@ -33,7 +33,6 @@ from duet.models.training.outputs import (
 from duet.models.training.start import build, images_at_a_time, uses_fused
 from duet.models.training.step import TrainState, accumulate_again, settle, train_step
 from duet.models.training.step_watch import StageTimer
-from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.processes import watchdog
@@ -61,7 +60,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
         train_loader.lend_to(state.device)
-        if leaves_pixels(config, state, train_loader):
+        if leaves_pixels(config.device_augment, state, train_loader):
             train_loader.leave_pixels()
         if state.device == CPU:
             images, *size = train_loader.largest_shape
@@ -84,7 +83,8 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             raise
         except Exception as error:
             if backend.device.is_out_of_memory(error):
-                raise out_of_memory(config, ranks) from error
+                flags = config.batch_size, config.micro_batch, config.image_size
+                raise out_of_memory(*flags, ranks) from error
             raise
         conclude_run(run, state, best)
     cached = {"training": train_loader.cached, "validation": loader.cached}
@@ -93,22 +93,22 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
     return trained(run, state, best)
 
 
-def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -> bool:
+def leaves_pixels(asked: bool | None, state: TrainState, loader: TrainLoader) -> bool:
     """Return whether the device changes colours and flips images; note it for work.json."""
-    asked = uses_fused(config.device_augment, state.device)
+    asked = uses_fused(asked, state.device)
     size, layout = loader.largest_shape[2:], state.execution.channels_last
     chosen = choose_finishing(asked, size, state.device, state.dtype, layout)
     state.implementations = {**state.implementations, "colours": "device" if chosen else "loader"}
     return chosen
 
 
-def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
-    at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
+def out_of_memory(batch_size: int, micro_batch: int, image_size: int, ranks: int) -> UserError:
+    at_a_time = images_at_a_time(batch_size, micro_batch, ranks)
     return UserError(
         f"out of memory with {count(at_a_time, 'image')} per pass (--batch-size "
-        f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img {config.image_size}; "
-        f"continue with --resume and --micro-batch {max(at_a_time // 2, 1)}, or start again with "
-        "a smaller --batch-size, --img or model"
+        f"{batch_size}, --micro-batch {micro_batch}) and --img {image_size}; continue with "
+        f"--resume and --micro-batch {max(at_a_time // 2, 1)}, or start again with a smaller "
+        "--batch-size, --img or model"
     )
 
 

@@ -10,39 +10,39 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6528,
+    "backend": 6550,
     "duet": 414,
-    "models": 590,
-    "models/blocks": 866,
-    "models/detect": 1066,
-    "models/evaluation": 919,
-    "models/export": 1503,
-    "models/heads": 2561,
-    "models/inference": 715,
-    "models/training": 2782,
-    "scripts": 1181,
-    "utils": 1000,
-    "utils/cli": 1336,
-    "utils/comparison": 1261,
-    "utils/data": 11211,
-    "utils/detect": 2037,
-    "utils/evaluation": 1736,
-    "utils/evolution": 410,
-    "utils/export": 1665,
-    "utils/files": 1103,
+    "models": 591,
+    "models/blocks": 881,
+    "models/detect": 1059,
+    "models/evaluation": 917,
+    "models/export": 1501,
+    "models/heads": 2564,
+    "models/inference": 710,
+    "models/training": 2785,
+    "scripts": 1173,
+    "utils": 1008,
+    "utils/cli": 1356,
+    "utils/comparison": 1263,
+    "utils/data": 11228,
+    "utils/detect": 2033,
+    "utils/evaluation": 1753,
+    "utils/evolution": 409,
+    "utils/export": 1666,
+    "utils/files": 1108,
     "utils/geometry": 339,
     "utils/processes": 1172,
     "utils/report": 1440,
-    "utils/serve": 861,
+    "utils/serve": 862,
     "utils/setup": 364,
-    "utils/state": 828,
-    "utils/system": 411,
-    "utils/weights": 1633,
+    "utils/state": 850,
+    "utils/system": 410,
+    "utils/weights": 1638,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54922, "benchmarks": 2668}
+OTHERS = {"tests": 54757, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:

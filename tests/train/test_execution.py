@@ -24,7 +24,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
-from duet.utils.processes.world import ALONE, World
+from duet.utils.processes.world import World
 from duet.utils.state.job import Job, Session, TrainData
 from duet.utils.state.run import Run
 from tests.small import write_small_model
@@ -180,10 +180,7 @@ def test_first_rank_decides_on_bfloat16_for_all(tmp_path, monkeypatch, is_slower
 
 @HAS_BFLOAT16
 def test_bfloat16_is_timed_quickly_at_network_sizes(tmp_path):
-    config = TrainConfig(**read_train_flags(["--cfg", "yolov5n", "--img", "640"])[0])
-    data = TrainData(("a",), (), ())
-    job = Job(config, None, data, Session(None, None, ALONE))
-    channels, cells = start_of_run.main_sizes(job)
+    channels, cells = start_of_run.main_sizes(read_model_yaml("models/yolov5n.yaml"), 640)
     assert channels * cells == 64 * 80  # of each stage of YOLOv5n, but for the first
     begin = time.process_time()
     assert 0.05 < bfloat16_ratio(channels, cells) < 20

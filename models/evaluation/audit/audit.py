@@ -20,6 +20,7 @@ from duet.models.inference.predictor import (
     input_size,
     make_predictor,
 )
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.samples import Sample, ground_truth
@@ -78,7 +79,7 @@ def run_audit(
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 
     workers = loader_workers(config.workers, config.device)
-    with ValLoader(samples, size, config.batch_size, workers, model.stride) as loader:
+    with ValLoader(samples, ValRecipe(size, config.batch_size, model.stride), workers) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         names = class_names_of(weights[0], model.head.num_classes)

@@ -12,6 +12,7 @@ from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossTerms
 from duet.utils.data.image.letterbox import fit_long_side, letterbox
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
@@ -79,7 +80,7 @@ def assert_same_detections(found, expected):
 
 def evaluate(model, samples, batch_size=2, rectangular=False, **changes):
     sink = Detected()
-    with ValLoader(samples, 96, batch_size, 0, 32, rectangular) as loader:
+    with ValLoader(samples, ValRecipe(96, batch_size, rectangular=rectangular)) as loader:
         validation = Evaluation(
             model, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink], **changes
         ).run(loader)
@@ -103,7 +104,10 @@ def test_suppression_error_ends_validation_at_once(model, samples, error, failin
                 raise error
 
     sink, threads = Failing(), threading.active_count()
-    with ValLoader(samples, 96, 2, 0, 32, False) as loader, pytest.raises(type(error)):
+    with (
+        ValLoader(samples, ValRecipe(96, 2, rectangular=False)) as loader,
+        pytest.raises(type(error)),
+    ):
         Evaluation(model, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink]).run(loader)
     assert max(sink.images) == failing
     assert threading.active_count() <= threads  # one of an earlier test may have ended

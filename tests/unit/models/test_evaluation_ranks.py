@@ -11,6 +11,7 @@ from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
 from duet.models.inference import predictors
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.processes.world import ALONE
 from tests.rank_threads import run_rank_threads
@@ -82,7 +83,7 @@ def one_thread_at_a_time(monkeypatch):
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
     images = []
     sink = SimpleNamespace(add=lambda index, *found: images.append((index, *arrays_in(*found))))
-    with ValLoader(samples, 96, 3, 0, 32, world=world) as loader:
+    with ValLoader(samples, ValRecipe(96, 3), world=world) as loader:
         assert len(loader) == NUM_BATCHES
         validation = Evaluation(
             model or PerImage(), samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss, **options

@@ -90,13 +90,26 @@ def test_multiples_round_depth_to_one_and_width_to_eight():
         (lambda d: d.__setitem__("act", "nn.LeakyReLU(1.5)"), "with SLOPE from 0 to 1"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [2, 1]]),
-            "do not give a map",
+            "do not give a map of image size / stride; use an odd kernel_size",
         ),
+        (
+            lambda d: d["backbone"][3].__setitem__(3, [256, 4, 2]),
+            "layer 3, Conv [256, 4, 2]: kernel_size 4, stride 2 and padding 2 do not give a map",
+        ),
+        (lambda d: d["backbone"][3].__setitem__(3, [256, 4, 2, 2]), "/ stride; use padding 1"),
+        (lambda d: d["backbone"][3].__setitem__(3, [256, 3, 2, 2]), "/ stride; use padding 1"),
+        (lambda d: d["backbone"][3].__setitem__(3, [256, 4, 1, 1]), "use an odd kernel_size"),
+        (lambda d: d["backbone"][3].__setitem__(slice(2, 4), ["DWConv", [256, 4]]), "use an odd"),
+        (lambda d: d["backbone"][3].__setitem__(slice(2, 4), ["GhostConv", [256, 4]]), "use an o"),
+        (lambda d: d["backbone"][0].__setitem__(slice(2, 4), ["Focus", [64, 2]]), "use an odd ker"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", []]),
             "kernel_size is None",
         ),
-        (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [3, 1, 2]]), "half of ker"),
+        (
+            lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [3, 1, 2]]),
+            "use padding 1",
+        ),
         (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.ZeroPad2d", [1]]), "[[0, 1, 0, 1]]"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.ZeroPad2d", [[0, 1, 0, 1]]]),
@@ -218,7 +231,7 @@ HOSTILE = {
     "joined maps": ({"head": [[[0] * 999, 1, "Concat", [1]]]}, "values per pixel in all maps"),
     "large": ({"backbone": [[-1, 1, "Conv", [60_000, 3, 8]], [-1, 1, "Conv", [60_000, 3]]]},
               "32,402,100,000 weights up to here"),
-    "padding": ({"backbone": [[-1, 1, "Conv", [8, 3, 1, 9]]]}, "at most half of kernel_size"),
+    "padding": ({"backbone": [[-1, 1, "Conv", [8, 3, 1, 9]]]}, "do not give a map"),
     "a large pool": ({"backbone": [[-1, 1, "SPP", [8, [10**9 + 1]]]]}, "odd numbers up to 32"),
     "wide attention": ({"backbone": [[-1, 1, "C3TR", [60_000]]]}, "weights up to here"),
     "many classes": ({"nc": 10**6}, "nc: 1000000; accepted: a number of classes"),

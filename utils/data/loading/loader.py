@@ -7,9 +7,8 @@ from functools import partial
 from typing import TypeVar
 
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches, ValRecipe
 from duet.utils.data.loading.image_cache import create_cache
-from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.workers import WorkerPool
 from duet.utils.data.sources.samples import Sample, table_of
@@ -151,43 +150,19 @@ class TrainLoader(_Loader):
 
 
 class ValLoader(_Loader):
-    """Letterboxed batches in a fixed order: by aspect ratio when rectangular, else as given.
-
-    Args:
-        samples, workers, cache, world: as for `TrainLoader`.
-        image_size: the long side of every image, pixels.
-        batch_size: over all ranks; the last batch may be smaller.
-        stride: sides of a batch's images are a multiple of it.
-        rectangular: give each batch the smallest shape that holds its images.
-        fixed_size: (height, width) of all batches, in place of the sides above.
-    """
+    """Letterboxed batches in a fixed order; arguments are as for `TrainLoader`."""
 
     split, cache_fraction = "validation", 0.2
 
     def __init__(
         self,
         samples: Sequence[Sample],
-        image_size: int,
-        batch_size: int,
-        workers: int,
-        stride: int = 32,
-        rectangular: bool = True,
+        recipe: ValRecipe,
+        workers: int = 0,
         cache: str = "",
         world: World = ALONE,
-        fixed_size: tuple[int, int] | None = None,
-        items: BoxItems = BOXES,
     ):
-        rectangular = rectangular and fixed_size is None and items.has_rectangles
-        source = ValBatches(
-            table_of(samples),
-            image_size,
-            batch_size,
-            stride,
-            rectangular,
-            world.process.shard,
-            fixed_size=fixed_size,
-            items=items,
-        )
+        source = ValBatches(table_of(samples), recipe, world.process.shard)
         super().__init__(source, workers, cache, world)
 
     def start(self) -> None:
@@ -196,7 +171,4 @@ class ValLoader(_Loader):
             self._pool.request(Epoch(0))
 
     def __iter__(self) -> Iterator[Batch]:
-        return self.batches()
-
-    def batches(self, first_batch: int = 0) -> Iterator[Batch]:
-        return self._run(Epoch(0), first_batch)
+        return self._run(Epoch(0), first_batch=0)

@@ -152,7 +152,7 @@ def test_tiny_and_thin_images_are_drawn(kind, monkeypatch):
     assert np.mean(unequal) < 0.001
 
 
-def test_rotated_image_extends_half_a_pixel_beyond_its_edges():
+def test_rotated_image_extends_half_a_pixel_past_its_edges():
     white, nothing = np.full((8, 8, 3), 255, np.uint8), np.zeros((0, 4))
     source = Reader([LabelledImage(white, np.zeros(0, np.int64), nothing)], 64).source(0)
     warp = Warp(angle=30)

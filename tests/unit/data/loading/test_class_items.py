@@ -9,7 +9,7 @@ from pycocotools import mask as coco_mask
 
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.image.letterbox import centre_region, crop
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.items import CLASSES, MASKS, MaskItems, complete_outlines
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -54,7 +54,7 @@ def test_class_batch_has_one_class_per_image(samples):
 
 
 def test_class_validation_shows_centres_in_order(samples):
-    loader = ValLoader(samples, 32, 4, 0, items=CLASSES)
+    loader = ValLoader(samples, ValRecipe(32, 4, items=CLASSES))
     batches = list(loader)
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert indices.tolist() == list(range(11))
@@ -71,7 +71,7 @@ def test_class_validation_shows_centres_in_order(samples):
 
 
 def test_fixed_size_network_gets_crops_of_its_shape(samples):
-    (batch,) = ValLoader(samples, 32, 16, 0, fixed_size=(24, 48), items=CLASSES)
+    (batch,) = ValLoader(samples, ValRecipe(32, 16, fixed_size=(24, 48), items=CLASSES))
     assert batch.images.shape == (11, 3, 24, 48)
     file = cv2.imread(str(samples[0].image_path))  # 40 x 60
     expected = cv2.resize(file[5:35], (48, 24), interpolation=cv2.INTER_LINEAR)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from duet.backend.processes import Process
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainRecipe, finished
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe, finished
 from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes.world import ALONE, World
@@ -39,10 +40,11 @@ class Validation:
     """The batches of a validation."""
 
     def __init__(self, items=BOXES, **options):
-        self.loader = partial(ValLoader, image_size=64, batch_size=BATCH, items=items, **options)
+        recipe = ValRecipe(64, BATCH, items=items, **options)
+        self.loader = partial(ValLoader, recipe=recipe)
 
     def batches(self, loader: ValLoader, first: int) -> Iterator[Batch]:
-        return loader.batches(first)
+        return islice(loader, first, None)
 
 
 CASES = {

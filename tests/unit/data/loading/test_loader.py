@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.sources.dataset import load_dataset
@@ -92,7 +92,7 @@ def test_training_images_are_rgb(samples):
 
 
 def test_validation_batches_group_similar_shapes(samples):
-    loader = ValLoader(samples, image_size=128, batch_size=4, workers=0, stride=16)
+    loader = ValLoader(samples, ValRecipe(image_size=128, batch_size=4, stride=16))
     batches = list(loader)
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert sorted(indices) == list(range(NUM_SAMPLES))
@@ -112,7 +112,7 @@ def test_validation_batches_group_similar_shapes(samples):
 
 
 def test_square_validation_batches_keep_the_order(samples):
-    batches = list(ValLoader(samples, 100, 8, workers=0, stride=32, rectangular=False))
+    batches = list(ValLoader(samples, ValRecipe(100, 8, stride=32, rectangular=False)))
     assert {batch.images.shape[2:] for batch in batches} == {(128, 128)}
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert list(indices) == list(range(NUM_SAMPLES))
@@ -120,7 +120,7 @@ def test_square_validation_batches_keep_the_order(samples):
 
 @pytest.mark.parametrize("size", [(64, 96), (96, 64)])
 def test_image_fills_the_fixed_network_size(samples, size):
-    for batch in ValLoader(samples, 640, 8, workers=0, fixed_size=size):
+    for batch in ValLoader(samples, ValRecipe(640, 8, fixed_size=size)):
         assert batch.images.shape[2:] == size
         for letterbox in batch.letterboxes:
             room = np.subtract(size, letterbox.resized_size)
@@ -130,7 +130,7 @@ def test_image_fills_the_fixed_network_size(samples, size):
 
 def test_validation_targets_map_back_to_the_labels(samples):
     number = 0
-    for batch in ValLoader(samples, 96, 4, workers=0):
+    for batch in ValLoader(samples, ValRecipe(96, 4)):
         height, width = batch.images.shape[2:]
         corners = cxcywh_to_xyxy(batch.targets.boxes_cxcywh_norm) * [width, height, width, height]
         for position, letterbox in enumerate(batch.letterboxes):
@@ -218,7 +218,7 @@ def test_batches_beyond_free_memory_are_refused_first(samples, monkeypatch, work
     with pytest.raises(UserError, match=message):
         train_loader(samples, workers)
     with pytest.raises(UserError, match=message):
-        ValLoader(samples, 64, 4, workers, rectangular=False)
+        ValLoader(samples, ValRecipe(64, 4, rectangular=False), workers)
     monkeypatch.setattr("duet.utils.memory.free_memory", lambda: needed)
     train_loader(samples, workers).close()
 
@@ -228,7 +228,7 @@ def test_vanished_image_is_named(samples, tmp_path, workers):
     absent = tmp_path / "absent.jpg"
     broken = [*samples[:5], dataclasses.replace(samples[5], image_path=absent)]
     with (
-        ValLoader(broken, 64, 2, workers) as loader,
+        ValLoader(broken, ValRecipe(64, 2), workers) as loader,
         pytest.raises(DatasetError, match=f"{absent}: cannot be read: No such file"),
     ):
         list(loader)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.worker_process import start_process
@@ -274,7 +274,7 @@ def test_next_epoch_starts_before_this_one_ends(own_samples, loses):
 
 
 def test_started_validation_prefetches_its_first_batches(own_samples):
-    with ValLoader(own_samples, 64, 4, workers=2) as loader:
+    with ValLoader(own_samples, ValRecipe(64, 4), workers=2) as loader:
         first = digest(next(iter(loader)))
         list(loader)
         loader.start()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.records import __main__ as command
 from duet.utils.data.records.layout import forget_open_files, read_table
@@ -112,7 +112,7 @@ def test_batches_from_records_are_byte_identical(dataset, tmp_path):
         samples = samples_of(data)
         with TrainLoader(samples, TrainRecipe(64, 4, EVERYTHING, seed=3), workers=1) as loader:
             digests.append([digest(batch) for epoch in (0, 5) for batch in loader.epoch(epoch)])
-        with ValLoader(samples, 64, 4, workers=0) as loader:
+        with ValLoader(samples, ValRecipe(64, 4)) as loader:
             digests[-1] += [digest(batch) for batch in loader]
     assert len(set(digests[0])) == 9
     assert digests[0] == digests[1] == digests[2]

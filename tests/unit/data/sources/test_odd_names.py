@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.label_file import label_path
@@ -66,7 +66,7 @@ def test_oddly_named_files_are_scanned_and_loaded(tmp_path):
     for workers in (0, 1):
         train = TrainLoader(report.samples, TrainRecipe(64, 8), workers)
         assert sorted(colours(train)) == expected
-        val = ValLoader(report.samples, 64, 8, workers=workers, rectangular=False)
+        val = ValLoader(report.samples, ValRecipe(64, 8, rectangular=False), workers)
         assert colours(val) == expected
 
 

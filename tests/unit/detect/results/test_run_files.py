@@ -3,6 +3,8 @@
 import csv
 import dataclasses
 import json
+import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -282,6 +284,16 @@ def test_source_name_drops_folders_and_secrets(source, name):
 )
 def test_taken_name_gets_the_next_number(asked, given):
     assert " ".join(take_names(Names(), asked)) == given
+
+
+def test_naming_thousands_of_videos_stays_linear():
+    names, calls = Names(), Counter[str]()
+    sys.setprofile(lambda frame, event, argument: calls.update([event]))
+    try:
+        found = [names.take(f"clip{number}", is_video=True) for number in range(1000)]
+    finally:
+        sys.setprofile(None)
+    assert len(set(found)) == 1000 and calls["call"] < 20 * 1000
 
 
 def take_names(names: Names, asked: str) -> list[str]:

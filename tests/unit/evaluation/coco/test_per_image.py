@@ -1,5 +1,7 @@
 """Outcomes per image: average precision over any choice of images, intervals, and their file."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,21 @@ def test_bootstrap_draws_are_reproducible():
     np.testing.assert_array_equal(first, again)
     low, high = interval(mean_over_classes(first))
     assert low < mean_over_classes(per_image.average_precision(np.ones(12, np.int64))) < high
+
+
+def test_false_positive_costs_few_bytes_per_draw():
+    """COCO's 5,000 images have 1.5 million; a number for each threshold would take 80 bytes."""
+    number = 100_000
+    places, correct = np.arange(number), np.zeros((10, number), bool)
+    correct[:, ::10_000] = True
+    objects = np.ones((number, 1), np.int32)
+    found = PerImage(places, np.zeros(number, np.int64), correct, ~np.zeros_like(correct), objects)
+    tracemalloc.start()
+    (only,) = found.average_precision(np.ones(number, np.int64))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert only == pytest.approx(1 / 101)  # precision 1 at recall 0, and 10 of 100,000 objects
+    assert peak < 60 * number
 
 
 def write(folder, images, names=None, classes="abc"):

@@ -152,12 +152,12 @@ def test_mask_metrics_have_an_interval(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("weights", "words"),
     [
-        ([], "none: trained from scratch"),
-        (["--weights", "yolov5n.pt"], "AGPL-3.0 if public weights of YOLOv5"),
-        (["--weights", "a/best.safetensors"], "as card.md of its run says"),
+        ("", "none: trained from scratch"),
+        ("yolov5n.pt", "AGPL-3.0 if public weights of YOLOv5"),
+        ("a/best.safetensors", "as card.md of its run says"),
     ],
 )
-def test_licence_follows_from_the_initial_weights(flags, words):
-    assert words in licence_of(parse_train_flags(flags))
+def test_licence_follows_from_the_initial_weights(weights, words):
+    assert words in licence_of(weights)
