@@ -75,12 +75,12 @@ def test_each_room_keeps_its_budget():
     assert over == {}, "say in the commit why a room grows, and raise its budget"
 
 
-def test_the_product_keeps_its_number_of_files():
+def test_product_keeps_its_file_budget():
     files = [path for path in PYTHON_FILES if room_of(path) in BUDGETS]
     assert len(files) <= PRODUCT_FILES
 
 
-def test_the_scripts_at_the_top_are_short():
+def test_top_level_scripts_are_short():
     lengths = {
         path.name: len(path.read_text(encoding="utf-8").splitlines())
         for path in PROJECT.glob("*.py")
