@@ -178,7 +178,7 @@ def test_written_yaml_is_read_back_equal(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"<a><b/></a>", b"<a><b/>"])
-def test_nothing_of_a_document_waits_for_the_collector(tmp_path, content):
+def test_parsed_xml_leaves_nothing_to_the_garbage_collector(tmp_path, content):
     """It is paused while thousands of annotation files are read: each would take 20 kB."""
     (tmp_path / "a.xml").write_bytes(content)
     gc.collect()
