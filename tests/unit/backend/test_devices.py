@@ -62,7 +62,7 @@ def test_mps_is_one_device_of_pytorch_that_must_be_named():
     check_device("mps")
     check_device("mps", "torch")
     for device, framework in (("mps", "oneflow"), ("mps,mps", "torch"), ("mps,0", "")):
-        with pytest.raises(BackendError, match="mps is one device of --backend torch"):
+        with pytest.raises(BackendError, match="mps needs --backend torch, and is one device"):
             check_device(device, framework)
     usable = ["mps", "cpu"]
     assert [devices.own_device(name, usable) for name in ("", "cpu", "mps")] == [
