@@ -85,7 +85,7 @@ def test_pnnx_makes_the_files_of_ncnn_and_ncnn_runs_them(tmp_path, monkeypatch, 
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     for name, text, fault in (
         ("model.ncnn.param", "damaged", "ncnn cannot read it"),
-        ("metadata.json", "[", "metadata.json is no JSON"),
+        ("metadata.json", "[", "metadata.json is not JSON"),
         ("model.ncnn.bin", None, "lacks model.ncnn.bin"),
     ):
         path = tmp_path / "made" / name

@@ -144,7 +144,7 @@ def test_an_exported_file_is_opened_by_its_name_and_by_another_runtime_that_read
     ("name", "runtime", "text"),
     [
         ("a.onnx", "ncnn", "--runtime ncnn does not read .*a.onnx; accepted: onnx, o"),
-        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is none"),
+        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is not one"),
         ("A.TorchScript", "", "give --runtime torchscript"),
         ("gone.onnx", "", "gone.onnx: no such file"),
         ("folder.onnx", "", "folder.onnx: is a folder, not a regular file"),
