@@ -2,7 +2,6 @@
 
 import functools
 import gzip
-import io
 import os
 import shutil
 import socket
@@ -10,7 +9,6 @@ import struct
 import tarfile
 import tempfile
 import threading
-import zipfile
 import zlib
 from pathlib import Path
 
@@ -33,6 +31,7 @@ from duet.utils.evaluation.coco.per_image import FILE, PerImage, read_per_image,
 from duet.utils.files.array_cache import VARIABLE, read_arrays, write_arrays
 from duet.utils.image_limits import MAX_PIXELS
 from tests.fuzz.mutants import MIB, Reader
+from tests.unit.data.fetch.conftest import tarred, zipped
 from tests.unit.data.image.test_kinds import HEIC
 from tests.unit.data.image_files import KINDS, index_entry, index_record, record_file, turned
 from tests.unit.detect.made import video_bytes
@@ -259,25 +258,9 @@ ZIP_WORDS = (b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06", b"../", b"/")
 TAR_WORDS = (b"ustar", b"../", b"/", b"7" * 11, b"path=", bytes(512))
 
 
-def zipped(files: dict[str, bytes | str], before: bytes = b"") -> bytes:
-    buffer = io.BytesIO(before)
-    with zipfile.ZipFile(buffer, "a", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in files.items():
-            archive.writestr(name, content)
-    return buffer.getvalue()
-
-
-def tarred() -> list[bytes]:
-    found = []
-    for layout in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
-        buffer = io.BytesIO()
-        with tarfile.open(fileobj=buffer, mode="w", format=layout) as archive:
-            for name, content in {**FILES, "é" * 60: b""}.items():
-                entry = tarfile.TarInfo(name)
-                entry.size = len(content)
-                archive.addfile(entry, io.BytesIO(content))
-        found.append(buffer.getvalue())
-    return found
+def tars() -> list[bytes]:
+    layouts = (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT)
+    return [tarred({**FILES, "é" * 60: b""}, layout=layout) for layout in layouts]
 
 
 def unpack_beside(path: Path) -> object:
@@ -328,8 +311,8 @@ READERS = {
     ),
     "fetch-answer": Reader(download_answer, lambda: ANSWERS, "answer", HTTP_WORDS),
     "fetch-zip": Reader(unpack_beside, lambda: [zipped(FILES)], "a.zip", ZIP_WORDS),
-    "fetch-tar": Reader(unpack_beside, tarred, "a.tar", TAR_WORDS),
+    "fetch-tar": Reader(unpack_beside, tars, "a.tar", TAR_WORDS),
     "fetch-tgz": Reader(
-        unpack_beside, lambda: list(map(gzip.compress, tarred())), "a.tgz", (b"\x1f\x8b",)
+        unpack_beside, lambda: list(map(gzip.compress, tars())), "a.tgz", (b"\x1f\x8b",)
     ),
 }  # fmt: skip

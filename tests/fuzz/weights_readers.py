@@ -26,7 +26,7 @@ from duet.utils.weights.__main__ import describe
 from duet.utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from duet.utils.weights.load import load_weights, stored_model
 from tests.foreign_files import TorchFile, dump, module, small_arrays, small_model, write_zip
-from tests.fuzz.binary_readers import ZIP_WORDS, zipped
+from tests.fuzz.binary_readers import ZIP_WORDS
 from tests.fuzz.mutants import MIB, Reader
 from tests.fuzz.text_readers import JSON_WORDS, XML_WORDS
 from tests.onnx_files import (
@@ -40,6 +40,7 @@ from tests.onnx_files import (
     write_segmenter,
 )
 from tests.small import TINY, TINY_ANCHOR_FREE, TINY_SEGMENTER
+from tests.unit.data.fetch.conftest import zipped
 from tests.unit.weights.test_public_layers import small_classifier
 
 # Weights of other programs.
@@ -229,7 +230,7 @@ READERS = {
     ),
     "exported-zip": Reader(
         lambda path: metadata_in_zip(path.read_bytes(), "/extra/metadata.json"),
-        lambda: [zipped({"a/extra/metadata.json": metadata_as_json(METADATA)}, b"content")],
+        lambda: [b"content" + zipped({"a/extra/metadata.json": metadata_as_json(METADATA)})],
         "a.torchscript", ZIP_WORDS,
     ),
 }  # fmt: skip

@@ -4,45 +4,45 @@ from collections import Counter
 from pathlib import Path
 
 from duet.utils.project import PROJECT
-from tests.structure.source_files import PYTHON_FILES
+from tests.structure.test_imports import PYTHON_FILES
 
 PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6557,
-    "duet": 414,
-    "models": 595,
-    "models/blocks": 866,
-    "models/detect": 1059,
+    "backend": 6609,
+    "duet": 427,
+    "models": 591,
+    "models/blocks": 881,
+    "models/detect": 1054,
     "models/evaluation": 922,
     "models/export": 1501,
-    "models/heads": 2565,
+    "models/heads": 2564,
     "models/inference": 710,
-    "models/training": 2785,
+    "models/training": 2793,
     "scripts": 1173,
     "utils": 1008,
     "utils/cli": 1356,
-    "utils/comparison": 1262,
-    "utils/data": 11232,
-    "utils/detect": 2033,
-    "utils/evaluation": 1739,
-    "utils/evolution": 409,
-    "utils/export": 1666,
-    "utils/files": 1106,
+    "utils/comparison": 1263,
+    "utils/data": 11229,
+    "utils/detect": 2038,
+    "utils/evaluation": 1753,
+    "utils/evolution": 410,
+    "utils/export": 1663,
+    "utils/files": 1111,
     "utils/geometry": 339,
     "utils/processes": 1172,
     "utils/report": 1440,
     "utils/serve": 862,
     "utils/setup": 364,
-    "utils/state": 850,
-    "utils/system": 411,
+    "utils/state": 854,
+    "utils/system": 410,
     "utils/weights": 1638,
 }
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54700, "benchmarks": 2670}
+OTHERS = {"tests": 54876, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:
@@ -75,12 +75,12 @@ def test_each_room_keeps_its_budget():
     assert over == {}, "say in the commit why a room grows, and raise its budget"
 
 
-def test_the_product_keeps_its_number_of_files():
+def test_product_keeps_its_file_budget():
     files = [path for path in PYTHON_FILES if room_of(path) in BUDGETS]
     assert len(files) <= PRODUCT_FILES
 
 
-def test_the_scripts_at_the_top_are_short():
+def test_top_level_scripts_are_short():
     lengths = {
         path.name: len(path.read_text(encoding="utf-8").splitlines())
         for path in PROJECT.glob("*.py")

@@ -63,6 +63,10 @@ def find_resume_point(values: FlagValues, given: FlagValues) -> ResumePoint | No
             with unknown settings.
     """
     asked = values["resume"]
+    if not asked and "resume" in given:
+        raise UserError(
+            "--resume '': empty, as from a variable that is not set; give a run's folder"
+        )
     if not asked:
         return None
     if asked in (AUTO, NEWEST):

@@ -66,6 +66,11 @@ def run_audit(
     task = model.head.task
     if "audit" in task.refused:
         raise UserError(task.refused["audit"])
+    if dataset.is_of_folders:
+        raise UserError(
+            f"--data {config.data}: images in folders named for their classes have no boxes to "
+            "audit; give a dataset with boxes"
+        )
     size = input_size(config.image_size, model, weights)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].class_names, model.head.num_classes

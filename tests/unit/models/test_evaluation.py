@@ -87,7 +87,7 @@ def evaluate(model, samples, batch_size=2, rectangular=False, **changes):
     return validation, sink.images
 
 
-def test_square_batches_find_what_each_image_alone_finds(model, samples):
+def test_square_batches_match_single_images(model, samples):
     _, found = evaluate(model, samples)
     assert sorted(found) == list(range(len(samples)))
     for index, sample in enumerate(samples):
@@ -96,7 +96,7 @@ def test_square_batches_find_what_each_image_alone_finds(model, samples):
 
 @pytest.mark.parametrize("error", [RuntimeError("broken sink"), KeyboardInterrupt()])
 @pytest.mark.parametrize("failing", [0, len(SIZES) - 1])
-def test_an_error_while_suppressing_ends_validation_at_once(model, samples, error, failing):
+def test_suppression_error_ends_validation_at_once(model, samples, error, failing):
     class Failing(Detected):
         def add(self, image_id, detections, ground_truth):
             super().add(image_id, detections, ground_truth)
@@ -113,7 +113,7 @@ def test_an_error_while_suppressing_ends_validation_at_once(model, samples, erro
     assert threading.active_count() <= threads  # one of an earlier test may have ended
 
 
-def test_losses_are_the_means_of_the_batches(model, samples):
+def test_losses_are_batch_means(model, samples):
     class Constant:
         def __init__(self):
             self.calls = 0
@@ -129,7 +129,7 @@ def test_losses_are_the_means_of_the_batches(model, samples):
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 3])
-def test_a_batch_is_computed_with_few_images_at_a_time(model, samples, at_a_time):
+def test_batch_is_computed_a_few_images_at_a_time(model, samples, at_a_time):
     class Counting:
         head, decode_above = model.head, model.decode_above
         fixed_size, takes_arrays = None, False
@@ -173,7 +173,7 @@ def maps_of(rows):
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("max_detections", "most"), [(7, 3000), (310, 3100)])
-def test_of_a_crowded_image_only_the_best_rows_are_decoded(name, max_detections, most):
+def test_crowded_image_decodes_only_its_best_rows(name, max_detections, most):
     head, rows = head_with_rows(name, num_images=3)
     random = np.random.Generator(np.random.Philox(1))
     raw = maps_of([random.normal(0, 2, level.shape).astype(np.float32) for level in rows])
@@ -193,7 +193,7 @@ def test_of_a_crowded_image_only_the_best_rows_are_decoded(name, max_detections,
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize(("many", "chosen"), [(2, {"max_detections": 6}), (0, {"classes": (1,)})])
-def test_an_object_of_many_rows_hides_no_other(name, many, chosen):
+def test_object_with_many_rows_hides_no_other(name, many, chosen):
     """A few of the first class, of a row in each cell of a level, and one of the second."""
     head, rows = head_with_rows(name)
     objectness, sides = ([4], [2, 3]) if name == "yolov5n" else ([], [15, 31, 47, 63])
@@ -210,7 +210,7 @@ def test_an_object_of_many_rows_hides_no_other(name, many, chosen):
 
 
 @pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])
-def test_the_first_validation_of_a_model_decodes_few_rows(name):
+def test_untrained_model_decodes_few_rows(name):
     model = Detector(read_model_yaml(f"models/{name}.yaml", 1)).eval()
     model.initialize(seed=0)
     with autograd.no_grad():
@@ -220,7 +220,7 @@ def test_the_first_validation_of_a_model_decodes_few_rows(name):
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1e-7, 0.001, 0.3, 0.9, 1.0])
-def test_rows_above_the_threshold_are_all_decoded(model, threshold):
+def test_all_rows_above_the_threshold_are_decoded(model, threshold):
     random = np.random.Generator(np.random.Philox(5))
     sizes = [(96 // stride, 64 // stride) for stride in model.head.strides]
     maps = [random.normal(0, 4, (2, 3 * 7, *size)).astype(np.float32) for size in sizes]

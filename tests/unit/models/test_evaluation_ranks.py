@@ -122,7 +122,7 @@ def assert_same_figures(found, expected):
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
+def test_all_ranks_return_the_single_process_result(samples, world_size):
     expected, images = evaluate(samples, loss=CountedLoss())
     assert expected.result.map > 0 and expected.losses.all()
 
@@ -136,7 +136,7 @@ def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
     assert [received for _, received in ranks[1:]] == [[]] * (world_size - 1)
 
 
-def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
+def test_rank_without_images_computes_only_for_the_loss(samples):
     def work(world):
         alone, with_loss, loss = PerImage(), PerImage(), CountedLoss()
         evaluate(samples, world, alone)

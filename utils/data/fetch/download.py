@@ -27,7 +27,7 @@ from duet.utils.errors import UserError, brief, os_fault
 from duet.utils.files.regular import open_regular
 from duet.utils.files.yaml_files import read_yaml
 from duet.utils.progress import Progress
-from duet.utils.project import FETCH_FOLDER, list_names
+from duet.utils.project import FETCH_FOLDER, how_to_fetch, list_names
 from duet.utils.text import printable
 
 MAX_BYTES = 1 << 40  # per file
@@ -71,12 +71,12 @@ class FetchList(NamedTuple):
 
 def find_list(argument: str) -> FetchList:
     """Read a list by its path, or by its name in data/fetch; UserError names an invalid value."""
-    path, names = Path(argument), ", ".join(list_names())
+    path, known = Path(argument), f"a list is a YAML file, or one of: {', '.join(list_names())}"
     if not path.exists() and not path.suffix:
         path = FETCH_FOLDER / f"{path.name}.yaml"
-        if not path.exists():
-            raise UserError(f"LIST {argument}: unknown; accepted: a YAML file, or one of: {names}")
-    document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {names}")
+    if not path.exists():
+        raise UserError(f"LIST {argument}: no such list; {how_to_fetch(argument) or known}")
+    document = read_yaml("LIST", path, known)
     about, then, files = (document.get(key, "") for key in ("about", "then", "files"))
     if not (isinstance(about, str) and isinstance(then, str) and isinstance(files, list) and files):
         raise UserError(f"{path}: 'about' and 'then' must be text, and 'files' a list of files")

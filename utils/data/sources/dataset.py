@@ -66,7 +66,7 @@ def load_dataset(
             )
         dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:
-        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset))
+        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset, splits))
     dataset = dataset.merged() if dataset.merge else dataset
     return dataset.as_single_class() if single_class else dataset
 
@@ -77,20 +77,24 @@ def _read(path: Path, splits: Sequence[str]) -> DatasetSpec:
     return found or read_dataset_yaml(_find_yaml(path), splits)
 
 
-def _found_names(dataset: DatasetSpec) -> tuple[str, ...]:
+def _found_names(dataset: DatasetSpec, splits: Sequence[str]) -> tuple[str, ...]:
     """Return the class names of the folders or annotations of all splits, not only those read.
 
-    Of annotations, the longest list if it has them all, else sorted.
+    Of annotations, the longest list if it has them all, else sorted. The dataset keeps those of
+    `splits` until their images are listed.
     """
     entries = dataset.entries
     if folders := [entry for entry in entries if isinstance(entry, ClassFolders)]:
         return class_names_of(folders, dataset.name)
-    found = [read_annotations(entry) for entry in entries if isinstance(entry, AnnotatedFolder)]
-    lists = [annotations.class_names for annotations in found]
+    found = {x: read_annotations(x) for x in entries if isinstance(x, AnnotatedFolder)}
+    wanted = chain.from_iterable(getattr(dataset, split) for split in splits)
+    dataset.annotations.update({x: found[x] for x in wanted if isinstance(x, AnnotatedFolder)})
+    lists = [annotations.class_names for annotations in found.values()]
     longest, names = max(lists, key=len), set(chain.from_iterable(lists))
     if not names:
+        reason = _why_no_class(next(iter(found.values())))
         raise DatasetError(
-            f"{dataset.name}: its annotations name no class: {_why_no_class(found[0])}; "
+            f"{dataset.name}: its annotations name no class: {reason}; "
             "correct that, or give 'names' in a dataset YAML"
         )
     return tuple(longest if set(longest) == names else sorted(names))

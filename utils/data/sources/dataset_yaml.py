@@ -15,7 +15,7 @@ import numpy as np
 
 from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
-from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
 from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
@@ -48,6 +48,10 @@ class DatasetSpec:
     train_part: float | str | None = None
     merge: Mapping[str, str] = field(default_factory=dict)  # name in the labels -> the class it is
     label_names: tuple[str, ...] = ()  # names of the labels' numbers, if some are merged
+    # Read for their names already; who lists their images takes them out.
+    annotations: dict[AnnotatedFolder, Annotations] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def entries(self) -> tuple[Entry, ...]:

@@ -73,7 +73,7 @@ class Reader:
         return SourceImage(item.size, item.objects, size, decode, reduction)
 
 
-def both(kind: str, images: list[LabelledImage], image_size: int, number: int):
+def draw_both(kind: str, images: list[LabelledImage], image_size: int, number: int):
     """Return a sample drawn tile by tile, the plain one, and where the plain one has no edge."""
     generator = sample_generator(0, 1, number)
     draw = draw_augmentation(KINDS[kind], generator, number % len(images), len(images))
@@ -103,10 +103,10 @@ def differs_nearby(image: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("image_size", "factor"), [(320, 1), (320, 3), (256, 1)], ids=["same", "third", "smaller"]
 )
-def test_a_sample_is_that_of_the_plain_pipeline(kind, image_size, factor):
+def test_tiled_sample_matches_the_plain_pipeline(kind, image_size, factor):
     images = items(period=32, factor=factor)
     for number in range(NUM_DRAWS):
-        fast, plain, inside = both(kind, images, image_size, number)
+        fast, plain, inside = draw_both(kind, images, image_size, number)
         np.testing.assert_allclose(fast.boxes_xyxy, plain.boxes_xyxy, rtol=0, atol=1e-9)
         np.testing.assert_array_equal(fast.class_index, plain.class_index)
         difference = np.abs(fast.image.astype(int) - plain.image)
@@ -119,12 +119,12 @@ def test_a_sample_is_that_of_the_plain_pipeline(kind, image_size, factor):
         assert difference.mean() < 6
 
 
-def test_tiles_leave_neither_a_gap_nor_an_overlap():
+def test_tiles_have_no_gap_or_overlap():
     white = [item._replace(image=np.full_like(item.image, 255)) for item in items(32)]
     squares = [item for item in white if item.size == (320, 320)] * 4
     for kind in ("public", "rotated"):
         for number in range(NUM_DRAWS):
-            fast, plain, inside = both(kind, squares, 320, number)
+            fast, plain, inside = draw_both(kind, squares, 320, number)
             # The plain canvas is white without a line where tiles meet, and so is this one.
             np.testing.assert_array_equal(fast.image[inside], plain.image[inside])
             core = cv2.erode((plain.image == 255).astype(np.uint8), np.ones((3, 3), np.uint8))
@@ -132,7 +132,7 @@ def test_tiles_leave_neither_a_gap_nor_an_overlap():
 
 
 @pytest.mark.parametrize("kind", ["public", "rotated", "perspective", "single"])
-def test_tiny_and_thin_images_are_drawn_too(kind, monkeypatch):
+def test_tiny_and_thin_images_are_drawn(kind, monkeypatch):
     monkeypatch.setitem(KINDS, kind, dataclasses.replace(KINDS[kind], scale=1.0, translate=1.0))
     sizes, none = [(10, 400), (400, 10), (11, 13), (64, 64), (37, 10)], np.zeros((0, 4))
     images = [
@@ -141,7 +141,7 @@ def test_tiny_and_thin_images_are_drawn_too(kind, monkeypatch):
     ]
     compared, unequal = [], []
     for number in range(200):
-        fast, plain, inside = both(kind, images, 64, number)
+        fast, plain, inside = draw_both(kind, images, 64, number)
         inside &= ~differs_nearby(plain.image)
         compared.append(inside.mean())
         unequal.append((fast.image[inside] != plain.image[inside]).any(axis=1).mean())
@@ -152,7 +152,7 @@ def test_tiny_and_thin_images_are_drawn_too(kind, monkeypatch):
     assert np.mean(unequal) < 0.001
 
 
-def test_a_turned_image_reaches_half_a_pixel_of_its_own_beyond_each_edge():
+def test_rotated_image_extends_half_a_pixel_past_its_edges():
     white, nothing = np.full((8, 8, 3), 255, np.uint8), np.zeros((0, 4))
     source = Reader([LabelledImage(white, np.zeros(0, np.int64), nothing)], 64).source(0)
     warp = Warp(angle=30)
@@ -165,7 +165,7 @@ def test_a_turned_image_reaches_half_a_pixel_of_its_own_beyond_each_edge():
     assert -4.75 <= shown[:, :2].min() <= -0.5 and 63 <= shown[:, :2].max() <= 67.75
 
 
-def test_what_is_hidden_is_not_decoded():
+def test_hidden_tile_is_not_decoded():
     images, hidden = items(32), 0
     for number in range(60):
         draw = draw_augmentation(PLAIN, sample_generator(0, 1, number), number % 5, 5)
@@ -175,7 +175,7 @@ def test_what_is_hidden_is_not_decoded():
     assert hidden > 0
 
 
-def test_sides_of_tiles_are_rounded_up_and_boxes_with_them():
+def test_tile_sides_and_boxes_are_rounded_up():
     """349 x 640 at 320 is 174.5 pixels high; the public mosaic's tiles are loaded with 175."""
     sizes = [(349, 640)] * NUM_TILES
     canvas = mosaic_canvas(sizes, (300, 310), image_size=320)

@@ -56,7 +56,7 @@ def colours(loader) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_folder_of_odd_names_is_scanned_and_loaded(tmp_path):
+def test_oddly_named_files_are_scanned_and_loaded(tmp_path):
     paths = write_images(tmp_path / "a # b 数据\udcff", [*STEMS, *IN_NO_LIST])
     report = scan_samples(list_images([paths[0].parent]), 1)
     assert report.problems == []
@@ -70,7 +70,7 @@ def test_a_folder_of_odd_names_is_scanned_and_loaded(tmp_path):
         assert colours(val) == expected
 
 
-def test_a_list_file_names_what_has_no_end_of_line_in_it(tmp_path):
+def test_list_file_names_any_file_without_line_ends(tmp_path):
     stems = [stem for stem in STEMS if stem == stem.strip()]
     paths = write_images(tmp_path, stems)
     lines = [os.fsencode(path.relative_to(tmp_path)) for path in paths]
@@ -79,7 +79,7 @@ def test_a_list_file_names_what_has_no_end_of_line_in_it(tmp_path):
         assert list_images([tmp_path / "list.txt"]) == paths
 
 
-def test_detect_reads_and_writes_all_of_them(tmp_path):
+def test_detect_reads_and_writes_oddly_named_files(tmp_path):
     paths = write_images(tmp_path / "data", [*STEMS, *IN_NO_LIST])
     sources = find_sources(str(paths[0].parent), 10**6)
     assert {source.name for source in sources} == set(paths)

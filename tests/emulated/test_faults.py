@@ -1,13 +1,19 @@
 """Processes of their own: what a program does wrong with a GPU shows on the emulated one.
 
-`python -m tests.emulated.faults check_` makes the checks of one process, and with `ranks_check_`
-under torchrun those of two ranks. The first rank prints the name of each.
+`python -m tests.emulated.test_faults check_` makes the checks of one process, and with
+`ranks_check_` under torchrun those of two ranks. The first rank prints the name of each.
 """
 
+# ruff: noqa: E402
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
+
+import pytest
+
+if os.environ["YOLO_BACKEND"] != "torch":
+    pytest.skip("it is PyTorch's", allow_module_level=True)
 
 import torch
 from torch import distributed
@@ -15,6 +21,7 @@ from torch.distributed import HashStore
 
 from tests.emulated.gpu import emulated_gpu
 from tests.emulated.streams import ENGINE, GPU, NUM_GPUS, OWN, Link, inside, make_engine
+from tests.environments import python
 
 RANKS_CHECK = "ranks_check_"  # begins the names of the checks of two ranks
 ZERO = torch.zeros(())
@@ -250,16 +257,32 @@ def ranks_check_two_ranks_on_one_gpu() -> None:
     assert "Duplicate GPU" in refusal(lambda: make_engine(store, 0, 2, None))
 
 
+# The tests.
+
+
+def names_of(which: str) -> list[str]:
+    return sorted(name for name in globals() if name.startswith(which))
+
+
+@pytest.mark.parametrize("which", ["check_", RANKS_CHECK])
+def test_each_fault_shows(which: str) -> None:
+    from tests.distributed.conftest import run_ranks  # with models, which come after the GPU
+
+    words = ("-m", "tests.emulated.test_faults", which)
+    done = python(*words) if which == "check_" else run_ranks(2, *words, raw=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == names_of(which) != []
+
+
 if __name__ == "__main__":
     (which,) = sys.argv[1:]
     with emulated_gpu():
         if which == RANKS_CHECK:
             distributed.init_process_group("cpu:gloo,cuda:nccl", device_id=torch.device(HERE))
-        for name, check in sorted(globals().items()):
-            if name.startswith(which):
-                check()
-                if OWN == 0:
-                    print(name, flush=True)
+        for name in names_of(which):
+            globals()[name]()
+            if OWN == 0:
+                print(name, flush=True)
         if which == RANKS_CHECK:
             distributed.destroy_process_group()
             # Not by the interpreter's end, in which a thread of gloo, which refused collectives
