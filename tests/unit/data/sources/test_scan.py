@@ -84,9 +84,7 @@ def scan(data, split="train", **settings):
     return load_split(load_dataset(data), split, **settings)
 
 
-def test_unchanged_files_are_not_reread_but_problems_repeat(
-    data, read, caplog
-):
+def test_unchanged_files_are_not_reread_but_problems_repeat(data, read, caplog):
     with caplog.at_level(logging.WARNING):
         first = scan(data)
     reported = caplog.messages
