@@ -96,7 +96,7 @@ def test_unchanged_files_are_not_reread_but_problems_repeat(data, read, caplog):
     assert sorted(read) == LEFT_OUT and caplog.messages == reported
 
 
-def test_of_thousands_of_faults_a_hundred_are_named_and_all_are_counted(data, caplog):
+def test_log_names_100_faults_and_counts_all(data, caplog):
     for number in range(300):
         (data.parent / f"images/{number}.png").write_bytes(b"no image")
     with caplog.at_level(logging.WARNING):
