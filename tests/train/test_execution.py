@@ -288,7 +288,7 @@ def record(tmp_path):
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
         job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
-        write_work(Run(job, tmp_path), state, {}, {})
+        write_work(Run(job, tmp_path), state, {})
         return json.loads((tmp_path / "work.json").read_text())
 
     return record
