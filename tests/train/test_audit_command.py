@@ -15,7 +15,7 @@ from duet.utils.data import crops
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     noise,
     tiny_checkpoint,
