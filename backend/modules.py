@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from duet.backend import checks, ops
+from duet.backend import autograd, checks, ops
 
 # The frameworks' own, with more methods than the contract promises.
 AnyTensor = Any
@@ -50,6 +50,12 @@ def set_trainable(parameters: Iterable[AnyTensor], trainable: bool) -> None:
         parameter.requires_grad = trainable
         if not trainable:
             parameter.grad = None
+
+
+def set_to_zero(parameters: Iterable[AnyTensor]) -> None:
+    with autograd.no_grad():
+        for parameter in parameters:
+            parameter.zero_()
 
 
 def synchronize_batch_norm(module: AnyModule) -> None:

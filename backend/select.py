@@ -230,7 +230,7 @@ def _stderr_without(noise: Sequence[str]) -> Iterator[None]:
 
     Another process writes the other lines, at once: they may be the last before an abort.
     """
-    if not noise:
+    if not noise or sys.stderr is None:  # None: as in a Windows program without a console
         yield
         return
     with subprocess.Popen(

@@ -8,7 +8,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 with suppress(ImportError):  # not on Windows
@@ -50,6 +50,26 @@ def group_folders(controller: str) -> Iterator[Path]:
         group = root / path.lstrip("/")
         yield from (group, *(parent for parent in group.parents if parent.is_relative_to(root)))
     yield CONTROL_GROUPS  # a container may not see its own path
+
+
+@contextmanager
+def variables(**values: str) -> Iterator[None]:
+    """Set environment variables in the block, unless the user has set them."""
+    absent = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(absent)
+    try:
+        yield
+    finally:
+        for name in absent:
+            del os.environ[name]
+
+
+def without_telemetry() -> AbstractContextManager[None]:
+    """Return a context in which ONNX Runtime, from 1.29, can be imported and sends no events.
+
+    It reads the variable only then.
+    """
+    return variables(ORT_DISABLE_TELEMETRY="1")
 
 
 def peak_during(run: Callable[[], object]) -> int:

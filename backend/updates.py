@@ -36,12 +36,13 @@ def value_and_backward(
     targets: Labels,
     stage: Stage,
 ) -> Terms:
-    with stage("forward"):
-        predictions = model(images)
-    with stage("loss"):
-        terms: Any = loss(predictions, targets)
-    with stage("backward"):
-        terms.total.backward()
+    with autograd.recording():
+        with stage("forward"):
+            predictions = model(images)
+        with stage("loss"):
+            terms: Any = loss(predictions, targets)
+        with stage("backward"):
+            terms.total.backward()
     return terms
 
 

@@ -5,12 +5,13 @@ Nothing that other threads use is replaced: neither sys.argv nor the main module
 
 import io
 import logging
+import os
 import signal
 import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
 from typing import Any
 
 from duet.backend import BackendError
@@ -78,6 +79,7 @@ class _Output:
     def __enter__(self) -> None:
         with self._lock:
             if self._calls == 0:
+                self._changes.enter_context(_having_streams())
                 self._changes.enter_context(_writing_like_a_command())
             self._calls += 1
 
@@ -89,6 +91,17 @@ class _Output:
 
 
 _output = _Output()
+
+
+@contextmanager
+def _having_streams() -> Iterator[None]:
+    """Discard output where a stream is None, as in a program of Windows without a console."""
+    with open(os.devnull, "w", encoding="utf-8") as nowhere, ExitStack() as changes:
+        if sys.stdout is None:
+            changes.enter_context(redirect_stdout(nowhere))
+        if sys.stderr is None:
+            changes.enter_context(redirect_stderr(nowhere))
+        yield
 
 
 @contextmanager

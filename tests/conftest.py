@@ -26,6 +26,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     os.environ.setdefault(CACHE_VARIABLE, "")  # nothing is kept in the folder of who tests
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # of those who import it themselves
     name = os.environ.get(ENVIRONMENT_VARIABLE)
     if not name:
         raise pytest.UsageError(

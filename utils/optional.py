@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 
+from duet.backend.system import without_telemetry
 from duet.utils.errors import UserError, brief
 from duet.utils.project import PROJECT, STAMP
 from duet.utils.system.children import KILL, child_options, signal_group
@@ -72,7 +73,7 @@ def run_program(command: Sequence[str | Path], folder: Path) -> None:
     """Run a program in a folder; UserError with the last line of its output on failure."""
     name = Path(command[0]).name
     try:
-        with subprocess.Popen(
+        with without_telemetry(), subprocess.Popen(
             command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, encoding="locale", errors="replace", **child_options(),
         ) as process:  # fmt: skip
@@ -100,7 +101,8 @@ def import_optional(module: str, what_for: str) -> ModuleType:
     try:
         if is_barred:
             sys.modules[_TELEMETRY] = None  # type: ignore[assignment]  # its import fails
-        return importlib.import_module(module)
+        with without_telemetry():
+            return importlib.import_module(module)
     except ImportError as error:
         reason = "" if error.name == package else f" ({error})"
         command = install_command(package)

@@ -327,7 +327,10 @@ class Autograd(Protocol):
     """Gradients for a model in evaluation mode: none are recorded."""
 
     def no_grad(self) -> AbstractContextManager[object]:
-        """Return a context in which nothing is recorded for a backward pass."""
+        """Return a context in which nothing is recorded for a backward pass.
+
+        In it the caller's autocast has no effect; nor has it in `recording`.
+        """
 
 
 class Device(Protocol):

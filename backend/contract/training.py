@@ -277,6 +277,9 @@ class Device(inference.Device, Protocol):
 class Autograd(inference.Autograd, Protocol):
     """Gradients for eager and compiled execution."""
 
+    def recording(self) -> AbstractContextManager[object]:
+        """Return a context in which gradients are recorded, even if the caller turned that off."""
+
     def variable(self, array: np.ndarray, device: str = "cpu") -> Tensor:
         """Copy a float array into a leaf tensor that requires a gradient."""
 

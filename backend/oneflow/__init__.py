@@ -4,6 +4,7 @@ Importing it imports oneflow 0.9.0 and sets up the environment and signal handli
 """
 
 import os
+import random
 import signal
 import socket
 import threading
@@ -33,10 +34,11 @@ os.environ.setdefault("GLOG_minloglevel", "2")
 if this_process().rank > 0 and {"MASTER_ADDR", "MASTER_PORT"} <= os.environ.keys():
     _wait_until_rank_0_listens()
 
-_interrupt_handler = signal.getsignal(signal.SIGINT)
+_interrupt_handler, _random_state = signal.getsignal(signal.SIGINT), random.getstate()
 
 import oneflow  # noqa: E402
 
+random.setstate(_random_state)  # OneFlow draws a port
 # OneFlow's handler ends the process on Ctrl-C without running any `finally`.
 if threading.current_thread() is threading.main_thread():
     signal.signal(signal.SIGINT, _interrupt_handler)

@@ -27,6 +27,10 @@ def no_grad() -> AbstractContextManager[object]:
     return oneflow.no_grad()
 
 
+def recording() -> AbstractContextManager[object]:
+    return oneflow.enable_grad()
+
+
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     checks.scalar_output(output.shape, (x.requires_grad for x in inputs))
     # OneFlow rejects inputs that the output does not depend on, so add an empty sum of each: 0,

@@ -28,7 +28,13 @@ set_trainable = modules.set_trainable
 
 
 class Conv2d(oneflow.nn.Conv2d):
-    """`oneflow.nn.Conv2d`, on a CPU with 1x1 as a matrix product."""
+    """`oneflow.nn.Conv2d`, on a CPU with 1x1 as a matrix product.
+
+    It draws nothing from the caller's generator: weights are loaded.
+    """
+
+    def reset_parameters(self) -> None:
+        modules.set_to_zero(self.parameters())
 
     def forward(self, x: Tensor) -> Tensor:
         # OneFlow aborts the process for mixed dtypes and for empty matrix products.

@@ -5,4 +5,8 @@ they are converted to NumPy arrays.
 """
 
 import onnx  # noqa: F401  (a failed import shows here, where backend.select reports it)
-import onnxruntime  # noqa: F401
+
+from duet.backend.system import without_telemetry
+
+with without_telemetry():
+    import onnxruntime  # noqa: F401

@@ -4,8 +4,8 @@ import functools
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -19,6 +19,7 @@ from duet.backend.torch import ops
 
 P = ParamSpec("P")
 R = TypeVar("R")
+KINDS = (checks.CPU, "cuda", MPS)  # of devices
 log = logging.getLogger("backend")
 
 _left_out = 0  # compiled functions without a CUDA graph that were already reported
@@ -28,8 +29,24 @@ variable = modules.variable
 value_and_backward = updates.value_and_backward
 
 
-def no_grad() -> AbstractContextManager[object]:
-    return torch.no_grad()
+@contextmanager
+def no_grad() -> Iterator[None]:
+    with torch.no_grad(), _without_autocast():
+        yield
+
+
+@contextmanager
+def recording() -> Iterator[None]:
+    with torch.enable_grad(), _without_autocast():
+        yield
+
+
+def _without_autocast() -> ExitStack:
+    """Return a context that computes in the tensors' own dtypes, whatever the caller has set."""
+    contexts = ExitStack()
+    for kind in filter(torch.is_autocast_enabled, KINDS):
+        contexts.enter_context(torch.autocast(kind, enabled=False))
+    return contexts
 
 
 def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
@@ -53,7 +70,8 @@ def copy_gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def compile_problem(device: str) -> str | None:
     x = torch.ones(8, device=device, requires_grad=True)
     try:
-        with modules.warnings_ignored():  # the compiler itself uses deprecated functions
+        # The compiler itself uses deprecated functions.
+        with recording(), modules.warnings_ignored():
             torch.compile(lambda x: (torch.sigmoid(x) * x).sum())(x).backward()
     except Exception as error:  # the compiler is missing or broken
         return _first_line(error)
@@ -88,14 +106,10 @@ def _with_graphs(function: Callable[P, R], run: Callable[P, R]) -> Callable[P, R
         _warn_if_no_graph("a gradient")  # compiled in the last backward pass
         found = run(*inputs, **options)
         _warn_if_no_graph(_name(function))
-        copied: R = tree_map_only(Tensor, _own_number, found)
+        copied: R = tree_map_only(Tensor, lambda x: x if x.ndim else x.clone(), found)
         return copied
 
     return run_in_graphs
-
-
-def _own_number(x: Tensor) -> Tensor:
-    return x.clone() if x.ndim == 0 else x
 
 
 def _warn_if_no_graph(name: str) -> None:

@@ -24,7 +24,6 @@ TORCHSCRIPT_TEXT = "metadata.json"
 
 ModuleList = torch.nn.ModuleList
 Sequential = torch.nn.Sequential
-Conv2d = torch.nn.Conv2d
 MaxPool2d = torch.nn.MaxPool2d
 named_parameters = modules.named_parameters
 state_tensors = modules.state_tensors
@@ -34,6 +33,26 @@ register_buffer = modules.register_buffer
 float_tensors = updates.float_tensors
 set_trainable = modules.set_trainable
 synchronize_batch_norm = modules.synchronize_batch_norm
+
+
+# Whatever the caller has chosen with `torch.set_default_device` and `set_default_dtype`.
+FLOAT32_ON_CPU: dict[str, Any] = {"device": checks.CPU, "dtype": torch.float32}
+
+
+class Conv2d(torch.nn.Conv2d):
+    """`torch.nn.Conv2d` that draws nothing from the caller's generator: weights are loaded."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1,
+        padding: int = 0, *, groups: int = 1, bias: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, padding, groups=groups, bias=bias,
+            **FLOAT32_ON_CPU,
+        )  # fmt: skip
+
+    def reset_parameters(self) -> None:
+        modules.set_to_zero(self.parameters())
 
 
 class BatchNorm2d(torch.nn.BatchNorm2d):
@@ -47,7 +66,8 @@ class BatchNorm2d(torch.nn.BatchNorm2d):
     momentum: float
 
     def __init__(self, num_features: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
-        super().__init__(num_features, checks.as_float32(eps), checks.as_float32(momentum))
+        options = checks.as_float32(eps), checks.as_float32(momentum)
+        super().__init__(num_features, *options, **FLOAT32_ON_CPU)
         self._uncounted = 0  # batches not yet added to `num_batches_tracked`
 
     def forward(self, x: Tensor) -> Tensor:

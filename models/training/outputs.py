@@ -2,7 +2,7 @@
 
 import logging
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,29 +154,35 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     if best is not None:  # before the lines, which a full disk may not take
         write_card(run.folder, run.job, state, best.epoch, best.result)
     run.log_end(best.epoch if best else None, metrics)
+    say(*end_lines(run, state, best, metrics))
+
+
+def end_lines(
+    run: Run, state: TrainState, best: BestEpoch | None, metrics: Mapping[str, float]
+) -> Iterator[str]:
+    head, config, folder = state.model.head, run.job.config, from_here(run.folder)
     if best is not None:
-        say(*head.task.report.load().table(best.result).splitlines())
+        yield from head.task.report.load().table(best.result).splitlines()
         if not any(metrics.values()):
-            say(NOTHING_YET)
+            yield NOTHING_YET
     if state.epoch < config.epochs:
         reason = EndRule.of(config).reason(state.epoch, state.best_epoch, run.results.seconds)
-        say(f"stopped early after epoch {state.epoch} of {config.epochs}: {reason}")
-    say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
+        yield f"stopped early after epoch {state.epoch} of {config.epochs}: {reason}"
+    yield f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {metrics[name]:.3f}" for name, short in head.row_names().items()]
-        say("  ".join([title, *shown]))
+        yield "  ".join([title, *shown])
     elif state.best_epoch:
-        say(f"epoch {state.best_epoch} was the best, but its weights were not kept")
-    folder = from_here(run.folder)
-    say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
+        yield f"epoch {state.best_epoch} was the best, but its weights were not kept"
+    yield f"results{'' if config.no_plots else ' and plots'} in {folder}"
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
-    say(f"weights in {folder / 'weights'}: {files}")
-    say(*advice_at_end(config, state, folder / "weights" / "last.safetensors"))
-    say(*next_commands(run, from_here(weights_to_use(run, best))))
+    yield f"weights in {folder / 'weights'}: {files}"
+    yield from advice_at_end(config, state, folder / "weights" / "last.safetensors")
+    yield from next_commands(run, from_here(weights_to_use(run, best)))
     for samples in (run.job.data.train, run.job.data.val):
-        say(*table_of(samples).remarks.summary())
+        yield from table_of(samples).remarks.summary()
 
 
 def next_commands(run: Run, weights: Path) -> list[str]:

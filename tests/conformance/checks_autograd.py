@@ -33,6 +33,27 @@ def records_nothing_inside(b: Backend) -> None:
         assert (x * 2.0).requires_grad
 
 
+@judges("autograd.recording")
+def records_where_the_caller_does_not(b: Backend) -> None:
+    x = b.autograd.variable(np.ones(2))
+    with b.autograd.no_grad():
+        with b.autograd.recording():
+            assert (x * 2.0).requires_grad
+        assert not (x * 2.0).requires_grad
+
+
+@judges("autograd.no_grad", trains=True)
+@judges("autograd.recording")
+def computes_without_the_autocast_of_the_caller(b: Backend) -> None:
+    x = b.ops.tensor(np.ones((2, 2), "float32"), "cpu")
+    for context in (b.autograd.no_grad, b.autograd.recording):
+        for dtype in b.amp.supported("cpu"):
+            with b.amp.autocast("cpu", dtype):
+                with context():
+                    assert b.ops.dtype_of(b.ops.matmul(x, x)) == "float32"
+                assert b.ops.dtype_of(b.ops.matmul(x, x)) == dtype
+
+
 @judges("autograd.variable")
 def a_copy_that_requires_a_gradient(b: Backend) -> None:
     for dtype in ("float32", "float64"):

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "take_refuses_an_index_out_of_range": "a GPU is not asked for numbers",
     "refuses_rows_and_values_that_do_not_fit": "a GPU is not asked for numbers",
     "half_precision_rows_keep_their_dtype_and_the_column_is_float32": "autocasts on the CPU",
+    "computes_without_the_autocast_of_the_caller": "autocasts on the CPU",
     "refuses_rows_out_of_range": "a GPU is not asked for numbers",
     "changes_the_module_that_owns_the_tensors": "its module is on the CPU",
     "restores_the_module_that_owns_the_tensors": "its module is on the CPU",

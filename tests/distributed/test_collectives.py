@@ -47,7 +47,7 @@ def test_two_ranks_keep_the_promise(check: Check, reports: list[dict[str, Any]])
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch's launcher starts ranks again")
-def test_the_ranks_of_a_new_attempt_do_not_meet_those_of_a_killed_one(tmp_path: Path) -> None:
+def test_restarted_ranks_do_not_meet_killed_ones(tmp_path: Path) -> None:
     script = tmp_path / "restarted.py"
     script.write_text(RESTARTED)
     done = run_ranks(2, "--max-restarts", "3", str(script), raw=True)

@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_public_line_trains_in_two_processes(folder: Path) -> None:
+def test_public_command_line_trains_in_two_processes(folder: Path) -> None:
     start = launcher(os.environ["YOLO_BACKEND"], 2)
     done = subprocess.run(
         [*start, str(PROJECT / "train.py"), *shlex.split(LINE), *shlex.split(SMALL)],

@@ -70,7 +70,7 @@ def test_exported_bytes_do_not_depend_on_the_backend(
     assert len(written) == 1
 
 
-def test_a_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
+def test_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
     checkpoint = tiny_checkpoint(tmp_path)
     arrays = dict(checkpoint.ema)
     arrays["model.1.bn.weight"] = np.full_like(arrays["model.1.bn.weight"], 1e6)
@@ -96,7 +96,7 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("is-killed", "was killed by SIGKILL, as systems do when memory"),
     ],
 )
-def test_a_defect_is_reported_with_its_traceback_and_a_kill_by_its_signal(
+def test_defect_shows_its_traceback_and_kill_its_signal(
     tmp_path: Path, end: str, text: str
 ) -> None:
     with pytest.raises(WorkerError, match=text):
@@ -105,7 +105,7 @@ def test_a_defect_is_reported_with_its_traceback_and_a_kill_by_its_signal(
 
 @pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_it_ends_with_the_process_that_started_it(tmp_path: Path, number: signal.Signals) -> None:
+def test_graph_process_ends_with_its_starter(tmp_path: Path, number: signal.Signals) -> None:
     reported = tmp_path / "process"
     starter = subprocess.Popen([sys.executable, "-c", STARTER, reported], cwd=PROJECT)
     wait_until(lambda: reported.exists() and reported.read_text() != "")

@@ -54,7 +54,7 @@ READING = re.compile(
 )
 
 
-def test_every_module_that_reads_is_tried(outcomes):
+def test_every_reading_module_is_fuzzed(outcomes):
     reads = {
         ".".join(("duet", *path.relative_to(PROJECT).with_suffix("").parts))
         for path in PYTHON_FILES
@@ -100,7 +100,7 @@ def fill(path):
         (fill, "a", "fault", "at most 16 MiB allowed"),
     ],
 )
-def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatch):
+def test_each_kind_of_fault_is_reported(tmp_path, read, text, kind, what, monkeypatch):
     monkeypatch.setattr("tests.fuzz.campaign._end_after", lambda seconds: None)  # not this process
     path = tmp_path / "a"
     path.write_text(text)
@@ -119,13 +119,13 @@ for index in range(int(first), int(last)):
 """
 
 
-def test_reading_goes_on_after_a_mutant_ends_the_process():
+def test_fuzzing_continues_after_a_mutant_ends_the_process():
     outcome = read_mutants(0, {"dies": range(6)}, (sys.executable, "-c", DIES))["dies"]
     assert list(outcome.faults) == [3] and "SIGABRT" in outcome.report("dies", 0)
     assert outcome.kinds["read"] == 5
 
 
-def test_a_reader_that_refuses_its_seeds_is_an_error():
+def test_reader_refusing_its_seeds_is_an_error():
     with pytest.raises(RuntimeError, match="own seeds"):
         read_mutants(0, {"a": range(6)}, (sys.executable, "-c", "raise SystemExit(1)"))
 

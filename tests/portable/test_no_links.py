@@ -65,7 +65,7 @@ def test_scripts_and_commands_run(checkout: Path) -> None:
     assert shown[1::2] == [["duet", name] for name in names]
 
 
-def test_a_dataset_is_checked_and_its_images_are_searched(checkout: Path) -> None:
+def test_dataset_is_checked_and_its_images_are_detected(checkout: Path) -> None:
     data = write_small_dataset(checkout)
     assert "worth knowing" in run(checkout, "-m", "duet", "check", "--data", data)
     flags = ("--weights", write_tiny_weights(checkout), "--img", 64, "--backend", use())

@@ -44,13 +44,13 @@ def wing_of(path: Path) -> str:
     )
 
 
-def test_wings_are_where_they_are_looked_for() -> None:
+def test_listed_wings_exist() -> None:
     assert [
         place for places in WINGS.values() for place in places if not (PROJECT / place).exists()
     ] == []
 
 
-def test_neither_the_core_nor_another_wing_imports_a_wing() -> None:
+def test_neither_core_nor_wings_import_another_wing() -> None:
     product = {module: path for module, path in FILES.items() if room_of(path) in BUDGETS}
     found = {
         (name_of(path), name_of(product[other]))
@@ -97,7 +97,7 @@ def run(folder: Path, line: str) -> str:
     return done.stdout
 
 
-def test_the_core_trains_and_validates_and_one_wing_alone_detects(core: Path) -> None:
+def test_core_trains_and_validates_and_one_wing_detects(core: Path) -> None:
     write_tiny_model(core)
     data = write_small_dataset(core).relative_to(core)
     weights = "runs/core/weights/last.safetensors"

@@ -34,7 +34,7 @@ def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     return {"data": data, "img": 64, "batch": 4, "workers": 0, "backend": use()}
 
 
-def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, capsys) -> None:
+def test_one_process_trains_twice_validates_and_exports(flags, tmp_path, capsys) -> None:
     model = write_tiny_model(tmp_path)
     before = [signal.getsignal(number) for number in SIGNALS], sys.argv, logging.root.handlers[:]
     first = duet.train(**flags, cfg=model, weights="", epochs=2, noplots=True)
@@ -63,7 +63,7 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
         ({"evolve": 3}, "evolve=3 would start more processes"),
     ],
 )
-def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) -> None:
+def test_wrong_keyword_gives_the_message_of_the_command(flags, wrong, message) -> None:
     before = [signal.getsignal(number) for number in SIGNALS], sys.argv
     with pytest.raises(duet.UserError) as caught:
         duet.train(**{**flags, **wrong})
@@ -73,7 +73,7 @@ def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) ->
 
 
 @pytest.mark.parametrize("keyword", ["epcohs", "epoch"])  # neither a slip nor an abbreviation
-def test_an_unknown_keyword_is_a_type_error(flags, keyword) -> None:
+def test_unknown_keyword_is_a_type_error(flags, keyword) -> None:
     message = rf"duet.train\(\): unknown flag --{keyword} for duet train; did you mean --epochs\?"
     with pytest.raises(TypeError, match=message):
         duet.train(**flags, **{keyword: 3})
@@ -125,7 +125,7 @@ multiprocessing.set_start_method("spawn")
 """
 
 
-def test_a_program_that_trains_in_threads_finds_its_process_as_before(tmp_path) -> None:
+def test_training_in_threads_leaves_its_host_unchanged(tmp_path) -> None:
     program, environment = tmp_path / "program.py", {**os.environ, "PYTHONPATH": str(PROJECT)}
     for name in cores.THREADS:
         environment.pop(name, None)
@@ -139,7 +139,96 @@ def test_a_program_that_trains_in_threads_finds_its_process_as_before(tmp_path) 
     assert {path.name for path in Path(tmp_path, "runs/train").iterdir()} >= {"exp"}
 
 
-def test_keywords_become_the_words_of_a_command_line() -> None:
+# A program that has changed its framework's defaults, and finds what one without changes finds.
+MODES = {
+    "torch": [
+        "framework.set_default_device('meta')",
+        "framework.set_default_dtype(framework.bfloat16)",
+        "framework.set_grad_enabled(False)",
+        "kept = framework.autocast('cpu', framework.bfloat16); kept.__enter__()",
+    ],
+    "oneflow": [
+        "framework.set_default_dtype(framework.float64)",
+        "kept = framework.no_grad(); kept.__enter__()",
+    ],
+}
+OTHER_DEFAULTS = """
+import importlib, random, sys
+import numpy as np
+data, model, backend, *modes = sys.argv[1:]
+framework = importlib.import_module(backend)
+def draws():
+    return random.random(), np.random.random(), framework.rand(3, dtype=framework.float32).tolist()
+def seed():
+    random.seed(1), np.random.seed(1), framework.manual_seed(1)
+seed()
+expected = draws()
+seed()
+import duet
+for mode in modes:
+    exec(mode)
+flags = dict(img=64, batch=4, workers=0, device="cpu")
+trained = duet.train(data, cfg=model, weights="", epochs=1, backend=backend, noplots=True, **flags)
+found = duet.val(trained.weights, data, **flags)
+image = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+(one,) = duet.load(trained.weights, device="cpu")(image, size=64, conf=1e-9, max_det=50)
+(written,) = duet.export(trained.weights, "onnx", img=64).files
+(same,) = duet.load(written, device="cpu")(image, size=64, conf=1e-9, max_det=50)
+assert len(one) == len(same) == 50
+for mode in modes:
+    exec(mode.replace("meta", "cpu"))  # what was drawn is read
+assert modes or draws() == expected
+print([found.metrics, one.scores.tolist(), one.boxes_xyxy.tolist()], file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def small_and_tiny(tmp_path_factory) -> list[str]:
+    folder = tmp_path_factory.mktemp("given")
+    return [str(write_small_dataset(folder)), str(write_tiny_model(folder)), use()]
+
+
+def found_with(modes: list[str], words: list[str], folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", OTHER_DEFAULTS, *words, *modes], cwd=folder, check=False,
+        env={**os.environ, "PYTHONPATH": str(PROJECT)}, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stderr.splitlines()[-1]
+
+
+def test_the_defaults_and_random_numbers_of_a_program_are_its_own(small_and_tiny, tmp_path) -> None:
+    """Neither do they change what Duet computes, nor does Duet draw from them."""
+    expected = found_with([], small_and_tiny, tmp_path)
+    for mode in MODES[use()]:
+        assert found_with([mode], small_and_tiny, tmp_path) == expected, mode
+
+
+WITHOUT_STREAMS = """
+import sys
+sys.stdout = sys.stderr = None
+import duet
+data, model, backend, file = sys.argv[1:]
+flags = dict(img=64, batch=4, workers=1, device="cpu")
+kept = duet.train(data, cfg=model, weights="", epochs=1, noplots=True, backend=backend, **flags)
+duet.val(kept.weights, data, **flags)
+duet.export(kept.weights, "onnx", img=64)
+duet.check(data)
+assert sys.stdout is None and sys.stderr is None
+print("done", file=open(file, "w"))
+"""
+
+
+def test_a_program_without_standard_streams_calls_all_functions(small_and_tiny, tmp_path) -> None:
+    """As one of Windows without a console, and one that a service manager starts with `>&-`."""
+    file = tmp_path / "done"
+    words = [sys.executable, "-c", WITHOUT_STREAMS, *small_and_tiny, str(file)]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    subprocess.run(words, cwd=tmp_path, env=environment, timeout=300, check=True)
+    assert file.read_text() == "done\n"
+
+
+def test_keywords_become_command_line_words() -> None:
     flags = {"batch_size": 8, "multi_tensor_optimizer": True, "bbox_iou_optim": False,
              "rect": False, "weights": "", "freeze": (0, 1), "cache": None,
              "override": ["lr0=-1"]}  # fmt: skip

@@ -68,7 +68,7 @@ def run_commands(lines, folder):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_newcomer_types_runs_in_the_order_of_the_page(page, tmp_path):
+def test_newcomer_page_commands_run_in_order(page, tmp_path):
     for name in CHECKOUT:
         (tmp_path / name).symlink_to(PROJECT / name)
     write_small_dataset(tmp_path).parent.rename(tmp_path / "mydata")

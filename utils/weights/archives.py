@@ -239,8 +239,8 @@ def read_oneflow(members: Members) -> Contents:
     pickles = [name for name in members.sizes if name.split("/")[-1] == PICKLE_NAME]
     if len(pickles) != 1:
         raise UserError(
-            f"{count(len(pickles), 'file')} {PICKLE_NAME} in it, and a folder of oneflow.save has "
-            "one; name such a folder, or a weights file"
+            f"not written by oneflow.save, which leaves one {PICKLE_NAME} (found: {len(pickles)}); "
+            "give a weights file"
         )
     prefix = pickles[0].removesuffix(PICKLE_NAME)
     document = read_pickle(members.read(pickles[0]))

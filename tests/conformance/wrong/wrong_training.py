@@ -246,6 +246,7 @@ def compiled_for_the_first_shape(b: Backend, right: Any) -> Any:
 
 register_wrong(
     ("autograd.no_grad", "does nothing", lambda b, _: nullcontext),
+    ("autograd.recording", "does nothing", lambda b, _: nullcontext),
     ("autograd.variable", "requires no gradient", lambda b, _: b.ops.tensor),
     ("autograd.gradients", "is NaN beside infinity", gradients_of_infinite_zero),
     ("autograd.value_and_backward", "halves the loss", halved_backward),

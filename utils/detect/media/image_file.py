@@ -84,7 +84,7 @@ class GivenImage(Source):
         elif isinstance(image, np.ndarray):
             yield Frame(as_rgb(image, name), name)
         else:
-            raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
+            raise UserError(f"{name} is of type {type(image).__name__}; {TAKEN}")
 
 
 def read_image(image: object, index: int, max_pixels: int) -> Frame:
@@ -122,5 +122,6 @@ def _from_pillow(image: Image.Image, name: str, max_pixels: int) -> np.ndarray:
     try:
         upright = ImageOps.exif_transpose(image)
         return cv2.cvtColor(as_bgr(upright), cv2.COLOR_BGR2RGB)
-    except OSError as error:  # it is read and decoded only now
+    # It is read and decoded only now; ValueError: closed, or of a mode that is not converted.
+    except (OSError, ValueError) as error:
         raise BrokenSourceError(str(error)) from error

@@ -195,7 +195,7 @@ def check(planted):
     return check_dataset(load_dataset(planted))
 
 
-def found_in(check, root):
+def findings_of(check, root):
     """Kind, file from the dataset's folder on, and place in it, of each finding."""
     found = []
     for finding in check.findings:
@@ -206,12 +206,12 @@ def found_in(check, root):
     return found
 
 
-def test_every_planted_error_is_found_once_and_nothing_else(check, planted):
-    found = found_in(check, planted.parent)
+def test_check_finds_each_planted_error_once(check, planted):
+    found = findings_of(check, planted.parent)
     assert set(found) == EXPECTED and len(found) == len(EXPECTED)
 
 
-def test_the_images_that_are_left_out_are_those_that_training_leaves_out(check, planted):
+def test_check_leaves_out_the_same_images_as_training(check, planted):
     assert {image.source.path.name for image in check.images if not image.is_used} == LEFT_OUT
     dataset = load_dataset(planted)
     for split in ("train", "val"):
@@ -239,7 +239,7 @@ BOX = "0 0.5 0.5 0.5 0.5\n"
         ({"train/a": BOX, "val/b": BOX}, YAML, []),
     ],
 )  # fmt: skip
-def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
+def test_check_reports_dataset_wide_findings(tmp_path, labels, yaml, expected):
     check = check_dataset(load_dataset(write_dataset(tmp_path, labels, yaml)))
     found = [(x.kind, f"{x.where.rpartition('.txt: ')[2]}: {x.text}") for x in check.findings]
     assert [kind for kind, _ in found] == [kind for kind, _ in expected]
@@ -251,7 +251,7 @@ def test_findings_of_a_whole_dataset(tmp_path, labels, yaml, expected):
     assert check_page(check, 64) and list(summary_lines(check, 64))
 
 
-def test_small_objects_are_those_that_training_sees_small(tmp_path):
+def test_small_object_shares_use_the_training_size(tmp_path):
     # 96x64 px; at --img 48 half of it: sides of 24x8, 6x3 and 2x16 px.
     labels = {"a": "0 0.5 0.5 0.5 0.25\n1 0.5 0.5 0.125 0.09375\n", "b": "0 0.5 0.5 0.04 0.5\n"}
     data = write_dataset(tmp_path, labels, "train: images\nnames: [a, b, c]\n")
@@ -268,7 +268,7 @@ def test_small_objects_are_those_that_training_sees_small(tmp_path):
     assert class_table(check)[1] == [["0 a", "2", "2"], ["1 b", "1", "1"], ["2 c", "0", "0"]]
 
 
-def test_a_copy_is_reported_once_as_the_worst_that_it_is(tmp_path):
+def test_duplicate_image_is_reported_once_as_its_worst_kind(tmp_path):
     """Two files equal a third; Roboflow's copies of one image are a leak in two splits alone."""
     names = ["train/a", "train/b", "val/c", "train/car_jpg.rf.0a", "train/car_jpg.rf.1b",
              "val/car_jpg.rf.2c"]  # fmt: skip
@@ -285,7 +285,7 @@ def test_a_copy_is_reported_once_as_the_worst_that_it_is(tmp_path):
     ]
 
 
-def test_an_annotated_dataset_is_checked_like_one_of_label_files(tmp_path):
+def test_annotated_dataset_is_checked_like_label_files(tmp_path):
     write_voc(tmp_path)
     check = check_dataset(load_dataset(tmp_path))
     found = [(x.kind, Path(x.where.partition(": ")[0]).name, x.where.partition(": ")[2], x.split)
@@ -340,7 +340,7 @@ def write_voc(folder):
     write(folder / "ImageSets/Main/val.txt", "d\n")
 
 
-def test_what_training_does_not_take_as_it_lies_there_is_a_finding(tmp_path):
+def test_missing_xml_and_swapped_corners_are_findings(tmp_path):
     """An XML file that is missing or exchanges corners, junk of macOS."""
     write_voc(tmp_path)
     boxes = voc_box(50, 25, 150, 75), voc_box(9, 9, 40, 40, "cat"), voc_box(70, 40, 30, 50)
@@ -356,14 +356,14 @@ def test_what_training_does_not_take_as_it_lies_there_is_a_finding(tmp_path):
     assert samples.num_objects.tolist() == [3, 0]
 
 
-def test_label_files_that_are_not_read_and_skipped_files_are_findings(tmp_path):
+def test_unread_label_files_and_skipped_files_are_findings(tmp_path):
     yaml = "train: images\nnames: [a]\n"
     data = write_dataset(tmp_path, {"a": BOX, "b": BOX, "c": BOX}, yaml)
     (tmp_path / "labels/b.txt").rename(tmp_path / "labels/b.TXT")
     (tmp_path / "labels/c.txt").rename(tmp_path / "images/c.txt")
     (tmp_path / "images/._a.png").write_bytes(b"\0")
     check = check_dataset(load_dataset(data, splits=("train",)))
-    found = found_in(check, tmp_path)
+    found = findings_of(check, tmp_path)
     assert [x[:2] for x in found] == [
         ("near_label", "labels/b.TXT"), ("near_label", "images/c.txt"),
         ("missing_split", "data"), ("skipped", "images/._a.png"),
@@ -379,7 +379,7 @@ def kinds(rows):
     return [(row.place, row.kind, row.is_decided) for row in rows]
 
 
-def test_outlines_that_a_training_takes_for_one_are_repeated(tmp_path):
+def test_nearly_equal_outlines_are_repeated_objects(tmp_path):
     triangles = "0 0.1 0.1 0.9 0.1 0.5 0.9", "0 0.1 0.1 0.9 0.1 0.50000000001 0.9"
     (tmp_path / "a.txt").write_text("\n".join(triangles))
     image = ImageFile(tmp_path / "a.jpg")
@@ -387,7 +387,7 @@ def test_outlines_that_a_training_takes_for_one_are_repeated(tmp_path):
     assert kinds(read_rows(image, 1, SIZE))[1] == ("line 2", "repeated_object", False)
 
 
-def test_a_file_of_millions_of_wrong_lines_is_reported_in_a_thousand(tmp_path):
+def test_label_file_report_stops_at_1000_faults(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"x\n" * 1_000_000)
     rows = read_rows(ImageFile(tmp_path / "a.jpg"), 2, SIZE)
     assert len(rows) == 1001 and rows[-1].fault.startswith("1,000 faults")

@@ -83,7 +83,7 @@ def classes_of(samples) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_objects_of_two_names_are_of_one_class(tmp_path, kind):
+def test_merged_names_become_one_class(tmp_path, kind):
     dataset = load_dataset(write(tmp_path / "data", kind))
     assert dataset.class_names == ("RBC", "WBC")
     for split in ("train", "val"):
@@ -91,7 +91,7 @@ def test_objects_of_two_names_are_of_one_class(tmp_path, kind):
     assert own_annotations(dataset, "val") is None  # which have other classes
 
 
-def test_a_class_can_be_renamed(tmp_path):
+def test_class_can_be_renamed_by_merging(tmp_path):
     data = write(tmp_path / "data", write_voc, merge={"rbc": "red cell", "RBC": "red cell"})
     dataset = load_dataset(data)
     assert dataset.class_names == ("red cell", "WBC")
@@ -99,7 +99,7 @@ def test_a_class_can_be_renamed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [write_yolo, write_voc])
-def test_check_its_copy_and_packed_images_have_the_merged_classes(tmp_path, kind, monkeypatch):
+def test_check_copy_and_pack_use_merged_classes(tmp_path, kind, monkeypatch):
     data = write(tmp_path / "data", kind)
     words = ["--data", str(data), "--out", str(tmp_path / "page")]
     found = check([*words, "--fix", str(tmp_path / "fixed")])
@@ -115,7 +115,7 @@ def test_check_its_copy_and_packed_images_have_the_merged_classes(tmp_path, kind
 
 
 @pytest.mark.parametrize("kind", [write_yolo, write_voc, write_folders])
-def test_check_shows_how_to_merge_names_that_are_nearly_equal(tmp_path, kind):
+def test_check_suggests_merging_similar_names(tmp_path, kind):
     found = check(
         ["--data", str(write(tmp_path / "data", kind, merge=None)), "--out", str(tmp_path)]
     )
@@ -137,7 +137,7 @@ def test_check_shows_how_to_merge_names_that_are_nearly_equal(tmp_path, kind):
         (write_voc, ["rbc"], "accepted: a mapping of names, such as {rbc: RBC}"),
     ],
 )
-def test_a_merge_that_cannot_be_is_refused(tmp_path, kind, merge, text):
+def test_impossible_merge_is_refused(tmp_path, kind, merge, text):
     with pytest.raises(DatasetError) as caught:
         load_dataset(write(tmp_path / "data", kind, merge=merge))
     assert text in str(caught.value)
