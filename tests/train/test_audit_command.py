@@ -15,12 +15,12 @@ from duet.utils.data import crops
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.small import write_class_folders
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     noise,
     tiny_checkpoint,
     with_trained_size,
+    write_class_folders,
     write_tiny_classifier,
     write_tiny_free_weights,
     write_tiny_segmenter,

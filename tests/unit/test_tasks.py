@@ -36,7 +36,7 @@ from duet.utils.tasks import (
 )
 from duet.utils.weights import checkpoint
 from tests.environments import shared_path
-from tests.tiny_weights import noise, write_tiny_classifier, write_tiny_segmenter
+from tests.small import noise, write_tiny_classifier, write_tiny_segmenter
 
 PARTS = ("items", "view", "report", "result", "exported", "annotations", "legacy")
 
