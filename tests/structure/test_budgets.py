@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54841, "benchmarks": 2669}
+OTHERS = {"tests": 54847, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:

@@ -234,10 +234,12 @@ def test_float16_overflow_skips_updates_and_trains_on(training, caplog):
     state.loss_scale.value = 2.0**40
     skipped = 0
     while state.ema.updates == 0:
+        scale, before = state.loss_scale.value, skipped
         train_step(state, batches[0], StageTimer())
         settle(state)
         skipped = state.watch.skipped
         assert skipped < 10
+        assert state.loss_scale.value == (scale / 2 if skipped > before else scale)
         state.loss_scale.value /= 2.0**4  # faster than by halves
     assert skipped > 0 and "a gradient is not finite" in caplog.text
     assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
