@@ -228,9 +228,6 @@ def write_work(run: Run, state: TrainState, cached: Mapping[str, str]) -> None:
         "hyperparameters": as_document(run.job.hyp),
         "settings": run_settings(config),
     }
-    described = {
-        "framework": backend.device.describe(state.device),
-        "device": state.device,
-        "means": dict(state.implementations),
-    }
+    name, means = backend.device.describe(state.device), dict(state.implementations)
+    described = {"framework": name, "device": state.device, "means": means}
     run.work.write(run.folder / "work.json", described, work, state.watch.first_losses)
