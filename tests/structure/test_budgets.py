@@ -19,7 +19,7 @@ BUDGETS = {
     "models/export": 1501,
     "models/heads": 2564,
     "models/inference": 710,
-    "models/training": 2795,
+    "models/training": 2792,
     "scripts": 1173,
     "utils": 1008,
     "utils/cli": 1356,
