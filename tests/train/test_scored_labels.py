@@ -22,7 +22,7 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections
 from duet.utils.weights.load import load_weights
-from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, noise, write_tiny_weights
 
 HEIGHT, WIDTH = 64, 96
 SIX_DIGITS = 5e-6  # of numbers up to 1

@@ -33,7 +33,7 @@ from tests.foreign_files import (
     write_zip,
 )
 from tests.onnx_files import MEAN, ROW, SIDE, write_detector
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_tiny_weights
 from tests.unit.weights.hostile_files import OWN_HEADER
 from tests.unit.weights.test_files import assert_equal_arrays
 

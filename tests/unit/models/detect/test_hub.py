@@ -14,7 +14,7 @@ from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
 from tests.coco_reference import rows_as_detections
 from tests.environments import shared_path
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 IMAGE = noise(64, 96)
 SIZE = 64

@@ -13,7 +13,7 @@ from duet.models.stored import load_detector
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect, load_weights
-from tests.tiny_weights import (
+from tests.small import (
     noise,
     write_tiny_classifier,
     write_tiny_segmenter,
