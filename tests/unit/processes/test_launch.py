@@ -253,7 +253,7 @@ def test_signals_are_one_request_to_the_ranks_however_many_come(tmp_path):
     assert command.end() in ((75, "SIGTERM\n", ""), (75, "SIGUSR1\n", ""))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_a_signal_before_the_ranks_start_is_passed_on_to_them(tmp_path, number):
     assert Command(tmp_path, LISTENING, number).end() == (75, f"{number.name}\n", "")
 
