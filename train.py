@@ -16,7 +16,7 @@ from duet import backend
 from duet.backend.devices import check_device
 from duet.backend.select import choose
 from duet.utils.cli.hyperparameters import Hyperparameters, read_hyperparameters
-from duet.utils.cli.task_flags import complete_flags, find_task, task_of_flags, without_effect
+from duet.utils.cli.task_flags import complete_flags, task_of_flags
 from duet.utils.cli.train_config import AUTO_BATCH, TrainConfig, read_train_flags
 from duet.utils.files.run_folder import RunLock
 from duet.utils.optional import require_wing
@@ -28,7 +28,6 @@ from duet.utils.processes.world import ALONE, World
 from duet.utils.report.events import check_loggers
 from duet.utils.state import job as jobs
 from duet.utils.state import resume
-from duet.utils.weights.load import load_weights
 
 WINGS = ("duet.utils.evolution.search",)  # modules with an `evolve` function for --evolve
 
@@ -55,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> Any:
             return require_wing(WINGS, "--evolve").evolve(task, config, hyp, stop)
         launch(config.backend, config.device, config.nproc, config.check_processes, stop)
         with joined(config.backend, config.device, config.timeout, config.bind_numa) as world:
-            stop.take_signals()  # a framework may have installed its own handlers
+            stop.take_signals()  # to join others, the framework was imported
             stop.agree = world.any
             resume.require_same_point(point, world)
             return run(config, hyp, point, stop, world)
@@ -72,35 +71,28 @@ def run(
     with RunLock() as lock:
         if point is not None and world.process.is_main:
             lock.take(point.folder)
-        start = load_weights(config.weights) if config.weights and point is None else None
-        given = (config.task, config.cfg) if point is None else ("", "")  # --cfg may be gone
-        source = start or point
-        task = find_task(*given, source.header.model if source else {})
-        data = jobs.read_data(config, task, world)
-        for name in without_effect(task, hyp):
-            log.info("%s has no effect on the task %s", name, task.name)
-        job = jobs.Job(config, hyp, data, jobs.Session(stop, lock, world), start, point)
-        if point is not None:
-            jobs.require_equal_data(point.header, data)
+        job = jobs.read_job(config, hyp, point, jobs.Session(stop, lock, world))
         if point is None and config.amp == "bf16":
-            backend.use(config.backend)
-            stop.take_signals()
+            import_framework(config.backend, stop)
             from duet.models.training.start import with_precision
 
             job = with_precision(job)
         if config.batch_size == AUTO_BATCH:
-            backend.use(config.backend)
-            stop.take_signals()
+            import_framework(config.backend, stop)
             from duet.models.training.batch_size import with_batch_size
 
             job = with_batch_size(job)
         with jobs.train_loader(job) as loader:
             loader.start()  # workers start while the framework is imported
-            backend.use(config.backend)
-            stop.take_signals()
+            import_framework(config.backend, stop)
             from duet.models.training.loop import run_job
 
             return run_job(job, loader)
+
+
+def import_framework(name: str | None, stop: StopRequests) -> None:
+    backend.use(name)
+    stop.take_signals()  # a framework may have installed its own handlers
 
 
 if __name__ == "__main__":

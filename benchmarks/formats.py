@@ -34,6 +34,7 @@ from duet import backend
 from duet.backend import autograd, ops
 from duet.backend.checks import CPU
 from duet.utils.cli.flags import from_one
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
@@ -95,9 +96,7 @@ class Measured:
         self.timings: list[Timing] = []
 
     def loader(self) -> ValLoader:
-        return ValLoader(
-            self.samples, self.flags.img, 1, 0, self.model.stride, rectangular=False, cache=""
-        )
+        return ValLoader(self.samples, ValRecipe(self.flags.img, 1, self.model.stride, False))
 
     def predictor(self, candidate: Candidate, threads: int | None = None) -> Any:
         """Return the predictor of a candidate, with a number of threads."""

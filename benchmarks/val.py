@@ -18,6 +18,7 @@ from benchmarks.detect import untrained
 from benchmarks.side_by_side import choose_device, finish, new_parser, time_in_turns
 from duet.backend import autograd, ops
 from duet.utils.cli.flags import from_one
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample, ground_truth
@@ -95,7 +96,8 @@ def main() -> None:
 
     weights = load_weights(flags.weights) if flags.weights else untrained(flags.cfg, class_names)
     model = load_detector(weights, device)
-    with ValLoader(samples, flags.img, flags.batch, flags.workers, model.stride) as loader:
+    recipe = ValRecipe(flags.img, flags.batch, model.stride)
+    with ValLoader(samples, recipe, flags.workers) as loader:
         run = Validated(model, loader, samples, class_names, device)
         require_equal_figures(run.plainly(), run.overlapped())
         both = {"plain": run.plainly, "overlapped": run.overlapped}

@@ -18,7 +18,7 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 if not os.path.isdir(os.path.join(FOLDER, "utils")):  # a checkout without symbolic links
     __path__.append(os.path.dirname(FOLDER))
 
-from duet.utils.errors import UserError  # noqa: E402
+from duet.utils.errors import UserError, brief  # noqa: E402
 
 __all__ = ["UserError", "__version__", "check", "export", "load", "train", "val"]
 
@@ -46,9 +46,9 @@ def load(
     Raises:
         ValueError: unusable file or argument; the message suggests the next step.
     """
+    if not weights or not isinstance(weights, (str, os.PathLike, Sequence)):
+        raise ValueError(f"weights: {brief(weights)}; accepted: a file, or a list of files")
     files = [weights] if isinstance(weights, (str, os.PathLike)) else list(weights)
-    if not files:
-        raise ValueError("weights: [] is empty; give at least one file")
     device = str(device)
     opened = begin(files, backend, device, runtime)
     from duet.models.detect.api import TrainedDetector

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from duet.commands.train import main as train
 from duet.runs import call
-from duet.utils.cli.flags import from_one, new_parser
-from duet.utils.cli.run_config import require_part
+from duet.utils.cli.flags import new_parser, whole_from
+from duet.utils.cli.run_config import MOST_FOLDS
 from duet.utils.cli.train_config import read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.command import run_command
@@ -21,11 +21,11 @@ REFUSED = ("train_part", "resume", "evolve", "nproc")  # flags of train.py that 
 
 def main() -> None:
     parser = new_parser("duet folds", "Train once per fold; all other flags are those of train.py.")
-    parser.add_argument("--folds", type=from_one, default=5, metavar="N", help="number of folds")
+    parser.add_argument("--folds", type=int, default=5, metavar="N", help="number of folds")
     parser.add_argument("--print", action="store_true", dest="only_prints",
         help="print the commands, to run them elsewhere or at the same time")  # fmt: skip
     flags, words = parser.parse_known_args()
-    require_part("--folds: --split", f"1/{flags.folds}")
+    whole_from(2, MOST_FOLDS)("--folds", flags.folds)
     values, given = read_train_flags(words, "duet folds")
     if refused := [name for name in REFUSED if name in given]:
         names = {"train_part": "split"}

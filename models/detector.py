@@ -161,13 +161,9 @@ def normalized(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> T
     return ops.cat([(x - m) / s for x, m, s in zip(channels, mean, std, strict=True)], dim=1)
 
 
-def count_parameters(model: Detector, folded: bool = False) -> int:
-    """Return the number of trainable parameters; folded: like the public tables, count BatchNorm
-    as merged into its convolution, one bias per channel."""
-    sizes = {name: int(np.prod(p.shape)) for name, p in nn.named_parameters(model)}
-    if not folded:
-        return sum(sizes.values())
-    return sum(size for name, size in sizes.items() if not name.endswith(".bn.weight"))
+def count_parameters(model: Detector) -> int:
+    """Return the number of trainable parameters."""
+    return sum(int(np.prod(parameter.shape)) for _, parameter in nn.named_parameters(model))
 
 
 def require_image_size(image_size: int, stride: int, trains: bool) -> None:

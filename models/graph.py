@@ -225,19 +225,24 @@ def _parse_layer(index: int, line: object, document: Document) -> LayerSpec:
         raise UserError(f"layer {index}: {error}") from error
     if number > 1 and not kind.repeats:
         raise UserError(f"layer {index}: number {number}; {block} cannot repeat: use 1")
-    origins = origin if isinstance(origin, list) else [origin]
-    if not origins or len(origins) > 1 and not kind.joins:
-        raise UserError(f"layer {index}: from {brief(origin)}; {block} takes exactly one source")
-    if len(origins) > MAX_BLOCKS:
-        raise UserError(
-            f"layer {index}: {len(origins):,} sources; accepted: at most {MAX_BLOCKS:,}"
-        )
-    sources = tuple(_resolve_source(index, value) for value in origins)
+    sources = _parse_sources(index, origin, block, kind.joins)
     names = {"nc": document["nc"], "None": None}
     if issubclass(kind.kind, Head):
         names |= kind.kind.yaml_values(document)
     resolved = tuple(names.get(arg, arg) if isinstance(arg, str) else arg for arg in args)
     return LayerSpec(sources, number, block, resolved)
+
+
+def _parse_sources(index: int, origin: object, block: object, joins: bool) -> tuple[int, ...]:
+    """Return the layers that a layer reads; several only for a block that joins them."""
+    origins = origin if isinstance(origin, list) else [origin]
+    if not origins or len(origins) > 1 and not joins:
+        raise UserError(f"layer {index}: from {brief(origin)}; {block} takes exactly one source")
+    if len(origins) > MAX_BLOCKS:
+        raise UserError(
+            f"layer {index}: {len(origins):,} sources; accepted: at most {MAX_BLOCKS:,}"
+        )
+    return tuple(_resolve_source(index, value) for value in origins)
 
 
 def _check_head(layers: Sequence[LayerSpec], num_classes: int) -> None:

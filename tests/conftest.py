@@ -14,6 +14,7 @@ import pytest
 from duet import backend
 from duet.backend.select import ENVIRONMENT_VARIABLE, FRAMEWORKS
 from duet.utils.files.array_cache import VARIABLE as CACHE_VARIABLE
+from duet.utils.project import PROJECT
 from tests import environments
 from tests.one_suite import CLAIMS, FolderSeconds, SharedFiles, is_left_out
 
@@ -98,3 +99,19 @@ def graph_of(tmp_path_factory: pytest.TempPathFactory):
     from tests.export.every_kind import write_every_kind
 
     return write_every_kind(tmp_path_factory.mktemp("graphs"))
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the site, built once, also for both suites where they run side by side."""
+    from duet.utils.system.files import lock
+
+    folder = Path(os.environ.get(CLAIMS) or "no folder")
+    folder = folder if folder.is_dir() else tmp_path_factory.mktemp("built")
+    with open(folder / "site.lock", "w") as file:
+        lock(file.fileno(), wait=True)  # until the other suite has built it
+        if not (folder / "site").exists():
+            done = environments.build_site(PROJECT, folder / "building")
+            assert done.returncode == 0, done.stdout + done.stderr
+            (folder / "building").rename(folder / "site")
+    return folder / "site"

@@ -1,4 +1,4 @@
-"""What a machine may lack: the other backend's Python, and large test data kept elsewhere.
+"""What a machine may lack: another environment, and large test data kept elsewhere.
 
 And waits for what other processes do, and for their end. No framework is imported here.
 """
@@ -18,6 +18,7 @@ from duet.utils.project import PROJECT
 
 BACKENDS = ("torch", "oneflow")
 collecting = False  # set by conftest.py
+NO_SITE = "no environment for the site: make docs"
 END = "=== it ended\n"
 # Runs commands one after the other, as far as they end well.
 SEVERAL = f"""
@@ -45,6 +46,31 @@ def python_of(backend: str) -> Path:
             pytest.fail(message)
         pytest.skip(message)
     return python
+
+
+def docs_python() -> Path:
+    """The interpreter of .venv/docs; without it the test is skipped.
+
+    It fails instead where REQUIRE_DOCS=1.
+    """
+    python = PROJECT / ".venv" / "docs" / "bin" / "python"
+    if not python.exists():
+        if os.environ.get("REQUIRE_DOCS") == "1":
+            pytest.fail(NO_SITE)
+        pytest.skip(NO_SITE)
+    return python
+
+
+def build_site(project: Path, target: Path) -> subprocess.CompletedProcess[str]:
+    """Build the site of a project's folder into target, as `make docs` does."""
+    return subprocess.run(
+        [docs_python(), "-B", "-m", "mkdocs", "build", "--strict", "--site-dir", target],
+        cwd=project,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
 
 
 def shared_folder() -> Path:

@@ -52,7 +52,6 @@ class PresenceHead(Head):
     task = PRESENCE
     loss_names = {"presence": "pres", "count": "num"}
     metric_names = {"accuracy": "acc"}
-    target_fields = ("image_index", "class_index")
     nothing_found = Present(np.zeros(0, np.float32))
 
     def __init__(self, num_classes: int, in_channels: int, stride: int) -> None:

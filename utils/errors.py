@@ -43,6 +43,12 @@ def brief(value: object) -> str:
     return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
 
 
+def os_fault(error: OSError) -> str:
+    """Return what the system refused, without its number: "a/b.txt: No space left on device"."""
+    text = error.strerror or str(error)
+    return f"{error.filename}: {text}" if error.filename else text
+
+
 @contextmanager
 def as_user_error(text: str, *kinds: type[Exception]) -> Iterator[None]:
     """Turn errors of these kinds into a UserError of a text and what they say."""

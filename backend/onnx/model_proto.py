@@ -75,7 +75,9 @@ def build_model(
     for tensor in _in_order(outputs):
         graph.add(tensor)
     written, version = graph.written(outputs, inputs), [helper.make_opsetid("", opset)]
-    return helper.make_model(written, opset_imports=version, ir_version=ir_version(opset))
+    # The oldest one with the opset: runtimes reject newer ones than theirs.
+    ir_version = min(row[1] for row in helper.VERSION_TABLE if row[2] >= opset)
+    return helper.make_model(written, opset_imports=version, ir_version=ir_version)
 
 
 class _Graph:
@@ -175,11 +177,6 @@ def _parameter_of(tensor: Tensor) -> str:
     while not tensor.name and (inputs := inputs_of(tensor)):
         tensor = inputs[0]
     return tensor.name
-
-
-def ir_version(opset: int) -> int:
-    """Return the oldest IR version with the opset: runtimes reject newer ones than theirs."""
-    return min(row[1] for row in helper.VERSION_TABLE if row[2] >= opset)
 
 
 def _in_order(outputs: Sequence[Tensor]) -> Iterator[Tensor]:

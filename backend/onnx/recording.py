@@ -312,21 +312,23 @@ def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
     if not shape or sum(size == -1 for size in shape) > 1 or min(shape) < -1:
         raise ValueError(f"reshape{tuple(shape)}: expected sizes of 0 or more and at most one -1")
     numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
-    rest = numbers // known if known else 0
-    if -1 in shape and known * rest != numbers or -1 not in shape and known != numbers:
+    rest = numbers // max(known, 1) if -1 in shape else 1
+    if known * rest != numbers:
         raise ValueError(
             f"reshape{tuple(shape)}: a tensor of shape {tuple(old)} has a different number of "
             "elements"
         )
-    if -1 not in shape:
-        return list(shape)
-    free = [size for size in old if isinstance(size, Size)]
+    return [_quotient(old, shape) if size == -1 else size for size in shape]
+
+
+def _quotient(old: Sequence[int], shape: Sequence[int]) -> int:
+    """Return the size that -1 stands for, dynamic if one of the old sizes is."""
     total: int = math.prod(size for size in old if not isinstance(size, Size))
-    for side in free:
-        total = side * total
+    for size in old:
+        total = size * total if isinstance(size, Size) else total
     for size in shape:
-        total = total if size == -1 or not size else total // size
-    return [total if size == -1 else size for size in shape]
+        total = total if size in (-1, 0) else total // size
+    return total
 
 
 def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
@@ -351,27 +353,26 @@ def take(x: Tensor, index: tuple[object, ...]) -> Tensor:
     bounds = [bound for part in slices for bound in (part.start, part.stop, part.step)]
     if any(isinstance(bound, Size) for bound in (*index, *bounds)):
         raise ValueError("a dynamic size cannot be an index; accepted: integers and slices")
-    whole = slice(None)
-    cut = [dim for dim, part in enumerate(index) if part != whole]
-    spans = {dim: span_of(index[dim], int(x.shape[dim])) for dim in cut}
-    if cut:
-        columns = zip(*(spans[dim] for dim in cut), strict=True)
-        starts, ends, steps = (constant(np.array(column, np.int64)) for column in columns)
-        lengths = {dim: _length(x.shape[dim], index[dim], spans[dim]) for dim in cut}
-        shape = [lengths.get(dim, size) for dim, size in enumerate(x.shape)]
-        axes = constant(np.array(cut, np.int64))
-        x = apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
-    dropped = [dim for dim, part in enumerate(index) if isinstance(part, int)]
-    if dropped:
+    if cut := {dim: part for dim, part in enumerate(index) if part != slice(None)}:
+        x = _sliced(x, cut)
+    if dropped := [dim for dim, part in cut.items() if isinstance(part, int)]:
         shape = [size for dim, size in enumerate(x.shape) if dim not in dropped]
         x = apply("Squeeze", (x, constant(np.array(dropped, np.int64))), shape, x.dtype)
     return x
 
 
-def _length(size: int, part: object, span: tuple[int, int, int]) -> int:
-    start, end, step = span
-    length = len(range(int(size))[start : None if end == FAR else end : step])
-    return Size(length) if isinstance(size, Size) and isinstance(part, slice) else length
+def _sliced(x: Tensor, parts: Mapping[int, object]) -> Tensor:
+    """Return x cut in some dimensions; an integer leaves one of size 1."""
+    shape, spans = list(x.shape), []
+    for dim, part in parts.items():
+        size, is_free = int(x.shape[dim]), isinstance(x.shape[dim], Size)
+        start, end, step = span_of(part, size)
+        length = len(range(size)[start : None if end == FAR else end : step])
+        shape[dim] = Size(length) if is_free and isinstance(part, slice) else length
+        spans.append((start, end, step))
+    starts, ends, steps = (constant(column) for column in np.array(spans, np.int64).T)
+    axes = constant(np.array(list(parts), np.int64))
+    return apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
 
 
 def without_ellipsis(index: tuple[object, ...], ndim: int) -> tuple[object, ...]:

@@ -106,14 +106,10 @@ def _with_graphs(function: Callable[P, R], run: Callable[P, R]) -> Callable[P, R
         _warn_if_no_graph("a gradient")  # compiled in the last backward pass
         found = run(*inputs, **options)
         _warn_if_no_graph(_name(function))
-        copied: R = tree_map_only(Tensor, _own_number, found)
+        copied: R = tree_map_only(Tensor, lambda x: x if x.ndim else x.clone(), found)
         return copied
 
     return run_in_graphs
-
-
-def _own_number(x: Tensor) -> Tensor:
-    return x.clone() if x.ndim == 0 else x
 
 
 def _warn_if_no_graph(name: str) -> None:

@@ -1,5 +1,5 @@
 # Runs without a framework.
-from tests.docs_blocks.mistakes import flags_taken
+from tests.docs_blocks.blocks import flags_taken
 
 COMMANDS = """
 train.py --img 640 --batch 16 --epochs 3 --data coco.yaml --weights yolov5s.pt --cache

@@ -2,7 +2,7 @@
 # Needs best.safetensors, shapes, images.
 from pathlib import Path
 
-from tests.docs_blocks.mistakes import show
+from tests.docs_blocks.blocks import show
 
 Path("photos").mkdir()
 Path("images/1.jpg").rename("photos/1.jpg")

@@ -101,6 +101,23 @@ class LayerPlan:
         return self.buffered + sum(cost.numbers for _, cost in self.costs)
 
 
+def require_grid(
+    kernel_size: int, stride: int, padding: int | None = None, margin: int = 0
+) -> None:
+    """Raise UserError unless a window gives maps of image size / stride; padding None: half of it.
+
+    margin: rows and columns of the source beyond that.
+    """
+    used = kernel_size // 2 if padding is None else padding
+    fitting = [x for x in range(kernel_size) if (margin + 2 * x - kernel_size) // stride == -1]
+    if used not in fitting:
+        advice = "an odd kernel_size" if padding is None or not fitting else f"padding {fitting[0]}"
+        raise UserError(
+            f"kernel_size {kernel_size}, stride {stride} and padding {used} do not give a map of "
+            f"image size / stride; use {advice}"
+        )
+
+
 def plan_layer(
     kind: Any, request: LayerRequest, out_channels: int, *arguments: Any, stride: int = 1
 ) -> LayerPlan:

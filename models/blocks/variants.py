@@ -16,6 +16,7 @@ from duet.models.blocks.registry import (
     LayerRequest,
     plan_layer,
     register,
+    require_grid,
 )
 from duet.models.blocks.yolov5 import C3, Bottleneck, Conv, channels_and_shortcut
 from duet.utils.errors import UserError, brief
@@ -32,6 +33,7 @@ class DepthwiseConv(Conv):
         """Plan from YAML args [out_channels, kernel_size, stride]."""
         args = request.counts(channels=None, kernel_size=1, stride=1)
         channels, kernel_size, stride = args.values()
+        require_grid(kernel_size, stride)
         groups = math.gcd(request.in_channels[0], channels)
         return plan_layer(cls, request, channels, kernel_size, stride, None, groups, stride=stride)
 
@@ -60,6 +62,7 @@ class Focus(nn.Module):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, kernel_size]."""
         args = request.counts(channels=None, kernel_size=1)
+        require_grid(args["kernel_size"], 1)
         return plan_layer(cls, request, *args.values(), stride=2)
 
 
@@ -95,6 +98,7 @@ class GhostConv(nn.Module):
     def plan(cls, request: LayerRequest) -> LayerPlan:
         """Plan from YAML args [out_channels, kernel_size, stride]."""
         args = request.counts(channels=None, kernel_size=1, stride=1)
+        require_grid(args["kernel_size"], args["stride"])
         return plan_layer(cls, request, *args.values(), stride=args["stride"])
 
 
@@ -219,14 +223,7 @@ class MaxPool:
         stride = first if type(first) is int else 1
         args = request.counts(kernel_size=None, stride=stride, padding=0)
         window, stride, padding = args["kernel_size"], args["stride"], args["padding"]
-        if padding > window // 2:
-            raise UserError(f"padding is {padding}; accepted: at most half of kernel_size")
-        if (request.in_margin + 2 * padding - window) // stride != -1:
-            raise UserError(
-                f"kernel_size {window}, stride {stride} and padding {padding} do not give a map of "
-                f"image size / stride; use [{window}, {window}], or nn.ZeroPad2d [[0, 1, 0, 1]] "
-                "before [2, 1]"
-            )
+        require_grid(window, stride, padding, request.in_margin)
         out_stride = request.in_strides[0] * stride
         return LayerPlan(
             lambda: nn.MaxPool2d(window, stride, padding), request.in_channels[0], out_stride

@@ -17,6 +17,7 @@ from duet.models.blocks.registry import (
     LayerRequest,
     plan_layer,
     register,
+    require_grid,
 )
 from duet.utils.activation import DEFAULT_ACTIVATION, LEAKY, parse_activation
 from duet.utils.errors import UserError, brief
@@ -138,8 +139,8 @@ class Conv(nn.Module):
             raise UserError(
                 f"{args['groups']} groups do not divide {in_channels} and {out_channels} channels"
             )
-        if args["padding"] > args["kernel_size"] // 2:
-            raise UserError(f"padding is {args['padding']}; accepted: at most half of kernel_size")
+        padding = args["padding"] if len(request.args) > 3 else None
+        require_grid(args["kernel_size"], args["stride"], padding)
         return plan_layer(cls, request, out_channels, *request.args[1:], stride=args["stride"])
 
 

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -22,7 +23,7 @@ from duet.models.detect.settings import make_detector
 from duet.models.heads.base import Candidates
 from duet.models.inference.image_detector import ImageDetector
 from duet.utils.data.image.letterbox import View
-from duet.utils.detect.config import DetectConfig
+from duet.utils.detect.config import DetectConfig, Drawing
 from duet.utils.detect.media.finding import are_several
 from duet.utils.detect.media.source import Frame, Source
 from duet.utils.detect.pipeline.report import Done, RunReport, show_in_window
@@ -55,43 +56,36 @@ class Lanes(ThreadPoolExecutor):
         backend.device.set_host_threads(self._host_threads)  # for threads that start later
 
 
+@dataclass(frozen=True)
 class Pipeline:
-    """Detects in sources and reports each frame in source order, for any number of threads."""
+    """Detects in sources and reports each frame in source order, for any number of threads.
 
-    def __init__(
-        self,
-        detector: ImageDetector,
-        files: RunFiles | None,
-        report: Callable[[Done], None],
-        batch_size: int = 1,
-        track: Track | None = None,
-        threads: int | None = None,
-    ) -> None:
-        """Create a pipeline.
+    Attributes:
+        files: writes the results; None to write nothing.
+        report: called in the caller's thread for each written frame, in order.
+        track: maps detections, frame and frame rate to the kept detections and their IDs.
+        threads: number of reader threads, and of writer threads.
+    """
 
-        Args:
-            files: writes the results; None to write nothing.
-            report: called in the caller's thread for each written frame, in order.
-            track: maps detections, frame and frame rate to the kept detections and their IDs.
-            threads: number of reader threads, and of writer threads; None: by the cores.
-        """
-        self.detector, self.batch_size = detector, batch_size
-        self._files, self._report, self._track = files, report, track
-        self._threads = threads or num_threads()
+    detector: ImageDetector
+    files: RunFiles | None
+    report: Callable[[Done], None]
+    batch_size: int = 1
+    track: Track | None = None
+    threads: int = field(default_factory=num_threads)
 
     def run(self, sources: Iterable[Source]) -> None:
-        threads = self._threads
-        most = self.batch_size * (self.detector.lanes + 1) + threads
+        most = self.batch_size * (self.detector.lanes + 1) + self.threads
         with (
-            Reader(self.detector.views, self.batch_size, threads) as reader,
+            Reader(self.detector.views, self.batch_size, self.threads) as reader,
             closing(reader.batches(sources)) as batches,
-            Writer(self._end, threads, most) as writer,
+            Writer(self._end, self.threads, most) as writer,
             Lanes(self.detector.lanes) as lanes,
         ):
             for batch in batches:
                 predicted = lanes.submit(self._predict, batch)
                 for index, read in enumerate(batch):
-                    in_turn = self._track is not None or read.source.kind != "image"
+                    in_turn = self.track is not None or read.source.kind != "image"
                     writer.add(self._work(read, predicted, index), in_turn, read.num_bytes)
 
     def _predict(self, batch: Sequence[Read]) -> tuple[list[list[object]], float]:
@@ -104,26 +98,26 @@ class Pipeline:
         if read.frame is None:
             return lambda: (Done(read.source, None, read.problem), None)
         place = None
-        if self._files is not None:
-            place = self._files.reserve(read.frame, read.source.rate)
+        if self.files is not None:
+            place = self.files.reserve(read.frame, read.source.rate)
         return partial(self._finish, read, read.frame, predicted, index, place)
 
     def _finish(
         self, read: Read, frame: Frame, predicted: Predicted, index: int, place: Place | None
     ) -> Finished:
         rows, milliseconds = predicted.result()
-        track, rate = self._track, read.source.rate
+        track, rate = self.track, read.source.rate
         result = finished(self.detector, frame, read.prepared, rows[index], track, rate)
-        if self._files is not None and place is not None:
-            self._files.write(result, place)
+        if self.files is not None and place is not None:
+            self.files.write(result, place)
         size = read.prepared[0].placement.input_size
         return Done(read.source, result, input_size=size, milliseconds=milliseconds), place
 
     def _end(self, finished: Finished) -> None:
         done, place = finished
-        if self._files is not None and done.result is not None and place is not None:
-            self._files.append(done.result, place)
-        self._report(done)
+        if self.files is not None and done.result is not None and place is not None:
+            self.files.append(done.result, place)
+        self.report(done)
 
 
 def finished(
@@ -154,7 +148,7 @@ def run_detection(
     if config.track:
         track = SourceTrackers(config.confidence_threshold, config.class_agnostic).update
     log.info("weights: %s; source: %s", " ".join(config.weights), report.sources)
-    add = with_window(report.add, config)
+    add = with_window(report.add, config.drawing) if config.view_images else report.add
     alike = all(source.kind != "image" for source in sources)  # the frames of a video
     try:
         with (
@@ -175,17 +169,12 @@ def run_detection(
     return report.num_broken
 
 
-def with_window(report: Callable[[Done], None], config: DetectConfig) -> Callable[[Done], None]:
-    """Return `report`, extended to show the drawn image if --view-img; q acts as Ctrl-C."""
-    if not config.view_images:
-        return report
-    labels, scores = not config.hide_labels, not config.hide_conf
+def with_window(report: Callable[[Done], None], drawing: Drawing) -> Callable[[Done], None]:
+    """Return `report`, extended to show the drawn image; q acts as Ctrl-C."""
 
     def report_and_show(done: Done) -> None:
         report(done)
-        if done.result is not None:
-            drawn = done.result.plot(config.line_thickness, labels, scores)
-            if show_in_window(drawn):
-                raise KeyboardInterrupt
+        if done.result is not None and show_in_window(done.result.plot(*drawing)):
+            raise KeyboardInterrupt
 
     return report_and_show

@@ -68,7 +68,7 @@ def make_detector(
     detector = ImageDetector(
         predictor, device, image_size, settings, config.tiling, lanes, class_names
     )
-    return visualizing(detector, config)
+    return visualizing(detector, config.visualize)
 
 
 def num_lanes(device: str, weights: Sequence[Weights] = ()) -> int:
@@ -94,12 +94,11 @@ def configured(detector: ImageDetector, config: DetectConfig, **suppression: Any
         detector.predictor.require_memory(shape, trains=False)
     if config.augment:
         detector.predictor = augmented(detector.predictor)
-    return visualizing(detector, config)
+    return visualizing(detector, config.visualize)
 
 
-def visualizing(detector: ImageDetector, config: DetectConfig) -> ImageDetector:
+def visualizing(detector: ImageDetector, layer: int | None) -> ImageDetector:
     """Let a detector make the heat maps of --visualize; UserError for a layer it does not have."""
-    layer = config.visualize
     detector.visualized = None if layer is None else layer_number(detector.predictor, layer)
     return detector
 

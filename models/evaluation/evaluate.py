@@ -18,7 +18,6 @@ from duet.models.inference.image_detector import ImageDetector
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.letterbox import View
 from duet.utils.data.loading.batch import Batch, Targets
-from duet.utils.data.loading.items import BoxItems
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample, read_ahead
 from duet.utils.evaluation.collector import Collector, FoundImage
@@ -130,7 +129,7 @@ class Evaluation:
         """Return an evaluator, and a collector that passes images on to it and to the sinks."""
         head = self.model.head
         evaluator, items = head.make_evaluator(self.class_names), head.task.items.load()
-        objects_of = self.objects_of or partial(_labels_of, items, self.samples)
+        objects_of = self.objects_of or (lambda index: items.ground_truth(self.samples[index]))
         takers = (evaluator, *self.sinks) if world.process.is_main else (evaluator,)
 
         def receive(image: FoundImage) -> None:
@@ -155,7 +154,3 @@ class Evaluation:
             return partial(np.zeros, len(self.model.head.loss_names))
         read = ops.to_numpy_later(ops.stack(list(self.loss(raw, targets).by_name.values())))
         return lambda: read().astype(np.float64)
-
-
-def _labels_of(items: BoxItems, samples: Sequence[Sample], index: int) -> GroundTruth:
-    return items.ground_truth(samples[index])

@@ -27,6 +27,7 @@ from duet.models.inference.predictor import (
 from duet.models.inference.predictors import OneClass, Predictor
 from duet.utils.cli.run_config import known_classes
 from duet.utils.cli.val_config import ValConfig
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.coco_annotations import CocoAnnotations, own_annotations
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
@@ -127,10 +128,11 @@ def evaluate(config: ValConfig, evaluation: Evaluation, size: int, world: World)
             model.require_memory((config.batch_size, 3, size, size), trains=False)
         return evaluation.run_tiled(config.tiling, size, world)
     workers = loader_workers(config.workers, config.device)
-    with ValLoader(
-        evaluation.samples, size, config.batch_size, workers, model.stride, not config.square,
-        cache="", world=world, fixed_size=model.fixed_size, items=model.head.task.items.load(),
-    ) as loader:  # fmt: skip
+    recipe = ValRecipe(
+        size, config.batch_size, model.stride, not config.square, model.fixed_size,
+        model.head.task.items.load(),
+    )  # fmt: skip
+    with ValLoader(evaluation.samples, recipe, workers, world=world) as loader:
         loader.lend_to(device)
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)

@@ -14,6 +14,7 @@ from duet.models.export.verify import INT8, evenly
 from duet.models.heads.base import Head
 from duet.models.inference.predictors import Predictor, network_input
 from duet.utils.data.image.letterbox import View, whole_view
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample, read_ahead
 from duet.utils.errors import UserError
@@ -91,9 +92,8 @@ def score(
     """Evaluate on all images of a dataset, preprocessed equally for the model and all files."""
     samples, size, head = dataset.samples, metadata.image_size, predictor.head
     batch, items = max(metadata.batch_size, BATCH), head.task.items.load()
-    with ValLoader(
-        samples, max(size), batch, 0, metadata.stride, fixed_size=size, items=items
-    ) as loader:
+    recipe = ValRecipe(max(size), batch, fixed_size=size, items=items)
+    with ValLoader(samples, recipe) as loader:
         evaluation = Evaluation(predictor, samples, dataset.class_names, CPU, settings)
         result = evaluation.run(loader).result
     return Score(

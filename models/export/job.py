@@ -94,7 +94,7 @@ class Exports(NamedTuple):
 
 
 def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | None) -> Exports:
-    require_room_in_graph(config, checkpoint)
+    require_room_in_graph(checkpoint, config.half)
     model = load_detector(checkpoint, CPU)
     if config.sizes:
         warn_of_other_size(max(config.sizes), [checkpoint])
@@ -102,11 +102,11 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
         config = dataclasses.replace(config, sizes=(input_size(None, model, [checkpoint]),))
     metadata = metadata_for(config, checkpoint, model)
     if dataset is not None:
-        dataset = scored_dataset(config, checkpoint, model, dataset)
+        dataset = scored_dataset(config.weights, checkpoint, model, dataset)
     model.require_memory((config.batch_size, 3, *config.image_size), trains=False)
     if config.int8:  # calibration holds all maps, as training does
         model.require_memory((metadata.smallest_batch, 3, *config.image_size), trains=True)
-    warn_of_limits(config)
+    warn_of_limits(config.device)
     images = chosen_images(dataset and dataset.samples)
     trials = make_trials(model, images, metadata)
     source = f" of --data {dataset.name}" if dataset else ": photographs and the built-in dataset"
@@ -131,8 +131,8 @@ def run_export(config: ExportConfig, checkpoint: Checkpoint, dataset: Dataset | 
     return Exports(tuple(files), tuple(row.name for row in formats if not done[row]))
 
 
-def require_room_in_graph(config: ExportConfig, checkpoint: Checkpoint) -> None:
-    size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + config.half)
+def require_room_in_graph(checkpoint: Checkpoint, half: bool) -> None:
+    size = sum(array.nbytes for array in checkpoint.ema.values()) // (1 + half)
     if size > MOST_BYTES:
         raise UserError(
             f"the weights have {size:,} bytes; an ONNX file holds at most {MOST_BYTES:,}: use "
@@ -141,22 +141,20 @@ def require_room_in_graph(config: ExportConfig, checkpoint: Checkpoint) -> None:
 
 
 def scored_dataset(
-    config: ExportConfig, checkpoint: Checkpoint, model: Detector, dataset: Dataset
+    weights: str, checkpoint: Checkpoint, model: Detector, dataset: Dataset
 ) -> Dataset:
     """Return --data with the model's classes; UserError if its labels or classes do not fit."""
     head, samples = model.head, table_of(dataset.samples)
-    head.task.check_labels(samples, dataset.name, dataset.is_of_folders, config.weights)
+    head.task.check_labels(samples, dataset.name, dataset.is_of_folders, weights)
     known = checkpoint.class_names and class_names_of(checkpoint, head.num_classes)
-    data, file = f"--data {dataset.name}", f"--weights {config.weights}"
+    data, file = f"--data {dataset.name}", f"--weights {weights}"
     classes = scored_classes(data, dataset.class_names, file, known, head.num_classes)
     return dataset._replace(class_names=classes.names, samples=classes.renumbered(samples))
 
 
-def warn_of_limits(config: ExportConfig) -> None:
-    if config.device not in ("", CPU):
-        log.warning(
-            "--device %s: only --include engine uses it; other formats use the CPU", config.device
-        )
+def warn_of_limits(device: str) -> None:
+    if device not in ("", CPU):
+        log.warning("--device %s: only --include engine uses it; other formats use the CPU", device)
     if not FRAMEWORKS[backend.use()].trains:
         log.warning(
             "backend onnx runs the model: files are compared with their own graph, unoptimized"

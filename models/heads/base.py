@@ -211,7 +211,6 @@ class Head(nn.Module, ABC):
         loss_names: losses in order, with their short names: NAME_loss in results.csv.
         metric_names: validation metrics in order, named as in results.csv after metrics/, with
             their names in tables.
-        target_fields: fields of `Targets` that the loss reads.
         nothing_found: result of `finish` for an image without detections.
         passes: views for --augment; empty if unsupported, else the head has `join_passes`.
         joins_models: whether `decode_above` rows of several models can be concatenated.
@@ -225,7 +224,6 @@ class Head(nn.Module, ABC):
     task: ClassVar[Task]
     loss_names: ClassVar[Mapping[str, str]]
     metric_names: ClassVar[Mapping[str, str]]
-    target_fields: ClassVar[tuple[str, ...]]
     nothing_found: Found
     passes: ClassVar[Sequence[Pass]] = ()
     joins_models: ClassVar[bool] = False

@@ -20,8 +20,9 @@ from duet.utils.geometry.detections import Detections, SuppressionSettings
 
 SCORE_ROUNDING = 1e-6  # upper bound for the error of a float32 sigmoid
 # Only an image whose best rows leave fewer than `max_detections` could gain from more: none of 128
-# of COCO. An untrained model of one class has a row above the threshold in every cell.
-ROWS_PER_DETECTION = 10
+# of COCO with 3,000. One object may have dozens, so that few detections need no fewer rows. An
+# untrained model of one class has a row above the threshold in every cell.
+ROWS_PER_DETECTION, FEWEST_ROWS = 10, 3000
 
 
 class BoxHead(Head):
@@ -30,7 +31,6 @@ class BoxHead(Head):
     metric_names = {
         "precision": "P", "recall": "R", "mAP_0.5": "mAP50", "mAP_0.5:0.95": "mAP50-95",
     }  # fmt: skip
-    target_fields = ("image_index", "class_index", "boxes_cxcywh_norm")
     nothing_found = Detections(
         np.zeros((0, 4), np.float32), np.zeros(0, np.float32), np.zeros(0, np.int64)
     )
@@ -90,8 +90,9 @@ def rows_of_images(
 
     With trained weights and a threshold of 0.001 this is one row in ten; decoding and fetching all
     rows took ten times as long. Of an image with more than `ROWS_PER_DETECTION` per detection, the
-    best are decoded. The host waits for the device for the selection, for the rows, and for the
-    scores of such images. All copies use page-locked memory if available.
+    best are decoded, unless only some classes are wanted, of which these may show none. The host
+    waits for the device for the selection, for the rows, and for the scores of such images. All
+    copies use page-locked memory if available.
 
     Args:
         above: per level (B, ...) bool: selected cells, or anchors of cells.
@@ -99,7 +100,9 @@ def rows_of_images(
         decode_at: returns a level's rows (K, ...), given its number and positions in `above`.
     """
     flat = ops.to_numpy_later(ops.cat([x.reshape(x.shape[0], -1) for x in above], dim=1))()
-    _keep_best(flat, scores_of, ROWS_PER_DETECTION * settings.max_detections)
+    if settings.classes is None:
+        most = max(ROWS_PER_DETECTION * settings.max_detections, FEWEST_ROWS)
+        _keep_best(flat, scores_of, most)
     ends = np.cumsum([math.prod(x.shape[1:]) for x in above])
     images, decoded = [], []
     for number, part in enumerate(np.split(flat, ends[:-1], axis=1)):

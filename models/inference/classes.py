@@ -87,8 +87,8 @@ def scored_classes(
         )
     if unknown:
         raise UserError(
-            f"{data} has classes that {weights} does not know: {brief(unknown)}; its "
-            f"classes: {brief(list(known))}; rename the dataset's in its YAML, as in merge: "
+            f"{data} has classes that {weights} does not know: {brief(unknown)}; it knows "
+            f"{brief(list(known))}; rename classes in a dataset YAML, as in merge: "
             f"{{{brief(unknown[0])}: {brief(known[0])}}}, or use weights that were trained on them"
         )
     names = tuple(class_names)

@@ -6,6 +6,7 @@ blocks others.
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,37 +21,31 @@ from duet.utils.geometry.detections import Found, SuppressionSettings
 from duet.utils.geometry.tiling import Tiling
 
 
+@dataclass(eq=False, repr=False)
 class ImageDetector:
     """Predictor on a device for images of any size.
 
-    Args:
+    Attributes:
         image_size: long side of the network input for an image or tile; ignored by predictors of a
             fixed size.
         suppression: settings for filtering predictions.
         tiling: how to cut images larger than a tile; None to disable.
         lanes: number of threads that may run the network at once; others wait.
         class_names: names of all classes, for results.
+        visualized: layer of the heat maps; None: no heat maps.
     """
 
-    def __init__(
-        self,
-        predictor: Predictor,
-        device: str,
-        image_size: int,
-        suppression: SuppressionSettings,
-        tiling: Tiling | None = None,
-        lanes: int = 1,
-        class_names: tuple[str, ...] = (),
-    ) -> None:
-        self.predictor = predictor
-        self.device = device
-        self.image_size = image_size
-        self.suppression = suppression
-        self.tiling = tiling
-        self.lanes = lanes
-        self.class_names = class_names
-        self.visualized: int | None = None  # layer of the heat maps; None: no heat maps
-        self._network = threading.Semaphore(lanes)
+    predictor: Predictor
+    device: str
+    image_size: int
+    suppression: SuppressionSettings
+    tiling: Tiling | None = None
+    lanes: int = 1
+    class_names: tuple[str, ...] = ()
+    visualized: int | None = None
+
+    def __post_init__(self) -> None:
+        self._network = threading.Semaphore(self.lanes)
 
     @property
     def head(self) -> Head:

@@ -21,22 +21,18 @@ SHOWN_CLASSES = 5
 
 
 def advice_at_start(job: Job) -> list[str]:
-    """Return advice on a new run; none for a resumed one, which keeps its recipe."""
+    """Return advice on a new run; none for a resumed one, which keeps its recipe.
+
+    Few images, trained from weights with the public recipe of detectors, end higher with --hyp
+    small: docs/en/small-data.md has the measurements.
+    """
     if job.point is not None:
         return []
-    return [*recipe_advice(job), *missing_classes(job.data)]
-
-
-def recipe_advice(job: Job) -> list[str]:
-    """Return a line on --hyp small if few images are trained from weights with the public recipe.
-
-    Classifiers have a recipe of their own; docs/en/small-data.md has the measurements.
-    """
     config, number = job.config, len(job.data.train)
-    is_default = config.hyp == DEFAULT_HYPERPARAMETERS and not config.override
-    if not (is_default and config.weights and number <= FEW_IMAGES):
-        return []
-    return [f"{count(number, 'image')}: --hyp small usually ends higher"]
+    is_public = config.hyp == DEFAULT_HYPERPARAMETERS and not config.override
+    is_small = is_public and config.weights and number <= FEW_IMAGES
+    better = [f"{count(number, 'image')}: --hyp small usually ends higher"] if is_small else []
+    return better + missing_classes(job.data)
 
 
 def missing_classes(data: TrainData) -> list[str]:

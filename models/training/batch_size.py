@@ -7,7 +7,7 @@ maximum number of boxes of an augmented image; then a validation, of twice as ma
 import dataclasses
 import gc
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -24,12 +24,13 @@ from duet.models.training.step_watch import StageTimer
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.loading.batch import Batch, join_targets
 from duet.utils.data.loading.items import BOXES, BoxItems
-from duet.utils.data.sources.samples import table_of
+from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import UserError
 from duet.utils.processes import watchdog
 from duet.utils.processes.ranks import on_main
 from duet.utils.processes.world import World
 from duet.utils.state.job import Job
+from duet.utils.strengths import AugmentConfig
 from duet.utils.text import count
 
 PART_OF_FREE = 0.8  # fraction of initially free memory to use; the rest is a reserve
@@ -65,7 +66,7 @@ def fitting_batch(job: Job, device: str, most: int) -> int:
     """Return the number of images per rank that fits into memory, at most `most`."""
     config, data, world = job.config, job.data, job.session.world
     state = measured_state(job, device)
-    side, boxes = config.image_size, most_boxes(job)
+    side, boxes = config.image_size, most_boxes(data.train, config.augmentation(job.hyp))
     if config.multi_scale:
         side = MultiScale.of_model(side, state.model.stride, config.seed).sizes()[-1]
 
@@ -172,12 +173,10 @@ def fit_line(peaks: Mapping[int, int], budget: int) -> int:
     return size + int((budget - peak) / max((peak - less) / (size - before), 1.0))
 
 
-def most_boxes(job: Job) -> int:
-    strengths = job.config.augmentation(job.hyp)
+def most_boxes(samples: Sequence[Sample], strengths: AugmentConfig) -> int:
     tiles = 4 if strengths.mosaic else 1
     twice = (strengths.mixup > 0) + (strengths.copy_paste > 0)
-    most = int(table_of(job.data.train).num_objects.max())
-    return most * tiles * 2**twice
+    return int(table_of(samples).num_objects.max()) * tiles * 2**twice
 
 
 def crowded_batch(images: int, side: int, boxes: int, items: BoxItems = BOXES) -> Batch:

@@ -7,7 +7,6 @@ from pathlib import Path
 from duet import backend
 from duet.models.heads.base import Result
 from duet.models.training.step import TrainState
-from duet.utils.cli.train_config import TrainConfig
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.report.task_reports import map_interval
 from duet.utils.state.job import Job
@@ -46,16 +45,16 @@ def source_rows(job: Job, state: TrainState) -> Iterator[tuple[str, str]]:
     yield "seed", str(config.seed)
     system = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     yield "software and machine", f"{backend.device.describe(state.device)}, {system}"
-    yield "licence of the initial weights", licence_of(config)
+    yield "licence of the initial weights", licence_of(config.weights)
 
 
-def licence_of(config: TrainConfig) -> str:
+def licence_of(weights: str) -> str:
     """Return what is known of the licence of the weights that a training started from."""
-    if not config.weights:
+    if not weights:
         return "none: trained from scratch"
-    if config.weights.endswith(".pt"):
-        return f"{config.weights}: AGPL-3.0 if public weights of YOLOv5 or YOLOv8, and so are these"
-    return f"{config.weights}: as {CARD} of its run says"
+    if weights.endswith(".pt"):
+        return f"{weights}: AGPL-3.0 if public weights of YOLOv5 or YOLOv8, and so are these"
+    return f"{weights}: as {CARD} of its run says"
 
 
 def metric_rows(state: TrainState, epoch: int, result: Result) -> Iterator[tuple[str, str]]:

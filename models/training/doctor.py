@@ -17,7 +17,7 @@ from duet.backend.devices import check_device, sees_driver
 from duet.backend.select import choose
 from duet.backend.system import cores_of
 from duet.utils.cli.hyperparameters import read_hyperparameters
-from duet.utils.cli.task_flags import complete_flags, find_task
+from duet.utils.cli.task_flags import complete_flags
 from duet.utils.cli.train_config import AUTO_BATCH, read_train_flags
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.loader import TrainLoader
@@ -25,9 +25,8 @@ from duet.utils.errors import UserError
 from duet.utils.optional import EXTRAS, install_command
 from duet.utils.processes.command import run_command
 from duet.utils.processes.cores import loader_workers
-from duet.utils.state.job import Job, read_data, train_recipe
+from duet.utils.state.job import Job, Session, read_job, train_recipe
 from duet.utils.text import say
-from duet.utils.weights.load import load_weights
 
 SECONDS = 4.0  # per measurement, after warm-up
 CACHED_SAMPLES = 256  # enough for a measurement; filling a cache takes a pass over its images
@@ -52,20 +51,17 @@ def main() -> None:
         )
     check_device(config.device, choose(config.backend))
     hyp = read_hyperparameters(config.hyp, config.override)
-    start = load_weights(config.weights) if config.weights else None
-    task = find_task(config.task, config.cfg, start.header.model if start else {})
-    data = read_data(config, task)
-    recipe = train_recipe(config, hyp, data.items)
+    job = read_job(config, hyp, None, Session())
+    samples, recipe = job.data.train, train_recipe(config, hyp, job.data.items)
     backend.use(config.backend)
     say(backend.device.describe(backend.device.resolve(config.device)))
-    with TrainLoader(data.train, recipe) as loader:
-        steps = training_steps(Job(config, hyp, data, start=start), loader)
-        model_speed = images_per_second(steps, warm_up=2)
+    with TrainLoader(samples, recipe) as loader:
+        model_speed = images_per_second(training_steps(job, loader), warm_up=2)
     say(f"model: {model_speed:.1f} images/s in training steps of {config.batch_size}")
     speeds = []
     for workers, cache in choices(config.workers, config.device, config.cache):
         flags = f"--workers {workers}" + (f" --cache {cache}" if cache else "")
-        shown = data.train[:CACHED_SAMPLES] if cache else data.train
+        shown = samples[:CACHED_SAMPLES] if cache else samples
         with TrainLoader(shown, recipe, workers, cache) as loader:
             epochs = (loader.epoch(number) for number in itertools.count())
             # Workers start during the warm-up; a cache takes a pass and most of another to fill.

@@ -3,7 +3,6 @@
 import logging
 import math
 from contextlib import closing
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,7 @@ from duet import backend
 from duet.backend import nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation, Validation
+from duet.models.evaluation.evaluate import Evaluation, Validation
 from duet.models.heads.base import Result
 from duet.models.inference.predictors import in_precision
 from duet.models.training.checkpointing import capture, rebuild_model, restore
@@ -33,7 +32,6 @@ from duet.models.training.outputs import (
 from duet.models.training.start import build, images_at_a_time, uses_fused
 from duet.models.training.step import TrainState, accumulate_again, settle, train_step
 from duet.models.training.step_watch import StageTimer
-from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.errors import UserError, WorkerError
 from duet.utils.processes import watchdog
@@ -61,7 +59,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
         state = build(job, len(train_loader), model)
         train_loader.align(state.model.stride)
         train_loader.lend_to(state.device)
-        if leaves_pixels(config, state, train_loader):
+        if leaves_pixels(config.device_augment, state, train_loader):
             train_loader.leave_pixels()
         if state.device == CPU:
             images, *size = train_loader.largest_shape
@@ -84,31 +82,30 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
             raise
         except Exception as error:
             if backend.device.is_out_of_memory(error):
-                raise out_of_memory(config, ranks) from error
+                flags = config.batch_size, config.micro_batch, config.image_size
+                raise out_of_memory(*flags, ranks) from error
             raise
         conclude_run(run, state, best)
-    cached = {"training": train_loader.cached, "validation": loader.cached}
-    loader_work = {"train_images": len(job.data.train), "cached": cached}
-    write_work(run, state, loader_work, asdict(DEFAULT_SUPPRESSION))
+    write_work(run, state, {"training": train_loader.cached, "validation": loader.cached})
     return trained(run, state, best)
 
 
-def leaves_pixels(config: TrainConfig, state: TrainState, loader: TrainLoader) -> bool:
+def leaves_pixels(asked: bool | None, state: TrainState, loader: TrainLoader) -> bool:
     """Return whether the device changes colours and flips images; note it for work.json."""
-    asked = uses_fused(config.device_augment, state.device)
+    asked = uses_fused(asked, state.device)
     size, layout = loader.largest_shape[2:], state.execution.channels_last
     chosen = choose_finishing(asked, size, state.device, state.dtype, layout)
     state.implementations = {**state.implementations, "colours": "device" if chosen else "loader"}
     return chosen
 
 
-def out_of_memory(config: TrainConfig, ranks: int) -> UserError:
-    at_a_time = images_at_a_time(config.batch_size, config.micro_batch, ranks)
+def out_of_memory(batch_size: int, micro_batch: int, image_size: int, ranks: int) -> UserError:
+    at_a_time = images_at_a_time(batch_size, micro_batch, ranks)
     return UserError(
         f"out of memory with {count(at_a_time, 'image')} per pass (--batch-size "
-        f"{config.batch_size}, --micro-batch {config.micro_batch}) and --img {config.image_size}; "
-        f"continue with --resume and --micro-batch {max(at_a_time // 2, 1)}, or start again with "
-        "a smaller --batch-size, --img or model"
+        f"{batch_size}, --micro-batch {micro_batch}) and --img {image_size}; continue with "
+        f"--resume and --micro-batch {max(at_a_time // 2, 1)}, or start again with a smaller "
+        "--batch-size, --img or model"
     )
 
 
@@ -120,35 +117,43 @@ def train(
     Raises:
         Suspended: the run was asked to stop; its state has been saved.
     """
-    config, world = run.job.config, val_loader.world
+    stop, process = run.job.session.stop, val_loader.world.process
     write_results(run)
     state.timer = StageTimer(state.device, state.seconds_before)
-    if world.process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
-        state.watch.carry_requests(run.job.session.stop.is_asked)
-    best = None
-    with run.job.session.stop.saving_at_interrupt():
-        # An epoch in which the run was suspended is finished regardless of limits.
-        is_within = state.batch_number > state.epoch * state.schedule.batches_per_epoch
-        ended = not is_within and has_ended(run, state, world)
-        if not ended:
-            with watchdog.phase("resuming"):
-                accumulate_again(state, train_loader)
-        while not ended:
-            if not config.no_val:
-                val_loader.start()  # its first batches are built meanwhile
-            with watchdog.phase("training"):
-                train_epoch(run, state, train_loader)
-            validation = None
-            if not config.no_val or has_ended(run, state, world, uncounted=1):
-                with watchdog.phase("validation"):
-                    validation = validate(run, state, val_loader)
-            best = end_epoch(run, state, validation) or best
-            ended = validation is not None and has_ended(run, state, world)
+    if process.world_size > 1 and state.device != CPU:  # whose batches may take seconds
+        state.watch.carry_requests(stop.is_asked)
+    with stop.saving_at_interrupt():
+        best = train_epochs(run, state, train_loader, val_loader)
         with watchdog.phase("validation"):
             best = best or validate_best(run, state, val_loader)
-    if config.no_save and this_process().is_main:
+    if run.job.config.no_save and process.is_main:
         run.states.remove_all()
     return best
+
+
+def train_epochs(
+    run: Run, state: TrainState, train_loader: TrainLoader, val_loader: ValLoader
+) -> BestEpoch | None:
+    """Train and validate until the run ends; return the best of these epochs, if there is one."""
+    best, world, validates = None, val_loader.world, not run.job.config.no_val
+    # An epoch in which the run was suspended is finished regardless of limits.
+    is_within = state.batch_number > state.epoch * state.schedule.batches_per_epoch
+    if not is_within and has_ended(run, state, world):
+        return None
+    with watchdog.phase("resuming"):
+        accumulate_again(state, train_loader)
+    while True:
+        if validates:
+            val_loader.start()  # its first batches are built meanwhile
+        with watchdog.phase("training"):
+            train_epoch(run, state, train_loader)
+        validation = None
+        if validates or has_ended(run, state, world, uncounted=1):
+            with watchdog.phase("validation"):
+                validation = validate(run, state, val_loader)
+        best = end_epoch(run, state, validation) or best
+        if validation is not None and has_ended(run, state, world):
+            return best
 
 
 def has_ended(run: Run, state: TrainState, world: World, uncounted: int = 0) -> bool:

@@ -6,6 +6,7 @@ the whole model is in training mode.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -47,8 +48,8 @@ def build_optimizer(
     for key in ("momentum", "warmup_momentum"):
         if getattr(hyp, key) >= 1:
             raise UserError(
-                f"{key}: {getattr(hyp, key)} in --hyp is used as beta1 of {name} and must be below "
-                "1; the default is 0.937"
+                f"{key}: {getattr(hyp, key)} is used as beta1 of {name}; accepted: a number from "
+                "0 to below 1, such as 0.9"
             )
     return getattr(optimizers, name)(groups)
 
@@ -90,20 +91,24 @@ def frozen_names(names: Sequence[str], num_layers: int, freeze: Sequence[str]) -
             indices; or names of layers or their parts, such as "model.24.m".
 
     Raises:
-        UserError: an index out of range or an unknown name; the message lists the valid ones.
+        UserError: an index out of range or an unknown name; the message suggests others.
     """
-    prefixes = []
+    prefixes, is_alone = [], len(freeze) == 1
     for entry in freeze:
-        if not entry.isdecimal():
-            if not any(f"{name}.".startswith(f"{entry}.") for name in names):
-                known = ", ".join(dict.fromkeys(name.rpartition(".")[0] for name in names))
-                raise UserError(f"--freeze {entry} matches no parameter; accepted: {known}")
+        if entry.isdecimal():
+            layers = range(int(entry)) if is_alone else [int(entry)]
+            if layers and layers[-1] >= num_layers:
+                raise UserError(f"--freeze {entry}: the model has layers 0 to {num_layers - 1}")
+            prefixes += [f"model.{index}" for index in layers]
+        elif any(f"{name}.".startswith(f"{entry}.") for name in names):
             prefixes.append(entry)
-            continue
-        if int(entry) > (num_layers if len(freeze) == 1 else num_layers - 1):
-            raise UserError(f"--freeze {entry}: the model has layers 0 to {num_layers - 1}")
-        layers = range(int(entry)) if len(freeze) == 1 else [int(entry)]
-        prefixes += [f"model.{index}" for index in layers]
+        else:
+            known = list(dict.fromkeys(name.rpartition(".")[0] for name in names))
+            near = ", ".join(difflib.get_close_matches(entry, known) or known[-3:])
+            raise UserError(
+                f"--freeze {entry} matches no parameter; accepted: layers from 0 to "
+                f"{num_layers - 1}, or names such as {near}"
+            )
     return [name for name in names if any(f"{name}.".startswith(f"{x}.") for x in prefixes)]
 
 

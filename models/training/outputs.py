@@ -2,13 +2,15 @@
 
 import logging
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 from duet import backend
 from duet.backend.processes import this_process
 from duet.models.detector import count_parameters
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from duet.models.graph import count_gflops, plan_layers
 from duet.models.heads.base import Head, Result
 from duet.models.training.advice import advice_at_end, advice_at_start
@@ -19,7 +21,6 @@ from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import finished
 from duet.utils.data.sources.samples import table_of
-from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
@@ -154,29 +155,35 @@ def conclude_run(run: Run, state: TrainState, best: BestEpoch | None) -> None:
     if best is not None:  # before the lines, which a full disk may not take
         write_card(run.folder, run.job, state, best.epoch, best.result)
     run.log_end(best.epoch if best else None, metrics)
+    say(*end_lines(run, state, best, metrics))
+
+
+def end_lines(
+    run: Run, state: TrainState, best: BestEpoch | None, metrics: Mapping[str, float]
+) -> Iterator[str]:
+    head, config, folder = state.model.head, run.job.config, from_here(run.folder)
     if best is not None:
-        say(*head.task.report.load().table(best.result).splitlines())
+        yield from head.task.report.load().table(best.result).splitlines()
         if not any(metrics.values()):
-            say(NOTHING_YET)
+            yield NOTHING_YET
     if state.epoch < config.epochs:
         reason = EndRule.of(config).reason(state.epoch, state.best_epoch, run.results.seconds)
-        say(f"stopped early after epoch {state.epoch} of {config.epochs}: {reason}")
-    say(f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}")
+        yield f"stopped early after epoch {state.epoch} of {config.epochs}: {reason}"
+    yield f"{count(state.epoch, 'epoch')} in {clock(run.results.seconds)}"
     if best is not None:
         title = f"best: epoch {best.epoch} of {config.epochs}"
         shown = [f"{short} {metrics[name]:.3f}" for name, short in head.row_names().items()]
-        say("  ".join([title, *shown]))
+        yield "  ".join([title, *shown])
     elif state.best_epoch:
-        say(f"epoch {state.best_epoch} was the best, but its weights were not kept")
-    folder = from_here(run.folder)
-    say(f"results{'' if config.no_plots else ' and plots'} in {folder}")
+        yield f"epoch {state.best_epoch} was the best, but its weights were not kept"
+    yield f"results{'' if config.no_plots else ' and plots'} in {folder}"
     names = ["last"] if config.no_save or not best else ["last", "best"]
     files = ", ".join(f"{name}.safetensors" for name in names)
-    say(f"weights in {folder / 'weights'}: {files}")
-    say(*advice_at_end(config, state, folder / "weights" / "last.safetensors"))
-    say(*next_commands(run, from_here(weights_to_use(run, best))))
+    yield f"weights in {folder / 'weights'}: {files}"
+    yield from advice_at_end(config, state, folder / "weights" / "last.safetensors")
+    yield from next_commands(run, from_here(weights_to_use(run, best)))
     for samples in (run.job.data.train, run.job.data.val):
-        say(*table_of(samples).remarks.summary())
+        yield from table_of(samples).remarks.summary()
 
 
 def next_commands(run: Run, weights: Path) -> list[str]:
@@ -196,13 +203,13 @@ def next_commands(run: Run, weights: Path) -> list[str]:
 
 
 @on_main
-def write_work(run: Run, state: TrainState, loader_work: Document, suppression: Document) -> None:
+def write_work(run: Run, state: TrainState, cached: Mapping[str, str]) -> None:
     """Write work.json: the work that compare.py requires to be equal before comparing times.
 
-    loader_work, suppression: work of the loaders, and NMS settings.
+    cached: how many images each loader's cache takes.
     """
     config = run.job.config
-    every = state.epoch if config.no_val else 1
+    validation = {"images": len(run.job.data.val), "every": state.epoch if config.no_val else 1}
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
         "processes": this_process().world_size,
@@ -213,13 +220,14 @@ def write_work(run: Run, state: TrainState, loader_work: Document, suppression: 
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        **loader_work,
+        "train_images": len(run.job.data.train),
+        "cached": dict(cached),
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
-        "validation": {"images": len(run.job.data.val), "every": every, **suppression},
+        "validation": {**validation, **asdict(DEFAULT_SUPPRESSION)},
         "hyperparameters": as_document(run.job.hyp),
         "settings": run_settings(config),
     }
-    framework = backend.device.describe(state.device)
-    path, losses = run.folder / "work.json", state.watch.first_losses
-    run.work.write(path, framework, state.device, work, state.implementations, losses)
+    name, means = backend.device.describe(state.device), dict(state.implementations)
+    described = {"framework": name, "device": state.device, "means": means}
+    run.work.write(run.folder / "work.json", described, work, state.watch.first_losses)

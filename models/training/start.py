@@ -149,29 +149,29 @@ def transfer_weights(
             "--weights: BatchNorm is fused into the convolutions, which makes them a worse start "
             "for training; use the checkpoint from before fusing"
         )
-    head = model.head_name
+    head, known = model.head_name, start.header.class_names
+    anchors = f"{head}anchors"
     rows = classes = None
     if remap_classes:
         own = model.head.class_rows()
         rows = dataclasses.replace(own, prefixes=tuple(head + prefix for prefix in own.prefixes))
-        classes = match_classes(class_names, start.header.class_names)
+        classes = match_classes(class_names, known)
         found = len(classes.new_index)
         wanted = count(len(class_names), "class", "classes")
         log.info("%d of %s matched by name; the others are initialized anew", found, wanted)
-    kept = (f"{head}anchors",) if keep_anchors else ()
+    kept = (anchors,) if keep_anchors else ()
     transfer = transfer_arrays(nn.state_arrays(model), start.ema, kept, rows, classes)
     nn.load_state_arrays(model, transfer.state)
-    known, anew = start.header.class_names, [x for x in transfer.left if x.startswith(head)]
-    others = known and known != tuple(class_names) and not remap_classes
-    new_head = any(not line.startswith(f"{head}anchors") for line in anew)
-    what = NEW_HEAD if new_head else SAME_HEAD
-    because = f"; the weights were trained on other classes: {what}" if others else ""
+    because, left = "", transfer.left
+    if known and known != tuple(class_names) and not remap_classes:
+        is_new = any(x.startswith(head) and not x.startswith(anchors) for x in left)
+        what = NEW_HEAD if is_new else SAME_HEAD
+        because = f"; the weights were trained on other classes: {what}"
+        left = tuple(line for line in left if not line.startswith(head))
     log.info("transferred %d/%d tensors%s", transfer.taken, len(transfer.state), because)
-    lines = [line for line in transfer.left if not (others and line in anew)]
-    for line in lines[:MOST_LEFT]:
+    more = [f"{len(left) - MOST_LEFT} more"] if len(left) > MOST_LEFT else []
+    for line in (*left[:MOST_LEFT], *more):
         log.info("  not transferred: %s", line)
-    if len(lines) > MOST_LEFT:
-        log.info("  not transferred: %d more", len(lines) - MOST_LEFT)
 
 
 def build_state(
@@ -264,7 +264,11 @@ def with_precision(job: Job) -> Job:
     device = backend.device.resolve(config.device)
     if device != CPU or "bfloat16" not in amp.supported(device):
         return job
-    ratio = bfloat16_ratio(*main_sizes(job)) if world.process.is_main else 0.0
+    ratio = 0.0
+    if world.process.is_main:
+        with quietly():
+            spec = spec_to_train(config, job.start, len(job.data.class_names))
+        ratio = bfloat16_ratio(*main_sizes(spec, config.image_size))
     if not world.any(ratio > 1):
         return job
     on_main(log.warning)(
@@ -274,13 +278,11 @@ def with_precision(job: Job) -> Job:
     return dataclasses.replace(job, config=dataclasses.replace(config, amp="auto"))
 
 
-def main_sizes(job: Job) -> tuple[int, int]:
+def main_sizes(spec: ModelSpec, image_size: int) -> tuple[int, int]:
     """Return the channels, and the cells along a side, of the maps that take most computation."""
-    config, work = job.config, Counter[tuple[int, int]]()
-    with quietly():
-        spec = spec_to_train(config, job.start, len(job.data.class_names))
+    work = Counter[tuple[int, int]]()
     for layer in plan_layers(spec)[:-1]:  # the head's channels are outputs
-        cells = max(config.image_size // layer.stride, 1)
+        cells = max(image_size // layer.stride, 1)
         for stride, cost in layer.costs:
             work[layer.out_channels, cells] += cost.weights // max(stride, 1) ** 2
     return work.most_common(1)[0][0]

@@ -31,7 +31,7 @@ def require_standard(outputs: Sequence[Tensor], inputs: Sequence[Tensor], opset:
 
 
 @pytest.fixture(autouse=True)
-def graphs_keep_to_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
+def checked_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
     def checked(outputs: Any, inputs: Any, opset: int = model_proto.OPSET) -> Any:
         require_standard(outputs, inputs, opset)
         return build_model(outputs, inputs, opset)
@@ -39,7 +39,7 @@ def graphs_keep_to_the_standard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(model_proto, "build_model", checked)
 
 
-def test_onnx_backend_keeps_its_promises_with_graphs_of_the_standard() -> None:
+def test_onnx_backend_keeps_promises_with_standard_graphs() -> None:
     words = [*COMMAND.split(), "tests/conformance/test_conformance.py"]
     done = python("-m", *words, YOLO_BACKEND="onnx")
     assert done.returncode == 0, done.stdout
@@ -53,7 +53,7 @@ def test_onnx_backend_keeps_its_promises_with_graphs_of_the_standard() -> None:
     [((3, 2), "float32", {}), ((2, 3), "float64", {}), ((2, 3), "float32", {"slope": 1.0})],
     ids=["shape", "dtype", "attribute"],
 )
-def test_graph_that_is_not_of_the_standard_is_found(shape, dtype, attributes) -> None:
+def test_nonstandard_graph_is_detected(shape, dtype, attributes) -> None:
     x = constant(np.ones((2, 3), np.float32))
     require_standard([apply("Sigmoid", (x,), (2, 3), "float32")], [], 17)
     with pytest.raises(Exception, match=r"differ|slope|type"):

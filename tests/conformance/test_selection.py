@@ -105,7 +105,7 @@ CHOICES: list[tuple[Any, str, dict[str, str], tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("installed", "name", "environment", "answer"), CHOICES)
-def test_the_name_comes_first_then_environment_launcher_and_what_is_installed(
+def test_backend_follows_name_environment_launcher_install(
     tmp_path: Path, installed: Any, name: str, environment: dict[str, str], answer: tuple[str, ...]
 ) -> None:
     for package in installed:
@@ -117,7 +117,7 @@ def test_the_name_comes_first_then_environment_launcher_and_what_is_installed(
         assert (found,) == answer
 
 
-def test_a_backend_for_inference_does_not_train(tmp_path: Path) -> None:
+def test_inference_backend_is_never_chosen_for_training(tmp_path: Path) -> None:
     for package in ONNX:
         install(tmp_path, *package)
     answer = choose(tmp_path, "", "trains")
@@ -129,12 +129,12 @@ def test_a_backend_for_inference_does_not_train(tmp_path: Path) -> None:
     assert choose(tmp_path, "", "trains") == "torch"
 
 
-def test_a_folder_of_a_backends_name_is_not_taken_for_the_installed_one(tmp_path: Path) -> None:
+def test_empty_torch_folder_does_not_count_as_installed(tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     assert OF_TORCH in choose(tmp_path, "torch")
 
 
-def test_a_backend_without_a_launcher_is_started_without_one(tmp_path: Path) -> None:
+def test_backend_without_a_launcher_runs_alone(tmp_path: Path) -> None:
     install(tmp_path, *TORCH)
     register = (
         'from duet.backend import select; select.FRAMEWORKS["x"] = select.Framework("torch")\n'
@@ -143,7 +143,7 @@ def test_a_backend_without_a_launcher_is_started_without_one(tmp_path: Path) -> 
     assert "cannot run under `torchrun`; start it without a launcher" in result.stdout
 
 
-def test_a_failed_import_is_an_error_that_shows_what_was_written(tmp_path: Path) -> None:
+def test_failed_import_error_shows_the_captured_output(tmp_path: Path) -> None:
     install(tmp_path, "oneflow", "0.9.0")
     install(
         tmp_path,
@@ -160,7 +160,7 @@ def test_a_failed_import_is_an_error_that_shows_what_was_written(tmp_path: Path)
 WRITING = "import os; os.write(2, b'libibverbs not available, skipped\\na real warning\\n')"
 
 
-def test_what_an_import_writes_is_shown_unless_it_is_known_noise(tmp_path: Path) -> None:
+def test_import_output_is_shown_except_known_noise(tmp_path: Path) -> None:
     install(tmp_path, "oneflow", "0.9.0", WRITING)
     code = (
         "import os, backend\ntry: backend.use('oneflow')\nexcept ValueError: os.write(2, b'after')"
@@ -169,9 +169,7 @@ def test_what_an_import_writes_is_shown_unless_it_is_known_noise(tmp_path: Path)
 
 
 @pytest.mark.parametrize("end", ["os.abort()", "import signal; signal.pause()"])
-def test_an_import_that_aborts_or_hangs_shows_what_it_wrote_and_where_it_was(
-    tmp_path: Path, end: str
-) -> None:
+def test_aborted_or_hung_import_shows_its_output_and_place(tmp_path: Path, end: str) -> None:
     install(tmp_path, "oneflow", "0.9.0", f"{WRITING}; {end}")
     result = run(ENDING, tmp_path)
     assert result.returncode != 0
@@ -179,7 +177,7 @@ def test_an_import_that_aborts_or_hangs_shows_what_it_wrote_and_where_it_was(
     assert 'oneflow/__init__.py", line 1 in <module>' in result.stderr
 
 
-def test_a_second_backend_in_one_process_is_refused() -> None:
+def test_second_backend_in_one_process_is_refused() -> None:
     used = backend.use()
     assert backend.use(used) == used
     (other,) = {"torch", "oneflow"} - {used}
@@ -188,7 +186,7 @@ def test_a_second_backend_in_one_process_is_refused() -> None:
     assert backend.use() == used
 
 
-def test_nothing_is_imported_to_look_up_a_further_function() -> None:
+def test_later_op_lookups_import_nothing() -> None:
     # A compiler cannot trace an import: it would split the model there.
     code = (
         "import importlib; from duet.backend import ops, use; use(); ops.zeros((1,)); "
@@ -213,7 +211,7 @@ import duet.models.blocks.yolov5
 """
 
 
-def test_an_import_that_needs_a_framework_does_not_choose_one() -> None:
+def test_importing_framework_code_does_not_choose_a_backend() -> None:
     done = python("-c", IMPORTED_TOO_EARLY, backend.use(), YOLO_BACKEND="")
     assert (done.returncode, done.stderr) == (0, "")
     (line,) = set(done.stdout.splitlines())
@@ -235,9 +233,9 @@ os.kill(os.getpid(), signal.SIGINT)
 @pytest.mark.parametrize(
     ("code", "printed"),
     [(WRITING_NOTHING, "float32\n"), (HANDLED, "handled\n")],
-    ids=["writes nothing", "leaves a handler of interrupts as it was"],
+    ids=["writes nothing", "keeps the interrupt handler"],
 )
-def test_start_up_of_the_backend(code: str, printed: str) -> None:
+def test_backend_starts_up_quietly(code: str, printed: str) -> None:
     done = python("-c", code, YOLO_BACKEND=backend.use())
     assert (done.returncode, done.stdout, done.stderr) == (0, printed, "")
 
@@ -256,7 +254,7 @@ finally:
 """
 
 
-def test_control_c_is_a_keyboard_interrupt() -> None:
+def test_control_c_raises_keyboard_interrupt() -> None:
     process = subprocess.Popen(
         [sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=PROJECT, env={**os.environ, "YOLO_BACKEND": backend.use()}, text=True,
@@ -267,7 +265,7 @@ def test_control_c_is_a_keyboard_interrupt() -> None:
     assert (process.returncode, output, errors) == (0, "interrupted\ncleaned up\n", "")
 
 
-def test_what_is_missing_or_differs_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_and_differing_members_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     name = backend.use()
     ops, nn = (importlib.import_module(f"duet.backend.{name}.{m}") for m in ("ops", "nn"))
     monkeypatch.delattr(ops, "where")

@@ -8,8 +8,29 @@ import pytest
 
 from duet import backend
 from tests.conformance.judging import Check, all_checks
-from tests.distributed.jobs import run_ranks
+from tests.distributed.conftest import run_ranks
 
+# A rank that adds numbers with the others; in the first attempt, rank 1 is killed while it does.
+RESTARTED = """
+import os
+import signal
+import time
+from duet import backend
+backend.use()
+from duet.backend import dist, ops
+from duet.backend.processes import this_process
+dist.start("cpu", 60)
+attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+for step in range(3 if attempt else 1000):
+    total = ops.full((1,), 1.0)
+    dist.sum_(total)
+    assert ops.to_numpy(total).tolist() == [2.0]
+    if attempt == 0 and step == 20 and this_process().rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+if this_process().is_main:
+    print("done in attempt", attempt, flush=True)
+"""
 SHARED_CHECKS = [c for c in all_checks() if c.run.__module__ == "tests.conformance.checks_dist"]
 
 
@@ -26,7 +47,8 @@ def test_two_ranks_keep_the_promise(check: Check, reports: list[dict[str, Any]])
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="only PyTorch's launcher starts ranks again")
-def test_the_ranks_of_a_new_attempt_do_not_meet_those_of_a_killed_one() -> None:
-    again = ["--max-restarts", "3", "-m", "tests.distributed.restarted"]
-    done = run_ranks(2, *again, raw=True)
+def test_restarted_ranks_do_not_meet_killed_ones(tmp_path: Path) -> None:
+    script = tmp_path / "restarted.py"
+    script.write_text(RESTARTED)
+    done = run_ranks(2, "--max-restarts", "3", str(script), raw=True)
     assert (done.returncode, done.stdout) == (0, "done in attempt 1\n"), done.stderr

@@ -18,7 +18,7 @@ from duet.utils.processes.exit_status import (
 )
 from duet.utils.processes.start import EXIT_USER_ERROR
 from duet.utils.weights.checkpoint import load_checkpoint
-from tests.distributed.jobs import SCRIPT
+from tests.distributed.conftest import SCRIPT
 from tests.train.short_runs import assert_equal_runs
 
 # Sums of float32 in another order, 1e-7 relative, through eight more steps.
@@ -26,20 +26,20 @@ ROUNDING = 1e-4
 WORKER = ("--workers", 1)  # of each rank
 
 
-def test_a_rank_killed_in_its_first_saving_ends_the_job_and_is_named(runs):
+def test_rank_killed_while_saving_ends_the_job_and_is_named(runs):
     code, text = runs.end("cut", *WORKER, how="kill_while_writing", rank=0, phase="saving")
     assert code == EXIT_FAILED, text
     lines = [line for line in text.splitlines() if "ending the job" in line]
     assert lines == ["error: rank 0 was killed by SIGKILL; ending the job"], text
 
 
-def test_a_rank_killed_before_it_joins_ends_the_job(runs):
+def test_rank_killed_before_joining_ends_the_job(runs):
     training = runs.start("cut", how="kill", rank=1, phase="joining")
     code, text = training.end(after=runs.temporary / "joining")
     assert code == EXIT_FAILED, text
 
 
-def test_a_signal_inside_a_validation_suspends_all_ranks(runs):
+def test_signal_during_validation_suspends_all_ranks(runs):
     code, text = runs.end("cut", how="ask_command", rank=1, phase="validation", step=1)
     assert code == EXIT_SUSPENDED, text
     assert text.count("suspended after 6 batches: SIGUSR1; ") == 1
@@ -47,7 +47,7 @@ def test_a_signal_inside_a_validation_suspends_all_ranks(runs):
     assert (header.batch_number, header.epoch) == (6, 0)
 
 
-def test_a_file_suspends_under_a_plain_launcher_between_two_updates(runs):
+def test_suspend_file_works_under_a_plain_launcher(runs):
     file = runs.folder / "stop"
     code, text = runs.end(
         "cut", "--suspend-file", file, how="make_file", rank=1, phase="training", step=4, raw=True
@@ -60,7 +60,7 @@ def test_a_file_suspends_under_a_plain_launcher_between_two_updates(runs):
     shutil.copytree(runs.folder / "cut", runs.folder / "pending")
 
 
-def test_a_full_disk_of_one_rank_is_seen_and_leaves_the_state_whole(runs):
+def test_full_disk_of_one_rank_leaves_the_states_whole(runs):
     before = runs.states("cut")
     code, text = runs.end("cut", how="fill_disk", rank=0, phase="validation", step=1)
     assert code == EXIT_USER_ERROR, text
@@ -79,14 +79,14 @@ def test_control_c_saves_the_state_and_ends_all_ranks(runs):
     assert "Traceback" not in text and "ending the job" not in text
 
 
-def test_the_run_ends_where_an_uninterrupted_one_does(runs, whole):
+def test_interrupted_run_ends_like_the_uninterrupted_one(runs, whole):
     code, text = runs.end("cut")
     assert code == EXIT_DONE, text
     assert_equal_runs(runs.folder / "cut", whole.folder)
     assert not list((runs.folder / "cut").rglob(".*"))
 
 
-def test_on_one_rank_the_rest_of_the_run_differs_by_rounding(runs, whole):
+def test_resuming_on_one_rank_differs_only_by_rounding(runs, whole):
     code, text = runs.end("pending", "--resume", runs.folder / "pending", ranks=1)
     assert code == EXIT_DONE, text
     found, wanted = (
@@ -102,7 +102,7 @@ def test_on_one_rank_the_rest_of_the_run_differs_by_rounding(runs, whole):
             assert difference < ROUNDING, (section, name, difference)
 
 
-def test_two_ranks_end_together_when_the_time_is_over_and_validate_then(runs):
+def test_time_limit_ends_both_ranks_after_a_validation(runs):
     flags = ("--epochs", 9, "--noval", "--nosave", "--time", "1e-9")
     code, text = runs.end("timed", *flags)
     assert code == EXIT_DONE, text

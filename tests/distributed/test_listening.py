@@ -9,10 +9,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from duet import backend
-from tests.distributed.jobs import Listener, listeners
+from tests.distributed.conftest import Listener, listeners
 
 
-def test_a_job_of_two_ranks_listens_on_the_loopback_only(whole):
+def test_two_rank_job_listens_only_on_loopback(whole):
     assert whole.listeners, "no socket was seen, not even the framework's"
     exposed = {listener for listener in whole.listeners if listener.is_exposed}
     # Where the system refuses OneFlow's ranks a network of their own, a line says so.
@@ -20,7 +20,7 @@ def test_a_job_of_two_ranks_listens_on_the_loopback_only(whole):
     assert not exposed or backend.use() == "oneflow"
 
 
-def test_a_socket_on_all_interfaces_is_found():
+def test_socket_on_all_interfaces_is_detected():
     with socket.create_server(("", 0)) as server, socket.create_server(("127.0.0.1", 0)) as own:
         found = {listener.port: listener for listener in listeners(os.getpid())}
         assert found[server.getsockname()[1]].address == "0.0.0.0"
@@ -53,20 +53,20 @@ def running(runs) -> Iterator[dict[str, Future[tuple[int, str]]]]:
         }
 
 
-def test_an_exception_of_one_rank_is_seen_and_ends_the_job(running):
+def test_exception_of_one_rank_is_shown_and_ends_the_job(running):
     code, text = running["defect"].result()
     assert code == 1, text
     assert text.index("rank 1: Traceback") < text.index("RuntimeError: a defect")
 
 
-def test_what_all_ranks_find_wrong_is_reported_once(running):
+def test_error_common_to_all_ranks_is_reported_once(running):
     code, text = running["mistake of all"].result()
     assert code == 1
     assert text.count("error: --batch-size 5 is the total over 2") == 1, text
     assert "rank 1: error" not in text
 
 
-def test_a_rank_that_stands_still_is_named_and_shown(running):
+def test_stalled_rank_is_named_with_its_stack(running):
     code, text = running["hang"].result()
     assert code == 1, text
     still = r"rank 1 \(.*no progress for [67] s in validation, step \d \(--timeout 6\)"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from duet.utils.project import PROJECT
-from tests.distributed.jobs import launcher
+from tests.distributed.conftest import launcher
 from tests.small import write_small_dataset, write_tiny_model
 
 SMALL = "--img 64 --epochs 1 --workers 1 --noplots --project runs"
@@ -29,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_public_line_trains_in_two_processes(folder: Path) -> None:
+def test_public_command_line_trains_in_two_processes(folder: Path) -> None:
     start = launcher(os.environ["YOLO_BACKEND"], 2)
     done = subprocess.run(
         [*start, str(PROJECT / "train.py"), *shlex.split(LINE), *shlex.split(SMALL)],

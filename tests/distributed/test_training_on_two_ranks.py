@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from duet.backend import use
-from tests.distributed.jobs import run_ranks
+from tests.distributed.conftest import run_ranks
 from tests.distributed.training_worker import CASES, learn, write_inputs
 
 # The order of float64 sums differs, by 1e-16 relative; six steps and Adam's quotients enlarge it.
@@ -36,14 +36,14 @@ def assert_learnt(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray]) -
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_two_ranks_learn_what_one_process_learns(case: str, learnt: Path) -> None:
+def test_two_ranks_learn_the_same_as_one_process(case: str, learnt: Path) -> None:
     wanted = learn(learnt, case)
     for rank in range(2):
         assert_learnt(read(learnt, case, rank), wanted)
 
 
 @pytest.mark.skipif(use() != "torch", reason="the emulated GPUs are PyTorch's")
-def test_two_ranks_on_emulated_gpus_learn_it_too(tmp_path: Path) -> None:
+def test_two_emulated_gpus_learn_the_same_as_one_process(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     worker = ("tests.emulated.program", "tests/distributed/training_worker.py")
     done = run_ranks(2, "-m", *worker, str(tmp_path), GPUS, *ON_GPUS)
@@ -54,7 +54,7 @@ def test_two_ranks_on_emulated_gpus_learn_it_too(tmp_path: Path) -> None:
             assert_learnt(read(tmp_path, case, rank, GPUS), wanted)
 
 
-def test_a_skipped_update_is_reported_once(learnt: Path) -> None:
+def test_skipped_update_is_reported_once(learnt: Path) -> None:
     printed = (learnt / "printed.txt").read_text()
     assert printed.count("update skipped:") == 1
     assert printed.count("1 batch excluded from the mean losses") == 1
@@ -65,7 +65,7 @@ def updates_of(case: str) -> int:
     return {"accumulating": 3, "not finite": 4, "classifier": 6}.get(case, 5)
 
 
-def test_the_steps_do_learn(learnt: Path) -> None:
+def test_compared_steps_do_learn(learnt: Path) -> None:
     for case in CASES:
         found = read(learnt, case, 0)
         moved = [name for name in found if name.startswith("optimizer/") and found[name].any()]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from duet import backend
-from tests.distributed.jobs import SCRIPT, TRAIN_FLAGS, Processes
+from tests.distributed.conftest import SCRIPT, TRAIN_FLAGS, Processes
 from tests.distributed.network_namespaces import Machine, reason_against, two_machines
 from tests.train.short_runs import assert_equal_runs
 
@@ -53,7 +53,7 @@ def end_of(jobs: Sequence[Processes]) -> tuple[list[int], str]:
     return list(codes), "\n".join(texts)
 
 
-def test_a_cut_link_ends_the_job_in_time_and_it_resumes_exactly(runs, whole):
+def test_cut_link_ends_the_job_and_it_resumes_exactly(runs, whole):
     """It ends as a run of two ranks on one machine does."""
     job = [SCRIPT, *TRAIN_FLAGS, *runs.flags, "--name", "on-two-machines"]
     with two_machines() as machines:

@@ -11,9 +11,14 @@ import pytest
 import val
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.project import PROJECT
-from tests.distributed.jobs import run_ranks
-from tests.small import write_small_dataset, write_small_model
-from tests.tiny_weights import initial_model, untrained, write_checkpoint
+from tests.distributed.conftest import run_ranks
+from tests.small import (
+    initial_model,
+    untrained,
+    write_checkpoint,
+    write_small_dataset,
+    write_small_model,
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,7 @@ def predictions(folder, name):
     return keys, [row["score"] for row in rows], np.array([row["bbox"] for row in rows])
 
 
-def test_two_ranks_print_and_write_what_one_process_does(folder, monkeypatch, capsys, caplog):
+def test_two_ranks_print_and_write_like_one_process(folder, monkeypatch, capsys, caplog):
     monkeypatch.setattr("sys.argv", ["val.py", *flags(folder, "alone")])
     val.main()
     alone = capsys.readouterr().out
@@ -69,7 +74,7 @@ def figures_in(printed):
     return [line for line in printed.splitlines() if re.search(r"\d\.\d{3}", line)]
 
 
-def test_val_py_starts_its_ranks_itself_and_they_find_what_one_does(folder, monkeypatch, capsys):
+def test_val_starts_its_own_ranks_with_equal_results(folder, monkeypatch, capsys):
     asked = ["--tile", "64", "--overlap", "0.3"]
     command = [sys.executable, "val.py", *flags(folder, "own"), *asked, "--nproc", "2"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)

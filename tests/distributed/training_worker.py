@@ -30,7 +30,7 @@ from duet.models.training.step_watch import StageTimer
 from duet.utils.cli.hyperparameters import read_hyperparameters
 from duet.utils.cli.train_config import parse_train_flags
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.samples import Sample
@@ -43,13 +43,13 @@ from tests.conformance.judging import CHECKS, Backend
 from tests.frameworks import keep_compiler_out
 from tests.small import (
     write_class_folders,
+    write_classifier_yaml,
     write_outlined_dataset,
+    write_segmenter_yaml,
     write_small_dataset,
     write_small_model,
     write_tiny_anchor_free,
-    write_tiny_classifier,
     write_tiny_model,
-    write_tiny_segmenter,
 )
 
 TIMEOUT_S = 240.0
@@ -147,7 +147,7 @@ def validation_losses(
 ) -> np.ndarray:
     """Return the EMA's losses in float32 on batches of two, two and one: a rank lacks the last."""
     model = nn.place(state.ema.model, device, "float32")
-    with ValLoader(samples[:5], 64, 2, 0, model.stride, world=world) as loader:
+    with ValLoader(samples[:5], ValRecipe(64, 2, model.stride), world=world) as loader:
         evaluation = Evaluation(model, samples[:5], class_names, device, loss=state.loss)
         return evaluation.run(loader).losses
 
@@ -164,9 +164,9 @@ def write_inputs(folder: Path) -> None:
     write_tiny_model(folder)
     write_tiny_anchor_free(folder)
     write_outlined_dataset(folder)
-    write_tiny_segmenter(folder)
+    write_segmenter_yaml(folder)
     write_class_folders(folder / "colours")
-    write_tiny_classifier(folder)
+    write_classifier_yaml(folder)
 
 
 def write_failed_checks(folder: Path) -> None:

@@ -25,14 +25,14 @@ from tests.docs_blocks.pages import (  # noqa: E402
     run_page,
     write_outputs,
 )
-from tests.site.conftest import build  # noqa: E402
+from tests.environments import build_site  # noqa: E402
 
 
 def main(names: list[str]) -> int:
     """Run pages; return the exit code."""
     with tempfile.TemporaryDirectory() as site:
         make_missing_outputs()
-        done = build(PROJECT, Path(site))  # values that are not there yet are warnings
+        done = build_site(PROJECT, Path(site))  # values that are not there yet are warnings
         if not (Path(site) / "index.html").exists():
             print(done.stdout + done.stderr)
             return 1

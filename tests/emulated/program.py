@@ -7,6 +7,10 @@ backward pass, and those still queued when NMS of each batch began: {"steps": [.
 AT_ONCE=1 takes the lateness away. FINISHES=1 lets the device finish images, operation by operation.
 OLDEST=1 takes names away that the oldest PyTorch lacks.
 
+lent_batches in place of a script takes batches in the memory of workers, copied as late as a GPU
+may, and prints how often the host waited for copies. Flags: DATA.yaml, and "refused" where the
+memory cannot be page-locked.
+
 Without arguments it runs a script for each line of its input, [[SCRIPT, FLAG, ...], {VARIABLE:
 VALUE}, MARK], and prints the mark after it.
 """
@@ -20,14 +24,20 @@ from contextlib import ExitStack
 from typing import Any
 from unittest import mock
 
+import numpy as np
 from torch import distributed
 
 from duet import backend
+from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.loader import TrainLoader
+from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.splits import load_split
 from duet.utils.processes.exit_status import end_process
-from tests.emulated.gpu import emulated_gpu
+from tests.emulated.gpu import RUNTIME, emulated_gpu
 from tests.emulated.streams import GPU
 from tests.frameworks import keep_compiler_out
 
+LENT_BATCHES = "lent_batches"
 COUNTED = ("steps", "validations", "operations", "passes", "beside_nms")
 counts: dict[str, list[int]] = {name: [] for name in COUNTED}  # of the script that runs
 
@@ -80,9 +90,36 @@ def run_script(words: list[str]) -> None:
     GPU.at_once = "AT_ONCE" in os.environ
     for found in counts.values():
         found.clear()
+    if words[0] == LENT_BATCHES:
+        return lend_batches(*words[1:])
     sys.argv = words
     runpy.run_path(words[0], run_name="__main__")
     print_counts()
+
+
+def lend_batches(data: str, locking: str = "") -> None:
+    register = refuse if locking else RUNTIME.cudaHostRegister
+    samples = load_split(load_dataset(data), "train")
+    with (
+        mock.patch.object(RUNTIME, "cudaHostRegister", register),
+        TrainLoader(samples, TrainRecipe(64, 2), workers=2) as loader,
+    ):
+        expected = [batch.images for batch in loader.epoch(0, is_last=True)]
+        loader.lend_to("cuda:0")
+        found, in_place, waits = [], [], GPU.waits
+        for batch in loader.epoch(0, is_last=True):
+            for piece in batch.pieces(1):  # images, as with --micro-batch
+                in_place.append(backend.device.is_page_locked(piece.images))
+                found.append(backend.ops.tensor(piece.images, "cuda:0"))
+        waits = GPU.waits - waits
+    assert {*in_place} == {not locking}
+    arrays = [backend.ops.to_numpy(copied) for copied in found]
+    np.testing.assert_array_equal(np.concatenate(arrays), np.concatenate(expected))
+    print(waits)
+
+
+def refuse(*memory: int) -> int:
+    return 801  # cudaErrorNotSupported
 
 
 def print_counts() -> None:

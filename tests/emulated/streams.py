@@ -1,8 +1,12 @@
-"""Names, streams, events and memory of emulated GPUs, which work as late as real ones may.
+"""Names, streams, events, memory and collectives of emulated GPUs, late as real ones may be.
 
 What is queued runs when the host waits for it, or when another stream does. To the program the
 GPUs are cuda:0 and cuda:1, to PyTorch another kind of device. EMULATED_KIND=mps: a GPU of Apple,
 without float64, page-locked memory, streams and CUDA.
+
+Collectives are as late as all work, and as strict as NCCL. gloo sends the memory of the GPUs, in a
+group of its own: the ranks may get to their collectives on the host and on the GPUs in different
+orders.
 """
 
 from __future__ import annotations
@@ -13,13 +17,17 @@ import threading
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import torch
+from torch import distributed
+from torch.distributed import Backend, ProcessGroup, ProcessGroupGloo, Work
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 NUM_GPUS = 2
 KIND, SHOWN_AS = "privateuseone", os.environ.get("EMULATED_KIND", "cuda")
@@ -233,3 +241,96 @@ def spoil(x: torch.Tensor) -> torch.Tensor:
 
 
 GPU = Gpu()
+
+
+# Collectives of ranks.
+
+ENGINE = "like_nccl"
+EMULATED = ("allreduce_", "broadcast_", "allgather_", "_allgather_base_")
+LAST = torch.channels_last
+start_processes = distributed.init_process_group
+
+
+class Link:
+    """What joins the GPUs of the ranks."""
+
+    group: ProcessGroup
+    stream: Stream | None = None  # NCCL's own: collectives run beside the current stream
+    works: list[Work] = []  # PyTorch keeps only their part in C++
+
+
+def init_process_group(engines: str, device_id: torch.device | None = None, **options: Any) -> None:
+    """Do as `torch.distributed.init_process_group`, with a stand-in for NCCL."""
+    kind = inside(0).type
+    if device_id is not None:
+        Link.stream = GPU.new_stream(device_id)
+        Backend.register_backend(ENGINE, make_engine, devices=[kind])
+        options["device_id"] = inside(gpu_of(device_id))
+    start_processes(engines.replace(f"{SHOWN_AS}:nccl", f"{kind}:{ENGINE}"), **options)
+    if device_id is not None:
+        distributed.group.WORLD._set_default_backend(ProcessGroup.BackendType.CUSTOM)
+
+
+def make_engine(store: distributed.Store, rank: int, size: int, timeout: timedelta) -> Any:
+    """Return gloo, after making the group of the GPUs with it."""
+    if store.add(f"{SHOWN_AS}:{Link.stream.gpu}", 1) > 1:
+        raise RuntimeError(f"Duplicate GPU detected: {SHOWN_AS}:{Link.stream.gpu}")
+    gloo = ProcessGroupGloo(store, rank, size, timeout)
+    Link.group = ProcessGroup(store, rank, size)
+    kind = ProcessGroup.BackendType.GLOO
+    Link.group._set_default_backend(kind)
+    Link.group._register_backend(torch.device("cpu"), kind, gloo)
+    return gloo
+
+
+def begin_collective(function: Any, args: Sequence[Any]) -> Any:
+    """Run a collective of the host, or queue one of the GPUs."""
+    tensors = [x for x in tree_leaves(args) if isinstance(x, torch.Tensor)]
+    if not any(hasattr(x, "gpu") for x in tensors):
+        if Link.stream is not None:
+            Link.stream.run()  # another rank may wait in a collective that is only queued here
+        return function(*args)
+    check_collective(function, tensors)
+    Link.stream.wait_stream(GPU.stream(Link.stream.gpu))
+    sent = on_host(function, args)
+    Link.stream.put(lambda: Work.unbox(function(*sent)[1]).wait())
+    Link.works.append(Queued(args[0]))
+    return args[0], Work.boxed(Link.works[-1])
+
+
+def check_collective(function: Any, tensors: Sequence[torch.Tensor]) -> None:
+    """Raise RuntimeError where NCCL does, or for a collective that is not emulated."""
+    if function.overloadpacket.__name__ not in EMULATED:
+        raise RuntimeError(f"{function}: NCCL lacks it, or it is not emulated")
+    found = {getattr(x, "gpu", None) for x in tensors}
+    if found != {Link.stream.gpu}:
+        raise RuntimeError(f"{function}: tensors of {found}, this rank is {Link.stream.gpu}")
+    if not all(x.is_contiguous() or x.is_contiguous(memory_format=LAST) for x in tensors):
+        raise RuntimeError(f"{function}: Tensors must be contiguous")
+
+
+def on_host(function: Any, args: Sequence[Any]) -> list[Any]:
+    """Return the arguments by which gloo does a collective on the memory."""
+    given = zip(function._schema.arguments, args, strict=False)
+    sent = [Link.group.boxed() if slot.name == "process_group" else x for slot, x in given]
+    return tree_map_only(torch.Tensor, lambda x: x.memory, sent)
+
+
+class Queued(Work):
+    """A collective that is queued; the current stream waits for it, the host does not."""
+
+    def __init__(self, results: Any) -> None:
+        super().__init__()
+        self._results, self._end = results, Event()
+        self._end.record(Link.stream)
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        GPU.stream(Link.stream.gpu).wait_event(self._end)
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        """Return what is done at once: PyTorch's lets the streams of who waits for it wait."""
+        self.wait()
+        future: torch.futures.Future = torch.futures.Future()
+        future.set_result(self._results)
+        return future

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.emulated import collectives
-from tests.emulated.streams import GPU, SHOWN_AS, gpu_of, inside, is_inside, spoil
+from tests.emulated.streams import GPU, SHOWN_AS, begin_collective, gpu_of, inside, is_inside, spoil
 from tests.frameworks import WAITS, is_view
 
 META, CPU = torch.device("meta"), torch.device("cpu")
@@ -67,7 +66,7 @@ class Dispatch(TorchDispatchMode):
 def dispatch(function: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run an operation on the host, or queue it on a GPU."""
     if function.namespace == "c10d":
-        return collectives.begin(function, args)
+        return begin_collective(function, args)
     name, tensors = function.overloadpacket.__name__, flat((args, kwargs))
     target = kwargs.get("device")
     if name == "copy_":

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +20,9 @@ from duet.models.stored import load_detector
 from duet.utils.export.config import parse_export_flags
 from duet.utils.export.onnx import write_onnx
 from duet.utils.export.opening import open_runtime
+from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from tests.export.recorded_files import write_graphs
-from tests.tiny_weights import (
+from tests.small import (
     noise,
     tiny_classifier,
     tiny_segmenter,
@@ -27,6 +30,23 @@ from tests.tiny_weights import (
     write_tiny_weights,
 )
 
+MODULES = "modules.json"
+# Writes several graphs in one process, because each takes a second to start: FOLDER/NAME.onnx, from
+# a JSON object that maps the name of each to flags of export.py; and what it imported.
+RECORD = f"""
+import json, sys
+from pathlib import Path
+from duet import backend
+backend.use("onnx")  # before the models, whose classes derive from the backend's
+from duet.models.export.recorded import recorded_graph
+from duet.utils.export.config import parse_export_flags
+from duet.utils.weights.load import load_weights
+folder = Path(sys.argv[1])
+for name, words in json.load(sys.stdin).items():
+    config = parse_export_flags(words)
+    (folder / f"{{name}}.onnx").write_bytes(recorded_graph(config, load_weights(config.weights)))
+(folder / "{MODULES}").write_text(json.dumps(sorted(sys.modules)))
+"""
 SQUARE, WIDE = ["--imgsz", "64"], ["--imgsz", "64", "96"]
 FLAGS = {
     "plain": WIDE,
@@ -52,6 +72,16 @@ FLAGS = {
 }
 IMAGES = [noise(64, 96, 1), noise(50, 96, 2), noise(64, 70, 3)]
 SQUARES = [noise(64, 64, seed) for seed in range(3)]
+
+
+def write_graphs(folder: Path, flags: Mapping[str, Sequence[str]]) -> dict[str, Path]:
+    """Write a graph of each line of flags, by name, into a folder; return the files."""
+    done = subprocess.run(
+        [sys.executable, "-c", RECORD, str(folder)],
+        cwd=PROJECT, input=json.dumps(flags), capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return {name: folder / f"{name}.onnx" for name in flags}
 
 
 def write_every_kind(folder: Path) -> Callable[[str], Exported]:

@@ -23,19 +23,16 @@ from duet.utils.export.formats import check_export, format_named
 from duet.utils.export.onnx import write_onnx
 from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
-from tests.export.every_kind import change_constant
-from tests.export.recorded_files import write_graphs
+from tests.export.every_kind import change_constant, write_graphs
 from tests.small import (
-    with_names,
-    write_class_folders,
-    write_outlined_dataset,
-    write_small_dataset,
-)
-from tests.tiny_weights import (
     CLASS_NAMES,
     tiny_anchor_free,
     tiny_segmenter,
+    with_names,
     write_checkpoint,
+    write_class_folders,
+    write_outlined_dataset,
+    write_small_dataset,
     write_tiny_classifier,
     write_tiny_weights,
 )
@@ -115,7 +112,7 @@ def changing(name, change, convert=write_onnx):
     return write
 
 
-def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
+def test_export_writes_verified_files_beside_the_weights(stored, tmp_path):
     """From another folder, of a relative name, with a format that is named twice."""
     formats = ["onnx", "onnx", "openvino"]
     formats += ["torchscript"] if device.supports("torchscript") else []
@@ -148,7 +145,7 @@ def test_the_command_writes_verified_files_beside_the_weights(stored, tmp_path):
     assert session.get_inputs()[0].shape == [1, 3, 64, 64]
 
 
-def test_a_wrong_file_is_not_written_and_the_others_are(run, tmp_path, monkeypatch):
+def test_wrong_file_is_not_written_but_the_others_are(run, tmp_path, monkeypatch):
     add_format(
         monkeypatch,
         "wrong",
@@ -171,7 +168,7 @@ def lower(bias):
     bias -= np.float32(1e4)
 
 
-def test_a_file_without_a_runtime_here_is_written_unverified(run, tmp_path, monkeypatch):
+def test_file_without_a_local_runtime_is_written_unverified(run, tmp_path, monkeypatch):
     add_format(monkeypatch, "far", write_onnx, needs_macos=True)
     code, printed, errors = run("--include", "far")
     assert (code, errors) == (0, "")
@@ -179,7 +176,7 @@ def test_a_file_without_a_runtime_here_is_written_unverified(run, tmp_path, monk
     assert (tmp_path / "my model.far.onnx").exists()
 
 
-def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypatch):
+def test_file_with_no_detections_does_not_count_as_verified(run, monkeypatch):
     convert = write_onnx
     for level in (0, 1):
         convert = changing(f"model.4.m.{level}.bias", lower, convert)
@@ -200,7 +197,7 @@ def test_a_file_that_is_to_find_nothing_is_not_taken_for_verified(run, monkeypat
         ("onnx", ".onnx", "chapters/"),
     ],
 )
-def test_what_export_did_not_write_is_in_the_way_before_any_work(tmp_path, name, ending, holds):
+def test_foreign_file_at_the_target_is_refused_first(tmp_path, name, ending, holds):
     weights = write_tiny_weights(tmp_path)
     place = tmp_path / f"{weights.stem}{ending}"
     work = place / holds if holds else place
@@ -220,7 +217,7 @@ def test_what_export_did_not_write_is_in_the_way_before_any_work(tmp_path, name,
          "cls.safetensors: its task is classify; --data .* objects in parts of images"),
     ],
 )  # fmt: skip
-def test_data_of_other_classes_or_another_task_are_refused_before_any_work(
+def test_data_of_other_classes_or_task_is_refused_first(
     run, tmp_path, monkeypatch, name, draw, text
 ):
     monkeypatch.setattr(job, "write_graph", None)
@@ -235,31 +232,31 @@ def refused(*words):
     return str(caught.value)
 
 
-def test_weights_that_are_exported_are_refused(tmp_path):
+def test_exported_weights_are_refused(tmp_path):
     path = tmp_path / "x.onnx"
     path.touch()
     text = "is an exported file, which keeps too little of its model; give the weights that it was"
     assert text in refused(path)
 
 
-def test_a_folder_that_cannot_be_written_to_is_refused():
+def test_unwritable_folder_is_refused():
     text = "the files go beside --weights, into /proc: No such file or directory; copy the weights"
     assert refused("/proc/version").startswith(text)
 
 
-def test_weights_in_a_folder_that_is_absent_are_named(tmp_path):
+def test_weights_in_an_absent_folder_are_named(tmp_path):
     path = tmp_path / "absent" / "x.pt"
     with pytest.raises(UserError, match=f"--weights {path}: no such file"):
         export.run(["--weights", str(path)])
 
 
-def test_a_program_that_is_absent_is_named(tmp_path, monkeypatch):
+def test_absent_program_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", "")
     text = refused(write_tiny_weights(tmp_path), "--include", "tflite")
     assert "--include tflite needs the program onnx2tf; install it: pipx install" in text
 
 
-def test_all_absent_packages_are_named_with_the_command_that_installs_them(tmp_path, monkeypatch):
+def test_absent_packages_are_listed_with_install_commands(tmp_path, monkeypatch):
     weights = write_tiny_weights(tmp_path)
     for name in ("onnxruntime", "openvino"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -314,7 +311,7 @@ BOXES = {"P", "R", "mAP50", "mAP50-95"}
         ("--include torchscript", "free.torchscript", BOXES),
     ],
 )
-def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags, file, columns):
+def test_model_and_file_metrics_form_one_table(run, tmp_path, flags, file, columns):
     if "torchscript" in flags and not device.supports("torchscript"):
         pytest.skip("the backend writes no TorchScript")
     name = re.split(r"[._]", file)[0]
@@ -333,7 +330,7 @@ def test_figures_of_the_model_and_the_file_are_one_table(run, tmp_path, flags, f
 
 
 @pytest.mark.parametrize("name", ["my model", "cls"])
-def test_the_size_is_that_of_the_training(run, tmp_path, name):
+def test_default_export_size_is_the_training_size(run, tmp_path, name):
     code, output, errors = run(size=(), name=name)
     assert code == 0, errors
     runtime = opening.open_runtime(tmp_path / f"{name}.onnx")

@@ -29,10 +29,9 @@ from duet.utils.export.onnx import write_onnx
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from tests.export.recorded_files import write_graphs
+from tests.export.every_kind import write_graphs
 from tests.onnx_files import shapes
-from tests.small import write_small_dataset
-from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, noise, write_small_dataset, write_tiny_weights
 
 FILES = {
     "static": ("--imgsz=64",),
@@ -77,7 +76,7 @@ def images(folder):
     return folder / "images"
 
 
-def same(found, expected):
+def assert_same(found, expected):
     """Rounding alone may differ: the model folds BatchNorm in another order."""
     assert found.class_index.tolist() == expected.class_index.tolist() and len(expected)
     np.testing.assert_allclose(found.scores, expected.scores, atol=1e-4)
@@ -88,15 +87,15 @@ def same(found, expected):
 
 
 @pytest.mark.parametrize("name", ["static", "batch", "dynamic", "nms"])
-def test_a_file_finds_what_the_model_finds(weights, files, name):
+def test_exported_file_finds_what_the_model_finds(weights, files, name):
     """In a square image, which neither pads."""
     image = noise(64, 64, 3)
     file, model = duet.load(files[name]), duet.load(weights)
     assert file.class_names == model.class_names == CLASS_NAMES
-    same(file(image, size=64, max_det=100)[0], model(image, size=64, max_det=100)[0])
+    assert_same(file(image, size=64, max_det=100)[0], model(image, size=64, max_det=100)[0])
 
 
-def test_a_file_is_a_model_of_the_hub(files, weights):
+def test_exported_file_works_as_a_hub_model(files, weights):
     image = noise(64, 64, 3)
     found = hubconf.custom(files["wide"], device="cpu")(image)
     assert found.xyxy[0].shape[1] == 6 and hubconf.custom(files["static"])(image).n == 1
@@ -124,7 +123,7 @@ def figures_of(project, data, weights, *words):
     return list(validated.result.summary().values())
 
 
-def test_a_file_has_the_figures_of_the_model(tmp_path, weights, files):
+def test_exported_file_has_the_model_metrics(tmp_path, weights, files):
     """Padded alike: square, or with the same rectangles."""
     data = write_small_dataset(tmp_path, CLASS_NAMES)
     for words, name in ((["--square"], "batch"), ([], "dynamic")):
@@ -143,7 +142,7 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
+def test_detecting_with_a_file_needs_no_framework(tmp_path, files, images):
     """Importing one of them would fail."""
     (tmp_path / "sitecustomize.py").write_text(HIDE_FRAMEWORKS)
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
@@ -164,7 +163,7 @@ def test_detecting_needs_neither_pytorch_nor_oneflow(tmp_path, files, images):
     assert sum(map(len, here)) > 0
 
 
-def test_outputs_have_the_public_names_and_their_shapes(graph_of):
+def test_outputs_have_public_names_and_shapes(graph_of):
     number = sum(3 * (64 // stride) * (96 // stride) for stride in (8, 16))
     plain = shapes(onnx.load_model(graph_of("mask rows").path))
     assert plain == {"output0": (1, number, 5 + 5 + 4), "output1": (1, 4, 16, 24)}
@@ -219,7 +218,7 @@ NOT_FINITE = "a.onnx: its outputs are not finite"
          "returns 1,025 masks per image; accepted: at most 1,024"),
     ],
 )  # fmt: skip
-def test_outputs_that_cannot_be_used_are_refused(graph_of, kind, outputs, text):
+def test_unusable_outputs_are_refused(graph_of, kind, outputs, text):
     metadata = dataclasses.replace(graph_of("mask rows").metadata, output=kind)
     predictor = ExportedPredictor(Returning(metadata, *outputs), "a.onnx")
     with pytest.raises(UserError, match=text):
@@ -234,6 +233,6 @@ def test_outputs_that_cannot_be_used_are_refused(graph_of, kind, outputs, text):
         (ClassifyHead, ["--nms"], "--nms: classifiers predict no boxes"),
     ],
 )
-def test_what_a_task_has_no_use_for_is_refused_by_name(head, words, text):
+def test_flags_useless_for_the_task_are_refused_by_name(head, words, text):
     with pytest.raises(UserError, match=text):
         output_kind(parse_export_flags(["--weights", "a.pt", *words]), head)

@@ -21,16 +21,17 @@ from duet.utils.errors import UserError
 from duet.utils.export.metadata import RAW_FORMS
 from duet.utils.project import PROJECT
 from tests.export.examples.examples import run_python
-from tests.small import TINY, write_small_dataset
-from tests.tiny_weights import (
+from tests.small import (
     BOX_GAIN,
     CLASS_NAMES,
     SCORE_GAIN,
+    TINY,
     initial_model,
     noise,
     untrained,
     with_gains,
     write_checkpoint,
+    write_small_dataset,
     write_tiny_classifier,
     write_tiny_free_weights,
     write_tiny_segmenter,
@@ -74,7 +75,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize(("kind", "form"), FORMS)
-def test_decoded_maps_are_the_boxes_of_a_file_with_nms(weights, kind, form):
+def test_decoded_raw_maps_equal_the_boxes_of_an_nms_file(weights, kind, form):
     path = exported(weights[kind], "--raw", form)
     assert path.name == f"{weights[kind].stem}_raw.onnx"
     image = noise(64, 96)
@@ -92,7 +93,7 @@ def test_decoded_maps_are_the_boxes_of_a_file_with_nms(weights, kind, form):
     np.testing.assert_allclose(boxes, expected[:, :4], atol=1e-3)  # pixels
 
 
-def test_maps_are_one_per_level_or_split(weights):
+def test_raw_maps_are_one_per_level_or_split(weights):
     shapes = {
         name: x.shape
         for name, x in ran(exported(weights["anchors"], "--raw"), noise(64, 96))[0].items()
@@ -105,7 +106,7 @@ def test_maps_are_one_per_level_or_split(weights):
     }  # fmt: skip
 
 
-def test_masks_keep_their_coefficients_and_prototypes(tmp_path):
+def test_mask_maps_keep_coefficients_and_prototypes(tmp_path):
     weights = write_tiny_segmenter(tmp_path)
     maps, _ = ran(exported(weights, "--raw", "split-sigmoid"), noise(64, 96))
     assert maps["coefficients_8"].shape == (1, 12, 8, 12)
@@ -114,7 +115,7 @@ def test_masks_keep_their_coefficients_and_prototypes(tmp_path):
 
 
 @pytest.mark.parametrize("opset", [12, 19])
-def test_the_graph_has_fixed_maps_and_few_operations(weights, opset):
+def test_raw_graph_has_fixed_maps_and_few_operations(weights, opset):
     path = exported(weights["anchors"], "--raw", "sigmoid", "--opset", str(opset))
     model = onnx.load_model(path)
     onnx.checker.check_model(model, full_check=True)
@@ -129,7 +130,7 @@ def test_the_graph_has_fixed_maps_and_few_operations(weights, opset):
 
 
 @pytest.mark.parametrize("act", ["nn.ReLU()", "nn.LeakyReLU(0.1)"])
-def test_an_upsampling_model_of_another_activation_takes_opset_12(tmp_path, act):
+def test_upsampling_model_without_silu_uses_opset_12(tmp_path, act):
     document = yaml.safe_load(TINY)
     document |= {"act": act}
     document["head"][:0] = [
@@ -147,7 +148,7 @@ def test_an_upsampling_model_of_another_activation_takes_opset_12(tmp_path, act)
     assert used == {"Conv", "Add", "Concat", "Resize", "Relu" if "nn.ReLU" in act else "LeakyRelu"}
 
 
-def test_an_operation_outside_the_list_is_named():
+def test_operation_outside_the_list_is_named():
     value = helper.make_tensor_value_info("x", 1, [1, 3, 8, 8])
     other = helper.make_tensor_value_info("y", 1, [1, 3, 8, 8])
     graph = helper.make_graph([helper.make_node("Softplus", ["x"], ["y"])], "g", [value], [other])
@@ -155,7 +156,7 @@ def test_an_operation_outside_the_list_is_named():
         require_allowed(helper.make_model(graph))
 
 
-def test_tasks_without_the_form_are_refused(tmp_path, weights):
+def test_raw_form_unsupported_by_the_task_is_refused(tmp_path, weights):
     with pytest.raises(UserError, match="values that are no logits; use --raw split-sigmoid"):
         exported(weights["free"], "--raw", "sigmoid")
     with pytest.raises(UserError, match="returns logits already; leave it out"):
@@ -168,7 +169,7 @@ def test_raw_maps_are_refused_as_weights(weights):
         duet.load(str(path))
 
 
-def test_the_calibration_list_has_the_paths_of_the_val_images(weights, tmp_path):
+def test_calibration_list_holds_the_val_image_paths(weights, tmp_path):
     data = write_small_dataset(tmp_path, CLASS_NAMES)
     listed = tmp_path / "images.txt"
     exported(weights["anchors"], "--raw", "--data", str(data), "--calibration-list", str(listed))
@@ -176,13 +177,13 @@ def test_the_calibration_list_has_the_paths_of_the_val_images(weights, tmp_path)
     assert listed.read_text().splitlines() == list(map(str, images)) and len(images) == 6
 
 
-def test_a_picture_thinner_than_a_pixel_of_the_input_has_one():
+def test_thin_picture_keeps_one_pixel_row():
     pixels, _, corner = DECODING["letterbox"](Image.new("RGB", (3000, 2)), 64, 64)
     grey = (pixels == np.float32(114 / 255)).all(axis=(0, 1))
     assert corner == (0, 31) and np.flatnonzero(~grey.all(axis=1)).tolist() == [31]
 
 
-def test_the_program_in_cpp_finds_what_the_one_in_python_finds(weights, tmp_path):
+def test_cpp_and_python_board_programs_agree(weights, tmp_path):
     if not shutil.which("c++"):
         assert os.environ.get("REQUIRE_COMPILER") != "1", "c++ is needed to build the example"
         pytest.skip("no c++")

@@ -16,10 +16,9 @@ from duet.models.detector import Detector
 from duet.models.export.recorded import detections
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.export.recorded_files import MODULES, write_graphs
+from tests.export.every_kind import MODULES, write_graphs
 from tests.onnx_files import run_graph, small_graph
-from tests.small import TINY
-from tests.tiny_weights import initial_model, untrained
+from tests.small import TINY, initial_model, untrained
 
 # Of the largest value. Convolutions of a framework and of ONNX Runtime add in another order, each
 # time with an error of 6e-8; what these models showed was at most 1e-6.
@@ -89,7 +88,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
 
 
 @pytest.mark.parametrize("line", [*GRAPHS, *OPSETS])
-def test_a_graph_returns_the_rows_of_its_model(written: Written, line: str) -> None:
+def test_recorded_graph_returns_the_model_rows(written: Written, line: str) -> None:
     """A dynamic one also for other sizes and batches."""
     model, side = written.models[line.split()[0]], 1024 if line == LARGE else 64
     shapes, stride = [(2 if "batch" in line else 1, side, side)], model.stride
@@ -106,7 +105,7 @@ def test_a_graph_returns_the_rows_of_its_model(written: Written, line: str) -> N
         assert (np.abs(found - wanted) <= TOLERANCE * largest).all()
 
 
-def test_graphs_are_what_the_specification_says(written: Written) -> None:
+def test_recorded_graphs_follow_the_onnx_specification(written: Written) -> None:
     """Each opset in the oldest format that knows it."""
     for line, path in written.files.items():
         proto = onnx.load(path)
@@ -117,7 +116,7 @@ def test_graphs_are_what_the_specification_says(written: Written) -> None:
             assert proto.ir_version == OPSETS[line]
 
 
-def test_the_process_needs_no_framework(written: Written) -> None:
+def test_recording_process_needs_no_framework(written: Written) -> None:
     imported = json.loads((written.folder / MODULES).read_text())
     assert "onnx" in imported
     assert not {"torch", "oneflow"} & set(imported)
@@ -140,7 +139,7 @@ def nms_graph(
     )
 
 
-def found_in(rows: np.ndarray, **settings: float) -> np.ndarray:
+def run_nms(rows: np.ndarray, **settings: float) -> np.ndarray:
     """Run NMS of the rows of one image, (N, 5 + C), through a graph; (K, 6)."""
     images = rows[None].astype(np.float32)
     return run_graph(nms_graph(images.shape, **settings))(images)[0][0]
@@ -155,17 +154,17 @@ def row(box_xyxy: Sequence[float], objectness: float, *classes: float) -> list[f
 
 @pytest.mark.parametrize("iou_threshold", [0.45, 0.3, 0.6, 0.65, 0.7, 0.8, 0.5])
 @pytest.mark.parametrize("length", [20, 140])
-def test_at_the_threshold_itself_it_decides_as_detect_does(iou_threshold, length):
+def test_graph_nms_decides_like_detect_at_the_threshold(iou_threshold, length):
     """Of these whole pixels the IoU is a threshold that float32 holds only nearly."""
     rows = [row((0, 0, length, 8), 0.75, 1.0), row((0, 0, length * iou_threshold, 8), 0.5, 1.0)]
     check_image(
-        found_in(np.array(rows), iou_threshold=iou_threshold),
+        run_nms(np.array(rows), iou_threshold=iou_threshold),
         np.array(rows, np.float32),
         {"confidence_threshold": 0.25, "iou_threshold": iou_threshold, "max_detections": 5},
     )
 
 
-def test_the_threshold_of_iou_is_never_zero():
+def test_graph_iou_threshold_is_never_zero():
     """OpenVINO removes a box whose IoU is the threshold: all that only touch, or lie apart."""
     model = nms_graph((1, 8, 7), iou_threshold=0.0)
     (node,) = (node for node in model.graph.node if node.op_type == "NonMaxSuppression")
@@ -186,7 +185,7 @@ def crowded_rows(images: int, number: int, num_classes: int, seed: int) -> np.nd
 
 @pytest.mark.parametrize("class_agnostic", [False, True])
 @pytest.mark.parametrize("free", [(), FREE])
-def test_many_overlapping_boxes_are_those_of_numpy(free, class_agnostic):
+def test_graph_nms_of_crowded_boxes_matches_numpy(free, class_agnostic):
     settings = {
         "confidence_threshold": 0.25,
         "iou_threshold": 0.45,

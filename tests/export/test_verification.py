@@ -22,13 +22,13 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, FLOATS, Metadata
 from tests.export.every_kind import FLAGS, change_constant
-from tests.tiny_weights import noise
+from tests.small import noise
 
 LOOSE = {"half", "mask half", "mask half nms", "class half"}
 
 
 @pytest.mark.parametrize("name", [name for name in FLAGS if name != "other"])
-def test_a_right_file_of_every_kind_of_output_passes(graph_of, name):
+def test_correct_file_of_every_output_kind_passes(graph_of, name):
     exported = graph_of(name)
     onnx.checker.check_model(onnx.load(exported.path), full_check=True)
     result = exported.verify()
@@ -43,7 +43,7 @@ def test_a_right_file_of_every_kind_of_output_passes(graph_of, name):
         assert all(0 <= value < limits.get(key, 1e-3) for key, value in result.largest.items())
 
 
-def test_metadata_says_what_goes_in_and_comes_out(graph_of):
+def test_metadata_describes_inputs_and_outputs(graph_of):
     metadata = graph_of("nms").metadata
     assert (metadata.image, metadata.output, metadata.image_size) == (FLOATS, DETECTIONS, (64, 96))
     wanted = SuppressionSettings(0.2, 0.45, False, None, 7, multi_label=False)
@@ -58,7 +58,7 @@ def test_openvino_runs_the_same_file(graph_of, name):
 
 @pytest.mark.skipif(not device.supports("torchscript"), reason="PyTorch's alone")
 @pytest.mark.parametrize("name", ["plain", "mask rows", "class batch"])
-def test_a_trace_computes_the_same(graph_of, tmp_path, name):
+def test_trace_computes_the_same(graph_of, tmp_path, name):
     exported = graph_of(name)
     exported.path = tmp_path / "a.torchscript"
     write_trace(exported.model, exported.metadata, exported.path)
@@ -66,12 +66,12 @@ def test_a_trace_computes_the_same(graph_of, tmp_path, name):
     assert result.fault == "" and result.num_matched == result.num_found > 2
 
 
-def test_a_dynamic_file_is_tried_with_three_sizes_and_several_batches(graph_of):
+def test_dynamic_file_is_tried_with_sizes_and_batches(graph_of):
     shapes = [trial.images.shape for trial in graph_of("dynamic").trials]
     assert shapes == [(1, 3, 64, 96)] * 3 + [(2, 3, 32, 96), (3, 3, 64, 112)]
 
 
-def test_a_half_file_passes_within_its_own_tolerance_alone(graph_of):
+def test_half_precision_file_passes_only_its_own_tolerance(graph_of):
     half = graph_of("half")
     assert half.verify().largest[SCORES] > TOLERANCES["float32"].row_scores
     half.metadata = dataclasses.replace(half.metadata, precision="float32")
@@ -102,20 +102,20 @@ def scale(factor):
         ("mask nms", "model.4.proto.cv3.conv.weight", scale(-1), "its masks have an IoU of"),
     ],
 )
-def test_a_wrong_constant_is_found(graph_of, name, constant, change, text):
+def test_wrong_constant_is_detected(graph_of, name, constant, change, text):
     exported = graph_of(name)
     change_constant(exported.path, constant or exported.anchors(), change)
     assert text in exported.verify().fault
 
 
-def test_swapped_probabilities_are_found(graph_of):
+def test_swapped_probabilities_are_detected(graph_of):
     exported = graph_of("class plain")
     for trial in exported.trials:
         trial.outputs[0][:] = trial.outputs[0][:, [1, 0, 2, 4, 3]]
     assert "probabilities differ by up to" in exported.verify().fault
 
 
-def test_a_graph_of_other_weights_or_classes_is_found(graph_of):
+def test_graph_of_other_weights_or_classes_is_detected(graph_of):
     exported = graph_of("plain")
     names = exported.metadata.class_names
     exported.metadata = dataclasses.replace(exported.metadata, class_names=names[::-1])
@@ -126,7 +126,7 @@ def test_a_graph_of_other_weights_or_classes_is_found(graph_of):
     assert exported.verify().fault
 
 
-def test_a_file_with_a_wrong_limit_of_nms_is_found(graph_of):
+def test_wrong_nms_limit_is_detected(graph_of):
     exported = graph_of("nms")
     exported.config = dataclasses.replace(exported.config, top_per_class=1)
     assert re.search("only .* match the model's", exported.verify().fault)
@@ -142,14 +142,14 @@ def test_a_file_with_a_wrong_limit_of_nms_is_found(graph_of):
         (0, 0, "float32", False),
     ],
 )
-def test_most_of_what_is_found_must_be_found_by_both(found, matched, precision, is_wrong):
+def test_most_detections_must_be_found_by_both(found, matched, precision, is_wrong):
     metadata = Metadata(("a",), 32, (64, 64), precision=precision)
     result = Comparison(metadata, ExportConfig("a.pt"))
     result.num_found, result.num_matched = found, matched
     assert bool(result.fault_of_matches()) == is_wrong
 
 
-def test_a_model_without_numbers_cannot_be_exported(graph_of):
+def test_non_finite_model_cannot_be_exported(graph_of):
     exported = graph_of("plain")
     arrays = nn.state_arrays(exported.model)
     arrays["model.0.conv.weight"][:] = np.nan

@@ -5,15 +5,12 @@ import re
 import sys
 import time
 
-import numpy as np
 import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
-from tests.fuzz.campaign import read_mutants
-from tests.fuzz.child import judge, readers
-from tests.fuzz.reader import MAX_BYTES, MIB, Reader, mutate
-from tests.structure.source_files import PYTHON_FILES
+from tests.fuzz.campaign import MAX_BYTES, MIB, Reader, judge, read_mutants, readers
+from tests.structure.test_imports import PYTHON_FILES
 
 READERS = readers()
 MUTANTS = 60  # of each reader; `make fuzz` reads more
@@ -57,7 +54,7 @@ READING = re.compile(
 )
 
 
-def test_every_module_that_reads_is_tried(outcomes):
+def test_every_reading_module_is_fuzzed(outcomes):
     reads = {
         ".".join(("duet", *path.relative_to(PROJECT).with_suffix("").parts))
         for path in PYTHON_FILES
@@ -103,8 +100,8 @@ def fill(path):
         (fill, "a", "fault", "at most 16 MiB allowed"),
     ],
 )
-def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatch):
-    monkeypatch.setattr("tests.fuzz.child._end_after", lambda seconds: None)  # not this process
+def test_each_kind_of_fault_is_reported(tmp_path, read, text, kind, what, monkeypatch):
+    monkeypatch.setattr("tests.fuzz.campaign._end_after", lambda seconds: None)  # not this process
     path = tmp_path / "a"
     path.write_text(text)
     found = judge(Reader(read, list, "a", memory_bytes=16 * MIB, seconds=0.1), path, size=1)
@@ -114,31 +111,31 @@ def test_each_kind_of_fault_is_seen(tmp_path, read, text, kind, what, monkeypatc
 DIES = """
 import json, os, sys
 name, first, last = sys.argv[2].split(":")
-print(json.dumps({"reader": name, "index": int(first) - 1, "modules": []}), flush=True)
+print(json.dumps([name, int(first) - 1, "seeds", []]), flush=True)
 for index in range(int(first), int(last)):
     if index == 3:
         os.abort()
-    print(json.dumps({"reader": name, "index": index, "kind": "read", "what": ""}), flush=True)
+    print(json.dumps([name, index, "read", ""]), flush=True)
 """
 
 
-def test_reading_goes_on_after_a_mutant_ends_the_process():
+def test_fuzzing_continues_after_a_mutant_ends_the_process():
     outcome = read_mutants(0, {"dies": range(6)}, (sys.executable, "-c", DIES))["dies"]
     assert list(outcome.faults) == [3] and "SIGABRT" in outcome.report("dies", 0)
     assert outcome.kinds["read"] == 5
 
 
-def test_a_reader_that_refuses_its_seeds_is_an_error():
+def test_reader_refusing_its_seeds_is_an_error():
     with pytest.raises(RuntimeError, match="own seeds"):
         read_mutants(0, {"a": range(6)}, (sys.executable, "-c", "raise SystemExit(1)"))
 
 
 def test_mutants_are_reproducible_and_differ_from_the_seeds():
     seeds = [b"one: 1\n", b"[1, 2.5]"]
+    reader = Reader(refuse, lambda: seeds, "a", [b"token"])
 
-    def mutants(key):
-        generator = np.random.Generator(np.random.Philox(key=key))
-        return [mutate(seeds, [b"token"], generator) for _ in range(200)]
+    def mutants(seed):
+        return [reader.mutant("a", seeds, seed, index) for index in range(200)]
 
     made = mutants(1)
     assert made == mutants(1) and made != mutants(2)

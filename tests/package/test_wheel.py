@@ -91,7 +91,7 @@ def run(folder: Path, *words: object) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_wheel_is_small_and_holds_one_package(wheel: Path) -> None:
+def test_wheel_is_small_and_holds_one_package(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert wheel.stat().st_size < MOST_BYTES
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"duet", "duet_detect"}
@@ -101,14 +101,14 @@ def test_the_wheel_is_small_and_holds_one_package(wheel: Path) -> None:
     assert {f"duet/{name}" for name in kept} <= set(names)
 
 
-def test_an_installed_package_works_beside_a_users_modules(user: Path) -> None:
+def test_installed_package_works_beside_user_modules(user: Path) -> None:
     (user / "program.py").write_text(PROGRAM)
     done = run(user, "python", "program.py", use())
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1].startswith(f"done {user / 'environment'}")
 
 
-def test_the_command_is_installed(user: Path) -> None:
+def test_duet_command_is_installed(user: Path) -> None:
     shown = run(user, "duet", "--help").stdout
     assert len(shown.splitlines()) <= 24 and "train" in shown
     assert run(user, "python", "-m", "duet", "--help").stdout == shown
@@ -122,7 +122,7 @@ def test_the_command_is_installed(user: Path) -> None:
     assert "unknown flag --epcohs for duet train; did you mean --epochs?" in done.stderr
 
 
-def test_without_a_framework_the_message_names_the_extra(tmp_path: Path, wheel: Path) -> None:
+def test_missing_framework_message_names_the_extra(tmp_path: Path, wheel: Path) -> None:
     """The other packages are there, by links."""
     packages = tmp_path / "packages"
     packages.mkdir()
@@ -135,7 +135,7 @@ def test_without_a_framework_the_message_names_the_extra(tmp_path: Path, wheel: 
 
 
 @pytest.mark.skipif(use() != "torch", reason="torch.hub is PyTorch's")
-def test_torch_hub_leaves_a_users_modules_alone(user: Path) -> None:
+def test_torch_hub_leaves_user_modules_alone(user: Path) -> None:
     """The hub loads from the checkout, whatever is installed."""
     program = f"""
 import utils, torch
@@ -165,7 +165,7 @@ CELLS = (
 )
 
 
-def test_a_notebook_trains_twice_and_shows_what_a_mistake_is(tmp_path: Path, monkeypatch) -> None:
+def test_notebook_trains_twice_and_shows_a_mistake(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(PROJECT), prepend=os.pathsep)
     write_small_dataset(tmp_path)
     write_tiny_model(tmp_path)

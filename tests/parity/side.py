@@ -1,7 +1,7 @@
 """One backend's side of `python -m tests.parity`: run everything, write every number.
 
 `python -m tests.parity.side SETTINGS OUT` under YOLO_BACKEND. SETTINGS is a JSON file with the
-fields of `Settings`; OUT.npz names its arrays "SECTION/ROW/ITEM", as `table.py` has them.
+fields of `Settings`; OUT.npz names its arrays "SECTION/ROW/ITEM", as `__main__.py` has them.
 
 `python -m tests.parity.side SIZE BATCH CASES` trains a few steps each. CASES is a JSON list of
 lists (OUT, DATA, MODEL, HYP, DTYPE, STEPS).
@@ -42,7 +42,7 @@ from duet.utils.data.sources.splits import load_split
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.processes.command import run_command
 from tests.golden_models import arrays_of
-from tests.parity.table import DTYPES, Settings
+from tests.parity.__main__ import DTYPES, Settings
 
 SEED = 0
 CONFIDENCE, IOU = 0.4, 0.45  # leave some hundred candidates of which some overlap

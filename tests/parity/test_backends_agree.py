@@ -62,7 +62,7 @@ def write_hyperparameters(folder, name, **changes):
 
 @pytest.mark.parametrize("task", STEPS)
 @pytest.mark.parametrize("dtype", CASES)
-def test_losses_and_average_of_the_first_steps_agree(results, task, dtype):
+def test_losses_and_averages_of_first_steps_agree(results, task, dtype):
     tolerance = CASES[dtype][1]
     torch, oneflow = (np.load(results / f"{name}-{task}-{dtype}.npz") for name in BACKENDS)
     num_losses = 4 if task == "segment" else 3
@@ -86,7 +86,7 @@ def scores(printed):
     return np.array(row[-2:], float)
 
 
-def test_weights_of_either_backend_validate_alike_under_both(tmp_path):
+def test_weights_of_either_backend_validate_equally(tmp_path):
     data = write_small_dataset(tmp_path)
     common = ("train", "--data", data, "--img", 64, "--batch", 4, "--workers", 0, "--noplots",
               "--project", tmp_path, "--device", "cpu")  # fmt: skip

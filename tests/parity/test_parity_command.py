@@ -13,8 +13,17 @@ import pytest
 from duet.utils.errors import UserError
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.environments import BACKENDS, python_of, run_python
-from tests.parity.__main__ import compare_sides, main, run_sides
-from tests.parity.table import FLOAT64, Row, Settings, compare, difference, formatted
+from tests.parity.__main__ import (
+    FLOAT64,
+    Row,
+    Settings,
+    compare,
+    compare_sides,
+    difference,
+    formatted,
+    main,
+    run_sides,
+)
 from tests.small import write_small_dataset, write_small_model, write_tiny_model
 
 STEPS = 3
@@ -58,7 +67,7 @@ def test_both_backends_agree_in_every_row(agreeing):
     assert ("float64", "nms") in {(line.section, line.row) for line in lines}
 
 
-def test_what_is_compared_is_not_trivial(agreeing):
+def test_compared_values_are_not_trivial(agreeing):
     side = np.load(agreeing[0] / "torch.npz")
     kept = [len(side[name]) for name in side.files if name.endswith("scores")]
     assert min(kept) > 0 and max(kept) > 20
@@ -70,7 +79,7 @@ def test_what_is_compared_is_not_trivial(agreeing):
     assert updates == [STEPS, STEPS]
 
 
-def test_a_side_with_one_other_weight_is_reported_from_the_first_layer_on(agreeing, tmp_path):
+def test_nudged_weight_is_reported_from_the_first_layer_on(agreeing, tmp_path):
     folder, settings = agreeing
     shutil.copy(folder / "oneflow.npz", tmp_path)
     run_sides(dataclasses.replace(settings, nudge=1e-3), tmp_path, "torch")
@@ -100,7 +109,7 @@ def test_a_side_with_one_other_weight_is_reported_from_the_first_layer_on(agreei
         (lambda x: None, np.inf),
     ],
 )
-def test_differences_are_those_of_the_worst_number(change, relative):
+def test_reported_difference_is_the_worst_number(change, relative):
     reference = np.array([[0.5, -2.0], [1.0, 0.0]])
     assert difference(change(reference), reference, floor=0.0)[1] == pytest.approx(relative)
     (line,) = compare("x", [Row("a", 1e-7)], {"a/b": reference, "a/c": reference}, {
@@ -109,7 +118,7 @@ def test_differences_are_those_of_the_worst_number(change, relative):
     assert (line.item, line.agrees) == ("c", False)
 
 
-def test_a_row_that_finds_nothing_disagrees():
+def test_empty_row_disagrees():
     lines = compare("float64", FLOAT64, {}, {})
     assert len(lines) == len(FLOAT64) and not any(line.agrees for line in lines)
     (line,) = compare("x", [Row("a", 1.0)], {"a/b": np.zeros(2)}, {})
@@ -126,7 +135,7 @@ def canned(agreeing, tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_the_command_exits_with_1_when_a_number_differs(canned, capsys):
+def test_parity_exits_with_1_on_a_difference(canned, capsys):
     assert main(["--steps", str(STEPS)]) == 0
     head, *_, last = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["compared", "row", "worst"] and last.endswith("all agree")
@@ -138,7 +147,7 @@ def test_the_command_exits_with_1_when_a_number_differs(canned, capsys):
     assert len(marked) == 1 and "model.24.m.0.bias" in marked[0]
 
 
-def test_a_user_error_in_a_side_is_reported_without_a_traceback(agreeing, tmp_path):
+def test_user_error_of_a_side_is_reported_without_traceback(agreeing, tmp_path):
     settings = dataclasses.replace(agreeing[1], cfg="absent.yaml")
     with pytest.raises(UserError, match=r"the side of torch failed:\nerror: --cfg absent\.yaml"):
         run_sides(settings, tmp_path, "torch")
@@ -151,7 +160,7 @@ STATE_TOLERANCE = {"SGD": 1e-3, "Adam": 1e-2}
 
 
 @pytest.mark.parametrize(("writer", "optimizer"), [("torch", "AdamW"), ("oneflow", "SGD")])
-def test_the_other_backend_goes_on_with_the_same_samples_and_state(writer, optimizer, tmp_path):
+def test_other_backend_resumes_with_same_samples_and_state(writer, optimizer, tmp_path):
     data, model = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     whole, resumed = tmp_path / "whole", tmp_path / "resumed"
     run_python(

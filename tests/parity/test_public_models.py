@@ -47,12 +47,12 @@ def name_in_figures(path):
     return folder + str(path.relative_to(PROJECT / "models"))
 
 
-def test_every_public_model_is_there():
+def test_every_public_model_is_shipped():
     assert set(public("config_state_shapes")) <= set(map(name_in_figures, WITH_CELLS))
 
 
 @pytest.mark.parametrize("path", WITH_CELLS, ids=lambda path: path.stem)
-def test_numbers_operations_strides_and_anchors_are_the_public_ones(path):
+def test_counts_gflops_strides_and_anchors_are_public(path):
     spec = read_model_yaml(path)
     plans, figures = plan_layers(spec), public("configs")[name_in_figures(path)]
     wanted = [0] * len(plans)
@@ -76,7 +76,7 @@ def test_numbers_operations_strides_and_anchors_are_the_public_ones(path):
 
 
 @pytest.mark.parametrize("path", OF_ALL_DEPTHS, ids=lambda path: path.stem)
-def test_parameters_have_the_public_names_in_the_public_order(path):
+def test_parameters_match_public_names_and_order(path):
     document = yaml.safe_load(path.read_text())
     narrow = Detector(parse_model({**document, "width_multiple": 0.0625}))
     shapes = public("config_state_shapes")[name_in_figures(path)]
@@ -97,7 +97,7 @@ def outputs(model, images):
 
 
 @pytest.mark.parametrize("name", sorted(set(HUB) - SAME_AS_N6))
-def test_outputs_are_the_stored_ones_plain_and_folded(name):
+def test_outputs_match_stored_values_plain_and_folded(name):
     key = f"{name}_own_depth" if name in OWN_DEPTH else name
     case, wanted = info("hub")[key], stored(f"hub/{key}")
     depth = OWN_DEPTH.get(name, COMMON_DEPTH)
@@ -119,7 +119,7 @@ def test_outputs_are_the_stored_ones_plain_and_folded(name):
 
 
 @pytest.mark.parametrize(("size", "key"), [(0.125, "w0125"), (0.25, "n")])
-def test_masks_are_mixed_of_the_stored_rows_and_prototypes(size, key):
+def test_mask_outputs_match_stored_rows_and_prototypes(size, key):
     case, wanted = info("segment")[key], stored(f"segment/model_{key}")
     model = drawn_model("yolov5n-seg.yaml", case["gain"], width=size)
     state = nn.state_arrays(model)
@@ -137,7 +137,7 @@ def test_masks_are_mixed_of_the_stored_rows_and_prototypes(size, key):
     assert not [name for name in nn.state_arrays(model) if ".bn." in name]
 
 
-def test_masks_in_training_are_mixed_by_the_batchs_statistics():
+def test_training_mask_outputs_match_stored_values():
     # Both backends agree in float64 to 1e-9, from which the stored float32 is up to 3e-5 off, of
     # the largest value: batches of two images have channels of little variance.
     case, wanted = info("segment")["w0125"], stored("segment/model_w0125")

@@ -17,8 +17,7 @@ from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
 from duet.utils.system.children import EXIT_NO_READER, child_options, signal_group
 from tests.environments import END, SEVERAL, wait_until
-from tests.small import write_small_dataset, write_tiny_model
-from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from tests.small import CLASS_NAMES, write_small_dataset, write_tiny_model, write_tiny_weights
 from tests.unit.serve.conftest import Server, image_file
 
 pytestmark = pytest.mark.skipif(use() == "oneflow", reason="OneFlow runs on Linux alone")
@@ -107,7 +106,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_help_is_shown(folder: Path, system: str) -> None:
+def test_help_is_shown(folder: Path, system: str) -> None:
     shown = run_several(folder, system, [(name, "--help") for name in HELPED])
     for name, text in zip(HELPED, shown, strict=True):
         assert text.startswith(f"usage: duet {name}")
@@ -124,7 +123,7 @@ def test_commands_run(folder: Path, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_output_that_nobody_reads_ends_a_command(folder: Path, system: str) -> None:
+def test_unread_output_ends_a_command(folder: Path, system: str) -> None:
     with start(folder, system, "-u", "-m", "duet", "--help") as process:
         process.stdout.close()
         assert (process.stderr.read(), process.wait()) == ("", EXIT_NO_READER)
@@ -149,13 +148,13 @@ def test_workers_build_the_same_batches(folder: Path, system: str) -> None:
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_program_without_a_guard_trains_with_workers(folder: Path, system: str) -> None:
+def test_program_without_a_main_guard_trains_with_workers(folder: Path, system: str) -> None:
     *_, found, refusal = run(folder, system, "-c", PROGRAM).splitlines()
     assert (found, refusal) == ("6 images", "shapes/images/val: is a folder, not a regular file")
 
 
 @pytest.mark.parametrize(("system", "flags"), INTERRUPTED)
-def test_ctrl_c_suspends_a_training_that_then_resumes(
+def test_ctrl_c_suspends_a_resumable_training(
     folder: Path, system: str, flags: tuple[object, ...], tmp_path: Path
 ) -> None:
     results = tmp_path / "exp" / "results.csv"
@@ -174,7 +173,7 @@ def test_ctrl_c_suspends_a_training_that_then_resumes(
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_request_is_served(folder: Path, system: str) -> None:
+def test_request_is_served(folder: Path, system: str) -> None:
     flags = ("--weights", "tiny0.safetensors", "--port", 0, *FLAGS)
     server = start(folder, system, "-m", "duet", "serve", *flags)
     with server, contextlib.ExitStack() as stack:
@@ -189,7 +188,7 @@ def test_a_request_is_served(folder: Path, system: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="it replaces open files")
-def test_a_file_that_another_program_has_open_is_waited_for(folder: Path) -> None:
+def test_file_open_in_another_program_is_waited_for(folder: Path) -> None:
     run(folder, SYSTEMS[0], "-c", REPLACING, "closing")
     assert (folder / "open.txt").read_text(encoding="utf-8") == "new"
     with start(folder, SYSTEMS[0], "-c", REPLACING) as process:
@@ -200,7 +199,7 @@ def test_a_file_that_another_program_has_open_is_waited_for(folder: Path) -> Non
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_process_that_holds_too_much_memory_is_ended(folder: Path, system: str) -> None:
+def test_process_over_its_memory_limit_is_ended(folder: Path, system: str) -> None:
     program = "import time; from duet.utils.export.opening import *; limit_memory(50 << 20); "
     program += "limit_memory(100 << 20); held = bytearray(b'x') * (70 << 20); time.sleep(0.3); "
     program += "print('more', flush=True); held += bytearray(b'x') * (90 << 20); time.sleep(60)"
@@ -210,7 +209,7 @@ def test_a_process_that_holds_too_much_memory_is_ended(folder: Path, system: str
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_ranks_that_cannot_share_a_cache_are_told_so(folder: Path, system: str) -> None:
+def test_ranks_that_cannot_share_a_cache_are_refused(folder: Path, system: str) -> None:
     program = "import os; from duet.utils.system.files import *; open_of_process(os.getpid(), 0)"
     with start(folder, system, "-c", program) as process:
         _, errors = process.communicate(timeout=60)
@@ -218,7 +217,7 @@ def test_ranks_that_cannot_share_a_cache_are_told_so(folder: Path, system: str) 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Windows may be set up for long paths")
-def test_a_path_that_is_too_long_for_windows_is_named(folder: Path, tmp_path: Path) -> None:
+def test_path_too_long_for_windows_is_named(folder: Path, tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from duet.utils.files.atomic import *\n"
     program += "with atomic_text_file(Path(sys.argv[1])): pass"
     path = tmp_path.joinpath(*["x" * 60] * 4)

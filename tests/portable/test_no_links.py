@@ -12,8 +12,7 @@ import pytest
 from duet import __version__
 from duet.backend import use
 from duet.utils.project import PROJECT
-from tests.small import write_small_dataset
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_small_dataset, write_tiny_weights
 
 PARTS = ("backend", "data", "duet", "models", "utils", "setup.py", "pyproject.toml", "README.md",
          "LICENSE", "train.py", "val.py", "detect.py", "export.py", "compare.py")  # fmt: skip
@@ -66,7 +65,7 @@ def test_scripts_and_commands_run(checkout: Path) -> None:
     assert shown[1::2] == [["duet", name] for name in names]
 
 
-def test_a_dataset_is_checked_and_its_images_are_searched(checkout: Path) -> None:
+def test_dataset_is_checked_and_its_images_are_detected(checkout: Path) -> None:
     data = write_small_dataset(checkout)
     assert "worth knowing" in run(checkout, "-m", "duet", "check", "--data", data)
     flags = ("--weights", write_tiny_weights(checkout), "--img", 64, "--backend", use())

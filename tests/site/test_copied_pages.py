@@ -14,7 +14,7 @@ TUTORIALS = [name for name in names() if name.startswith("tutorials/")]
 
 
 @pytest.mark.parametrize("name", [*names(), *unshown()])
-def test_a_page_runs_top_to_bottom_and_prints_what_it_shows(name, site):
+def test_page_runs_top_to_bottom_and_prints_its_outputs(name, site):
     page = read_page(name, site)
     run_page(page)
     assert problems_of(page) == []
@@ -38,7 +38,7 @@ def width_of(line):
 
 
 @pytest.mark.parametrize("folder", ["", "zh/"])
-def test_no_line_of_a_tutorial_is_wider_than_its_column(folder, site):
+def test_no_tutorial_line_is_wider_than_its_column(folder, site):
     wide = [
         (name, line)
         for name in TUTORIALS

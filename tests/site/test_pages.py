@@ -82,7 +82,7 @@ def test_pages_have_no_fault_and_fit_a_phone(page, site):
     assert problems == {}
 
 
-def test_the_switch_leads_to_the_same_page_in_the_other_language(site):
+def test_language_switch_leads_to_the_same_page(site):
     for name in names(site):
         (link,) = SWITCH.findall((site / name).read_text(encoding="utf-8"))
         target = posixpath.normpath(posixpath.join(posixpath.dirname(name), link))
@@ -126,7 +126,7 @@ QUESTIONS = [
 
 
 @pytest.mark.parametrize(("language", "folder"), [(0, ""), (1, "zh/")])
-def test_search_finds_first_what_was_meant(page, site, language, folder):
+def test_search_finds_the_intended_page_first(page, site, language, folder):
     root = f"{site.as_uri()}/{folder}"
     page.open(f"{root}index.html", DESKTOP)
     page.evaluate(SEARCH.format("duet"))

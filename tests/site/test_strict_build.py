@@ -7,7 +7,7 @@ import pytest
 
 from duet.utils.files.json_files import read_json
 from duet.utils.project import PROJECT
-from tests.site.conftest import build
+from tests.environments import build_site
 
 MEGABYTES = 18  # of it 11 are HTML, 1.5 the two search indexes
 
@@ -49,14 +49,14 @@ def test_each_page_is_built_in_both_languages(site):
         assert (site / "zh" / page.with_suffix(".html")).is_file()
 
 
-def test_the_site_is_light(site):
+def test_site_stays_below_its_size_limit(site):
     weight = sum(path.stat().st_size for path in site.rglob("*") if path.is_file())
     assert weight < MEGABYTES * 1e6
     assert not list(site.rglob("*.map"))  # sources of the theme's scripts
 
 
 @pytest.mark.parametrize(("folder", "word"), [(".", "PyTorch"), ("zh", "检测器")])
-def test_each_language_has_an_index_of_its_own_pages(site, folder, word):
+def test_each_language_indexes_its_own_pages(site, folder, word):
     entries = read_json(site / folder / "search/search_index.json")["docs"]
     places = {entry["location"].partition("#")[0] for entry in entries}
     assert places == {path.with_suffix(".html").as_posix() for path in pages()}
@@ -64,14 +64,14 @@ def test_each_language_has_an_index_of_its_own_pages(site, folder, word):
     assert word in "".join(home).replace("\u200b", "")  # it stands between words of Chinese
 
 
-def test_values_and_files_of_the_repository_are_put_into_a_page(project, tmp_path):
+def test_repository_values_and_files_are_included_in_a_page(project, tmp_path):
     (project / "docs/blocks/demo.json").write_text('{"map50": 0.684}')
     (project / "docs/blocks/demo.py").write_text("print(1)\n")
     (project / "docs/en/index.md").write_text(
         "# Duet\n\nIt reaches {{ demo.map50 }}, see [train.py](../../train.py).\n\n"
         '```python\n--8<-- "blocks/demo.py"\n```\n\n$$\na < \\frac{b}{2}\n$$\n\nfor $a$, at 5 $.\n'
     )
-    done = build(project, tmp_path)
+    done = build_site(project, tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "index.html").read_text()
     assert "It reaches 0.684, see" in page and 'href="source/train.py.txt"' in page
@@ -93,23 +93,23 @@ WRONG = {
 }
 
 
-def test_what_a_page_names_and_is_not_there_ends_the_build(project, tmp_path):
+def test_missing_references_fail_the_build(project, tmp_path):
     (project / "docs/en/index.md").write_text("# Duet\n\n" + "\n\n".join(WRONG))
-    done = build(project, tmp_path)
+    done = build_site(project, tmp_path)
     assert done.returncode != 0
     assert [reported for reported in WRONG.values() if reported not in done.stderr] == []
 
 
-def test_a_block_that_is_not_there_ends_the_build(project, tmp_path):
+def test_missing_block_fails_the_build(project, tmp_path):
     (project / "docs/en/index.md").write_text('# Duet\n\n```\n--8<-- "blocks/absent.out"\n```\n')
-    done = build(project, tmp_path)
+    done = build_site(project, tmp_path)
     assert done.returncode != 0 and "blocks/absent.out" in done.stderr
 
 
-def test_each_page_must_be_there_in_both_languages(project, tmp_path):
+def test_missing_translation_fails_the_build(project, tmp_path):
     for page in ("en/a", "zh/b", "en/c", "zh/c"):
         (project / "docs" / f"{page}.md").write_text("# A page\n")
-    done = build(project, tmp_path)
+    done = build_site(project, tmp_path)
     reported = {
         line.rpartition(" -  ")[2] for line in done.stderr.splitlines() if "WARNING" in line
     }

@@ -13,7 +13,7 @@ FOR_A_NEWER_PYTHON = {"duet.utils.setup.lock"} if sys.version_info < (3, 11) els
 
 
 @pytest.mark.parametrize("room", ["utils", "models"])
-def test_every_module_can_be_imported_under_the_python_of_this_environment(room):
+def test_every_module_imports_under_this_python(room):
     modules = [name for name, path in FILES.items() if path.is_relative_to(PROJECT / room)]
     for name in modules:
         if not name.endswith("__main__") and name not in FOR_A_NEWER_PYTHON:

@@ -34,7 +34,7 @@ def needs_framework(module: str) -> bool:
     return False
 
 
-def test_what_imports_no_framework_runs_once() -> None:
+def test_framework_free_tests_run_once() -> None:
     both = [TESTS / file for file in IN_BOTH]
     found = [
         str(path.relative_to(TESTS))
@@ -48,13 +48,13 @@ def test_what_imports_no_framework_runs_once() -> None:
     assert found == []
 
 
-def test_what_needs_packages_of_pytorchs_environment_runs_there_alone() -> None:
+def test_tests_of_pytorch_packages_run_only_there() -> None:
     for path in (TESTS / file for file in OF_TORCH):
         assert not is_left_out(path, {ENVIRONMENT_VARIABLE: "torch"}) and place(path) >= 0
         assert is_left_out(path, {ENVIRONMENT_VARIABLE: "oneflow"})
 
 
-def test_a_file_without_a_framework_runs_where_it_is_claimed_first(tmp_path: Path) -> None:
+def test_framework_free_file_runs_where_it_is_claimed_first(tmp_path: Path) -> None:
     assert [name for name in (*ONCE, *IN_BOTH, *OF_TORCH) if not (TESTS / name).exists()] == []
     shared, bound = TESTS / "unit/files/test_plain_data.py", TESTS / "train/test_resume.py"
     assert place(shared) >= 0 and place(bound) == -1
@@ -63,7 +63,7 @@ def test_a_file_without_a_framework_runs_where_it_is_claimed_first(tmp_path: Pat
     assert first.is_taken(shared) and not second.is_taken(shared) and first.is_taken(shared)
 
 
-def test_suites_share_their_files_from_the_first_run_of_a_clone_on(tmp_path: Path) -> None:
+def test_suites_of_a_fresh_clone_share_their_files(tmp_path: Path) -> None:
     shutil.copy(PROJECT / "Makefile", tmp_path)  # without environments: they are made by the run
     line, environment = ["make", "--dry-run", "test"], {**os.environ, "MAKEFLAGS": ""}
     done = subprocess.run(

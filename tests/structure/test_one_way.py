@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
+from tests.structure.test_imports import PYTHON_FILES, imports_of, name_of, parse
 
 # They run before anything is installed, or print nothing but names of ours.
 ELSEWHERE = ("tests/", "benchmarks/", "utils/setup/")
@@ -27,7 +27,7 @@ def product_files() -> Iterator[tuple[str, ast.Module]]:
 
 
 @pytest.mark.parametrize("names", ONE_PLACE, ids=lambda names: names[0])
-def test_one_file_uses_what_reads_or_prints(names):
+def test_reading_or_printing_calls_live_in_one_file(names):
     found = set()
     for name, tree in product_files():
         calls = {ast.unparse(x.func) for x in ast.walk(tree) if isinstance(x, ast.Call)}
@@ -162,7 +162,7 @@ def test_connections_are_opened_in_one_file() -> None:
     assert found_in_product(network_of) == set(CONNECTED_ELSEWHERE)
 
 
-def test_no_message_points_to_a_page_that_a_wheel_does_not_have():
+def test_no_message_refers_to_a_page_missing_from_the_wheel():
     """Docstrings and comments are for readers of the checkout; other text is printed."""
     documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
     for name, tree in product_files():

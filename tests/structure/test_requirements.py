@@ -88,7 +88,7 @@ def imported_modules(tree: ast.Module) -> set[str]:
 
 
 @pytest.mark.parametrize("lock", LOCKS)
-def test_every_requirement_is_pinned_exactly_and_has_hashes(lock):
+def test_every_requirement_is_pinned_with_hashes(lock):
     state = None
     for line in read_lock(REQUIREMENTS / f"{lock}.txt"):
         kind = "pin" if PIN.fullmatch(line) else "hash" if HASH.fullmatch(line) else line
@@ -100,35 +100,35 @@ def test_every_requirement_is_pinned_exactly_and_has_hashes(lock):
 
 
 @pytest.mark.parametrize("backend", ["torch", "oneflow"])
-def test_a_package_is_in_one_lock_of_a_backend(backend):
+def test_package_is_in_one_lock_of_a_backend(backend):
     names = [name for level in LEVELS for name in pins(backend + level)]
     assert len(names) == len(set(names)) > 60
 
 
 @pytest.mark.parametrize("backend", ["torch", "oneflow"])
-def test_users_have_what_commands_import_and_no_tool_of_developers(backend):
+def test_user_locks_hold_command_imports_but_no_dev_tools(backend):
     users = pins(backend)
     assert users.keys() >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "starlette")}
     assert not users.keys() & {"mypy", "openvino", "pytest", "ruff", "triton"}
 
 
 @pytest.mark.parametrize("python", ENVIRONMENTS["torch"])
-def test_the_lock_of_pytorch_pins_one_version_per_python(python):
+def test_pytorch_lock_pins_one_version_per_python(python):
     version = {"python_version": python, "python_full_version": f"{python}.0"}
     names = [name for name, _ in pinned(("torch", "torch-cuda"), version)]
     assert len(names) == len(set(names))
     assert set(names) >= {DISTRIBUTIONS.get(name, name) for name in (*PACKAGES, "torch", "onnx")}
 
 
-def test_users_of_pytorch_can_export_to_onnx():
+def test_pytorch_users_can_export_to_onnx():
     assert pins("torch").keys() >= {"onnx", "onnxruntime"}
 
 
-def test_the_package_and_pyproject_have_one_version():
+def test_package_and_pyproject_have_one_version():
     assert f'\nversion = "{duet.__version__}"\n' in (PROJECT / "pyproject.toml").read_text()
 
 
-def test_the_workflow_covers_systems_pythons_and_oldest_packages():
+def test_workflow_covers_systems_pythons_and_oldest_deps():
     text = (PROJECT / ".github/workflows/ci.yml").read_text(encoding="utf-8")
     matrix = yaml.safe_load(text)["jobs"]["quick"]["strategy"]["matrix"]
     assert {name.partition("-")[0] for name in matrix["os"]} == {"ubuntu", "macos", "windows"}
@@ -136,7 +136,7 @@ def test_the_workflow_covers_systems_pythons_and_oldest_packages():
     assert "lowest-direct" in {row["versions"] for row in matrix["include"]}
 
 
-def test_both_builds_of_torch_are_of_one_version():
+def test_both_torch_builds_have_one_version():
     assert pins("torch-cpu")["torch"] == pins("torch-cuda")["torch"]
     major, minor, *_ = pins("torch-cuda")["cuda-toolkit"].split(".")
     assert (int(major), int(minor)) == CUDA
@@ -152,7 +152,7 @@ def test_both_backends_read_files_with_the_same_packages():
     assert {name: torch[name] for name in EQUAL} == {name: oneflow[name] for name in EQUAL}
 
 
-def test_this_environment_holds_what_the_locks_say():
+def test_environment_matches_the_locks():
     present = installed()
     (backend,) = {"torch", "oneflow"} & present.keys()
     locked = all_pins(backend)
@@ -163,7 +163,7 @@ def test_this_environment_holds_what_the_locks_say():
     } == {}
 
 
-def test_what_is_installed_has_what_it_needs_but_a_second_opencv():
+def test_installed_packages_lack_only_a_second_opencv():
     """The locks are installed without a look at what packages ask for."""
     present = installed()
     asked = [

@@ -6,9 +6,8 @@ from functools import cache
 
 import pytest
 
-from tests.structure.source_files import imports_of, parse
 from tests.structure.test_budgets import BUDGETS, room_of
-from tests.structure.test_imports import FILES, cycle_in, graph, nearest_module
+from tests.structure.test_imports import FILES, cycle_in, graph, imports_of, nearest_module, parse
 
 DOORS = ("scripts", "duet")  # where a user comes in: they import what they start
 # The figures reached; lower them when they fall.
@@ -53,15 +52,15 @@ def arrows() -> Mapping[str, set[str]]:
     return found
 
 
-def test_no_room_imports_itself_by_way_of_others() -> None:
+def test_no_room_imports_itself_indirectly() -> None:
     assert cycle_in(arrows()) == []
 
 
-def test_few_arrows_join_the_rooms() -> None:
+def test_few_imports_join_the_rooms() -> None:
     assert sum(map(len, arrows().values())) <= MOST_ARROWS
 
 
-def test_no_chain_of_imports_is_long() -> None:
+def test_import_chains_stay_short() -> None:
     @cache
     def chain(module: str) -> tuple[str, ...]:
         return (module, *max(map(chain, loaded()[module]), key=len, default=()))
@@ -71,7 +70,7 @@ def test_no_chain_of_imports_is_long() -> None:
 
 
 @pytest.mark.parametrize("module", LOADS)
-def test_an_interface_is_light(module: str) -> None:
+def test_interfaces_stay_light(module: str) -> None:
     seen: set[str] = set()
     found = {module}
     while found:

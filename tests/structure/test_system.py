@@ -3,7 +3,7 @@
 import ast
 from collections.abc import Iterator
 
-from tests.structure.source_files import PROJECT, PYTHON_FILES, parse
+from tests.structure.test_imports import PROJECT, PYTHON_FILES, parse
 
 ROOM, BELOW = "utils/system/", "backend/system.py"
 OTHERS = ("tests/", "docs/")
@@ -65,7 +65,7 @@ def opens_in_the_systems_encoding(call: ast.Call) -> bool:
     return not named and name == "open" and not any("b" in mode for mode in words[1:2])
 
 
-def test_every_text_is_opened_in_a_named_encoding() -> None:
+def test_texts_are_opened_in_a_named_encoding() -> None:
     files = [path for path in PYTHON_FILES if "tests" not in path.relative_to(PROJECT).parts]
     found = [
         f"{path.relative_to(PROJECT)}:{node.lineno}"

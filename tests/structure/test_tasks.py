@@ -7,7 +7,7 @@ from pathlib import Path
 from duet.models.blocks.registry import MODULES
 from duet.utils.project import PROJECT
 from duet.utils.tasks import TASKS
-from tests.structure.source_files import PYTHON_FILES, imports_of, name_of, parse
+from tests.structure.test_imports import PYTHON_FILES, imports_of, name_of, parse
 
 PRODUCT = ("models/", "utils/", "backend/", "train.py", "val.py", "detect.py", "export.py",
            "compare.py", "hubconf.py")  # fmt: skip
@@ -62,7 +62,7 @@ def head_classes() -> set[str]:
     } | {"Head"}
 
 
-def kinds_asked_for(tree: ast.AST) -> Iterator[str]:
+def checked_types(tree: ast.AST) -> Iterator[str]:
     """The classes that a file hands to isinstance or issubclass."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
@@ -71,7 +71,7 @@ def kinds_asked_for(tree: ast.AST) -> Iterator[str]:
             yield from (x.id for x in ast.walk(node.args[1]) if isinstance(x, ast.Name))
 
 
-def test_only_the_registries_import_what_is_of_one_task() -> None:
+def test_only_registries_import_task_specific_modules() -> None:
     found = {
         name_of(path)
         for path in files_of(PRODUCT)
@@ -82,7 +82,7 @@ def test_only_the_registries_import_what_is_of_one_task() -> None:
     assert any(map(is_of_one_task, MODULES))
 
 
-def test_no_file_compares_a_task_or_a_head_by_its_name() -> None:
+def test_no_file_compares_task_or_head_names() -> None:
     found = {
         (name_of(path), name)
         for path in files_of(PRODUCT)
@@ -93,18 +93,18 @@ def test_no_file_compares_a_task_or_a_head_by_its_name() -> None:
     assert found == set()
 
 
-def test_no_file_asks_for_the_kind_of_a_head() -> None:
+def test_no_file_checks_the_type_of_a_head() -> None:
     kinds = head_classes()
     found = {
         (name_of(path), kind)
         for path in files_of(PRODUCT, (HEADS, "models/graph.py", "models/blocks/registry.py"))
-        for kind in kinds_asked_for(parse(path))
+        for kind in checked_types(parse(path))
         if kind in kinds
     }
     assert found == set()
 
 
-def test_questions_after_a_task_are_found() -> None:
+def test_task_comparisons_are_detected() -> None:
     asking = ast.parse(
         "if task.name == 'detect': pass\n"
         "if head not in ('Segment',): pass\n"
@@ -113,6 +113,6 @@ def test_questions_after_a_task_are_found() -> None:
         "isinstance(model.head, (AnchorHead, int))"
     )
     assert {"detect", "Segment", "classify", "Detect"} <= set(compared_names(asking))
-    assert set(kinds_asked_for(asking)) & head_classes() == {"AnchorHead"}
+    assert set(checked_types(asking)) & head_classes() == {"AnchorHead"}
     assert is_of_one_task("duet.models.heads.anchor.head.AnchorHead")
     assert not is_of_one_task("duet.models.heads.base.Head")

@@ -10,9 +10,8 @@ import pytest
 from duet import backend
 from duet.utils.project import PROJECT
 from tests.small import write_small_dataset, write_tiny_model
-from tests.structure.source_files import name_of
 from tests.structure.test_budgets import BUDGETS, room_of
-from tests.structure.test_imports import FILES, graph
+from tests.structure.test_imports import FILES, graph, name_of
 
 # By what a user would miss: the folders and files that are deleted.
 WINGS = {
@@ -45,13 +44,13 @@ def wing_of(path: Path) -> str:
     )
 
 
-def test_wings_are_where_they_are_looked_for() -> None:
+def test_listed_wings_exist() -> None:
     assert [
         place for places in WINGS.values() for place in places if not (PROJECT / place).exists()
     ] == []
 
 
-def test_neither_the_core_nor_another_wing_imports_a_wing() -> None:
+def test_neither_core_nor_wings_import_another_wing() -> None:
     product = {module: path for module, path in FILES.items() if room_of(path) in BUDGETS}
     found = {
         (name_of(path), name_of(product[other]))
@@ -98,7 +97,7 @@ def run(folder: Path, line: str) -> str:
     return done.stdout
 
 
-def test_the_core_trains_and_validates_and_one_wing_alone_detects(core: Path) -> None:
+def test_core_trains_and_validates_and_one_wing_detects(core: Path) -> None:
     write_tiny_model(core)
     data = write_small_dataset(core).relative_to(core)
     weights = "runs/core/weights/last.safetensors"

@@ -54,7 +54,7 @@ def whole(flags):
     return start([*flags, "--name", "whole"])
 
 
-def test_the_files_of_a_run_have_the_names_of_its_head(whole):
+def test_run_files_use_the_names_of_the_head(whole):
     with open(whole / "results.csv", newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == EPOCHS and list(rows[0]) == COLUMNS
@@ -68,7 +68,7 @@ def test_the_files_of_a_run_have_the_names_of_its_head(whole):
     assert header.best_fitness == pytest.approx(max(float(x["metrics/accuracy"]) for x in rows))
 
 
-def test_an_epoch_is_reported_in_the_words_of_the_head(flags, tmp_path, caplog, capsys):
+def test_epoch_rows_use_the_names_of_the_head(flags, tmp_path, caplog, capsys):
     config = parse_train_flags([*flags, "--project", str(tmp_path), "--epochs", "1"])
     with caplog.at_level("INFO"):
         train.run(config, read_hyperparameters(config.hyp), None, StopRequests())
@@ -80,14 +80,14 @@ def test_an_epoch_is_reported_in_the_words_of_the_head(flags, tmp_path, caplog, 
     assert re.search(rf"^accuracy {number}$", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(flags, whole, tmp_path):
+def test_stopped_run_ends_like_the_uninterrupted_one(flags, whole, tmp_path):
     with pytest.raises(Suspended):
         start([*flags, "--project", str(tmp_path)], StopAt(TRAIN_BATCHES + 1))
     start([*flags, "--project", str(tmp_path), "--resume"])
     assert_equal_runs(tmp_path / "exp", whole)
 
 
-def test_weights_are_validated_with_the_heads_table_and_plot(flags, whole, tmp_path, capsys):
+def test_validation_uses_the_table_and_plot_of_the_head(flags, whole, tmp_path, capsys):
     weights = whole / "weights" / "last.safetensors"
     config = parse_val_flags([
         "--data", flags[1], "--weights", str(weights), "--img", "64", "--batch-size", "4",

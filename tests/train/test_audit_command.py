@@ -15,11 +15,12 @@ from duet.utils.data import crops
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     noise,
     tiny_checkpoint,
     with_trained_size,
+    write_class_folders,
     write_tiny_classifier,
     write_tiny_free_weights,
     write_tiny_segmenter,
@@ -83,7 +84,7 @@ def suggested(row):
     return np.array([float(row[f"suggested_{side}"]) for side in SIDES])
 
 
-def test_planted_errors_are_reported_as_what_they_are(weights, tmp_path, monkeypatch, capsys):
+def test_planted_errors_are_reported_by_kind(weights, tmp_path, monkeypatch, capsys):
     """The surest box of an image is first not labelled; then by another class; then shifted."""
     data = write_dataset(tmp_path / "none", [CORNER] * 3)
     rows = run(monkeypatch, weights, data, tmp_path / "1", "--conf", 0.05)
@@ -120,7 +121,7 @@ def test_weights_for_other_classes_are_refused(weights, tmp_path, monkeypatch):
     assert not (tmp_path / "exp").exists()
 
 
-def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp_path):
+def test_segmenter_audits_boxes_and_is_scored_with_masks(monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
     rows = run(monkeypatch, write_tiny_segmenter(tmp_path), data, tmp_path / "runs")
     assert {row["kind"] for row in rows} >= {"overlooked", "misplaced"}
@@ -128,22 +129,29 @@ def test_a_segmenter_is_asked_for_boxes_and_scored_by_masks_too(monkeypatch, tmp
     assert "mAP50(B)" in page and "mAP50(M)" in page
 
 
-def test_without_a_size_images_are_seen_as_in_the_training(weights, monkeypatch, tmp_path):
+def test_default_size_is_the_training_size(weights, monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER] * 3)
     given = run(monkeypatch, weights, data, tmp_path / "1")
     assert run(monkeypatch, weights, data, tmp_path / "2", size=()) == given != []
 
 
-def test_an_anchor_free_detector_audits_too(monkeypatch, tmp_path):
+def test_anchor_free_detector_can_audit(monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER] * 3)
     rows = run(monkeypatch, write_tiny_free_weights(tmp_path), data, tmp_path / "runs")
     assert [row["kind"] for row in rows] == ["overlooked"] * 3
 
 
-def test_a_classifier_is_refused(monkeypatch, tmp_path):
+def test_classifier_is_refused(monkeypatch, tmp_path):
     data = write_dataset(tmp_path / "data", [CORNER, CORNER, []])
     with pytest.raises(UserError, match="use weights of a detector"):
         run(monkeypatch, write_tiny_classifier(tmp_path), data, tmp_path / "runs")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_class_folders_have_no_boxes_to_audit(weights, monkeypatch, tmp_path):
+    data = write_class_folders(tmp_path / "data", 2, 2, CLASS_NAMES)
+    with pytest.raises(UserError, match="--data .*: images in folders .* have no boxes to audit"):
+        run(monkeypatch, weights, data, tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -158,7 +166,7 @@ def test_a_classifier_is_refused(monkeypatch, tmp_path):
         ((), 3, "--data d.yaml has 2 classes, --weights w.pt has 3 without names"),
     ],
 )
-def test_classes_are_shared_by_name_or_by_number(known, num_known, expected, caplog):
+def test_classes_are_shared_by_name_or_number(known, num_known, expected, caplog):
     from duet.models.evaluation.audit.audit import share_classes
 
     config = AuditConfig(data="d.yaml", weights=("w.pt",))

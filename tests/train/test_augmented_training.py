@@ -28,7 +28,7 @@ def flags(tmp_path):
     return short_flags(tmp_path, *more, "--albumentations", 0.5, data=data)
 
 
-def test_resume_with_every_augmentation_is_exact(flags, tmp_path, caplog):
+def test_resuming_with_every_augmentation_is_exact(flags, tmp_path, caplog):
     start([*flags, "--name", "whole"])
     for stop in (3, 8):  # in the middle of the first and of the second epoch
         with pytest.raises(Suspended):
@@ -39,7 +39,7 @@ def test_resume_with_every_augmentation_is_exact(flags, tmp_path, caplog):
     assert "nothing is pasted" not in caplog.text
 
 
-def test_a_run_does_not_go_on_with_other_transforms(flags, tmp_path):
+def test_run_does_not_resume_with_other_transforms(flags, tmp_path):
     with pytest.raises(Suspended):
         start([*flags, "--name", "cut"], StopAt(2))
     with pytest.raises(UserError, match="albumentations is .*0.4.* instead of .*0.5"):

@@ -24,7 +24,7 @@ def anchors_of(folder, name):
     return in_pixels
 
 
-def test_fitted_anchors_are_in_the_weights_and_in_their_description(tmp_path):
+def test_fitted_anchors_are_in_weights_and_description(tmp_path):
     flags = short_flags(tmp_path, "--epochs", 1)
     path = tmp_path / "tiny.yaml"
     path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "anchors": FAR_TOO_LARGE}))

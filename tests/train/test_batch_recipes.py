@@ -58,7 +58,7 @@ def test_each_recipe_trains_on_its_own_batches(works, name):
     assert (work["work"]["batches_sha1"] == plain["batches_sha1"]) == (name == "multi-scale")
 
 
-def test_the_network_meets_the_shapes_of_the_recipe(works):
+def test_network_receives_the_shapes_of_the_recipe(works):
     shapes = {name: found for name, (_, found) in works.items()}
     assert set(shapes["plain"]) == {(4, 3, 64, 64)}
     assert {height for _, _, height, _ in shapes["multi-scale"]} <= {32, 64, 96}
@@ -72,7 +72,7 @@ class Stopped(Exception):
     """Ends a run at its first step."""
 
 
-def test_four_images_count_four_times_in_the_loss(flags, tmp_path):
+def test_quad_loss_counts_four_times(flags, tmp_path):
     seen = []
 
     def stop(*arguments):
@@ -90,7 +90,7 @@ def test_four_images_count_four_times_in_the_loss(flags, tmp_path):
     assert float(ops.to_numpy(terms.total)) == pytest.approx(4 * means, rel=1e-5)  # float32
 
 
-def test_an_only_class_is_named(flags, works):
+def test_lone_class_gets_a_name(flags, works):
     header = load_checkpoint(folder_of(flags, "one") / "weights" / "last.safetensors").header
     assert header.class_names == ("item",)
 
@@ -101,7 +101,7 @@ INTERRUPTED = [
 ]  # fmt: skip
 
 
-def test_resume_with_multi_scale_and_fitted_anchors_is_exact(flags, tmp_path, monkeypatch):
+def test_resuming_multi_scale_with_fitted_anchors_is_exact(flags, tmp_path, monkeypatch):
     # The tiny model finds nothing in so short a time: the figures of its classes are made up.
     made_up = staticmethod(lambda result: (0.9, 0.1, 0.5, 0.0, 0.3 + result.map))
     monkeypatch.setattr(AnchorHead, "class_scores", made_up)

@@ -21,7 +21,7 @@ def flags(tmp_path_factory):
     return [*short_flags(tmp_path_factory.mktemp("inputs")), "--batch-size", "-1"]
 
 
-def test_a_cpu_takes_its_number_of_images_which_the_run_keeps(flags, caplog, monkeypatch):
+def test_cpu_batch_size_is_chosen_once_and_kept(flags, caplog, monkeypatch):
     with caplog.at_level("INFO"), pytest.raises(Suspended):
         start([*flags, "--name", "measured"], StopAt(1))
     folder = folder_of(flags, "measured")
@@ -34,7 +34,7 @@ def test_a_cpu_takes_its_number_of_images_which_the_run_keeps(flags, caplog, mon
     assert (folder / "work.json").exists()
 
 
-def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkeypatch):
+def test_less_memory_gives_smaller_batches_or_an_error(flags, monkeypatch):
     seen = []
 
     def measured(job):  # as on a GPU
@@ -79,9 +79,7 @@ def test_less_memory_gives_fewer_images_and_too_little_is_an_error(flags, monkey
         start([*flags, "--name", "none"])
 
 
-def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
-    tmp_path, monkeypatch, caplog
-):
+def test_out_of_memory_names_flags_and_resumes_with_them(tmp_path, monkeypatch, caplog):
     flags = [*short_flags(tmp_path), "--save-steps", "1", "--name", "crowded"]
     seen = []
 
@@ -106,7 +104,7 @@ def test_memory_that_ran_out_names_flags_and_the_run_goes_on_with_them(
         WorkerError("worker 0 died; if the machine ran out of memory, use fewer"),
     ],
 )
-def test_other_errors_stay_what_they_are(tmp_path, monkeypatch, error):
+def test_other_errors_are_not_rewritten(tmp_path, monkeypatch, error):
     def broken(*arguments):
         raise error
 

@@ -34,7 +34,7 @@ def flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     return {"data": data, "img": 64, "batch": 4, "workers": 0, "backend": use()}
 
 
-def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, capsys) -> None:
+def test_one_process_trains_twice_validates_and_exports(flags, tmp_path, capsys) -> None:
     model = write_tiny_model(tmp_path)
     before = [signal.getsignal(number) for number in SIGNALS], sys.argv, logging.root.handlers[:]
     first = duet.train(**flags, cfg=model, weights="", epochs=2, noplots=True)
@@ -63,7 +63,7 @@ def test_one_process_trains_twice_validates_exports_and_checks(flags, tmp_path, 
         ({"evolve": 3}, "evolve=3 would start more processes"),
     ],
 )
-def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) -> None:
+def test_wrong_keyword_gives_the_message_of_the_command(flags, wrong, message) -> None:
     before = [signal.getsignal(number) for number in SIGNALS], sys.argv
     with pytest.raises(duet.UserError) as caught:
         duet.train(**{**flags, **wrong})
@@ -73,7 +73,7 @@ def test_a_wrong_keyword_is_the_message_of_the_command(flags, wrong, message) ->
 
 
 @pytest.mark.parametrize("keyword", ["epcohs", "epoch"])  # neither a slip nor an abbreviation
-def test_an_unknown_keyword_is_a_type_error(flags, keyword) -> None:
+def test_unknown_keyword_is_a_type_error(flags, keyword) -> None:
     message = rf"duet.train\(\): unknown flag --{keyword} for duet train; did you mean --epochs\?"
     with pytest.raises(TypeError, match=message):
         duet.train(**flags, **{keyword: 3})
@@ -125,7 +125,7 @@ multiprocessing.set_start_method("spawn")
 """
 
 
-def test_a_program_that_trains_in_threads_finds_its_process_as_before(tmp_path) -> None:
+def test_training_in_threads_leaves_its_host_unchanged(tmp_path) -> None:
     program, environment = tmp_path / "program.py", {**os.environ, "PYTHONPATH": str(PROJECT)}
     for name in cores.THREADS:
         environment.pop(name, None)
@@ -197,7 +197,7 @@ def found_with(modes: list[str], words: list[str], folder: Path) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_the_defaults_and_random_numbers_of_a_program_are_its_own(small_and_tiny, tmp_path) -> None:
+def test_calls_keep_the_programs_defaults_and_random_state(small_and_tiny, tmp_path) -> None:
     """Neither do they change what Duet computes, nor does Duet draw from them."""
     expected = found_with([], small_and_tiny, tmp_path)
     for mode in MODES[use()]:
@@ -219,7 +219,7 @@ print("done", file=open(file, "w"))
 """
 
 
-def test_a_program_without_standard_streams_calls_all_functions(small_and_tiny, tmp_path) -> None:
+def test_calls_work_without_standard_streams(small_and_tiny, tmp_path) -> None:
     """As one of Windows without a console, and one that a service manager starts with `>&-`."""
     file = tmp_path / "done"
     words = [sys.executable, "-c", WITHOUT_STREAMS, *small_and_tiny, str(file)]
@@ -228,7 +228,7 @@ def test_a_program_without_standard_streams_calls_all_functions(small_and_tiny, 
     assert file.read_text() == "done\n"
 
 
-def test_keywords_become_the_words_of_a_command_line() -> None:
+def test_keywords_become_command_line_words() -> None:
     flags = {"batch_size": 8, "multi_tensor_optimizer": True, "bbox_iou_optim": False,
              "rect": False, "weights": "", "freeze": (0, 1), "cache": None,
              "override": ["lr0=-1"]}  # fmt: skip

@@ -63,7 +63,7 @@ def all_rows(run_folder):
         return list(csv.DictReader(file))
 
 
-def test_a_file_name_that_is_no_text_is_spelt_out(trained):
+def test_undecodable_file_name_is_escaped(trained):
     _, done = trained
     lines = done.stdout.splitlines()
     found = [number for number, line in enumerate(lines) if "left out" in line]
@@ -76,7 +76,7 @@ def test_a_file_name_that_is_no_text_is_spelt_out(trained):
     assert all(line.isprintable() for line in done.stdout.splitlines())
 
 
-def test_the_next_commands_shown_use_the_training_size(trained, tmp_path):
+def test_suggested_commands_use_the_training_size(trained, tmp_path):
     _, done = trained
     lines = done.stdout.splitlines()
     best = next(line for line in lines if line.startswith("best: "))
@@ -129,7 +129,7 @@ def test_training_leaves_weights_results_settings_and_plots(trained):
     assert not any(hyp[name] for name in hyp.keys() - given.keys())
 
 
-def test_training_prints_a_line_an_epoch_and_nothing_on_stderr(trained):
+def test_training_prints_a_line_per_epoch_and_no_stderr(trained):
     folder, done = trained
     lines = done.stdout.splitlines()
     heading = next(number for number, line in enumerate(lines) if line.startswith("  epoch "))
@@ -138,7 +138,7 @@ def test_training_prints_a_line_an_epoch_and_nothing_on_stderr(trained):
     assert done.stderr == ""
 
 
-def test_a_training_says_at_its_start_what_it_is(trained, inputs):
+def test_training_start_describes_the_run(trained, inputs):
     folder, done = trained
     lines = done.stdout.splitlines()
     names = ["data", "model", "device", "recipe", "results"]
@@ -165,7 +165,7 @@ def test_a_training_says_at_its_start_what_it_is(trained, inputs):
     assert all(len(line) <= 80 for line in lines[first:last])  # a folder's name is never broken
 
 
-def test_val_repeats_the_figures_of_the_best_weights_of_a_run(trained, inputs, monkeypatch, capsys):
+def test_val_repeats_the_metrics_of_the_best_weights(trained, inputs, monkeypatch, capsys):
     run_folder, reported = trained
     lines = reported.stdout.splitlines()
     weights = run_folder / "weights" / "best.safetensors"
@@ -189,7 +189,7 @@ def test_val_repeats_the_figures_of_the_best_weights_of_a_run(trained, inputs, m
     assert "as YOLOv5 prints it" not in shown
 
 
-def test_training_from_weights_starts_where_they_are(trained, inputs, tmp_path, caplog):
+def test_training_from_weights_starts_at_their_values(trained, inputs, tmp_path, caplog):
     _, data, _ = inputs
     weights = trained[0] / "weights" / "last.safetensors"
     flags = (
@@ -216,7 +216,7 @@ def write_still_hyperparameters(folder):
     return path
 
 
-def test_ctrl_c_saves_the_state_and_shows_the_resume_command(inputs, tmp_path):
+def test_ctrl_c_saves_the_state_and_shows_how_to_resume(inputs, tmp_path):
     _, data, model = inputs
     command = [
         sys.executable, "train.py", "--data", str(data), "--cfg", str(model), "--epochs", "1000",

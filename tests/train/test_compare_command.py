@@ -142,7 +142,7 @@ def test_equal_work_is_compared_pair_by_pair(run, tmp_path):
 
 
 @pytest.mark.parametrize("flags", [(), ("--nproc", 2)])
-def test_unequal_work_is_refused_with_the_list_of_differences(run, tmp_path, flags):
+def test_unequal_work_is_refused_with_its_differences(run, tmp_path, flags):
     stubs(tmp_path, oneflow={"work": {"tf32": True, "processes": 3}})
     code, printed, document = run(*flags)
     assert code == 2 and document["settings"]["nproc"] == (flags[1] if flags else 1)
@@ -152,7 +152,7 @@ def test_unequal_work_is_refused_with_the_list_of_differences(run, tmp_path, fla
     assert len(document["cells"][0]["runs"]) == 1  # no further runs for nothing
 
 
-def test_a_cell_that_fails_is_named_and_the_rest_runs(run, tmp_path):
+def test_failed_cell_is_named_and_the_rest_runs(run, tmp_path):
     stubs(tmp_path, oneflow={"refuses": {"--bbox_iou_optim": "unrecognized arguments"}})
     code, printed, document = run("--variants", "plain,fused")
     assert code == 1
@@ -162,14 +162,14 @@ def test_a_cell_that_fails_is_named_and_the_rest_runs(run, tmp_path):
     assert document["cells"][2]["seconds_per_epoch"]["count"] == 4
 
 
-def test_a_flag_that_train_refuses_ends_the_comparison(run, tmp_path):
+def test_flag_refused_by_train_ends_the_comparison(run, tmp_path):
     stubs(tmp_path, torch={"refuses": {"--data": "--data: there is no such dataset"}})
     code, printed, _ = run()
     assert code == 2 and printed.splitlines()[-1] == "error: --data: there is no such dataset"
     assert "oneflow" not in printed
 
 
-def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, tmp_path):
+def test_resumed_comparison_keeps_results_retries_failures(run, tmp_path):
     stubs(tmp_path, oneflow={"refuses": {"--backend": "out of memory"}})
     assert run()[0] == 1
     path = tmp_path / "out" / "exp" / "compare.json"
@@ -184,7 +184,7 @@ def test_a_resumed_comparison_keeps_what_is_done_and_tries_failures_again(run, t
     assert document["created"] == "2030-01-02T03:04:05+00:00"
 
 
-def test_a_comparison_that_another_process_writes_is_refused_and_untouched(run, tmp_path):
+def test_comparison_locked_by_another_process_is_untouched(run, tmp_path):
     stubs(tmp_path)
     folder = tmp_path / "out" / "exp"
     assert run()[0] == 0
@@ -198,7 +198,7 @@ def test_a_comparison_that_another_process_writes_is_refused_and_untouched(run, 
 
 
 @pytest.mark.parametrize("changed", ["code", "weights_sha1", "compiled"])
-def test_what_changed_before_a_resume_is_unequal_work(run, tmp_path, changed):
+def test_change_before_a_resume_is_unequal_work(run, tmp_path, changed):
     stubs(tmp_path)
     path = tmp_path / "file"
     path.write_text("nc: 1")
@@ -216,7 +216,7 @@ def test_what_changed_before_a_resume_is_unequal_work(run, tmp_path, changed):
     assert code == 2 and f"  {changed}: " in printed
 
 
-def test_an_interrupt_keeps_what_was_measured_and_says_how_to_go_on(tmp_path):
+def test_interrupt_keeps_results_and_says_how_to_resume(tmp_path):
     stubs(tmp_path, oneflow={"sleeps": 100})
     command = [sys.executable, "compare.py", *common_flags(tmp_path)]
     process = subprocess.Popen(

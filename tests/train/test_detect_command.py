@@ -25,8 +25,7 @@ from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
 from tests.environments import shared_path, wait_until
-from tests.small import SMALL_SHAPES
-from tests.tiny_weights import noise, write_tiny_weights
+from tests.small import SMALL_SHAPES, noise, write_tiny_weights
 
 CPU = ("--device", "cpu")
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes
@@ -108,7 +107,7 @@ def test_all_images_of_a_folder_are_drawn_and_reported(
     assert drawn(tmp_path / "runs" / "exp") == ["00000.jpg", "00001.jpg", "00002.jpg"]
 
 
-def test_what_cannot_be_read_is_named_and_the_code_says_so(weights, images, tmp_path):
+def test_unreadable_sources_are_named_and_set_the_exit_code(weights, images, tmp_path):
     command = [sys.executable, "detect.py", *arguments(weights, images, tmp_path / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert (done.returncode, done.stderr) == (EXIT_FAILED, "")
@@ -134,7 +133,7 @@ def sources(tmp_path_factory):
         (signal.SIGTERM, EXIT_TERMINATED, "", "video"),
     ],
 )
-def test_a_request_ends_the_command_and_what_is_written_is_whole(
+def test_interrupted_detection_leaves_whole_files(
     weights, sources, tmp_path, request_, code, errors, kind
 ):
     folder = tmp_path / "runs" / "exp"
@@ -188,7 +187,7 @@ def paste(image: np.ndarray, part: np.ndarray, top: int, left: int) -> None:
     image[top : top + height, shown] = part[:, shown.start - left : shown.stop - left]
 
 
-def test_a_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_path):
+def test_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_path):
     video, project = tmp_path / "walk.mp4", tmp_path / "runs"
     write_drawn_video(video, shared_path("data/coco256/images"))
     flags = ("--img", WIDTH, "--classes", PERSON, CHAIR, "--track", "--save-txt", "--save-json")
@@ -230,7 +229,7 @@ def test_a_whole_video_is_tracked_drawn_and_written(monkeypatch, caplog, tmp_pat
         assert 0.01 < differs.mean() < 0.5  # lines and labels alone
 
 
-def test_the_built_in_images_are_drawn_when_they_are_absent(monkeypatch, tmp_path):
+def test_absent_built_in_images_are_drawn(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert parse_detect_flags(["--weights", "x"]).source == "shapes"
     monkeypatch.setitem(BUILT_INS, "shapes", partial(draw_dataset, config=SMALL_SHAPES))
@@ -239,7 +238,7 @@ def test_the_built_in_images_are_drawn_when_they_are_absent(monkeypatch, tmp_pat
     assert detect.place_of("elsewhere") == "elsewhere"
 
 
-def test_view_img_shows_each_drawn_image_and_q_ends_the_run(monkeypatch, caplog, weights, tmp_path):
+def test_view_img_shows_each_image_and_q_ends_the_run(monkeypatch, caplog, weights, tmp_path):
     monkeypatch.setattr(cv2, "currentUIFramework", lambda: "QT5")
     monkeypatch.setenv("DISPLAY", ":0")
     shown = []
@@ -261,7 +260,7 @@ def make_detect(folder):
     )
 
 
-def test_make_detect_takes_the_weights_of_the_newest_demo(tmp_path):
+def test_make_detect_uses_the_newest_demo_weights(tmp_path):
     for age, name in enumerate(("demo2", "demo", "exp")):
         weights = tmp_path / "runs" / "train" / name / "weights" / "best.safetensors"
         weights.parent.mkdir(parents=True)

@@ -49,7 +49,7 @@ def weights(folder):
 
 
 @pytest.fixture(scope="module")
-def patient(flags):
+def patient_flags(flags):
     return [
         *flags, "--epochs", "6", "--patience", "2", "--label-smoothing", "0.1", "--save-period",
         "2", "--keep", "1",
@@ -57,15 +57,15 @@ def patient(flags):
 
 
 @pytest.fixture(scope="module")
-def whole(patient):
+def whole(patient_flags):
     """The folder of a run of six epochs that ends after the fifth, without interruption."""
     with pytest.MonkeyPatch.context() as patch:
         set_fitness(patch)
-        start([*patient, "--name", "whole"])
-    return folder_of(patient, "whole")
+        start([*patient_flags, "--name", "whole"])
+    return folder_of(patient_flags, "whole")
 
 
-def test_a_run_ends_when_patience_is_over_and_keeps_what_it_should(whole):
+def test_run_ends_after_patience_and_keeps_its_weights(whole):
     last, best = (load_checkpoint(whole / "weights" / f"{x}.safetensors") for x in ("last", "best"))
     assert (last.header.epoch, best.header.epoch) == (5, 3)
     assert (last.header.best_fitness, last.header.progress["best_epoch"]) == (0.3, 3)
@@ -77,11 +77,9 @@ def test_a_run_ends_when_patience_is_over_and_keeps_what_it_should(whole):
     assert (work["epochs"], work["batches"]) == (5, 10)
 
 
-def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
-    patient, whole, monkeypatch, capsys
-):
+def test_suspended_run_ends_early_like_the_whole_one(patient_flags, whole, monkeypatch, capsys):
     set_fitness(monkeypatch)
-    run = [*patient, "--name", "parts"]
+    run = [*patient_flags, "--name", "parts"]
     assert finish(run, boundaries=4) == 5  # 15 boundaries, and two validations that begin anew
     assert_equal_runs(folder_of(run, "parts"), whole)
     shown = capsys.readouterr().out
@@ -90,7 +88,7 @@ def test_a_run_in_parts_ends_early_as_the_one_without_interruption(
     assert "last.safetensors, best.safetensors\n" in shown
 
 
-def test_time_limit_counts_all_parts_and_validates_the_last_epoch(flags, monkeypatch, capsys):
+def test_time_limit_spans_resumes_and_validates_last_epoch(flags, monkeypatch, capsys):
     monkeypatch.setattr(StageTimer, "total", lambda timer: 1000.0)  # of each epoch
     run = [*flags, "--time", "0.5", "--noval", "--name", "timed"]
     assert finish(run, boundaries=3) == 2  # 2 + 2 batches and a validation
@@ -106,7 +104,7 @@ def test_time_limit_counts_all_parts_and_validates_the_last_epoch(flags, monkeyp
     shown = capsys.readouterr().out
     assert "stopped early after epoch 2 of 5: --time 0.5: reached the limit of 0.5 hours" in shown
     assert "\nbest: epoch 2 of 5  P " in shown
-    with pytest.raises(UserError, match="is already finished; if --patience or --time"):
+    with pytest.raises(UserError, match="finished; --patience or --time has ended it"):
         start([*run, "--resume", str(folder)])
     start([*run, "--resume", str(folder), "--time", "0.6"])
     found = [row["metrics/recall"] != "" for row in rows(folder)]
@@ -115,7 +113,7 @@ def test_time_limit_counts_all_parts_and_validates_the_last_epoch(flags, monkeyp
     assert work["validation"]["every"] == 3
 
 
-def test_nosave_leaves_the_last_weights_and_noplots_no_image(flags, monkeypatch, capsys):
+def test_nosave_keeps_last_weights_and_noplots_no_image(flags, monkeypatch, capsys):
     for name in PLOTS:
         monkeypatch.setattr(outputs, name, die)
     monkeypatch.setattr(task_reports, "BOXES", task_reports.BOXES._replace(plot=die))

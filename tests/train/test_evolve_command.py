@@ -36,7 +36,7 @@ def trainings_in(folder):
     return found
 
 
-def test_a_search_that_is_killed_takes_its_trial_with_it(command, tmp_path):
+def test_killed_search_takes_its_trial_along(command, tmp_path):
     trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
     search = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     wait_until((trial / "results.csv").exists)
@@ -46,7 +46,7 @@ def test_a_search_that_is_killed_takes_its_trial_with_it(command, tmp_path):
     assert "suspended after " in (trial.parent / "trial-0000.log").read_text()
 
 
-def test_a_stopped_search_goes_on_with_the_same_command(command, tmp_path):
+def test_stopped_search_resumes_with_the_same_command(command, tmp_path):
     trial = tmp_path / "runs" / "exp" / "trials" / "trial-0000"
     search = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     wait_until((trial / "results.csv").exists)

@@ -24,7 +24,7 @@ from duet.utils.cli.hyperparameters import DEFAULT_HYPERPARAMETERS, read_hyperpa
 from duet.utils.cli.train_config import TrainConfig, parse_train_flags, read_train_flags
 from duet.utils.errors import UserError
 from duet.utils.processes.suspend import Suspended
-from duet.utils.processes.world import ALONE, World
+from duet.utils.processes.world import World
 from duet.utils.state.job import Job, Session, TrainData
 from duet.utils.state.run import Run
 from tests.small import write_small_model
@@ -73,12 +73,12 @@ def assert_like_the_plain_path(training, flags, loss_tolerance, gradient_toleran
 
 
 @pytest.mark.skipif(not CHANNELS_LAST, reason="the backend has one layout")
-def test_channels_last_gives_the_same_losses_and_gradients(training):
+def test_channels_last_gives_equal_losses_and_gradients(training):
     # Sums in another order, over 24 layers: the tolerances of the stored outputs.
     assert_like_the_plain_path(training, ["--layout", "channels-last"], 2e-5, 2e-3)
 
 
-def test_auto_takes_the_layout_that_the_backend_gains_from(training, caplog):
+def test_auto_layout_is_the_faster_one_of_the_backend(training, caplog):
     start, batches = training
     with caplog.at_level(logging.INFO):
         state = start()
@@ -89,14 +89,14 @@ def test_auto_takes_the_layout_that_the_backend_gains_from(training, caplog):
 
 
 @pytest.mark.skipif(CHANNELS_LAST, reason="the backend has the layout")
-def test_a_layout_that_the_backend_lacks_is_refused_with_the_next_step(training):
+def test_unsupported_layout_is_refused_with_the_next_step(training):
     start, _ = training
     with pytest.raises(UserError, match="--layout channels-last: .* use --layout auto"):
         start("--layout", "channels-last")
 
 
 @pytest.mark.parametrize("dtype", FLAGS)
-def test_half_precision_is_refused_or_near_to_float32(training, dtype):
+def test_half_precision_is_refused_or_close_to_float32(training, dtype):
     start, batches = training[0], training[1][:2]  # the second updates
     if dtype not in amp.supported("cpu"):
         with pytest.raises(UserError, match=f"cannot train in {dtype} on cpu; accepted: auto, off"):
@@ -127,7 +127,7 @@ def test_half_precision_is_refused_or_near_to_float32(training, dtype):
         ("bfloat16", ["bfloat16", "float16"], "float16"), ("float16", ["float32"], "float32"),
     ],
 )  # fmt: skip
-def test_auto_takes_what_the_devices_of_all_ranks_gain_from(monkeypatch, preferred, others, chosen):
+def test_auto_precision_suits_the_devices_of_all_ranks(monkeypatch, preferred, others, chosen):
     code = dict(zip(("float32", "float16", "bfloat16"), range(3), strict=True))
     of_others = [np.array([code[name]]) for name in others]
     monkeypatch.setattr(amp, "preferred", lambda device: preferred)
@@ -147,9 +147,7 @@ def precision_of(folder):
 
 
 @HAS_BFLOAT16
-def test_a_run_in_bfloat16_that_is_slower_on_the_cpu_computes_in_float32(
-    tmp_path, monkeypatch, caplog
-):
+def test_slower_bfloat16_falls_back_to_float32_on_a_cpu(tmp_path, monkeypatch, caplog):
     flags, ratios = [*short_flags(tmp_path), "--amp", "bf16", "--name", "slower"], [1.26]
     monkeypatch.setattr(start_of_run, "bfloat16_ratio", lambda *sizes: ratios.pop())
     with caplog.at_level("INFO"), pytest.raises(Suspended):
@@ -162,9 +160,7 @@ def test_a_run_in_bfloat16_that_is_slower_on_the_cpu_computes_in_float32(
 
 @HAS_BFLOAT16
 @pytest.mark.parametrize(("asked", "ratios"), [("bf16", [0.9]), ("bf16-always", [])])
-def test_a_run_in_bfloat16_that_is_faster_or_forced_computes_in_it(
-    tmp_path, monkeypatch, asked, ratios
-):
+def test_faster_or_forced_bfloat16_is_used(tmp_path, monkeypatch, asked, ratios):
     monkeypatch.setattr(start_of_run, "bfloat16_ratio", lambda *sizes: ratios.pop())
     flags = [*short_flags(tmp_path), "--amp", asked, "--name", "fast", "--epochs", "1"]
     start(flags)
@@ -173,7 +169,7 @@ def test_a_run_in_bfloat16_that_is_faster_or_forced_computes_in_it(
 
 @HAS_BFLOAT16
 @pytest.mark.parametrize("is_slower", [True, False])
-def test_the_first_rank_decides_on_bfloat16_for_all(tmp_path, monkeypatch, is_slower):
+def test_first_rank_decides_on_bfloat16_for_all(tmp_path, monkeypatch, is_slower):
     monkeypatch.setattr(start_of_run, "bfloat16_ratio", None)  # is not called
     config = TrainConfig(**read_train_flags([*short_flags(tmp_path), "--amp", "bf16"])[0])
     first = np.zeros(int(is_slower), np.uint8)  # as World.any sends a flag
@@ -183,11 +179,8 @@ def test_the_first_rank_decides_on_bfloat16_for_all(tmp_path, monkeypatch, is_sl
 
 
 @HAS_BFLOAT16
-def test_bfloat16_is_timed_with_the_sizes_of_the_network_in_half_a_second(tmp_path):
-    config = TrainConfig(**read_train_flags(["--cfg", "yolov5n", "--img", "640"])[0])
-    data = TrainData(("a",), (), ())
-    job = Job(config, None, data, Session(None, None, ALONE))
-    channels, cells = start_of_run.main_sizes(job)
+def test_bfloat16_is_timed_quickly_at_network_sizes(tmp_path):
+    channels, cells = start_of_run.main_sizes(read_model_yaml("models/yolov5n.yaml"), 640)
     assert channels * cells == 64 * 80  # of each stage of YOLOv5n, but for the first
     begin = time.process_time()
     assert 0.05 < bfloat16_ratio(channels, cells) < 20
@@ -195,7 +188,7 @@ def test_bfloat16_is_timed_with_the_sizes_of_the_network_in_half_a_second(tmp_pa
 
 
 @HAS_BFLOAT16
-def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog):
+def test_auto_precision_is_logged_with_its_alternative(training, monkeypatch, caplog):
     monkeypatch.setattr(amp, "preferred", lambda device: "bfloat16")
     with caplog.at_level(logging.INFO):
         execution = training[0]().execution
@@ -206,14 +199,14 @@ def test_what_auto_chose_is_said_with_the_way_out(training, monkeypatch, caplog)
 
 
 @pytest.mark.parametrize(("flags", "reported"), [((), []), (("--amp", "off"), ["cpu"])])
-def test_only_amp_off_asks_for_exact_float32(training, monkeypatch, flags, reported):
+def test_only_amp_off_requests_exact_float32(training, monkeypatch, flags, reported):
     asked = []
     monkeypatch.setattr(backend.device, "compute_exactly", asked.append)
     assert training[0](*flags).execution.dtype == "float32"
     assert asked == reported
 
 
-def test_validation_computes_in_the_precision_of_training(training):
+def test_validation_uses_the_training_precision(training):
     start, batches = training
     plain = start("--layout", "contiguous")
     assert in_precision(plain.ema.model, "cpu", "float32", False) is plain.ema.model
@@ -235,16 +228,18 @@ def test_validation_computes_in_the_precision_of_training(training):
 
 
 @pytest.mark.skipif("float16" not in amp.supported("cpu"), reason="the backend has no float16")
-def test_gradients_that_overflow_float16_halve_the_scale_and_train_on(training, caplog):
+def test_float16_overflow_skips_updates_and_trains_on(training, caplog):
     start, batches = training
     state = start("--amp", "fp16")
     state.loss_scale.value = 2.0**40
     skipped = 0
     while state.ema.updates == 0:
+        scale, before = state.loss_scale.value, skipped
         train_step(state, batches[0], StageTimer())
         settle(state)
         skipped = state.watch.skipped
         assert skipped < 10
+        assert state.loss_scale.value == (scale / 2 if skipped > before else scale)
         state.loss_scale.value /= 2.0**4  # faster than by halves
     assert skipped > 0 and "a gradient is not finite" in caplog.text
     assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
@@ -261,7 +256,7 @@ head: [[[1], 1, Detect, [nc, anchors]]]
 """
 
 
-def test_a_compiled_step_equals_an_eager_one_or_says_it_is_eager(training, tmp_path, caplog):
+def test_compiled_step_equals_eager_or_says_it_is_eager(training, tmp_path, caplog):
     start, batches = training
     cfg = tmp_path / "short.yaml"
     cfg.write_text(SHORT_MODEL)
@@ -295,14 +290,14 @@ def record(tmp_path):
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
         job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
-        write_work(Run(job, tmp_path), state, {}, {})
+        write_work(Run(job, tmp_path), state, {})
         return json.loads((tmp_path / "work.json").read_text())
 
     return record
 
 
 @pytest.mark.parametrize("problem", ["", "no compiler"])
-def test_work_json_records_the_means_in_use(record, monkeypatch, problem):
+def test_work_json_records_the_implementations_in_use(record, monkeypatch, problem):
     assert record()["means"] == {
         "compiled": False, "box_iou": "plain", "optimizer": "plain", "average": "plain",
     }  # fmt: skip

@@ -27,7 +27,7 @@ def data(tmp_path):
     return path
 
 
-def test_each_fold_is_trained_and_the_metrics_are_joined(monkeypatch, capsys, tmp_path, data):
+def test_each_fold_is_trained_and_metrics_are_joined(monkeypatch, capsys, tmp_path, data):
     flags = short_flags(tmp_path, "--epochs", 1, data=data)
     run(monkeypatch, "--folds", 2, *flags)
     named = [yaml.safe_load((tmp_path / f"exp-fold{k}" / "opt.yaml").read_text()) for k in (1, 2)]
@@ -55,10 +55,11 @@ def test_print_shows_the_commands_of_the_folds(monkeypatch, capsys):
         (["--split", "0.8"], "--split does not go with folds; leave it out"),
         (["--nproc", "2"], "--nproc does not go with folds"),
         (["--device", "0,1"], "--device 0,1: folds are trained on one device"),
-        (["--folds", "101"], "with N from 2 to 100"),
+        (["--folds", "101"], "--folds 101; accepted: a whole number from 2 to 100"),
+        (["--folds", "1"], "--folds 1; accepted: a whole number from 2 to 100"),
         (["--fold"], "unknown flag --fold"),
     ],
 )
-def test_flags_that_do_not_go_with_folds_are_refused(monkeypatch, words, message):
+def test_flags_incompatible_with_folds_are_refused(monkeypatch, words, message):
     with pytest.raises(UserError, match=message):
         run(monkeypatch, *words)

@@ -32,13 +32,13 @@ from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from tests.small import (
+    CLASSIFIER,
     write_outlined_dataset,
+    write_segmenter_yaml,
     write_small_dataset,
     write_tiny_anchor_free,
     write_tiny_model,
-    write_tiny_segmenter,
 )
-from tests.tiny_weights import CLASSIFIER
 from tests.train.short_runs import losing
 
 
@@ -151,7 +151,7 @@ def boxes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def masks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("masks")
-    return inputs_of(write_outlined_dataset(folder), write_tiny_segmenter(folder), MaskItems())
+    return inputs_of(write_outlined_dataset(folder), write_segmenter_yaml(folder), MaskItems())
 
 
 def start(inputs, flags):
@@ -211,7 +211,7 @@ def differing(found, wanted):
         ("masks", (), 9),
     ],
 )
-def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags, passes):
+def test_graphs_reproduce_training_bit_for_bit(request, monkeypatch, task, flags, passes):
     inputs = request.getfixturevalue(task)
     wanted = trained_without_graphs(inputs, flags)
     assert wanted["updates lost"] == 1 and not np.isfinite(wanted["losses read"][LOST]).any()
@@ -228,7 +228,7 @@ def test_graphs_leave_every_bit_of_a_training(request, monkeypatch, task, flags,
         (True, "cuda:0", 1, "--dropout draws a new tensor"),
     ],
 )
-def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks, reason):
+def test_unrecordable_step_is_not_recorded(monkeypatch, drops, device, ranks, reason):
     monkeypatch.setattr(execution, "this_process", lambda: Process(world_size=ranks))
     assert execution.graph_problem(device, drops).startswith(reason)
 
@@ -236,9 +236,9 @@ def test_what_cannot_be_recorded_is_not_tried(monkeypatch, drops, device, ranks,
 @ON_TORCH
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.parametrize(
-    "write_model", [write_tiny_model, write_tiny_anchor_free, write_tiny_segmenter, classifier]
+    "write_model", [write_tiny_model, write_tiny_anchor_free, write_segmenter_yaml, classifier]
 )
-def test_no_compiled_function_breaks_into_several_graphs(tmp_path, write_model):
+def test_compiled_functions_have_no_graph_breaks(tmp_path, write_model):
     dynamo = importlib.import_module("torch._dynamo")
     _ = fused.complete_iou  # looked up before, as `Execution` does
     model = Detector(read_model_yaml(write_model(tmp_path), 5))
@@ -269,7 +269,7 @@ def test_no_compiled_function_breaks_into_several_graphs(tmp_path, write_model):
 
 
 @ON_TORCH
-def test_the_fused_iou_can_be_traced_as_if_it_had_gradients():
+def test_fused_iou_can_be_traced_with_gradients():
     """As PyTorch 2.4 compiles it."""
     module = importlib.import_module("duet.backend.torch.fused")
     boxes = autograd.variable(np.random.default_rng(0).uniform(size=(2, 4, 8)))
@@ -285,9 +285,7 @@ def test_the_fused_iou_can_be_traced_as_if_it_had_gradients():
         ("cpu", "not on a GPU", "compiled"),
     ],
 )
-def test_a_line_says_whether_a_compiled_step_runs_as_graphs(
-    monkeypatch, device, no_graphs, message
-):
+def test_log_line_says_whether_a_compiled_step_uses_graphs(monkeypatch, device, no_graphs, message):
     compile_steps(monkeypatch, no_graphs)
     monkeypatch.setattr(backend.device, "compute_exactly", lambda device: None)
     monkeypatch.setattr(backend.device, "rounds_to_tf32", lambda device: False)

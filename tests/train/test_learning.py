@@ -29,7 +29,7 @@ def total(terms):
     return float(ops.to_numpy(terms.total))
 
 
-def test_a_batch_of_black_images_is_no_reason_to_skip_its_update(training):
+def test_batch_of_black_images_does_not_skip_its_update(training):
     """BatchNorm of constant maps multiplies gradients by 32 a layer: up to 1e35, yet finite."""
     start, batches = training
     state = start(each=True)
@@ -44,7 +44,7 @@ def test_a_batch_of_black_images_is_no_reason_to_skip_its_update(training):
     assert state.ema.updates == 1
 
 
-def test_accumulated_gradients_are_the_sum_of_the_batches(training):
+def test_accumulated_gradients_are_the_sum_over_batches(training):
     start, batches = training
     gradients = []
     for chosen in ((0,), (1,), (0, 1)):
@@ -71,7 +71,7 @@ def spoil(state, name="model.0.conv.weight"):
     nn.load_state_arrays(state.model, {**arrays, name: np.full_like(arrays[name], np.nan)})
 
 
-def test_an_update_that_is_not_finite_is_skipped_counted_and_named(training, caplog):
+def test_non_finite_update_is_skipped_counted_and_named(training, caplog):
     start, batches = training
     state = start(deep=False)
     train_step(state, batches[0], StageTimer())

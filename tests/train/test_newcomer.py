@@ -17,8 +17,7 @@ from duet.utils.data.fetch.download import find_list
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import parse_serve_flags
 from tests.environments import SEVERAL
-from tests.small import write_small_dataset
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_small_dataset, write_tiny_weights
 
 PAGES = ("README.md", "docs/en/index.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -69,7 +68,7 @@ def run_commands(lines, folder):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_newcomer_types_runs_in_the_order_of_the_page(page, tmp_path):
+def test_newcomer_page_commands_run_in_order(page, tmp_path):
     for name in CHECKOUT:
         (tmp_path / name).symlink_to(PROJECT / name)
     write_small_dataset(tmp_path).parent.rename(tmp_path / "mydata")

@@ -85,7 +85,7 @@ def run_training(folder, *flags):
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda path: path.parent.name)
-def test_a_stored_state_resumes_to_the_end_of_an_uninterrupted_run(tmp_path, state):
+def test_stored_state_resumes_to_the_uninterrupted_end(tmp_path, state):
     write_inputs(tmp_path, state.parent / "shapes")
     run_training(tmp_path, "--name", "whole")
     run = tmp_path / "runs" / "old"

@@ -22,13 +22,14 @@ from duet.utils.processes.launch import run_ranks
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.small import (
+    CLASS_NAMES,
     TINY_SEGMENTER,
     write_outlined_dataset,
     write_small_dataset,
     write_tiny_anchor_free,
     write_tiny_model,
+    write_tiny_weights,
 )
-from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from tests.train.short_runs import assert_equal_runs
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")
@@ -176,7 +177,7 @@ def trainings(request, tmp_path_factory) -> tuple[Trainings, Path]:
     return detectors, detectors.train_on_cpu("cpu", "--amp", "off")
 
 
-def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
+def test_apple_gpu_matches_a_cpu_without_float64(trainings):
     detectors, on_cpu = trainings
     on_gpu, text = detectors.train("apple", gpu="mps")
     assert "Apple GPU; float32" in text
@@ -188,7 +189,7 @@ def test_an_apple_gpu_gives_the_numbers_of_a_cpu_without_float64(trainings):
     assert "results in " in run("detect.py", *flags, "--source", images, gpu="mps")
 
 
-def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, request):
+def test_gpu_training_matches_a_cpu_and_hardly_waits(trainings, request):
     detectors, on_cpu = trainings
     is_plain = "anchor-free" in request.node.callspec.id
     flags = ("--amp", "off", "--workers", 1, *(PLAIN if is_plain else ()))
@@ -206,7 +207,7 @@ def test_a_training_gives_the_numbers_of_a_cpu_and_hardly_waits(trainings, reque
     assert means == {"plain" if is_plain else "fast"}
 
 
-def test_a_step_of_yolov5n_is_at_most_600_operations(tmp_path):
+def test_yolov5n_step_has_at_most_600_operations(tmp_path):
     detectors = Trainings(tmp_path, write_small_dataset(tmp_path), "models/yolov5n.yaml")
     flags = ("--noval", "--batch", 4, "--override", "nbs=4")
     _, text = detectors.train("gpu", *flags)
@@ -230,7 +231,7 @@ def test_mask_operations_do_not_grow_with_images(tmp_path):
     [(["--no-device-augment"], "loader"), (["--noval"], "device")],
     ids=["images from the loader", "images finished on the device"],
 )
-def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
+def test_results_do_not_depend_on_device_timing(tmp_path, flags, colours):
     data, cfg = write_outlined_dataset(tmp_path), tmp_path / "with-a-neck.yaml"
     cfg.write_text(TINY_SEGMENTER.partition("head:")[0] + NECK, encoding="utf-8")
     fast = ("--amp", "bf16", "--micro-batch", 1, "--workers", 1)
@@ -243,14 +244,13 @@ def test_no_result_depends_on_when_the_device_works(tmp_path, flags, colours):
 
 
 @pytest.mark.parametrize("words", [(), ("refused",)], ids=["page-locked", "not page-locked"])
-def test_batches_are_copied_before_the_memory_of_the_workers_changes(tmp_path, words):
-    script = "tests/emulated/lent_batches.py"
-    waits = int(run(script, write_small_dataset(tmp_path), *words, gpu=""))
+def test_lent_batches_are_copied_before_memory_changes(tmp_path, words):
+    waits = int(run("lent_batches", write_small_dataset(tmp_path), *words, gpu=""))
     # Six batches, four in memory at a time: the other two wait, since nothing else does.
     assert 0 < waits <= 3
 
 
-def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path, capfd, caplog):
+def test_two_ranks_agree_at_any_device_timing(tmp_path, capfd, caplog):
     caplog.set_level("INFO")
     data = write_small_dataset(tmp_path)
     next(data.parent.glob("images/train/*")).unlink()  # 11 are left: the last batch has one image
@@ -267,7 +267,7 @@ def test_two_ranks_end_alike_whenever_their_devices_work(tmp_path, capfd, caplog
     assert all(max(rank["steps"][2:]) <= 1 for rank in waits), waits
 
 
-def test_a_request_to_one_rank_ends_all_after_the_update(tmp_path, capfd):
+def test_request_to_one_rank_ends_all_after_the_update(tmp_path, capfd):
     data, cfg = write_small_dataset(tmp_path), write_tiny_model(tmp_path)
     flags = ("--data", data, "--cfg", cfg, "--img", 64, "--batch", 2, "--override", "nbs=2")
     flags += ("--project", tmp_path, "--noplots", "--workers", 0)
@@ -277,7 +277,7 @@ def test_a_request_to_one_rank_ends_all_after_the_update(tmp_path, capfd):
     assert text.count("suspended after 5 batches") == 1, text
 
 
-def test_what_is_detected_is_what_a_cpu_detects(tmp_path, capfd):
+def test_gpu_detections_match_a_cpu(tmp_path, capfd):
     data = ("--data", write_small_dataset(tmp_path, CLASS_NAMES), "--workers", 0)
     images = tmp_path / "shapes" / "images" / "val"
     flags = ["--weights", write_tiny_weights(tmp_path), "--img", 64, "--project", tmp_path]

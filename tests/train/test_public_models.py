@@ -71,7 +71,7 @@ def narrow(folder, name):
         ("yolov5s-ghost", 64, (8, 16, 32)),
     ],
 )
-def test_a_public_model_trains_validates_and_detects(folder, name, image_size, strides):
+def test_public_model_trains_validates_and_detects(folder, name, image_size, strides):
     flags = ("--cfg", narrow(folder, name), "--batch", 4, "--epochs", 1, "--name", name)
     train_on(folder, *flags, "--img", image_size)
     weights = folder / name / "weights" / "last.safetensors"
@@ -104,7 +104,7 @@ def test_sizes_too_small_for_the_strides_are_refused_first(folder, image_size, m
     assert "anchors:" not in caplog.text
 
 
-def test_every_kind_of_block_resumes_bit_for_bit_and_sees_grey(folder):
+def test_every_block_kind_resumes_bit_for_bit_on_grey(folder):
     flags = ("--img", 128, "--batch", 2, "--epochs", 1)
     train_on(folder, *flags, "--name", "whole")
     cut = (*flags, "--name", "cut", "--resume", "auto")

@@ -88,7 +88,7 @@ def no_large_files():
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_requeued_run_ends_as_one_that_was_never_interrupted(flags, run_here, tmp_path):
+def test_requeued_run_ends_like_an_uninterrupted_one(flags, run_here, tmp_path):
     whole = tmp_path / "whole"
     code, _, errors = run_here(flags("--project", tmp_path, "--name", "whole", "--workers", 1))
     assert code == 0, errors

@@ -41,7 +41,7 @@ def whole(flags):
     return folder_of(flags, "whole")
 
 
-def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, monkeypatch, caplog):
+def test_finished_run_needs_nothing_but_refuses_other_flags(flags, whole, monkeypatch, caplog):
     command = ["train.py", *flags, "--name", "whole", "--resume", "auto"]
     monkeypatch.setattr("sys.argv", command)
     with caplog.at_level("INFO"):
@@ -52,7 +52,7 @@ def test_a_finished_run_is_nothing_to_do_but_not_for_other_flags(flags, whole, m
         train.main()
 
 
-def test_a_run_suspended_at_each_boundary_ends_as_the_uninterrupted_one(flags, whole):
+def test_run_suspended_at_each_boundary_ends_identically(flags, whole):
     stops, count, saved = 0, 1, -1  # a validation in which it stops is done again
     while not interrupt([*flags, "--name", "each", "--resume", "auto"], "suspended", count):
         state = load_checkpoint(folder_of(flags, "each") / "weights" / "last.safetensors")
@@ -63,7 +63,7 @@ def test_a_run_suspended_at_each_boundary_ends_as_the_uninterrupted_one(flags, w
     assert_equal_runs(folder_of(flags, "each"), whole)
 
 
-def test_runs_interrupted_at_random_moments_end_as_the_uninterrupted_one(flags, whole):
+def test_run_interrupted_at_random_moments_ends_identically(flags, whole):
     generator = np.random.default_rng(0)
     stops = {"suspended": 0, "killed": 0, "killed while writing": 0}
     for number in itertools.count():
@@ -115,9 +115,7 @@ def kill_in_write(patch, count):
     patch.setattr(os, "fsync", dying)
 
 
-def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
-    flags, whole, tmp_path, monkeypatch
-):
+def test_run_killed_after_its_last_state_ends_on_resume(flags, whole, tmp_path, monkeypatch):
     run = [*flags, "--project", str(tmp_path)]
     with monkeypatch.context() as patch:
         patch.setattr(loop, "conclude_run", die)
@@ -127,9 +125,7 @@ def test_a_run_killed_after_its_last_state_is_concluded_by_a_resumption(
     assert_equal_runs(tmp_path / "exp", whole)
 
 
-def test_the_best_epoch_is_reported_though_a_resumption_did_not_see_it(
-    flags, tmp_path, monkeypatch, capsys
-):
+def test_best_epoch_is_reported_after_a_resume(flags, tmp_path, monkeypatch, capsys):
     run = [*flags, "--project", str(tmp_path)]
     fitness = iter((0.1, 0.9, 0.2))
     monkeypatch.setattr(AnchorHead, "fitness", lambda *arguments: next(fitness))

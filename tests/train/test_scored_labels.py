@@ -22,7 +22,7 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections
 from duet.utils.weights.load import load_weights
-from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, noise, write_tiny_weights
 
 HEIGHT, WIDTH = 64, 96
 SIX_DIGITS = 5e-6  # of numbers up to 1
@@ -53,7 +53,7 @@ def run(monkeypatch, folder, project, *flags):
     return project / "exp"
 
 
-def test_label_files_hold_what_the_coco_file_does(folder, tmp_path, monkeypatch):
+def test_label_files_agree_with_the_coco_file(folder, tmp_path, monkeypatch):
     """Two files written by different code, in different units."""
     flags = ("--save-txt", "--save-conf", "--save-json", "--conf", 0.3)
     results = run(monkeypatch, folder, tmp_path, *flags)
@@ -79,9 +79,7 @@ def test_label_files_hold_what_the_coco_file_does(folder, tmp_path, monkeypatch)
         np.testing.assert_allclose(found[:, 1:], expected, rtol=SIX_DIGITS, atol=SIX_DIGITS)
 
 
-def test_speed_validates_at_the_thresholds_of_detection_and_says_how_fast(
-    folder, tmp_path, monkeypatch, capsys
-):
+def test_speed_task_uses_detect_thresholds_and_prints_speed(folder, tmp_path, monkeypatch, capsys):
     results = run(monkeypatch, folder, tmp_path, "--task", "speed", "--save-txt", "--save-conf")
     printed = capsys.readouterr().out
     assert "\n3 images in " in printed and " images/s\n" in printed
@@ -157,7 +155,7 @@ def write_dataset(folder, weights, sizes):
     return folder / "data.yaml"
 
 
-def test_saved_labels_score_as_val_does(monkeypatch, in_process, weights, tmp_path):
+def test_saved_labels_score_the_same_as_val(monkeypatch, in_process, weights, tmp_path):
     data = write_dataset(tmp_path, weights, [(64, 64)] * 12)
     given = ["--weights", str(weights), "--device", "cpu", *FLAGS]
     in_process(["detect.py", *given, "--source", str(tmp_path / "images"), "--project",

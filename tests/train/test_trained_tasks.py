@@ -26,14 +26,14 @@ from duet.utils.weights.load import load_weights
 from tests.environments import shared_path
 from tests.small import (
     COLOURS,
+    untrained,
     write_class_folders,
+    write_classifier_yaml,
     write_outlined_dataset,
+    write_segmenter_yaml,
     write_small_dataset,
     write_tiny_anchor_free,
-    write_tiny_classifier,
-    write_tiny_segmenter,
 )
-from tests.tiny_weights import untrained
 from tests.train.short_runs import StopAt, assert_equal_runs, rows, short_flags, start
 
 BOXES = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
@@ -51,14 +51,14 @@ class Case(NamedTuple):
 
 CASES = {
     "segment": Case(
-        write_outlined_dataset, write_tiny_segmenter, "--img 64 --noautoanchor",
+        write_outlined_dataset, write_segmenter_yaml, "--img 64 --noautoanchor",
         ("box", "seg", "obj", "cls"), tuple(f"{name}({of})" for of in "BM" for name in BOXES),
     ),
     "detect-anchor-free": Case(
         write_small_dataset, write_tiny_anchor_free, "--img 64", ("box", "cls", "dfl"), BOXES
     ),
     "classify": Case(
-        write_class_folders, write_tiny_classifier, "--img 32 --dropout 0.4",
+        write_class_folders, write_classifier_yaml, "--img 32 --dropout 0.4",
         ("cls",), ("accuracy_top1", "accuracy_top5"),
     ),
 }  # fmt: skip
@@ -98,7 +98,7 @@ def test_results_have_the_columns_of_the_task(inputs, name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(inputs, name, tmp_path):
+def test_stopped_run_ends_like_the_uninterrupted_one(inputs, name, tmp_path):
     flags, whole = inputs(name)
     with pytest.raises(Suspended):
         start([*flags, "--project", str(tmp_path)], StopAt(4))  # in the validation
@@ -117,7 +117,7 @@ def test_a_run_that_was_stopped_ends_as_the_uninterrupted_one(inputs, name, tmp_
         ("detect-anchor-free", "--freeze 2 --bbox_iou_optim --override dfl=1.0"),
     ],
 )  # fmt: skip
-def test_a_task_is_trained_with_the_flags_of_a_recipe(inputs, tmp_path, name, recipe):
+def test_task_trains_with_recipe_flags(inputs, tmp_path, name, recipe):
     flags, _ = inputs(name)
     folder = start([*flags, "--project", str(tmp_path), "--epochs", "1", *recipe.split()])
     losses = losses_of(folder)
@@ -126,7 +126,7 @@ def test_a_task_is_trained_with_the_flags_of_a_recipe(inputs, tmp_path, name, re
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_recipe_for_small_data_fine_tunes_and_resumes(inputs, tmp_path, name):
+def test_small_recipe_fine_tunes_and_resumes(inputs, tmp_path, name):
     flags, whole = inputs(name)
     weights = str(whole / "weights" / "last.safetensors")
     flags = [*flags, "--hyp", "small", "--override", "nbs=4", "--weights", weights]
@@ -155,7 +155,7 @@ def test_the_recipe_for_small_data_fine_tunes_and_resumes(inputs, tmp_path, name
         ("classify", "--mask-ratio=2", "applies only to the task segment"),
     ],
 )
-def test_flags_without_a_meaning_are_refused_with_the_reason(inputs, tmp_path, name, flag, message):
+def test_meaningless_flags_are_refused_with_the_reason(inputs, tmp_path, name, flag, message):
     flags, _ = inputs(name)
     with pytest.raises(UserError, match=f"{flag.partition('=')[0]}.*{message}"):
         start([*flags, "--project", str(tmp_path), flag])
@@ -172,7 +172,7 @@ def remapped(inputs, tmp_path, name, how="--remap-classes"):
 
 
 @pytest.mark.parametrize("how", ["--remap-classes", "--hyp small"])
-def test_coefficients_of_weights_are_taken_over_for_other_classes(inputs, tmp_path, how):
+def test_mask_coefficients_transfer_to_other_classes(inputs, tmp_path, how):
     given, found = remapped(inputs, tmp_path, "segment", how)
     for level in (0, 1):
         name = f"model.4.m.{level}.weight"
@@ -182,7 +182,7 @@ def test_coefficients_of_weights_are_taken_over_for_other_classes(inputs, tmp_pa
         np.testing.assert_allclose(own[:, 6:], old[:, 10:], rtol=0, atol=1e-6)
 
 
-def test_branches_of_boxes_are_taken_over_for_other_classes(inputs, tmp_path):
+def test_box_branches_transfer_to_other_classes(inputs, tmp_path):
     given, found = remapped(inputs, tmp_path, "detect-anchor-free")
     for level in (0, 1):
         boxes, classes = (f"model.4.{branch}.{level}.2.weight" for branch in ("cv2", "cv3"))
@@ -190,7 +190,7 @@ def test_branches_of_boxes_are_taken_over_for_other_classes(inputs, tmp_path):
         np.testing.assert_allclose(found[boxes], given[boxes], rtol=0, atol=1e-6)
 
 
-def test_backbone_and_neck_of_anchor_based_weights_are_taken(caplog):
+def test_anchor_based_weights_give_anchor_free_backbone(caplog):
     weights = load_weights(shared_path("weights/coco-yolov5n-v6.pt"))
     model = Detector(read_model_yaml("yolov5nu.yaml", 3))
     with caplog.at_level("INFO", "train"):
@@ -198,7 +198,7 @@ def test_backbone_and_neck_of_anchor_based_weights_are_taken(caplog):
     assert "transferred 342/427 tensors" in caplog.text  # all but the head's
 
 
-def test_the_task_decides_on_the_head_of_given_layers():
+def test_task_decides_the_head_of_given_layers():
     free, anchored = (read_model_yaml(f"yolov5n{end}.yaml").document for end in ("u", ""))
     assert task_of_model(free) is ANCHOR_FREE
     assert adopted(ANCHOR_FREE, anchored) == free
@@ -206,7 +206,7 @@ def test_the_task_decides_on_the_head_of_given_layers():
         adopted(DETECTION, free)
 
 
-def test_defaults_are_those_of_the_task(inputs):
+def test_defaults_follow_the_task(inputs):
     _, whole = inputs("classify")
     header = load_checkpoint(whole / "weights" / "best.safetensors").header
     settings = header.settings
@@ -236,7 +236,7 @@ def test_classifiers_are_validated_with_table_and_plots(inputs, tmp_path, capsys
         assert (tmp_path / name / "confusion_matrix.png").exists()
 
 
-def test_weights_of_a_detector_give_a_classifier_its_backbone(inputs, tmp_path, caplog):
+def test_detector_weights_give_a_classifier_its_backbone(inputs, tmp_path, caplog):
     detector = shared_path("weights/coco-yolov5n-v6.pt")
     with caplog.at_level("INFO"):
         folder = start([
@@ -251,7 +251,7 @@ def test_weights_of_a_detector_give_a_classifier_its_backbone(inputs, tmp_path, 
     assert header.model["head"] == [[-1, 1, "Classify", ["nc"]]] and header.model["nc"] == 3
 
 
-def test_weights_of_a_classifier_give_a_detector_its_backbone():
+def test_classifier_weights_give_a_detector_its_backbone():
     classifier = Detector(read_model_yaml("models/yolov5n-cls.yaml", 3))
     classifier.initialize(seed=1)
     arrays = nn.state_arrays(classifier)

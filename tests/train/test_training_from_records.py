@@ -31,7 +31,7 @@ def test_records_give_the_losses_and_metrics_of_files(tmp_path, monkeypatch):
     assert rows(found) == rows(files)
 
 
-def test_an_epoch_trains_from_a_real_voc_folder(tmp_path):
+def test_real_voc_folder_trains_for_an_epoch(tmp_path):
     """The first images of bccd's lists, with its own XML files."""
     source, root = shared_path("data/bccd/voc"), tmp_path / "bccd"
     for folder in ("JPEGImages", "Annotations", "ImageSets/Main"):
@@ -61,7 +61,7 @@ def drawn_lines(caplog):
     return [text for text in caplog.messages if "by --split" in text]
 
 
-def test_val_and_a_resumed_run_have_the_images_of_the_run(flags, tmp_path, caplog, monkeypatch):
+def test_val_and_resumed_run_use_the_images_of_the_run(flags, tmp_path, caplog, monkeypatch):
     caplog.set_level(logging.INFO)
     run = [*flags, "--project", str(tmp_path)]
     with pytest.raises(Suspended):

@@ -43,7 +43,7 @@ def run_in(folder):
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam", "AdamW"])
 @pytest.mark.parametrize("flags", [(), (FAST,)], ids=["plain", "fast"])
-def test_it_does_not_matter_when_the_host_reads_of_an_update(training, optimizer, flags):
+def test_update_result_does_not_depend_on_when_it_is_read(training, optimizer, flags):
     start, batches = training
     ends = []
     for reads_at_once in (True, False):
@@ -65,7 +65,7 @@ def test_it_does_not_matter_when_the_host_reads_of_an_update(training, optimizer
 
 
 @pytest.mark.parametrize("optimizer", ["SGD", "Adam"])
-def test_a_state_saved_after_a_lost_update_resumes_exactly(training, tmp_path, optimizer):
+def test_state_saved_after_a_lost_update_resumes_exactly(training, tmp_path, optimizer):
     start, batches = training
     flags = (FAST, "--optimizer", optimizer)
     whole = losing(start(*flags), {2})
@@ -90,7 +90,7 @@ def test_a_state_saved_after_a_lost_update_resumes_exactly(training, tmp_path, o
 
 
 @pytest.mark.parametrize("before", ["float32", "float16"])
-def test_a_run_that_goes_on_in_float16_has_a_loss_scale_for_it(training, tmp_path, before):
+def test_run_resumed_in_float16_has_a_loss_scale(training, tmp_path, before):
     start, _ = training
     begun, resumed, run = start(), start(), run_in(tmp_path)
     begun.loss_scale = LossScale.of_precision(before)

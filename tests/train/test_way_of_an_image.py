@@ -129,11 +129,11 @@ def way(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("stretch", "listed"), list(enumerate((SCAN, BATCH, UPDATE))))
-def test_an_image_passes_the_listed_files_and_no_others(way, stretch, listed):
+def test_image_passes_exactly_the_listed_files(way, stretch, listed):
     assert way[stretch] == set(listed.split())
 
 
-def test_the_way_of_an_image_is_short(way):
+def test_way_of_an_image_is_short(way):
     scan, load, update = way
     assert len(load | update) <= MOST
     assert len(scan | load | update) <= MOST_WITH_SCAN

@@ -36,13 +36,13 @@ from duet.utils.tasks import (
 )
 from duet.utils.weights import checkpoint
 from tests.environments import shared_path
-from tests.tiny_weights import noise, write_tiny_classifier, write_tiny_segmenter
+from tests.small import noise, write_tiny_classifier, write_tiny_segmenter
 
 PARTS = ("items", "view", "report", "result", "exported", "annotations", "legacy")
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_the_parts_that_a_task_names_exist(task):
+def test_parts_named_by_a_task_exist(task):
     named = {name: getattr(task, name) for name in PARTS}
     lacking = {name for name, reference in named.items() if not reference}
     assert lacking == ({"annotations", "legacy"} if "annotations" in task.refused_by_val else set())
@@ -50,7 +50,7 @@ def test_the_parts_that_a_task_names_exist(task):
     assert find_block(task.head).kind.task is task
 
 
-def test_the_flag_decides_and_then_the_model_and_then_the_weights():
+def test_task_comes_from_flag_then_model_then_weights():
     _, masks = read_model("yolov5n-seg.yaml")
     assert find_task("", "yolov5n-seg.yaml", {}) is SEGMENTATION
     assert find_task("", "yolov5n.yaml", masks) is DETECTION
@@ -62,22 +62,22 @@ def test_the_flag_decides_and_then_the_model_and_then_the_weights():
 
 
 @pytest.mark.parametrize("flags", [["--mask-ratio", "2"], ["--no-overlap"]])
-def test_flags_of_masks_are_refused_where_there_are_none(flags):
+def test_mask_flags_are_refused_for_detection(flags):
     config = parse_train_flags(flags)
     check_flags(SEGMENTATION, config)
     with pytest.raises(UserError, match=f"{flags[0]} applies only to the task segment.* to"):
         check_flags(DETECTION, config)
 
 
-def test_the_defaults_of_all_flags_are_accepted_by_all_tasks():
+def test_default_flags_are_accepted_by_all_tasks():
     for task in TASKS.values():
         config = parse_train_flags([])
         check_flags(task, type(config)(**task.completed(vars(config), ())))
 
 
 @pytest.mark.parametrize("ratio", ["0", "-1", "33", "4.5"])
-def test_a_ratio_of_masks_that_leaves_none_is_refused(ratio):
-    with pytest.raises(UserError):
+def test_impossible_mask_ratio_is_refused(ratio):
+    with pytest.raises(UserError, match=f"--mask-ratio {ratio}; accepted: "):
         parse_train_flags(["--mask-ratio", ratio])
 
 
@@ -86,7 +86,7 @@ def task_of_flags(weights, task=""):
     return task_flags.task_of_flags(values)
 
 
-def test_of_our_own_files_no_array_is_read(tmp_path, monkeypatch):
+def test_task_is_read_from_our_files_without_arrays(tmp_path, monkeypatch):
     segmenter, classifier = write_tiny_segmenter(tmp_path), write_tiny_classifier(tmp_path)
     monkeypatch.setattr(checkpoint, "_read_array", None)
     assert task_of_flags(segmenter) is SEGMENTATION
@@ -94,12 +94,12 @@ def test_of_our_own_files_no_array_is_read(tmp_path, monkeypatch):
     assert task_of_flags(segmenter, task="detect") is DETECTION
 
 
-def test_a_foreign_file_tells_its_task_too():
+def test_task_is_read_from_a_foreign_file():
     assert task_of_flags(shared_path("golden/checkpoints/cls.pt")) is CLASSIFICATION
 
 
 @pytest.mark.parametrize("size", [0, 7, 300])
-def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
+def test_truncated_file_is_refused(size, tmp_path):
     path = write_tiny_segmenter(tmp_path)
     path.write_bytes(path.read_bytes()[:size])
     with pytest.raises(UserError, match="--weights"):
@@ -108,7 +108,7 @@ def test_a_file_that_is_cut_off_is_refused(size, tmp_path):
         task_of_flags(tmp_path / "none.safetensors")
 
 
-def test_hyperparameters_without_effect_are_reported_where_somebody_set_them():
+def test_idle_hyperparameters_are_reported_when_set():
     words = ["mosaic=1", "translate=0.1", "dfl=2", "scale=0.4", "box=0.1", "fl_gamma=1.5",
              "anchors=3", "cls=0", "lr0=0.1", "hsv_h=0.1"]  # fmt: skip
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, words)
@@ -118,7 +118,7 @@ def test_hyperparameters_without_effect_are_reported_where_somebody_set_them():
     ]  # fmt: skip
 
 
-def test_the_hyperparameters_of_a_task_are_without_idle_ones():
+def test_default_hyperparameters_of_a_task_are_not_idle():
     for task in TASKS.values():
         hyp = read_hyperparameters(task.defaults.get("hyp", "hyp.scratch-low.yaml"))
         assert without_effect(task, hyp) == []
@@ -140,7 +140,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
-def test_fitness_is_made_of_the_figures_of_the_head(task):
+def test_fitness_is_a_weighted_sum_of_head_metrics(task):
     head = find_block(task.head).kind
     evaluator = task.exported.load().head(head, 2).make_evaluator(("a", "b"))
     evaluator.add(0, FOUND[task.name], GroundTruth(ZERO, BOX, masks=RUNS))
@@ -177,14 +177,14 @@ def images(task, config):
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_strength_that_changes_no_image_of_a_task_is_named_and_no_other(task):
+def test_declared_idle_strengths_change_no_image(task):
     plain = images(task, PLAIN)
     idle = {name for name in STRENGTHS if images(task, changed(name)) == plain}
     assert idle == set(STRENGTHS) & set(TASKS[task].unused)
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_each_idle_strength_that_somebody_sets_is_named(task):
+def test_each_idle_strength_is_reported_when_set(task):
     usual = read_hyperparameters(TASKS[task].defaults.get("hyp", DEFAULT_HYPERPARAMETERS))
     for name in STRENGTHS:
         value = 0.0005 if name == "perspective" else 0.123
@@ -201,7 +201,7 @@ def layers(model):
 
 
 @pytest.mark.parametrize("size", "nsmlx")
-def test_a_classifier_of_a_detector_is_the_public_classifier(size):
+def test_classifier_from_detector_equals_the_public_one(size):
     made = adopted(CLASSIFICATION, document(f"yolov5{size}"))
     public = document(f"yolov5{size}-cls")
     assert layers(made) == layers(public) and "anchors" not in made
@@ -210,19 +210,19 @@ def test_a_classifier_of_a_detector_is_the_public_classifier(size):
 
 
 @pytest.mark.parametrize("size", "nsmlx")
-def test_a_segmenter_of_a_detector_is_the_public_segmenter_and_back(size):
+def test_segmenter_from_detector_is_public_and_reversible(size):
     detector, segmenter = document(f"yolov5{size}"), document(f"yolov5{size}-seg")
     assert adopted(SEGMENTATION, detector) == {**segmenter, "nc": detector["nc"]}
     assert adopted(DETECTION, segmenter) == {**detector, "nc": segmenter["nc"]}
 
 
 @pytest.mark.parametrize("task", [DETECTION, SEGMENTATION, ANCHOR_FREE])
-def test_a_classifier_has_no_layers_for_boxes(task):
+def test_classifier_has_no_layers_for_boxes(task):
     with pytest.raises(UserError, match=f"--task {task.name}: the model has no .* {task.model}"):
         adopted(task, document("yolov5n-cls"))
 
 
-def test_a_model_of_the_task_stays_as_it_is():
+def test_model_of_the_task_stays_unchanged():
     for task, name in ((DETECTION, "yolov5n"), (CLASSIFICATION, "yolov5n-cls")):
         assert adopted(task, document(name)) is document(name) or (
             adopted(task, document(name)) == document(name)
@@ -236,7 +236,7 @@ CUT = [
 
 
 @pytest.mark.parametrize(("name", "cutoff"), CUT)
-def test_cutoff_is_how_many_layers_the_classifier_has(name, cutoff):
+def test_cutoff_sets_the_classifier_layer_count(name, cutoff):
     detector = document(name)
     made = adopted(CLASSIFICATION, detector, cutoff)
     number = cutoff or len(detector["backbone"])
@@ -246,6 +246,6 @@ def test_cutoff_is_how_many_layers_the_classifier_has(name, cutoff):
 
 
 @pytest.mark.parametrize("cutoff", [1, 26, 1000])
-def test_a_cutoff_beyond_the_layers_is_refused(cutoff):
+def test_cutoff_beyond_the_layers_is_refused(cutoff):
     with pytest.raises(UserError, match="accepted: a number from 2 to 25"):
         adopted(CLASSIFICATION, document("yolov5n"), cutoff)

@@ -10,15 +10,15 @@ TILING = "duet.utils.geometry.tiling"
 ABSENT = "duet.utils.absent.deeper"  # neither it nor its folder
 
 
-def test_wings_that_are_there_are_imported_in_order():
+def test_available_wings_are_imported_in_order():
     names = (BOXES, ABSENT, "duet.utils.absent", TILING)
     assert [wing.__name__ for wing in load_wings(names)] == [BOXES, TILING]
 
 
-def test_the_first_wing_that_is_there_is_the_one_required():
+def test_first_available_wing_is_required():
     assert require_wing((ABSENT, BOXES), "--flag").__name__ == BOXES
 
 
-def test_a_wing_that_is_needed_and_absent_is_named():
+def test_missing_required_wing_is_named():
     with pytest.raises(UserError, match="--evolve needs utils/absent, which is missing"):
         require_wing((ABSENT,), "--evolve")

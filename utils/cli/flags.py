@@ -10,6 +10,7 @@ import difflib
 import logging
 import math
 import re
+import sys
 import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
@@ -24,6 +25,7 @@ from duet.utils.project import PROJECT
 from duet.utils.text import printable, printable_lines
 
 NEAR = 0.7  # minimum similarity of suggested flags, from 0 to 1
+VERY_NEAR = 0.9  # for a flag that another command has: --split, where --splits is meant
 GROUPS = (
     "data",
     "model",
@@ -270,19 +272,30 @@ class _Parser(argparse.ArgumentParser):
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
         found, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            pairs = zip(unknown, [*unknown[1:], "-"], strict=True)
-            named = [self._answer(*pair) for pair in pairs if pair[0].startswith("-")]
-            if named:
-                raise UnknownFlagError(self._with_help("\n".join(named)))
-            self.error(self._surplus(unknown))
+            given = list(sys.argv[1:] if args is None else args)
+            self._command_in(given)._refuse(unknown, given)
         return found
+
+    def _command_in(self, words: Sequence[str]) -> "_Parser":
+        """Return the parser of the subcommand in a command line, or this one."""
+        commands = [x for x in self._actions if isinstance(x, argparse._SubParsersAction)]
+        parsers = {name: parser for action in commands for name, parser in action.choices.items()}
+        return next((parsers[word] for word in words if word in parsers), self)
+
+    def _refuse(self, unknown: Sequence[str], given: Sequence[str]) -> NoReturn:
+        pairs = zip(unknown, [*unknown[1:], "-"], strict=True)
+        named = [self._answer(*pair) for pair in pairs if pair[0].startswith("-")]
+        if named:
+            raise UnknownFlagError(self._with_help("\n".join(named)))
+        before = given[: given.index(unknown[0])] if unknown[0] in given else []
+        self.error(self._surplus(unknown, before))
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
         if action.choices is not None and value not in action.choices:
             accepted = ", ".join(map(str, action.choices))
             is_command = isinstance(action, argparse._SubParsersAction)
             name = "command" if is_command else _name(action)  # its metavar lists what is accepted
-            self.error(f"{name} {printable(str(value))}; accepted: {accepted}")
+            self.error(f"{name} {_shown(str(value))}; accepted: {accepted}")
 
     def _match_argument(self, action: argparse.Action, pattern: str) -> int:
         try:
@@ -293,9 +306,10 @@ class _Parser(argparse.ArgumentParser):
             help = " ".join((action.help or "").replace("%%", "%").split())
             self.error(f"{_name(action)}: its value is missing; {help or error.message}")
 
-    def _surplus(self, words: Sequence[str]) -> str:
-        """Return a message about words without a flag."""
-        first = f"unexpected argument {printable(words[0])!r}; "
+    def _surplus(self, words: Sequence[str], before: Sequence[str]) -> str:
+        """Return a message about words without a flag, which follow those before."""
+        after = f" after {printable(before[-1])!r}" if before else ""
+        first = f"unexpected argument {printable(words[0])!r}{after}; "
         pairs = [word.partition("=") for word in words]
         if all(f"--{name}" in self._option_string_actions for name, *_ in pairs):
             named = " ".join(f"--{name} {value}".strip() for name, _, value in pairs)
@@ -311,9 +325,11 @@ class _Parser(argparse.ArgumentParser):
         value = value or ("" if following.startswith("-") else printable(following))
         if instead := self.absent.get(name.replace("_", "-")):
             return f"{name} is not supported: {instead.replace(VALUE, value or VALUE)}"
-        if owner := _owner(name):
+        owner = _owner(name)
+        cutoff = VERY_NEAR if owner else NEAR
+        near = difflib.get_close_matches(name, self._option_string_actions, n=1, cutoff=cutoff)
+        if owner and not near:
             return f"{name} is a flag of duet {owner}, not of {self.prog}; leave it out"
-        near = difflib.get_close_matches(name, self._option_string_actions, n=1, cutoff=NEAR)
         hint = f"; did you mean {near[0]}?" if near else ""
         return f"unknown flag {name} for {self.prog}{hint}"
 
@@ -322,8 +338,11 @@ def _parse(kind: type, text: str) -> object:
     try:
         return kind(text)
     except ValueError:
-        text = f"{printable(text)}; accepted: {KINDS[kind]}"
-        raise argparse.ArgumentTypeError(text) from None
+        raise argparse.ArgumentTypeError(f"{_shown(text)}; accepted: {KINDS[kind]}") from None
+
+
+def _shown(text: str) -> str:
+    return printable(text) or "''"
 
 
 def _name(action: argparse.Action) -> str:
@@ -343,7 +362,7 @@ def _owner(name: str) -> str:
 def from_one(text: str) -> int:
     """Parse a whole number of at least 1; for use as argparse `type`."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{_shown(text)}; accepted: a whole number of at least 1")
     return int(text)
 
 

@@ -129,7 +129,7 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
     """
     path = find_yaml(str(path), FOLDER, prefix="hyp.")
     near = "" if path.exists() else near_yamls(str(path), FOLDER)
-    document = read_yaml("--hyp", path, f"{near}the default is {DEFAULT_HYPERPARAMETERS}")
+    document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}{near}")
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
     unknown = sorted(set(document) - set(fields), key=str)
@@ -153,10 +153,10 @@ def _override(word: str, known: Iterable[str]) -> tuple[str, Any]:
     """Parse KEY=VALUE; UserError if the name is unknown or the value is not a number."""
     name, separator, text = word.partition("=")
     if not separator or name not in known:
-        near = difflib.get_close_matches(name, list(known), n=1)
+        near = difflib.get_close_matches(name, list(known), n=2)
         if name in known:
             raise UserError(f"--override {name}: no value; write {name}=VALUE")
-        hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+        hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(known)}"
         raise UserError(f"--override {brief(word)}; accepted: HYPERPARAMETER=VALUE{hint}")
     try:
         if name == "cls_weights" and text != AUTO_WEIGHTS:

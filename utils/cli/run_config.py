@@ -164,6 +164,7 @@ def _number_of(name: str, class_name: str, class_names: Sequence[str]) -> int:
         return list(class_names).index(class_name)
     near = difflib.get_close_matches(class_name, class_names, n=1)
     hint = f"; did you mean {printable(near[0])!r}?" if near else ""
+    hint = "; separate classes with spaces" if "," in class_name else hint
     some = ", ".join(map(printable, class_names[:SHOWN_NAMES]))
     more = " ..." if len(class_names) > SHOWN_NAMES else ""
     raise UserError(f"{name} {printable(class_name)!r}: the model has {some}{more}{hint}")

@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,9 +44,10 @@ def build_report(document: Document) -> Report:
     for pair in document["pairs"]:
         sides = {cells[pair[role]]["side"] for role in ("candidate", "reference")}
         found[OPTIONS if len(sides) == 1 else BACKENDS].append(sentence(pair, cells))
+    unequal = [pair["candidate"] for pair in document["pairs"] if pair["unequal"]]
     sections = [
         *(Section(kind, RATIO_NOTE, items) for kind, items in found.items()),
-        Section("Seconds per epoch", TIMES_NOTE, table=table(document, times)),
+        Section("Seconds per epoch", TIMES_NOTE, table=table(document, partial(times, unequal))),
         Section(STAGES, table=table(document, stages)),
         Section("What training reached", table=table(document, outcomes)),
     ]
@@ -133,10 +135,10 @@ def warnings(document: Document) -> Iterator[str]:
 
 
 def table(
-    document: Document, results: Callable[[Document, Document], Mapping[str, str]]
+    document: Document, results: Callable[[Document], Mapping[str, str]]
 ) -> list[tuple[str, ...]]:
     """Return a heading and a row per cell, without empty columns."""
-    by_cell = [(cell, results(document, cell)) for cell in document["cells"]]
+    by_cell = [(cell, results(cell)) for cell in document["cells"]]
     names = dict.fromkeys(
         name for _, found in by_cell for name, text in found.items() if text not in ("", NONE)
     )
@@ -147,10 +149,9 @@ def table(
     return [(*NAME_COLUMNS, "batch", *names), *rows] if names else []
 
 
-def times(document: Document, cell: Document) -> dict[str, str]:
+def times(unequal: Sequence[str], cell: Document) -> dict[str, str]:
     """Return seconds per epoch, speed and memory, with marks for reasons to doubt them."""
     epoch, process = cell["seconds_per_epoch"], cell["seconds_per_process"]
-    unequal = [pair["candidate"] for pair in document["pairs"] if pair["unequal"]]
     marks = {
         "unequal work": cell["name"] in unequal,
         "failed": bool(cell["failures"]),
@@ -167,11 +168,11 @@ def times(document: Document, cell: Document) -> dict[str, str]:
     }
 
 
-def stages(document: Document, cell: Document) -> dict[str, str]:
+def stages(cell: Document) -> dict[str, str]:
     return {stage_name(name): number(seconds) for name, seconds in cell["stages"].items()}
 
 
-def outcomes(document: Document, cell: Document) -> dict[str, str]:
+def outcomes(cell: Document) -> dict[str, str]:
     last = cell["last_epoch"] or {"train": {}, "metrics": {}}
     found = {name.replace("_loss", " loss"): x for name, x in last["train"].items()}
     return {

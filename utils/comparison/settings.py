@@ -23,7 +23,7 @@ from duet.utils.cli.flags import (
 )
 from duet.utils.cli.run_config import require_folder_name
 from duet.utils.cli.train_config import TrainConfig
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, os_fault
 from duet.utils.files.json_files import Default, complete, read_json
 from duet.utils.processes.launch import wanted_processes
 from duet.utils.project import PROJECT
@@ -168,9 +168,10 @@ def load_comparison(folder: Path) -> tuple[Settings, Document]:
     except UserError:
         raise
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = os_fault(error) if isinstance(error, OSError) else f"{FILE}: {error!s:.200}"
         raise UserError(
-            f"--resume {folder}: no comparison found ({FILE}: {error!s:.200}); use the folder "
-            "printed by compare.py, such as runs/compare/exp"
+            f"--resume {folder}: no comparison found ({text}); give the folder that compare.py "
+            "printed, such as runs/compare/exp"
         ) from error
 
 

@@ -31,7 +31,6 @@ def generator_of(stream: Stream, seed: int, epoch: int = 0, index: int = 0) -> n
 
 
 def sample_generator(seed: int, epoch: int, index: int) -> np.random.Generator:
-    """Return the generator of one sample in one epoch."""
     return generator_of(Stream.SAMPLE, seed, epoch, index)
 
 

@@ -12,6 +12,7 @@ from duet.utils.cli.run_config import DetectionConfig, known_classes, whole
 from duet.utils.errors import UserError, brief
 
 THICKEST_LINE = 1000  # pixels
+Drawing = tuple[int | None, bool, bool]  # line width, labels, scores: as `ImageResult.plot` takes
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,10 @@ class DetectConfig(DetectionConfig):
         help="draw boxes without class names and scores")  # fmt: skip
     hide_conf: bool = flag("output", "--hide-conf", default=False,
         help="draw boxes without scores")  # fmt: skip
+
+    @property
+    def drawing(self) -> Drawing:
+        return self.line_thickness, not self.hide_labels, not self.hide_conf
 
 
 def parse_detect_flags(arguments: Sequence[str] | None = None) -> DetectConfig:

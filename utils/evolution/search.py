@@ -197,10 +197,9 @@ class Search:
             number + 1, self._config.evolve, WORDS[state], count(run.reported, "epoch"), fitness,
             f"; best {best.value:.4f} of trial {best.number + 1}" if best else "",
         )  # fmt: skip
-        for trial in self._study.trials(*WORDS):
-            kept = ["best"] if best is not None and trial.number == best.number else []
+        for trial in self._study.trials(*WORDS):  # only the best weights of the best one stay
             for path in self._place(trial.number).glob("weights/*"):
-                if path.stem not in kept:
+                if best is None or (trial.number, path.stem) != (best.number, "best"):
                     path.unlink(missing_ok=True)
 
     def _suspend(self, cause: str, by_hand: bool) -> None:

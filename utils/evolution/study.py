@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from duet.utils.cli.hyperparameters import Hyperparameters
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, os_fault
 from duet.utils.files.json_files import Document
 from duet.utils.optional import import_optional
 
@@ -115,7 +115,8 @@ class SearchStudy:
             found = self._study.user_attrs[SETTINGS]
             has_same_settings = found == {"begin": begin, "flags": settings}
         except Exception as error:  # Optuna trusts its file, and fails in many ways
-            text = f"--storage {path} is not a search: {error!s:.200}; {REMEDY}"
+            reason = os_fault(error) if isinstance(error, OSError) else f"{error!s:.200}"
+            text = f"--storage {path} is not a search: {reason}; {REMEDY}"
             raise UserError(text) from error
         if not has_same_settings:
             raise UserError(f"{path} has a search with other settings; {REMEDY}")

@@ -91,8 +91,7 @@ class ExportConfig:
     confidence_threshold: float = flag("detection", "--conf-thres", "--conf", default=0.25,
         metavar="X", check=require_fraction, help="with --nms: lowest score of a "
         "detection")  # fmt: skip
-    opset: int = flag("output", "--opset", default=OPSET, metavar="N",
-        check=whole_from(RAW_OPSETS[0], OPSETS[1]),
+    opset: int = flag("output", "--opset", default=OPSET, metavar="N", check=whole_from(1),
         help="version of the ONNX operator set")  # fmt: skip
     backend: str | None = flag("backend and device", "--backend", default=None,
         choices=tuple(FRAMEWORKS),

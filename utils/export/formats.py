@@ -95,17 +95,14 @@ def format_named(name: str) -> Format:
 
 
 def find_format(path: Path) -> Format:
-    """Return the format of an exported file, by its ending; UserError for programs and others."""
-    for row in FORMATS:
-        if row.has_written(path):
-            if row.is_program:
-                raise UserError(
-                    f"--weights {path}: a {row.title} file is a program, which can read and write "
-                    f"files; if you trust its author, give --runtime {row.name}, else an ONNX file"
-                )
-            return row
-    endings = ", ".join(f"*{row.ending}" for row in FORMATS)
-    raise UserError(f"--weights {path}: no exported file; those end in {endings}")
+    """Return the format of an exported file, by its ending; UserError for a program."""
+    row = next(row for row in FORMATS if row.has_written(path))
+    if row.is_program:
+        raise UserError(
+            f"--weights {path}: a {row.title} file is a program, which can read and write files; "
+            f"if you trust its author, give --runtime {row.name}, else an ONNX file"
+        )
+    return row
 
 
 def exported_path(weights: str, row: Format, suffix: str = "") -> Path:
@@ -132,7 +129,7 @@ def check_export(weights: str, include: Sequence[str], backend: str, suffix: str
     if any(row.has_written(Path(weights)) for row in FORMATS):
         raise UserError(
             f"--weights {weights} is an exported file, which keeps too little of its model; give "
-            "the weights that it was made from"
+            "the weights that it was exported from"
         )
     missing: dict[str, str] = {}
     for row in map(format_named, ("onnx", *include)):  # a graph is made, or held against the rest

@@ -56,7 +56,7 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
     except Exception as error:  # of protobuf, whose error class depends on its build
         if isinstance(error, OSError):
             raise
-        raise UserError("damaged, or no ONNX file") from error
+        raise UserError("damaged, or not an ONNX file") from error
     given = _images_of(model)
     if model.functions or model.graph.sparse_initializer:
         raise UserError("it has functions or sparse tensors; a detector has none of them")
@@ -74,7 +74,7 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
 
 def _images_of(model: Any) -> Any:
     if not model.graph.node:
-        raise UserError("damaged, or no ONNX file: it has no graph")
+        raise UserError("damaged, or not an ONNX file: it has no graph")
     # Up to version 3 of the format, initializers are inputs too.
     initial = {tensor.name for tensor in model.graph.initializer}
     inputs = [given for given in model.graph.input if given.name not in initial]
@@ -207,8 +207,8 @@ def foreign_metadata(
     )
 
 
-def _value(name: str, text: str) -> Any:
-    try:
-        return parse_yaml(text.encode("utf-8", "surrogatepass"), texts_in=())
+def _value(name: str, text: str | bytes) -> Any:
+    try:  # protobuf gives bytes where a text is no UTF-8
+        return parse_yaml(text.encode() if isinstance(text, str) else text, texts_in=())
     except ValueError as error:
         raise UserError(f"its metadata has {name} {brief(text)}: {error}") from error

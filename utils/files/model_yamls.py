@@ -34,8 +34,8 @@ def read_model(argument: str) -> tuple[Path, Document]:
     path = find_model(argument)
     if not path.exists():
         raise UserError(
-            f"--cfg {argument}: no such file or public model; "
-            f"{near_yamls(argument, *FOLDERS)}accepted: a model YAML, or one of the {PUBLIC_MODELS}"
+            f"--cfg {argument}: no such file or public model; accepted: a model YAML, or one of "
+            f"the {PUBLIC_MODELS}{near_yamls(argument, *FOLDERS)}"
         )
     return path, read_yaml("--cfg", path, PUBLIC_MODELS)
 

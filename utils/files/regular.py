@@ -24,6 +24,7 @@ _KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a FIFO", stat.S_IFCHR: "a dev
 _IRREGULAR = "is {}, not a regular file"
 UNLIMITED = sys.maxsize  # for files read in parts
 MAX_BYTES = 1 << 28  # default for files read whole
+NO_TEXT = "contains a null byte; not a text file"
 # What Python's zipfile raises on damaged archives.
 ZIP_ERRORS = (
     zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError, OSError,
@@ -92,6 +93,8 @@ def as_utf8(content: bytes) -> bytes:
 
 def encoding_fault(error: UnicodeDecodeError) -> str:
     """Return where a text is not UTF-8, and the next step."""
+    if b"\0" in error.object:
+        return NO_TEXT
     line = error.object.count(b"\n", 0, error.start) + 1
     byte = error.object[error.start]
     return f"line {line}: the byte {byte:#x} is not UTF-8; save the file as UTF-8"
@@ -104,7 +107,7 @@ def read_text_bytes(path: str | Path, max_bytes: int = MAX_BYTES) -> bytes:
     """
     content = as_utf8(read_bytes(path, max_bytes))
     if b"\0" in content:
-        raise OSError(errno.EILSEQ, "contains a null byte; not a text file", str(path))
+        raise OSError(errno.EILSEQ, NO_TEXT, str(path))
     return content
 
 

@@ -68,7 +68,7 @@ class RunLock:
                 stack.callback(os.close, descriptor)
                 _lock(descriptor, folder)
                 os.ftruncate(descriptor, 0)
-                files.write_at(descriptor, holder.encode(), 0)
+                os.write(descriptor, holder.encode())
             except OSError as error:
                 raise UserError(
                     f"{path}: cannot be written ({error.strerror}); change its permissions, or "
@@ -95,7 +95,7 @@ def _lock(descriptor: int, folder: Path) -> None:
     try:
         files.lock(descriptor)
     except BlockingIOError:
-        found = HOLDER.match(files.read_at(descriptor, 512, 0))
+        found = HOLDER.match(os.read(descriptor, 512))
         raise UserError(
             f"{folder} is in use by {found[0].decode() if found else 'another process'}; wait for "
             "it to end, stop it (kill -TERM saves its state), or start a new run with another "
@@ -114,6 +114,7 @@ class Names:
     def __init__(self, folds_case: bool = FOLDS_CASE) -> None:
         self._key = str.casefold if folds_case else str
         self._taken: dict[str, bool] = {}  # whether it is of a video
+        self._before_numbers: set[str] = set()  # what NAME_1, NAME_2, ... begin with
         self._numbers: Counter[str] = Counter()  # further uses of a name
 
     def take(self, name: str, is_video: bool = False) -> str:
@@ -123,11 +124,12 @@ class Names:
             self._numbers[name] += 1
             found = f"{name}-{self._numbers[name] + 1}"
         self._taken[self._key(found)] = is_video
+        self._before_numbers.add(_video_of_frame(self._key(found)))
         return found
 
     def _is_taken(self, name: str, is_video: bool) -> bool:
         name = self._key(name)
-        has_frame = is_video and name in map(_video_of_frame, self._taken)
+        has_frame = is_video and name in self._before_numbers
         return name in self._taken or has_frame or self._taken.get(_video_of_frame(name), False)
 
 

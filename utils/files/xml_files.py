@@ -68,6 +68,9 @@ class _Reader:
         except (LookupError, UnicodeError) as error:
             text = f"line 1: unsupported encoding ({error!s:.100}); save the file as UTF-8"
             raise ValueError(text) from error
+        finally:
+            if is_last:  # else the two hold each other, and all elements, until the collector runs
+                del self._parser
 
     def _error(self, text: str) -> ValueError:
         return ValueError(f"line {self._parser.CurrentLineNumber}: {text}")

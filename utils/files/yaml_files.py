@@ -70,10 +70,10 @@ def find_yaml(argument: str, *folders: str, prefix: str = "") -> Path:
 
 
 def near_yamls(argument: str, *folders: str) -> str:
-    """Suggest close names from the project's folders: "did you mean a or b?; ", or ""."""
+    """Suggest close names from the project's folders: "; did you mean a or b?", or ""."""
     names = [path.stem for folder in folders for path in (PROJECT / folder).glob("*.yaml")]
     near = difflib.get_close_matches(Path(argument).name.removesuffix(".yaml"), names, n=3)
-    return f"did you mean {' or '.join(near)}?; " if near else ""
+    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def yaml_text(document: Document) -> str:

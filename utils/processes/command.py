@@ -14,7 +14,7 @@ from types import TracebackType
 
 from duet.backend import BackendError
 from duet.backend.processes import this_process
-from duet.utils.errors import UserError, WorkerError
+from duet.utils.errors import UserError, WorkerError, os_fault
 from duet.utils.processes.exit_status import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -103,7 +103,7 @@ def _answered(main: Callable[[], None]) -> int:
         if isinstance(error, BrokenPipeError) and has_no_reader(STDOUT):
             return EXIT_NO_READER
         _wait_for_rank_0()
-        _print_error(f"error: {error}")
+        _print_error(f"error: {os_fault(error) if isinstance(error, OSError) else error}")
         return EXIT_USER_ERROR
     except WorkerError as error:  # includes the worker's traceback unless it died
         _print_error(f"error: {error}")

@@ -46,8 +46,8 @@ def joined(
     for needed in ("MASTER_ADDR", "MASTER_PORT"):
         if not os.environ.get(needed) and MEETING_FOLDER not in os.environ:
             raise UserError(
-                f"RANK and WORLD_SIZE={process.world_size} are set, but {needed} is not; set it to "
-                "rank 0's address, or unset them and use --nproc"
+                f"RANK and WORLD_SIZE={process.world_size} are set, but {needed} is not; set "
+                "MASTER_ADDR and MASTER_PORT to those of rank 0, or unset all and use --nproc"
             )
     with ending_in_any_call(max(timeout_s, JOIN_SECONDS)):
         backend.use(name)

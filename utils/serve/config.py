@@ -81,10 +81,11 @@ class ServeConfig:
         names = [model.name for model in self.models]
         for name in names:
             is_printable = name and name.isprintable() and name == name.strip()
+            fault = "is used twice" if is_printable else "is blank or not printable"
             if not is_printable or names.count(name) > 1:
                 raise UserError(
-                    f"--weights {brief(name)}=...; accepted: a name of printable characters, "
-                    "another one for each model: --weights day=a/best.pt night=b/best.pt"
+                    f"--weights: the name {brief(name)} of a model {fault}; name each model, as "
+                    "in --weights day=a/best.pt night=b/best.pt"
                 )
 
 

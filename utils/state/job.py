@@ -10,9 +10,10 @@ from itertools import pairwise
 import numpy as np
 
 from duet.utils.cli.hyperparameters import Hyperparameters
+from duet.utils.cli.task_flags import find_task, without_effect
 from duet.utils.cli.train_config import TrainConfig
 from duet.utils.data.augment.copy_paste import why_nothing_is_pasted
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -30,7 +31,7 @@ from duet.utils.state.resume import ResumePoint
 from duet.utils.tasks import Task
 from duet.utils.text import count, printable
 from duet.utils.weights.checkpoint import Checkpoint, Header
-from duet.utils.weights.load import stored_model
+from duet.utils.weights.load import load_weights, stored_model
 
 log = logging.getLogger("train")
 
@@ -75,6 +76,25 @@ def check_inputs(config: TrainConfig) -> None:
         read_model(config.cfg)
     if config.weights:
         stored_model(config.weights)
+
+
+def read_job(
+    config: TrainConfig, hyp: Hyperparameters, point: ResumePoint | None, session: Session
+) -> Job:
+    """Read the weights and the data of a new training, or the data of one to resume.
+
+    UserError: they cannot be read, do not fit, or have changed since the run began.
+    """
+    start = load_weights(config.weights) if config.weights and point is None else None
+    given = (config.task, config.cfg) if point is None else ("", "")  # --cfg may be gone
+    source = start or point
+    task = find_task(*given, source.header.model if source else {})
+    data = read_data(config, task, session.world)
+    for name in without_effect(task, hyp):
+        log.info("%s has no effect on the task %s", name, task.name)
+    if point is not None:
+        require_equal_data(point.header, data)
+    return Job(config, hyp, data, session, start, point)
 
 
 def read_data(config: TrainConfig, task: Task, world: World = ALONE) -> TrainData:
@@ -129,12 +149,12 @@ def train_loader(job: Job) -> TrainLoader:
     """Create the training loader; log settings without effect on its batches."""
     config, samples = job.config, job.data.train
     recipe = train_recipe(config, job.hyp, job.data.items)
-    augment = recipe.augment
+    augment = config.augmentation(job.hyp)
     for name in augment.without_effect():
         log.info("%s has no effect: it applies only to mosaics, which are off (mosaic: 0)", name)
-    if config.rect and augment.mosaic:
+    has_mosaics = recipe.augment.mosaic > 0
+    if augment.mosaic and not has_mosaics:
         log.info("--rect: images keep their shape; mosaics are disabled")
-    has_mosaics = augment.mosaic > 0 and not config.rect
     has_polygons = table_of(samples).polygons_norm is not None
     if reason := why_nothing_is_pasted(augment.copy_paste, has_mosaics, has_polygons):
         log.warning("copy_paste %g: nothing is pasted: %s", augment.copy_paste, reason)
@@ -146,10 +166,8 @@ def val_loader(job: Job, stride: int) -> ValLoader:
     """Create the validation loader: rectangular batches, twice as large as in training."""
     config, data = job.config, job.data
     workers = loader_workers(config.workers, config.device)
-    return ValLoader(
-        data.val, config.image_size, 2 * config.batch_size, workers, stride,
-        cache=config.cache, world=job.session.world, items=data.items,
-    )  # fmt: skip
+    recipe = ValRecipe(config.image_size, 2 * config.batch_size, stride, items=data.items)
+    return ValLoader(data.val, recipe, workers, config.cache, job.session.world)
 
 
 def describe_samples(samples: Sequence[Sample]) -> Document:

@@ -35,6 +35,7 @@ from duet.utils.weights.load import file_beside
 
 HYPERPARAMETERS = {"hyp", "override"}  # compared by value
 
+LAST = Path("weights/last.safetensors")  # in a run
 RECORD = "work.json"  # the last file written by a run
 OTHER_VERSION = "resume with the version that wrote it, or start a new run from it with --weights"
 
@@ -62,6 +63,10 @@ def find_resume_point(values: FlagValues, given: FlagValues) -> ResumePoint | No
             with unknown settings.
     """
     asked = values["resume"]
+    if not asked and "resume" in given:
+        raise UserError(
+            "--resume '': empty, as from a variable that is not set; give a run's folder"
+        )
     if not asked:
         return None
     if asked in (AUTO, NEWEST):
@@ -74,15 +79,14 @@ def find_resume_point(values: FlagValues, given: FlagValues) -> ResumePoint | No
     settings = _all_settings(point.header.settings)
     is_last = all(number_of(x) <= point.header.batch_number for x in _states(point.folder))
     is_finished = (point.folder / RECORD).exists() and is_last
+    next_step = f"for more epochs, start a new run with --weights {point.folder / LAST}"
     if point.header.epoch < settings["epochs"]:  # --patience or --time has ended it
         is_finished &= not any(_is_larger(given, settings, x) for x in ("patience", "hours"))
-    if is_finished and asked != AUTO:
-        weights = point.folder / "weights" / "last.safetensors"
-        raise UserError(
-            f"--resume: {point.folder} is already finished; if --patience or --time has ended it, "
-            "give a larger value to continue, or 0 for no limit; --epochs cannot: for more of them "
-            f"start a new run with --weights {weights}"
+        next_step = (
+            "--patience or --time has ended it: give a larger value to continue, or 0 for no limit"
         )
+    if is_finished and asked != AUTO:
+        raise UserError(f"--resume: {point.folder} is already finished; {next_step}")
     header = dataclasses.replace(point.header, settings=settings)
     return point._replace(header=header, is_finished=is_finished)
 
@@ -182,8 +186,12 @@ def read_newest(folder: Path) -> ResumePoint:
         except UserError as error:
             _log(logging.WARNING, f"{error}; trying the previous state")
     if paths:
-        raise UserError(f"--resume {folder}: none of its {count(len(paths), 'state')} is usable")
-    raise UserError(f"--resume {folder}: no states in {folder / 'weights'}")
+        text = f"none of its {count(len(paths), 'state')} is usable; start a new run"
+        raise UserError(f"--resume {folder}: {text}, with --weights {folder / LAST} if it is whole")
+    raise UserError(
+        f"--resume {folder}: no states in {folder / 'weights'}; give the folder of a run, such as "
+        "runs/train/exp"
+    )
 
 
 def _log(level: int, text: str) -> None:
@@ -306,5 +314,5 @@ def _changes(given: FlagValues, settings: Document, hyp: Hyperparameters) -> Ite
 def _states(folder: Path) -> list[Path]:
     """List the states, newest first, or the last weights if there are none."""
     states = StateFiles(folder, keep=1).newest_first()
-    last = folder / "weights" / "last.safetensors"
+    last = folder / LAST
     return states or ([last] if last.exists() else [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import sys
 import tempfile
@@ -26,6 +27,7 @@ PATIENCE_SECONDS, POLL_SECONDS = 5.0, 0.1
 LOCKED_BYTE = 1 << 30  # of the file on Windows, whose locks keep others from reading what is locked
 
 _seeking = threading.Lock()
+_ordered = threading.Lock()  # a barrier too: other processors see a mark after what it marks
 
 
 def lock(descriptor: int, wait: bool = False) -> None:
@@ -74,13 +76,26 @@ def read_at(descriptor: int, count: int, offset: int) -> bytes:
         return os.read(descriptor, count)
 
 
-def write_at(descriptor: int, content: bytes, offset: int) -> int:
-    """Write to an open file at an offset; return how many bytes were written."""
-    if hasattr(os, "pwrite"):
-        return os.pwrite(descriptor, content, offset)
-    with _seeking:
-        os.lseek(descriptor, offset, os.SEEK_SET)
-        return os.write(descriptor, content)
+def read_shared(descriptor: int, memory: mmap.mmap, count: int, offset: int) -> bytes:
+    """Read bytes of a file that processes inherited from one another.
+
+    They share the position in it too, which only the mapping leaves alone without pread.
+    """
+    if hasattr(os, "pread"):  # it also shows all writes before the last, unlike the mapping
+        return os.pread(descriptor, count, offset)
+    with _ordered:
+        return memory[offset : offset + count]
+
+
+def write_shared(descriptor: int, memory: mmap.mmap, content: bytes, offset: int) -> None:
+    """Write bytes to a file that processes inherited from one another; OSError on a full disk."""
+    if hasattr(os, "pwrite"):  # on a full disk the mapping would end the process
+        while content:
+            written = os.pwrite(descriptor, content, offset)
+            content, offset = content[written:], offset + written
+        return
+    with _ordered:
+        memory[offset : offset + len(content)] = content
 
 
 def memory_file() -> int:

@@ -41,7 +41,6 @@ def configure_malloc(options: Mapping[int, int]) -> bool:
 
 
 def descendants(process: int) -> list[psutil.Process]:
-    """Return all descendants of a process."""
     with suppress(psutil.Error):
         return list(psutil.Process(process).children(recursive=True))
     return []

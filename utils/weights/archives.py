@@ -21,6 +21,7 @@ from typing import Any
 
 from duet.utils.errors import UserError, as_user_error, brief
 from duet.utils.files.regular import ZIP_ERRORS, open_regular, read_bytes
+from duet.utils.project import WEIGHTS_FILES
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 from duet.utils.weights.pickle_reader import (
@@ -131,7 +132,7 @@ def read_torch_zip(members: Members) -> Contents:
     prefix = pickles[0].removesuffix("data.pkl")
     if f"{prefix}constants.pkl" in members.sizes:
         raise UserError(
-            "it is a TorchScript export, a program; give the .pt checkpoint it was made from"
+            "it is a TorchScript export, a program; give the .pt checkpoint it was exported from"
         )
     order = f"{prefix}byteorder"
     if order in members.sizes and members.read(order) != b"little":
@@ -228,10 +229,7 @@ def open_foreign(path: Path) -> Iterator[Contents]:
             "and save it again with torch.save"
         )
     else:
-        raise UserError(
-            "no known format; accepted: .safetensors of a training run, .pt of the public "
-            "YOLOv5, a directory of oneflow.save or a zip of one"
-        )
+        raise UserError(f"unknown format; accepted: {WEIGHTS_FILES}, or what oneflow.save wrote")
 
 
 def read_oneflow(members: Members) -> Contents:
@@ -239,8 +237,8 @@ def read_oneflow(members: Members) -> Contents:
     pickles = [name for name in members.sizes if name.split("/")[-1] == PICKLE_NAME]
     if len(pickles) != 1:
         raise UserError(
-            f"{count(len(pickles), 'file')} {PICKLE_NAME} in it, and a folder of oneflow.save has "
-            "one; name such a folder, or a weights file"
+            f"not written by oneflow.save, which leaves one {PICKLE_NAME} (found: {len(pickles)}); "
+            "give a weights file"
         )
     prefix = pickles[0].removesuffix(PICKLE_NAME)
     document = read_pickle(members.read(pickles[0]))

@@ -93,10 +93,8 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
     }
     arrays, fused = unfold(as_float32)
     flags = holder.get("opt") or holder.get("train_args")
-    epoch, best = holder.get("epoch"), holder.get("best_fitness")
-    size = flags.get("imgsz") if isinstance(flags, dict) else None
     # As stored: the index of the last epoch, -1 once training is finished.
-    epoch = epoch if type(epoch) is int and -1 <= epoch < LARGEST_COUNT else None
+    epoch = _number_in(holder, "epoch", int, -1, LARGEST_COUNT - 1)
     header = Header(
         model=document,
         class_names=_class_names(own.get("names")),
@@ -106,13 +104,20 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
             "converted_from": f"{contents.file_format}, {kind}",
             "stored_dtypes": sorted({dtype for _, dtype in stored.values()}),
             "stored_epoch": epoch,
-            "image_size": size if type(size) is int and 0 < size <= MAX_IMAGE_SIZE else None,
-            "stored_fitness": best if type(best) is float and 0 <= best < LARGEST_COUNT else None,
+            "image_size": _number_in(flags, "imgsz", int, 1, MAX_IMAGE_SIZE),
+            "stored_fitness": _number_in(holder, "best_fitness", float, 0, LARGEST_COUNT - 1),
             "fused": fused,
             "strides": list(strides),
         },
     )
     return Checkpoint(header, model=arrays, ema=arrays, optimizer={}, path=path)
+
+
+def _number_in(holder: object, name: str, kind: type, least: int, most: int) -> Any:
+    """Return a number of a dict; None for another kind or beyond the limits, or without a dict."""
+    value: Any = holder.get(name) if isinstance(holder, dict) else None
+    is_like = type(value) is kind
+    return value if is_like and least <= value <= most else None
 
 
 def _named_tensors(found: Document, contents: Contents) -> dict[str, StoredArray]:

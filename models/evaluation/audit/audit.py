@@ -20,6 +20,7 @@ from duet.models.inference.predictor import (
     input_size,
     make_predictor,
 )
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.samples import Sample, ground_truth
@@ -65,6 +66,11 @@ def run_audit(
     task = model.head.task
     if "audit" in task.refused:
         raise UserError(task.refused["audit"])
+    if dataset.is_of_folders:
+        raise UserError(
+            f"--data {config.data}: images in folders named for their classes have no boxes to "
+            "audit; give a dataset with boxes"
+        )
     size = input_size(config.image_size, model, weights)
     in_dataset, in_model = share_classes(
         config, dataset.class_names, weights[0].class_names, model.head.num_classes
@@ -78,7 +84,7 @@ def run_audit(
         return truth._replace(class_index=class_index).take(np.flatnonzero(class_index != NOTHING))
 
     workers = loader_workers(config.workers, config.device)
-    with ValLoader(samples, size, config.batch_size, workers, model.stride) as loader:
+    with ValLoader(samples, ValRecipe(size, config.batch_size, model.stride), workers) as loader:
         if device == CPU:
             model.require_memory(loader.largest_shape, trains=False)
         names = class_names_of(weights[0], model.head.num_classes)

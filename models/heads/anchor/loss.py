@@ -156,16 +156,8 @@ class DetectionLoss(Loss):
         if parts is not None:
             objectness = objectness * parts.images
         box, end = ops.sum((1.0 - iou) * weights), BOX_CHANNELS + 1 + self.num_classes
-        if self.num_classes > 1 and iou.shape[0]:
-            wanted = ops.take_rows(constants.one_hot, indices[2])
-            gains = self.gains.classification_positive, self.gains.focal_gamma
-            logits = predicted[:, BOX_CHANNELS + 1 : end]
-            costs = ops.mean(entropy_terms(logits, wanted, *gains), 1)
-            if constants.class_weights is not None:
-                costs = costs * ops.take_rows(constants.class_weights, indices[2])
-            classification = ops.sum(costs * weights)
-        else:
-            classification = ops.zeros((), ops.dtype_of(iou), ops.device_of(iou))
+        logits = predicted[:, BOX_CHANNELS + 1 : end]
+        classification = self._classification(logits, indices[2], weights, constants)
         losses = ops.stack([box, objectness, classification]) * constants.gains
         total = ops.sum(losses) * (parts.total if parts else raw[0].shape[0])
         names = ("box", "objectness", "classification")
@@ -195,6 +187,19 @@ class DetectionLoss(Loss):
             for level, end in zip(logits, ends, strict=True)
         ]
         return ops.sum(ops.stack(means) * balance)
+
+    def _classification(
+        self, logits: Tensor, classes: Tensor, weights: Tensor, constants: Constants
+    ) -> Tensor:
+        """Return the weighted sum of rows' mean cross-entropies over the classes, 0-d."""
+        if self.num_classes == 1 or not logits.shape[0]:
+            return ops.zeros((), ops.dtype_of(logits), ops.device_of(logits))
+        wanted = ops.take_rows(constants.one_hot, classes)
+        gains = self.gains.classification_positive, self.gains.focal_gamma
+        costs = ops.mean(entropy_terms(logits, wanted, *gains), 1)
+        if constants.class_weights is not None:
+            costs = costs * ops.take_rows(constants.class_weights, classes)
+        return ops.sum(costs * weights)
 
     def _constants(self, dtype: str, device: str) -> Constants:
         """Return the loss's constants on a device, made once."""

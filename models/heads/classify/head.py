@@ -118,7 +118,6 @@ class ClassifyHead(Head):
     task = CLASSIFICATION
     loss_names = {"classification": "cls"}
     metric_names = {"accuracy_top1": "top1", "accuracy_top5": "top5"}
-    target_fields = ("image_index", "class_index")
     passes = (Pass(1.0, mirrored=False), Pass(1.0, mirrored=True))
     # ImageNet statistics (red, green, blue), as used by the public classifiers.
     image_mean = (0.485, 0.456, 0.406)

@@ -163,6 +163,5 @@ def branch(in_channels: int, hidden: int, outputs: int) -> nn.Sequential:
 
 
 def branch_cost(in_channels: int, hidden: int, outputs: int) -> Cost:
-    """Return the cost of a branch."""
     convolutions = Conv.cost(in_channels, hidden, 3) + Conv.cost(hidden, hidden, 3)
     return convolutions + Cost(hidden * outputs, biases=outputs)

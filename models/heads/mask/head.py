@@ -75,7 +75,6 @@ class MaskHead(CellHead):
         np.zeros(0, np.int64),
         Ragged.of((), np.uint32),
     )
-    target_fields = ("image_index", "class_index", "boxes_cxcywh_norm", "masks")
     loss_type = SegmentationLoss
 
     def __init__(

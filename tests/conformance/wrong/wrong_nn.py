@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.conformance.checks_multi_tensor import PLAIN
+from tests.conformance.checks_fused import PLAIN
 from tests.conformance.judging import (
     WRONG,
     Backend,

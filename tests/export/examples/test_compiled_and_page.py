@@ -58,19 +58,19 @@ def find(request):
 
 
 @pytest.mark.parametrize("name", NOT_RESIZED)
-def test_each_finds_what_detect_finds(find, name):
+def test_each_example_matches_detect(find, name):
     assert_same(find(name), tiny().found[name])
 
 
 @pytest.mark.parametrize("name", RESIZED)
-def test_each_resizes_a_picture_as_python_does(find, name):
+def test_each_example_resizes_like_python(find, name):
     assert_same(find(name), by_python(tiny(), name), TIE_SCORE, TIE_IOU)
 
 
 # The program in C++.
 
 
-def test_the_program_takes_files_of_openvino_too(program):
+def test_cpp_program_accepts_openvino_files(program):
     files = tiny()
     run_export(files.weights, SIDE, "--include", "openvino")
     (model,) = files.weights.parent.glob("*_openvino_model/*.xml")
@@ -78,7 +78,7 @@ def test_the_program_takes_files_of_openvino_too(program):
     assert_same(parse_lines(done.stdout), files.found["square"])
 
 
-def test_the_program_refuses_a_file_with_nms(program):
+def test_cpp_program_refuses_a_file_with_nms(program):
     done = run_program(program, with_nms(), tiny().picture("square", "ppm"))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: a file without --nms is needed\n"
@@ -89,7 +89,7 @@ def test_the_program_refuses_a_file_with_nms(program):
     [(b"P3 1 1 255 1 2 3", "no binary PPM"), (b"P6 2 1 65535\n" + bytes(12), "8 bits"),
      (b"P6 99999 99999 255\n", "100,000,000 pixels"), (b"P6 2 # 3\n 1 255\n12345", "too early")],
 )  # fmt: skip
-def test_the_program_refuses_what_is_no_picture(program, tmp_path, content, complaint):
+def test_cpp_program_refuses_a_malformed_picture(program, tmp_path, content, complaint):
     path = tmp_path / "odd.ppm"
     path.write_bytes(content)
     done = run_program(program, tiny().model, path)
@@ -100,17 +100,19 @@ def test_the_program_refuses_what_is_no_picture(program, tmp_path, content, comp
 # The page in a browser.
 
 
-def test_the_page_refuses_a_file_with_nms(page):
+def test_page_refuses_a_file_with_nms(page):
     assert "without --nms" in page.choose("model", with_nms())
 
 
-def test_a_file_of_another_program_is_refused(page, tmp_path):
+def test_page_refuses_a_file_of_another_program(page, tmp_path):
     status = page.choose("model", without_metadata(tiny().model, tmp_path / "foreign.onnx"))
     assert status.startswith("error: a file of export.py is needed")
 
 
 @pytest.mark.parametrize("size", [0, 3000])
-def test_the_page_refuses_a_damaged_file_and_shows_no_older_boxes(page, tmp_path, size):
+def test_page_refuses_damaged_files_without_showing_boxes(page, tmp_path, size):
+    by_page(page, "square")
+    assert page.text("found")
     path = tmp_path / f"{size}.onnx"
     path.write_bytes(tiny().model.read_bytes()[:size])
     assert page.choose("model", path).startswith("error: ")
@@ -120,7 +122,7 @@ def test_the_page_refuses_a_damaged_file_and_shows_no_older_boxes(page, tmp_path
     assert page.text("found") == ""
 
 
-def test_the_page_asks_for_nothing_outside_its_folder(page):
+def test_page_requests_nothing_outside_its_folder(page):
     page.open()
     by_page(page, "square")
     assert {address.split("/")[2] for address in page.page.requested()} == {page.site}

@@ -19,24 +19,24 @@ from tests.export.examples.examples import (
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_python_finds_what_detect_finds(name):
+def test_python_example_matches_detect(name):
     tolerances = () if name in NOT_RESIZED else (TIE_SCORE, TIE_IOU)
     assert_same(by_python(tiny(), name), tiny().found[name], *tolerances)
 
 
-def test_the_example_in_python_imports_nothing_of_duet():
+def test_python_example_does_not_import_duet():
     nodes = list(ast.walk(ast.parse(PYTHON.read_text(encoding="utf-8"))))
     names = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
     names |= {str(node.module) for node in nodes if isinstance(node, ast.ImportFrom)}
     assert names == {"json", "sys", "numpy", "onnxruntime", "PIL"}
 
 
-def test_a_file_of_the_other_kind_is_refused():
+def test_python_example_refuses_a_file_with_nms():
     with pytest.raises(SystemExit, match="or one with NMS"):
         run_python(PYTHON, with_nms(), tiny().picture("square"))
 
 
-def test_what_cannot_be_opened_is_one_message(tmp_path):
+def test_unopenable_file_is_one_message(tmp_path):
     weights = tmp_path / "x.pt"
     weights.write_bytes(b"no graph")
     absent = tmp_path / "absent.jpg"

@@ -23,7 +23,9 @@ def own(monkeypatch: pytest.MonkeyPatch) -> str:
     return backend.device.resolve("")
 
 
-def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_support_is_read_from_own_device(
+    own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     framework, asked = importlib.import_module(backend.use()), list[str]()
 
     def capability(device: object) -> tuple[int, int]:
@@ -37,12 +39,12 @@ def test_half_precision_is_asked_of_it(own: str, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("device", ["cuda:2", "0", ""])
-def test_a_name_that_no_device_has_is_refused(own: str, device: str) -> None:
+def test_unknown_device_name_is_refused(own: str, device: str) -> None:
     with pytest.raises(backend.BackendError, match=f"'{device}'.*cuda:0, cuda:1, cpu"):
         backend.amp.supported(device)
 
 
-def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
+def test_gpu_without_visible_driver_is_refused(monkeypatch):
     monkeypatch.setattr(devices, "sees_driver", lambda: False)
     for device in ("0", "cuda", "cuda:1", "0,1"):
         with pytest.raises(
@@ -58,11 +60,11 @@ def test_a_gpu_is_refused_where_no_driver_is_to_be_seen(monkeypatch):
             check_device(wrong)
 
 
-def test_mps_is_one_device_of_pytorch_that_must_be_named():
+def test_mps_is_one_explicit_pytorch_device():
     check_device("mps")
     check_device("mps", "torch")
     for device, framework in (("mps", "oneflow"), ("mps,mps", "torch"), ("mps,0", "")):
-        with pytest.raises(BackendError, match="mps is one device of --backend torch"):
+        with pytest.raises(BackendError, match="mps needs --backend torch, and is one device"):
             check_device(device, framework)
     usable = ["mps", "cpu"]
     assert [devices.own_device(name, usable) for name in ("", "cpu", "mps")] == [
@@ -76,7 +78,7 @@ def test_mps_is_one_device_of_pytorch_that_must_be_named():
 
 @pytest.mark.skipif(backend.use() != "torch", reason="OneFlow brings NCCL")
 @pytest.mark.parametrize(("has_nccl", "engines"), [(True, "cpu:gloo,cuda:nccl"), (False, "gloo")])
-def test_where_nccl_is_absent_gloo_joins_the_gpus(
+def test_gloo_replaces_missing_nccl(
     own: str, monkeypatch: pytest.MonkeyPatch, has_nccl: bool, engines: str
 ) -> None:
     begun, torch = [], importlib.import_module(backend.use())
@@ -111,7 +113,7 @@ def device(monkeypatch):
         part.allow_tf32 = value
 
 
-def test_only_a_backend_that_can_computes_exactly_when_told_to(device):
+def test_compute_exactly_disables_tf32_only_on_pytorch(device):
     for where, rounds in (("cpu", True), (GPU, backend.use() == "oneflow")):
         device.compute_exactly(where)
         assert device.rounds_to_tf32(GPU) is rounds
@@ -120,7 +122,7 @@ def test_only_a_backend_that_can_computes_exactly_when_told_to(device):
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="OneFlow's switch cannot be set back")
-def test_kernels_are_chosen_by_time_only_while_shapes_repeat_on_a_gpu(device):
+def test_cudnn_benchmark_is_on_only_for_repeated_gpu_shapes(device):
     cudnn = device.torch.backends.cudnn
     with device.shapes_repeat("cpu", True):
         assert not cudnn.benchmark
@@ -134,24 +136,24 @@ def test_kernels_are_chosen_by_time_only_while_shapes_repeat_on_a_gpu(device):
 
 
 @pytest.mark.parametrize(("value", "rounds"), [("0", False), ("1", True), ("", True)])
-def test_the_variable_of_nvidias_libraries_rules_every_backend(device, monkeypatch, value, rounds):
+def test_nvidia_tf32_override_rules_both_backends(device, monkeypatch, value, rounds):
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", value)
     assert device.rounds_to_tf32(GPU) is rounds
     assert device.rounds_to_tf32("cpu") is False
 
 
-def test_oneflows_own_variable_does_not_reach_convolutions(device, monkeypatch):
+def test_oneflow_tf32_variable_does_not_reach_convolutions(device, monkeypatch):
     monkeypatch.setenv("ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION", "0")
     assert device.rounds_to_tf32(GPU)
 
 
-def test_a_gpu_without_tf32_rounds_nothing(device, monkeypatch):
+def test_gpu_without_tf32_rounds_nothing(device, monkeypatch):
     framework = importlib.import_module(backend.use())
     monkeypatch.setattr(framework.cuda, "get_device_capability", lambda device: (7, 5))
     assert not device.rounds_to_tf32(GPU)
 
 
-def test_the_start_says_how_a_gpu_rounds(device):
+def test_precision_line_says_how_the_gpu_rounds(device):
     chosen = execution.describe_precision("bfloat16", GPU, True)
     assert chosen == "bfloat16 (--amp auto; use --amp off for float32)"
     assert execution.describe_precision("float16", GPU, False) == "float16"

@@ -14,7 +14,7 @@ from duet.backend import autograd, fused, nn
 from duet.backend.updates import OfMemory, float_tensors
 
 
-def test_the_tensors_of_a_model_that_is_gone_are_not_kept():
+def test_memo_keeps_no_tensor_of_a_deleted_model():
     class Value:
         def is_floating_point(self):
             return True
@@ -38,7 +38,7 @@ def test_the_tensors_of_a_model_that_is_gone_are_not_kept():
     assert [x() for x in gone] == [None, None]
 
 
-def test_a_failure_keeps_nothing_of_other_tensors():
+def test_memo_keeps_nothing_of_a_failed_computation():
     kept = OfMemory(lambda averages, values: averages[0] / values[0])
     assert kept([2], [1]) == 2
     for _ in range(2):
@@ -58,7 +58,7 @@ bucket_view.sizes() = [30, 128, {side}, {side}], strides() = [128, 1, 1, 1]"""
 
 @of_torch
 @pytest.mark.parametrize(("side", "shown"), [(1, 0), (3, 1)])
-def test_strides_of_one_element_are_not_warned_of(side, shown, monkeypatch):
+def test_ddp_stride_warning_is_silenced_for_size_one_sides(side, shown, monkeypatch):
     dist = importlib.import_module("duet.backend.torch.dist")
     process = dist.this_process()
     monkeypatch.setattr(dist, "this_process", lambda: process._replace(world_size=2))
@@ -92,6 +92,6 @@ def layer(dtype: str = "float32", **arrays: float) -> Any:
 
 @of_torch
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_in_training_the_input_is_not_kept(dtype: str) -> None:
+def test_fused_batch_norm_silu_does_not_keep_its_input(dtype: str) -> None:
     assert not input_is_kept(layer(dtype), dtype)
     assert not input_is_kept(layer(dtype, weight=-0.1, bias=9.0), dtype)

@@ -32,7 +32,7 @@ def operations(output: Tensor, given: Tensor, opset: int = 17) -> list[str]:
     return [node.op_type for node in build_model([output], [given], opset).graph.node]
 
 
-def test_what_depends_on_no_input_becomes_a_constant_of_its_parameter() -> None:
+def test_constant_expressions_fold_into_named_initializers() -> None:
     given, weight = images(), constant(np.arange(6, dtype=np.float32).reshape(2, 3))
     weight.name = "model.0.weight"
     output = given * weight[1].reshape(1, 3, 1, 1) * 2.0
@@ -46,7 +46,7 @@ def test_what_depends_on_no_input_becomes_a_constant_of_its_parameter() -> None:
     }
 
 
-def test_parameters_that_are_equal_keep_their_names() -> None:
+def test_equal_parameters_keep_their_names() -> None:
     given, weights = images(), [constant(np.ones((1, 1, 1, 1), np.float32)) for _ in range(2)]
     for index, weight in enumerate(weights):
         weight.name = f"model.{index}.weight"
@@ -54,7 +54,7 @@ def test_parameters_that_are_equal_keep_their_names() -> None:
     assert [x.name for x in model.graph.initializer] == ["model.0.weight", "model.1.weight"]
 
 
-def test_a_reshape_leaves_one_free_size_to_onnx() -> None:
+def test_reshape_with_one_free_side_needs_no_shape_node() -> None:
     given = images()
     batch, channels, height, width = given.shape
     assert operations(given.reshape(batch, channels, height * width), given) == ["Reshape"]
@@ -78,7 +78,7 @@ OF_FREE_SIDES = {
 
 
 @pytest.mark.parametrize("name", OF_FREE_SIDES)
-def test_sizes_follow_the_sides_that_are_free(name: str) -> None:
+def test_shapes_follow_the_free_sides(name: str) -> None:
     compute, shape = OF_FREE_SIDES[name]
     array = np.arange(5 * 3 * 2 * 6, dtype=np.float32).reshape(5, 3, 2, 6)
     given = images()
@@ -88,7 +88,7 @@ def test_sizes_follow_the_sides_that_are_free(name: str) -> None:
     np.testing.assert_allclose(found, ops.to_numpy(compute(constant(array))), rtol=1e-6)
 
 
-def test_an_old_opset_takes_a_side_out_of_all_sides() -> None:
+def test_opset_14_slices_one_side_from_the_whole_shape() -> None:
     given = images()
     batch, channels, height, width = given.shape
     output = given.reshape(batch * channels, height, width)
@@ -100,7 +100,7 @@ def test_an_old_opset_takes_a_side_out_of_all_sides() -> None:
     assert np.array_equal(session.run(None, {"images": array})[0], array.reshape(15, 2, 6))
 
 
-def test_zeros_around_negative_numbers_are_the_largest_of_a_pooling() -> None:
+def test_max_pool_sees_padding_as_zeros() -> None:
     given = images(free=False)
     padded = ops.pad_to(given, 5, 7, 0.0)
     window = {"kernel_shape": [2, 2], "strides": [1, 1], "pads": [0] * 4}
@@ -111,7 +111,7 @@ def test_zeros_around_negative_numbers_are_the_largest_of_a_pooling() -> None:
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
-def test_a_mean_over_free_sides_counts_what_is_there(opset: int) -> None:
+def test_mean_over_free_sides_divides_by_the_actual_count(opset: int) -> None:
     given = images()
     over_maps = ops.mean(given.reshape(given.shape[0], 3, -1), 2)
     model = build_model([over_maps, ops.mean(given)], [given], opset)
@@ -148,7 +148,7 @@ def graphs(monkeypatch):
     return found
 
 
-def test_nothing_is_computed_before_it_is_asked_for_and_then_once(graphs):
+def test_onnx_values_are_computed_lazily_and_once(graphs):
     x = constant(np.ones(2, np.float32)) * 3.0
     assert graphs == []
     for _ in range(2):
@@ -158,14 +158,14 @@ def test_nothing_is_computed_before_it_is_asked_for_and_then_once(graphs):
     assert graphs[1:] == [["Add"]]
 
 
-def test_what_a_module_returns_together_is_computed_together(graphs):
+def test_all_outputs_of_a_module_are_computed_together(graphs):
     one, other = Twice().eval()(constant(np.full((1, 1, 1, 2), 5, np.float32)))
     np.testing.assert_array_equal(ops.to_numpy(one[..., 0]), [[[16]]])
     np.testing.assert_array_equal(ops.to_numpy(other > 29.0), [[[[True, True]]]])
     assert [graph.count("Conv") for graph in graphs] == [1, 0]
 
 
-def test_maps_that_are_not_needed_any_more_are_freed_without_a_search_for_cycles():
+def test_unused_maps_are_freed_without_garbage_collection():
     gc.disable()
     try:
         one, other = Twice().eval()(constant(np.full((1, 1, 1, 2), 5, np.float32)))
@@ -177,7 +177,7 @@ def test_maps_that_are_not_needed_any_more_are_freed_without_a_search_for_cycles
         gc.enable()
 
 
-def test_more_numbers_than_a_graph_holds_are_refused(monkeypatch):
+def test_weights_above_the_graph_limit_are_refused(monkeypatch):
     monkeypatch.setattr(model_proto, "MOST_BYTES", 8000)
     ops.to_numpy(constant(np.ones(1000, np.float32)) + 1.0)
     with pytest.raises(ValueError, match="a graph can hold at most 8,000 bytes of weights"):
@@ -240,12 +240,12 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("compute", "message"), REFUSED)
-def test_what_a_graph_cannot_have_is_refused_where_it_is_called(compute, message):
+def test_unsupported_onnx_operation_is_refused_at_the_call(compute, message):
     with pytest.raises(ValueError, match=message):
         compute()
 
 
-def test_float16_is_for_modules_and_casts_alone():
+def test_float16_exists_only_for_modules_and_casts():
     assert "float16" not in checks.FLOAT_DTYPES
     half = ops.cast(constant(np.array([1.5, 70000], np.float32)), "float16")
     np.testing.assert_array_equal(ops.to_numpy(half), np.array([1.5, np.inf], np.float16))

@@ -45,11 +45,11 @@ def rows_beside_a_column(rows: Any, index: Any) -> Any:
 
 
 @pytest.mark.parametrize("take", [ops.take_rows, rows_beside_a_column])
-def test_gradients_are_added_in_the_order_of_the_rows_taken(take: Any) -> None:
+def test_gradients_are_summed_in_row_order(take: Any) -> None:
     check_gradients(take)
 
 
-def test_compiled_gradients_are_added_in_the_same_order() -> None:
+def test_compiled_gradients_are_summed_in_row_order() -> None:
     if problem := autograd.compile_problem("cpu"):
         pytest.skip(problem)
     check_gradients(rows_beside_a_column, autograd.compiled)

@@ -28,13 +28,13 @@ def test_importing_backend_imports_no_framework(statement: str) -> None:
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="PyTorch's compiler")
-def test_a_training_without_compile_imports_no_compiler() -> None:
+def test_training_without_compile_imports_no_compiler() -> None:
     code = "from duet import backend; backend.use(); import duet.models.training.loop, sys\n"
     code += "assert not {'torch._dynamo', 'sympy'} & set(sys.modules)"
     assert python("-c", code).returncode == 0
 
 
-def test_choosing_a_backend_draws_no_random_number_of_the_program() -> None:
+def test_use_draws_no_random_number() -> None:
     code = "import random; before = random.getstate(); from duet import backend; backend.use()\n"
     assert python("-c", code + "assert random.getstate() == before").returncode == 0
 
@@ -47,12 +47,12 @@ LOADED = (
 
 
 @pytest.fixture(autouse=True)
-def untouched(monkeypatch):
+def clean_environment(monkeypatch):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
+def test_spin_count_reaches_libgomp_only_under_pytorch():
     """What libgomp says itself: it reads the variable when PyTorch loads it."""
     done = python("-c", LOADED, YOLO_BACKEND=backend.use(), OMP_DISPLAY_ENV="VERBOSE")
     has_openmp = backend.use() == "torch"
@@ -61,7 +61,7 @@ def test_pytorchs_threads_wait_as_was_chosen_and_oneflow_has_none():
 
 
 @pytest.mark.parametrize("name", cores.WAITING)
-def test_the_users_way_to_wait_stays(monkeypatch, name):
+def test_users_wait_policy_is_kept(monkeypatch, name):
     monkeypatch.setenv(name, "7")
     cores.choose_threads()
     assert {other: os.environ.get(other) for other in cores.WAITING} == {
@@ -71,10 +71,8 @@ def test_the_users_way_to_wait_stays(monkeypatch, name):
 
 @pytest.mark.parametrize("name", [None, *cores.THREADS])
 @pytest.mark.parametrize(("quota", "threads"), [("200000 100000", "2"), ("max 100000", None)])
-def test_a_container_that_may_use_few_cores_has_few_threads(
-    monkeypatch, tmp_path, name, quota, threads
-):
-    groups(monkeypatch, tmp_path, {"cpu.max": quota})
+def test_container_with_few_cores_gets_few_threads(monkeypatch, tmp_path, name, quota, threads):
+    set_control_groups(monkeypatch, tmp_path, {"cpu.max": quota})
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     if name:
         monkeypatch.setenv(name, "5")
@@ -86,7 +84,7 @@ def test_a_container_that_may_use_few_cores_has_few_threads(
         monkeypatch.delenv(variable)
 
 
-def groups(monkeypatch, folder, files):
+def set_control_groups(monkeypatch, folder, files):
     """A container whose control group has these files."""
     for name, text in files.items():
         (folder / name).parent.mkdir(exist_ok=True)
@@ -104,14 +102,14 @@ def groups(monkeypatch, folder, files):
         ({"cpu.max": "broken"}, 64),
     ],
 )
-def test_the_quota_of_a_container_counts(monkeypatch, tmp_path, files, usable):
-    groups(monkeypatch, tmp_path, files)
+def test_container_quota_limits_usable_cores(monkeypatch, tmp_path, files, usable):
+    set_control_groups(monkeypatch, tmp_path, files)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)))
     assert cores.usable_cores() == cores.cores_of_rank() == usable
 
 
 @pytest.mark.parametrize("users", [None, "2"])
-def test_a_number_that_only_divides_the_cores_is_nobodys_wish(monkeypatch, users):
+def test_thread_count_of_the_launcher_is_no_user_choice(monkeypatch, users):
     monkeypatch.setattr(cores, "_are_asked_for", None)
     for variable in (*cores.THREADS, cores.DIVIDED):
         monkeypatch.delenv(variable, raising=False)
@@ -143,6 +141,6 @@ assert gc.get_freeze_count() == frozen
 """
 
 
-def test_a_pause_of_the_collector_spares_it_the_new_objects() -> None:
+def test_paused_garbage_collector_skips_new_objects() -> None:
     """And it runs again after an error, and what a caller has frozen stays frozen."""
     assert python("-c", COLLECTIONS).returncode == 0

@@ -81,7 +81,7 @@ def run(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_both_run_in_turns_and_are_timed_by_one_clock(run):
+def test_trainers_alternate_and_share_one_clock(run):
     code, printed, document = run("--ours", "--seconds 0.4 --work 0.2", other="--work 0.2")
     assert code == 0, printed
     order = [line.split("-")[0] for line in printed.splitlines() if "-beside-b16-round" in line]
@@ -115,7 +115,7 @@ def test_both_run_in_turns_and_are_timed_by_one_clock(run):
         ),
     ],
 )
-def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line):
+def test_unequal_work_is_refused_or_marked_when_allowed(run, other, line):
     code, printed, document = run("--rounds", 1, other=other)
     assert code == 2 and document is None and line in printed and "divided" not in printed
     code, printed, document = run("--rounds", 1, "--allow-unequal", other=other)
@@ -123,13 +123,13 @@ def test_unequal_work_is_refused_and_marked_where_it_is_allowed(run, other, line
     assert document["work"]["unequal"] == [line]
 
 
-def test_a_trainer_that_fails_is_reported_with_what_it_said(run, tmp_path):
+def test_failed_trainer_is_reported_with_its_message(run, tmp_path):
     (tmp_path / "broken.py").write_text("raise SystemExit('no such --img')")
     code, printed, _ = run("--other", f"{sys.executable} {tmp_path / 'broken.py'}")
     assert code == 1 and "exit code 1: no such --img" in printed
 
 
-def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):
+def test_duet_beside_itself_does_equal_work(monkeypatch, tmp_path):
     """The real one, on the backend of this suite."""
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
     name, path = os.environ.get("YOLO_BACKEND", "torch"), tmp_path / "beside.json"
@@ -148,7 +148,7 @@ def test_our_trainer_beside_itself_does_equal_work(monkeypatch, tmp_path):
     assert len(ours["epochs"]) == len(twin["epochs"]) == 1
 
 
-def test_a_trainer_without_results_has_the_time_of_its_whole_process(run, tmp_path):
+def test_trainer_without_results_is_timed_by_its_process(run, tmp_path):
     (tmp_path / "silent.py").write_text("print('trained')")
     code, printed, document = run(
         "--rounds", 1, "--other", f"{sys.executable} {tmp_path / 'silent.py'}"

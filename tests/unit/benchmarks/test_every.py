@@ -36,7 +36,7 @@ def run_every(monkeypatch, *flags, ended=None):
     return lines, end.value.code
 
 
-def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tmp_path, capsys):
+def test_every_runs_all_scripts_and_names_the_failed_ones(monkeypatch, tmp_path, capsys):
     folder = tmp_path / "bench"
     ended = {"ciou": 1, "val": None}
     lines, code = run_every(monkeypatch, "--device", "cpu", "--output", folder, ended=ended)
@@ -52,14 +52,14 @@ def test_one_command_runs_every_script_and_names_those_that_fail(monkeypatch, tm
         assert seconds == float("inf")
 
 
-def test_every_script_begins_before_a_backend_is_chosen():
+def test_benchmark_scripts_import_without_a_backend():
     names = [f"benchmarks.{path.stem}" for path in sorted(Path(PROJECT, "benchmarks").glob("*.py"))]
     code = f"import importlib\nfor name in {names}: importlib.import_module(name)"
     done = subprocess.run([sys.executable, "-c", code], cwd=PROJECT, stderr=subprocess.PIPE)
     assert (len(names) > 10, done.returncode, done.stderr) == (True, 0, b"")
 
 
-def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, capsys):
+def test_card_reports_one_table_within_its_time_limit(monkeypatch, tmp_path, capsys):
     lines = {}
 
     def run_within(line, environment, seconds):
@@ -94,7 +94,7 @@ def test_a_card_gets_one_table_of_what_its_time_reached(monkeypatch, tmp_path, c
     assert "--other python a.py" in lines["beside"] and "photographs.yaml" in lines["val"]
 
 
-def test_the_busy_share_counts_waits_between_the_first_work_and_the_last(tmp_path):
+def test_busy_share_ignores_idle_time_before_and_after_work(tmp_path):
     samples = tmp_path / "samples"
     samples.write_text("0\n[N/A]\n0\n80\n0\n100\n0\n")
     assert card.busy_share(samples) == ", GPU 60% busy"
@@ -102,13 +102,13 @@ def test_the_busy_share_counts_waits_between_the_first_work_and_the_last(tmp_pat
     assert card.busy_share(samples) == card.busy_share(tmp_path / "none") == ""
 
 
-def test_a_card_needs_some_time(monkeypatch):
+def test_card_refuses_zero_minutes(monkeypatch):
     monkeypatch.setattr("sys.argv", ["card", "--device", "cpu", "--minutes", "0"])
     with pytest.raises(UserError, match="--minutes 0.0; a number above 0 is needed"):
         card.main()
 
 
-def test_photographs_are_a_dataset_that_train_py_reads(tmp_path):
+def test_benchmark_photographs_form_a_trainable_dataset(tmp_path):
     data = load_dataset(str(card.write_photographs(tmp_path, 12)))
     samples = {split: load_split(data, split) for split in ("train", "val")}
     assert {split: len(found) for split, found in samples.items()} == {"train": 12, "val": 1}
@@ -117,7 +117,7 @@ def test_photographs_are_a_dataset_that_train_py_reads(tmp_path):
     assert sum(len(sample.class_index) for sample in samples["train"]) > 12
 
 
-def test_a_job_is_ended_at_its_limit_with_what_it_started(tmp_path):
+def test_job_over_its_time_limit_is_ended_with_its_children(tmp_path):
     child = "import time; time.sleep(100)"
     code = f"import subprocess, sys; p = subprocess.Popen([sys.executable, '-c', {child!r}]); "
     code += f"open({str(tmp_path / 'out')!r}, 'w').write(str(p.pid)); p.wait()"
@@ -136,7 +136,7 @@ RUN = {"host": "EPYC, 4 cores", "date": "2026-01-02", "minutes": 10.0, "load_ave
              {"name": "ema", "state": "failed with exit code 1", "seconds": 1.0}]}  # fmt: skip
 
 
-def test_a_report_is_made_of_the_json_alone(tmp_path, monkeypatch, capsys):
+def test_report_is_built_from_json_alone(tmp_path, monkeypatch, capsys):
     left = [{"case": "m, 64", "reason": "out of memory"}]
     write_json(tmp_path / "ciou.json", "PyTorch 2, EPYC", [PLAIN, FAST])
     write_json(tmp_path / "step_table.json", "PyTorch 2", [STEP], "cuda:0", left_out=left)
@@ -186,7 +186,7 @@ def run(monkeypatch, *flags, code=0):
     return asked
 
 
-def test_recipes_run_in_turns_and_report_their_best_epochs(monkeypatch, capsys):
+def test_recipes_alternate_and_report_their_best_epochs(monkeypatch, capsys):
     asked = run(monkeypatch, "--seeds", "0", "1")
     recipes = ("scratch-low", "small")
     assert asked == [(recipe, seed) for seed in ("0", "1") for recipe in recipes]
@@ -197,7 +197,7 @@ def test_recipes_run_in_turns_and_report_their_best_epochs(monkeypatch, capsys):
     ]
 
 
-def test_a_failed_training_ends_the_comparison_with_its_message(monkeypatch):
+def test_failed_training_ends_the_recipe_comparison(monkeypatch):
     with pytest.raises(UserError, match="ended with 2: error: no such file"):
         run(monkeypatch, "--seeds", "0", code=2)
     with pytest.raises(UserError, match="--epochs: give one number per recipe"):

@@ -24,8 +24,13 @@ from duet import backend
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.errors import WorkerError
-from tests.small import write_small_dataset, write_small_model, write_tiny_model
-from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from tests.small import (
+    CLASS_NAMES,
+    write_small_dataset,
+    write_small_model,
+    write_tiny_model,
+    write_tiny_weights,
+)
 
 MULTI = "multi_tensor"
 
@@ -78,7 +83,7 @@ def test_ciou_is_timed_plain_and_fused(monkeypatch, tmp_path):
         ciou.require_equal({"plain": runs["plain"], "fused": wrong})
 
 
-def test_averages_and_optimizers_are_timed_both_ways(monkeypatch, tmp_path):
+def test_averages_and_optimizers_are_timed_plain_and_fused(monkeypatch, tmp_path):
     flags = ("--repeats", 1, "--cfg", write_small_model(tmp_path))
     monkeypatch.setattr(updates, "OPTIMIZERS", ("Adam",))
     rows = run(monkeypatch, updates, tmp_path, *flags)
@@ -88,7 +93,7 @@ def test_averages_and_optimizers_are_timed_both_ways(monkeypatch, tmp_path):
         updates.require_equal("EMA", {"x": np.ones(2)}, {"x": np.zeros(2)})
 
 
-def test_steps_of_equal_losses_are_timed_with_their_stages(monkeypatch, capsys, tmp_path):
+def test_train_step_stages_are_timed_for_equal_losses(monkeypatch, capsys, tmp_path):
     flags = ("--cfg", write_small_model(tmp_path), "--img", 64, "--batch", 2, "--warm-up", 1)
     only = ("--only", "channels-last", "padded loss", "compiled, no graphs", "--repeats", 1)
     names = [name for _, name in run(monkeypatch, train_step, tmp_path, *flags, *only)]
@@ -103,7 +108,7 @@ def test_steps_of_equal_losses_are_timed_with_their_stages(monkeypatch, capsys, 
     train_step.require_equal_losses({**losses, "bf16": np.full(3, 1.02)}, train_step.CANDIDATES)
 
 
-def test_the_loader_is_compared_on_the_same_samples(monkeypatch, tmp_path):
+def test_loaders_are_compared_on_equal_samples(monkeypatch, tmp_path):
     flags = ("--img", 64, "--batch", 2, "--images", 4, "--repeats", 2)
     names = [name for _, name in run(monkeypatch, loader, tmp_path, *flags)]
     assert names == ["reference", "fast", "fast, --cache ram", "and --device-augment"]
@@ -118,7 +123,7 @@ def test_the_loader_is_compared_on_the_same_samples(monkeypatch, tmp_path):
             loader.require_equal_samples(batch, other)
 
 
-def test_a_validation_is_timed_both_ways_on_equal_figures(monkeypatch, tmp_path):
+def test_validation_is_timed_both_ways_for_equal_metrics(monkeypatch, tmp_path):
     data, model = write_small_dataset(tmp_path), write_small_model(tmp_path)
     small = ("--img", 64, "--batch", 4, "--workers", 0, "--repeats", 1)
     rows = run(monkeypatch, val, tmp_path, "--data", data, "--cfg", model, *small)
@@ -141,7 +146,7 @@ def test_detection_is_timed_beside_the_forward_pass(monkeypatch, tmp_path):
     assert sum(len(tensor) for tensor in detect.build(flags, "cpu").batches()) == 5
 
 
-def test_the_server_has_the_backend_of_the_loop_beside_it(monkeypatch):
+def test_served_model_uses_the_current_backend(monkeypatch):
     lines = []
     ended = SimpleNamespace(stdout=["error\n"], kill=lambda: None, wait=lambda: None)
     monkeypatch.setattr("subprocess.Popen", lambda line, **_: lines.append(line) or ended)
@@ -151,7 +156,7 @@ def test_the_server_has_the_backend_of_the_loop_beside_it(monkeypatch):
     assert lines[0][lines[0].index("--backend") + 1] == backend.use()
 
 
-def test_accepted_refused_and_lost_requests_are_counted_apart():
+def test_load_report_counts_refused_and_lost_requests_apart():
     load = Load(2.0, [(200, 0.1), (200, 0.3), (429, 0.001), (0, 0.5), (503, 0.1)])
     assert load.rate == 1.0
     assert load.words() == (
@@ -168,7 +173,7 @@ def run_steps(monkeypatch, tmp_path, *flags):
     return json.loads(path.read_text())
 
 
-def test_one_row_is_measured_here(monkeypatch, tmp_path, capsys):
+def test_step_table_measures_one_row(monkeypatch, tmp_path, capsys):
     model = write_tiny_model(tmp_path)
     only = ("--precision", "float32", "--execution", "eager", "--warm-up", 1)
     document = run_steps(monkeypatch, tmp_path, "--models", model, *only)
@@ -181,7 +186,7 @@ def test_one_row_is_measured_here(monkeypatch, tmp_path, capsys):
     assert f"{model}, 2 x 64 px, float32, eager: " in capsys.readouterr().out
 
 
-def test_rows_are_processes_of_their_own_and_each_failure_has_its_reason(monkeypatch, tmp_path):
+def test_step_table_rows_run_apart_and_log_their_failures(monkeypatch, tmp_path):
     """The JSON is complete after each row: it names those that are still to come."""
     so_far, lines = [], []
 
@@ -229,7 +234,7 @@ def flags(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_a_file_stands_beside_its_model_at_the_training_size(flags, capsys, caplog):
+def test_exported_file_is_timed_beside_its_model(flags, capsys, caplog):
     caplog.set_level(logging.INFO)
     formats.main()
     document = json.loads((flags / "formats.json").read_text())

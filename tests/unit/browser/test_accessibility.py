@@ -16,7 +16,7 @@ PAGE = """<!DOCTYPE html><html lang="en"><head><title>A page</title></head>
             {("image-alt", "critical"), ("color-contrast", "serious")}),
     ],
 )  # fmt: skip
-def test_faults_are_found(tmp_path, content, found):
+def test_accessibility_check_finds_faults(tmp_path, content, found):
     (tmp_path / "page.html").write_text(PAGE.format(content))
     with chromium() as page:
         page.open(tmp_path / "page.html", 600)

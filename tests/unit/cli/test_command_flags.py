@@ -82,6 +82,7 @@ REFUSED = [
     ("export", "--weights W --raw --dynamic", "--raw with --dynamic"),
     ("export", "--weights W --raw --include openvino", "--raw writes ONNX"),
     ("export", "--weights W --raw --opset 21", "--opset 21; accepted with --raw: from 12 to 19"),
+    ("export", "--weights W --opset 3", "--opset 3; accepted without --raw: from 13 to 21"),
     ("export", "--weights W --opset 12", "--opset 12; accepted without --raw: from 13 to 21"),
     ("export", "--weights W --raw boxes", "--raw boxes; accepted: maps, sigmoid, split, split-sig"),
     ("export", "--weights W --calibration-list F", "--calibration-list lists images of --data; na"),
@@ -91,16 +92,16 @@ REFUSED = [
     ("audit", "--data D --weights W --top 0", "--top 0"),
     ("audit", "--data D --weights W --split 1", "--split 1"),
     ("serve", "", "--weights is required"),
-    ("serve", "--weights =b", "accepted: a name of printable"),
+    ("serve", "--weights =b", "--weights: the name '' of a model is blank or"),
     ("serve", "--weights ' ' x", "--weights"),
-    ("serve", "--weights a/best.pt b/best.pt", "another one for each model"),
-    ("serve", "--weights \x1b=b", "--weights '\\x1b'=...; accepted: a name"),
+    ("serve", "--weights a/best.pt b/best.pt", "name 'best' of a model is used twice; name each"),
+    ("serve", "--weights \x1b=b", "the name '\\x1b' of a model is blank or not printable"),
     ("serve", "--weights W --port 65536", "--port 65536; accepted: a whole number from 0 to 65535"),
 ]
 
 
 @pytest.mark.parametrize(("command", "flags", "message"), REFUSED)
-def test_a_value_that_is_wrong_or_has_no_effect_is_refused(command, flags, message):
+def test_wrong_or_ineffective_flag_value_is_refused(command, flags, message):
     with pytest.raises(UserError) as caught:
         PARSERS[command](shlex.split(flags))
     assert message in f"{caught.value}$"
@@ -163,12 +164,12 @@ GIVEN = [
 
 
 @pytest.mark.parametrize(("command", "flags", "wanted"), GIVEN)
-def test_flags_give_settings_and_defaults_are_the_public_ones(command, flags, wanted):
+def test_flags_set_values_and_defaults_are_public(command, flags, wanted):
     config = PARSERS[command](shlex.split(flags))
     assert {name: getattr(config, name) for name in wanted} == wanted
 
 
-def test_the_flags_that_were_given_are_reported_from_defaults():
+def test_explicit_flags_are_distinguished_from_defaults():
     values, given = read_train_flags(["--epochs", "100", "--batch", "4", "--resume", "--cache"])
     assert given == {"epochs": 100, "batch_size": 4, "resume": "newest", "cache": "ram"}
     assert given.items() <= values.items()
@@ -176,7 +177,7 @@ def test_the_flags_that_were_given_are_reported_from_defaults():
     assert values["resume"] == "newest" and read_train_flags([])[0]["resume"] == ""
 
 
-def test_a_batch_must_be_divisible_by_the_processes():
+def test_batch_size_must_be_divisible_by_process_count():
     config = parse_train_flags(["--batch", "12"])
     config.check_processes(3)
     with pytest.raises(UserError, match="12 is the total over 5 .* by 5; use 10 or 15$"):
@@ -186,7 +187,7 @@ def test_a_batch_must_be_divisible_by_the_processes():
 
 @pytest.mark.parametrize("row", FORMATS, ids=lambda row: row.name)
 @pytest.mark.parametrize("flag", ["--nms", "--int8 --data D"])
-def test_a_format_without_it_is_refused(row, flag):
+def test_export_flag_of_another_format_is_refused(row, flag):
     words = f"--include {row.name} {flag}"
     if flag.split()[0][2:] in row.flags:
         parse("export", words)
@@ -203,7 +204,7 @@ def test_shared_flags_have_the_defaults_of_detect():
     assert config.host == "127.0.0.1"
 
 
-def test_an_audit_promises_only_weights_that_it_takes(capsys):
+def test_audit_help_promises_only_accepted_weights(capsys):
     with pytest.raises(SystemExit):
         parse_audit_flags(["--help"])
     shown = " ".join(capsys.readouterr().out.split())

@@ -52,7 +52,7 @@ def read(settings: type, *arguments: str):
     return read_flags(settings, "cups", "Make tea.", arguments)
 
 
-def test_a_command_line_gives_values_and_names_those_that_it_has():
+def test_parsed_flags_give_values_and_explicit_names():
     values, given = read(Cups, "--mugs", "3", "--kinds", "black", "white", "--sugar")
     assert values == {
         "number": 3,
@@ -70,7 +70,7 @@ def test_defaults_match_the_dataclass():
     assert {type(value) for value in read(Cups, "--strength", "3")[0].values()} >= {float}
 
 
-def test_a_subclass_may_change_a_default_and_keeps_the_flag():
+def test_subclass_may_change_a_default_and_keep_its_flag():
     assert read(Pots)[0]["number"] == 1
     assert read(Pots, "--cups", "4")[0]["number"] == 4
     with pytest.raises(UserError, match="--cups 0; accepted: a whole number of at least 1"):
@@ -103,15 +103,16 @@ def refusal(capsys, *arguments: str) -> list[str]:
         (["--xyz"], "unknown flag --xyz for cups"),
         (
             ["--milk", "b c.jpg", "d.jpg", "e.jpg"],
-            "unexpected argument 'd.jpg'; put its flag before it, and quote a pattern such as "
-            "'images/*.jpg'",
+            "unexpected argument 'd.jpg' after 'b c.jpg'; put its flag before it, and quote a "
+            "pattern such as 'images/*.jpg'",
         ),
         (["--cups", "two"], "--cups two; accepted: a whole number"),
+        (["--cups", ""], "--cups ''; accepted: a whole number"),
         (["--strength", "x"], "--strength x; accepted: a number"),
         (["--cups"], "--cups: its value is missing; of tea"),
     ],
 )
-def test_a_wrong_command_line_is_answered_in_two_lines(arguments, answer, capsys):
+def test_wrong_command_line_gives_a_two_line_answer(arguments, answer, capsys):
     assert refusal(capsys, *arguments) == [answer, "`cups --help` lists what is accepted"]
 
 
@@ -125,16 +126,29 @@ def test_a_wrong_command_line_is_answered_in_two_lines(arguments, answer, capsys
         (parse_train_flags, "data=d epochs=1", "unexpected argument 'data=d'; did you mean --data"
          " d --epochs 1?"),
         (parse_train_flags, "--img 64,64", "--img 64,64; accepted: a whole number"),
+        (parse_train_flags, "--img 64 32", "unexpected argument '32' after '64'; put its flag"),
         (parse_val_flags, "--remap-classes", "--remap-classes is a flag of duet train, not of val"),
     ],
 )  # fmt: skip
-def test_a_command_line_of_another_program_is_quoted_in_the_answer(parse, words, answer):
+def test_foreign_command_line_is_quoted_in_the_answer(parse, words, answer):
     with pytest.raises(UserError) as caught:
         parse(words.split())
     assert str(caught.value).startswith(answer)
 
 
-def test_several_unknown_flags_are_answered_together(capsys):
+def test_unknown_flag_suggests_one_of_its_subcommand():
+    """--split is a flag of train.py too, but --splits is nearer."""
+    parser = new_parser("records", "")
+    parser.add_subparsers().add_parser("pack").add_argument("--splits")
+    with pytest.raises(UserError) as caught:
+        parser.parse_args(["pack", "--split", "val"])
+    assert str(caught.value) == (
+        "unknown flag --split for records pack; did you mean --splits?\n"
+        "`records pack --help` lists what is accepted"
+    )
+
+
+def test_unknown_flags_are_reported_together(capsys):
     answers = refusal(capsys, "--cubs", "3", "--sugra")
     assert [line.rpartition(" ")[2] for line in answers[:2]] == ["--cups?", "--sugar?"]
 
@@ -146,7 +160,7 @@ def train_parser():
 
 
 @pytest.mark.parametrize("program", [train_parser(), compare_parser()])
-def test_help_fits_80_columns_and_shows_defaults_as_they_are_written(program, monkeypatch):
+def test_help_fits_80_columns_and_shows_plain_defaults(program, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = program.format_help()
     assert max(map(len, text.splitlines())) <= 80
@@ -155,14 +169,14 @@ def test_help_fits_80_columns_and_shows_defaults_as_they_are_written(program, mo
     assert "%" not in text
 
 
-def test_help_shows_the_default_hyperparameters_within_the_project():
+def test_help_shows_project_path_of_default_hyperparameters():
     text = " ".join(train_parser().format_help().split())
     assert "(default: data/hyps/hyp.scratch-low.yaml)" in text
     assert "BatchNorm statistics are still updated (default: 0)" in text
 
 
 @pytest.mark.parametrize("settings", [TrainConfig, ValConfig])
-def test_every_setting_of_a_command_has_a_flag_of_its_own(settings):
+def test_every_setting_has_exactly_one_flag(settings):
     flags = flags_of(settings)
     assert set(flags) == {field.name for field in fields(settings) if field.compare}
     names = [name for found in flags.values() for name in found.names]
@@ -173,7 +187,7 @@ def test_every_setting_of_a_command_has_a_flag_of_its_own(settings):
 @pytest.mark.parametrize(
     "settings", [TrainConfig, ValConfig, DetectConfig, ExportConfig, ServeConfig]
 )
-def test_every_number_of_a_command_has_bounds(settings):
+def test_every_number_flag_has_bounds(settings):
     for name, found in flags_of(settings).items():
         kind = found.options.get("type")
         if kind in (int, float) and name not in ("classes", "sizes"):  # checked with the model
@@ -182,7 +196,7 @@ def test_every_number_of_a_command_has_bounds(settings):
                     found.check(found.names[0], value)
 
 
-def test_a_command_line_without_flags_gives_the_default_settings():
+def test_empty_command_line_gives_default_settings():
     assert parse_train_flags([]) == TrainConfig()
     assert parse_val_flags(["--weights", "W"]) == ValConfig(weights=("W",))
 
@@ -199,12 +213,12 @@ def test_a_command_line_without_flags_gives_the_default_settings():
         (parse_export_flags, "--weights W --dynamic --opset 15"),
     ],
 )
-def test_settings_as_words_give_these_settings_again(parse, words):
+def test_settings_survive_conversion_to_words(parse, words):
     config = parse(shlex.split(words))
     assert parse(as_words(config)) == config
 
 
-def test_words_leave_out_defaults():
+def test_words_omit_defaults():
     config = parse_train_flags(["--epochs", "7", "--seed", "0", "--name", "x"])
     assert sorted(as_words(config)) == ["--epochs=7", "--name=x"]
 
@@ -275,7 +289,7 @@ def test_every_public_flag_is_accepted_or_answered(parse, settings, absent, publ
         (parse_export_flags, EXPORT),
     ],
 )
-def test_a_flag_whose_wish_is_fulfilled_is_taken_with_one_line(parse, absent, caplog, capsys):
+def test_redundant_flag_is_accepted_with_one_log_line(parse, absent, caplog, capsys):
     usual = parse(["--weights", "W"])
     for name in ACCEPTED.keys() & absent.keys():
         for written in {name, "--" + name[2:].replace("-", "_")}:
@@ -291,11 +305,11 @@ def test_a_flag_whose_wish_is_fulfilled_is_taken_with_one_line(parse, absent, ca
 @pytest.mark.parametrize(
     ("path", "text"), pages().items(), ids=[str(path.relative_to(DOCS)) for path in pages()]
 )
-def test_the_pages_of_flags_match_the_parsers(path, text):
+def test_flag_pages_match_the_parsers(path, text):
     assert path.read_text(encoding="utf-8") == text, "python -m tests.flag_page writes it anew"
 
 
-def test_all_that_pages_say_of_flags_is_translated_and_no_translation_is_stale():
+def test_flag_translations_are_complete_and_current():
     settings = TrainConfig, ValConfig, DetectConfig, ExportConfig, ServeConfig
     message = [found.options["help"] for each in settings for found in flags_of(each).values()]
     message += [str(action.help) for action in compare_parser()._actions if action.dest != "help"]

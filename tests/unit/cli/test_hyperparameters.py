@@ -18,7 +18,7 @@ from duet.utils.errors import UserError
 from tests.environments import shared_path
 
 
-def test_the_default_hyperparameters_are_the_public_ones():
+def test_default_hyperparameters_are_public():
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     assert (hyp.lr0, hyp.lrf, hyp.momentum, hyp.weight_decay) == (0.01, 0.01, 0.937, 0.0005)
     assert (hyp.box, hyp.cls, hyp.obj, hyp.anchor_t) == (0.05, 0.5, 1.0, 4.0)
@@ -55,24 +55,24 @@ def test_wrong_hyperparameters_are_refused_by_name(tmp_path, change, message):
 
 
 @pytest.mark.parametrize("path", sorted(Path("data/hyps").glob("*.yaml")), ids=lambda p: p.name)
-def test_every_hyperparameter_yaml_that_ships_reads(path):
+def test_every_shipped_hyperparameter_file_reads(path):
     assert isinstance(read_hyperparameters(path), Hyperparameters)
 
 
-def test_a_shipped_file_is_found_by_its_short_name():
+def test_shipped_file_is_found_by_short_name():
     small = read_hyperparameters("small")
     assert small == read_hyperparameters("data/hyps/hyp.small.yaml")
     assert small != read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 
 
-def test_overrides_take_the_place_of_a_files_numbers():
+def test_overrides_replace_values_of_the_file():
     given = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     changed = read_hyperparameters(DEFAULT_HYPERPARAMETERS, ("lr0=0.2", "mosaic=5e-1"))
     assert changed == dataclasses.replace(given, lr0=0.2, mosaic=0.5)
 
 
 @pytest.mark.parametrize("weights", ["auto", (), (1.0, 2.5)])
-def test_the_words_of_hyperparameters_give_them_again(weights):
+def test_hyperparameters_survive_conversion_to_words(weights):
     given = read_hyperparameters("small")
     changed = dataclasses.replace(given, cls_weights=weights, lr0=1 / 3)
     words = [override_word(*pair) for pair in dataclasses.asdict(changed).items()]
@@ -84,7 +84,7 @@ def test_the_words_of_hyperparameters_give_them_again(weights):
     [
         (
             "lr=0.1",
-            "--override 'lr=0.1'; accepted: HYPERPARAMETER=VALUE; did you mean lr",
+            "--override 'lr=0.1'; accepted: HYPERPARAMETER=VALUE; did you mean lrf or lr0\\?",
         ),
         ("momentum", "--override momentum: no value; write momentum=VALUE"),
         ("cls_weights=rare", "--override 'cls_weights=rare': 'rare' is not a number"),
@@ -92,7 +92,7 @@ def test_the_words_of_hyperparameters_give_them_again(weights):
         ("lr0=nan", "--override lr0: nan; accepted: a finite number"),
     ],
 )
-def test_a_wrong_override_is_refused_by_name(word, message):
+def test_wrong_override_is_refused_by_name(word, message):
     with pytest.raises(UserError, match=message):
         read_hyperparameters(DEFAULT_HYPERPARAMETERS, (word,))
 
@@ -102,7 +102,7 @@ def public_files() -> dict[str, dict[str, float]]:
     return json.loads(shared_path("golden/recipe/info.json").read_text())["hyp"]
 
 
-def test_the_public_hyperparameter_files_ship_with_their_numbers():
+def test_public_hyperparameter_files_ship_with_their_values():
     public = public_files()
     assert len(public) == 6
     defaults = {

@@ -79,7 +79,7 @@ class Texts(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-def written(document, folder):
+def write_and_read(document, folder):
     """The report, the rows of compare.md, and compare.html."""
     report = write_reports(document, folder)
     text = (folder / "compare.md").read_text().replace("\\|", "|").replace("&lt;", "<")
@@ -88,7 +88,7 @@ def written(document, folder):
 
 
 def test_text_and_page_show_the_same_rows(tmp_path):
-    report, text, rows, page = written(comparison(), tmp_path)
+    report, text, rows, page = write_and_read(comparison(), tmp_path)
     assert ["oneflow", "plain", "8", "41.2", "40.8 to 41.6", "10.8", "160", "800"] in rows
     assert ["torch", "plain", "16", "0.10000", "0.25000"] in rows  # a loss that is NaN has none
     assert "4.00 times the time (4.00 to 4.00 in 4 pairs of epochs): slower" in text
@@ -105,7 +105,7 @@ def test_text_and_page_show_the_same_rows(tmp_path):
     assert json.loads((tmp_path / "compare.json").read_text()) == comparison()
 
 
-def test_reasons_to_doubt_the_figures_come_first(tmp_path):
+def test_reasons_to_doubt_results_come_first(tmp_path):
     losses = {"losses": [[0.2, 0.1, 0.05], [0.2, 0.1, None]]}
     changes = {
         ("oneflow-plain-b8", 1): losses,
@@ -114,7 +114,7 @@ def test_reasons_to_doubt_the_figures_come_first(tmp_path):
         ("torch-plain-b8", 2): {"load": {"others": 2.5}},
     }
     document = comparison(changes=changes, allow_unequal=True)
-    report, text, rows, page = written(document, tmp_path)
+    report, text, rows, page = write_and_read(document, tmp_path)
     diverge, unequal, load = report.warnings
     assert diverge.startswith("LOSSES DIVERGE: oneflow-plain-b8 against torch-plain-b8: a loss of")
     assert unequal.startswith("UNEQUAL WORK: oneflow-plain-b16 against torch-plain-b16: train_im")
@@ -130,12 +130,12 @@ def test_reasons_to_doubt_the_figures_come_first(tmp_path):
     refused = comparison(changes=changes)
     assert [pair["verdict"] for pair in refused["pairs"]] == ["slower", "refused"]
     assert refused["pairs"][1]["ratio"] is None
-    assert "refused, the work is not equal" in written(refused, tmp_path)[1]
+    assert "refused, the work is not equal" in write_and_read(refused, tmp_path)[1]
 
 
-def test_options_are_apart_from_backends_and_few_pairs_have_no_figure(tmp_path):
+def test_options_are_apart_and_few_pairs_have_no_ratio(tmp_path):
     document = comparison("torch", "plain,bf16", "8")
-    backends, options, *_ = written(document, tmp_path)[0].sections
+    backends, options, *_ = write_and_read(document, tmp_path)[0].sections
     assert backends.items == []
     assert re.match(
         r"torch-bf16-b8 against torch-plain-b8: 1.00 times the time .*: no difference "
@@ -146,11 +146,11 @@ def test_options_are_apart_from_backends_and_few_pairs_have_no_figure(tmp_path):
         cell["runs"].clear()
     few = comparison("torch", "plain,bf16", "8", rounds=1)
     few["pairs"][0]["verdict"] = "too few pairs to tell"
-    (item,) = written(few, tmp_path)[0].sections[1].items
+    (item,) = write_and_read(few, tmp_path)[0].sections[1].items
     assert "too few pairs to tell (1.00 to 1.00 in 4 pairs" in item and "times" not in item
 
 
-def test_text_from_outside_is_spelt_out_in_every_report(tmp_path):
+def test_foreign_text_is_escaped_in_every_report(tmp_path):
     hostile = "a\x1b[2J\r\n<script>\u202eb\udce9|$x$"
     run = {"failure": hostile, "log_tail": [hostile], "command": [hostile], "framework": hostile}
     for changes in (run, {**run, "failure": None}):

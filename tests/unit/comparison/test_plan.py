@@ -39,7 +39,7 @@ def flags(tmp_path, monkeypatch):
     return [*pythons, "--project", str(tmp_path / "out")]
 
 
-def test_runs_take_turns_backend_by_backend_and_round_by_round():
+def test_runs_alternate_backends_within_each_round():
     cells = Settings(backends="torch,oneflow", variants="plain,fused", batch="8,16").cells
     once = [
         "torch-plain-b8", "oneflow-plain-b8", "torch-fused-b8", "oneflow-fused-b8",
@@ -60,7 +60,7 @@ def test_runs_take_turns_backend_by_backend_and_round_by_round():
     ]
 
 
-def test_variants_may_differ_by_their_flags_and_backends_in_nothing():
+def test_backends_match_and_variants_differ_only_by_flags():
     plain = Cell("torch", "plain", 8)
     assert Pair(Cell("torch", "bf16", 8), Cell("oneflow", "bf16", 8)).by_design == set()
     for variant, names in (
@@ -71,7 +71,7 @@ def test_variants_may_differ_by_their_flags_and_backends_in_nothing():
         assert Pair(plain, Cell("torch", variant, 8)).by_design == names
 
 
-def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_path):
+def test_comparison_settings_survive_their_file(flags, tmp_path):
     settings, resumed, folder = parse_flags(
         [*flags, "--batch", "4,8", "--variants", "plain,fused", "--name", "one", "--timeout", "3",
          "--split", "3/5"]
@@ -92,7 +92,7 @@ def test_settings_are_read_from_the_flags_and_back_from_their_file(flags, tmp_pa
 @pytest.mark.parametrize(
     "content", ["[" * 9000, "{", "[]", "{}", '{"failure": "x"}', '{"failure": null}']
 )
-def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
+def test_damaged_record_is_measured_again(flags, tmp_path, content):
     turn = next(iter(turns(parse_flags(flags)[0].cells, 1)))
     record_path(tmp_path, turn).parent.mkdir()
     record_path(tmp_path, turn).write_text(content)
@@ -109,7 +109,7 @@ def test_a_damaged_record_is_measured_again(flags, tmp_path, content):
         (["--device", "1,3"], 2, "1,3"),
     ],
 )
-def test_processes_are_asked_for_by_their_number_or_by_their_devices(
+def test_process_count_comes_from_nproc_or_device_list(
     flags, tmp_path, wanted, processes, measured
 ):
     settings, _, _ = parse_flags([*flags, *wanted, "--batch", "4"])
@@ -134,22 +134,25 @@ def test_processes_are_asked_for_by_their_number_or_by_their_devices(
         (["--name", "../x"], "--name '../x'; accepted: a folder name"),
     ],
 )
-def test_a_wrong_flag_is_named_before_the_first_run(flags, tmp_path, wrong, message):
+def test_wrong_flag_is_reported_before_the_first_run(flags, tmp_path, wrong, message):
     with pytest.raises((UserError, BackendError), match=re.escape(message)):
         parse_flags([*flags, *wrong])
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("content", [None, "[" * 9000, "{", "[]", "{}", '{"settings": 3}'])
-def test_a_damaged_comparison_is_named(tmp_path, content):
+def test_damaged_comparison_is_reported(tmp_path, content):
+    text = f"{tmp_path}/compare.json: No such file or directory"
     if content:
         (tmp_path / "compare.json").write_text(content)
-    with pytest.raises(UserError, match=f"--resume {tmp_path}: no comparison found"):
+        text = "compare.json: .*"
+    text = f"--resume {tmp_path}: no comparison found [(]{text}[)]; give the folder"
+    with pytest.raises(UserError, match=text):
         parse_flags(["--resume", str(tmp_path)])
 
 
 @pytest.mark.parametrize("change", [{"machine": []}, {"train_part": "x"}, {"train_part": [1]}])
-def test_a_comparison_with_a_value_of_another_kind_is_damaged(flags, tmp_path, change):
+def test_comparison_with_wrong_value_type_is_damaged(flags, tmp_path, change):
     document = build_document(parse_flags(flags)[0], {}, {"cores": 2}, "running", "2030-01-02")
     for part in (document, document["settings"]):
         part.update({name: value for name, value in change.items() if name in part})
@@ -158,7 +161,7 @@ def test_a_comparison_with_a_value_of_another_kind_is_damaged(flags, tmp_path, c
         parse_flags(["--resume", str(tmp_path)])
 
 
-def test_a_missing_python_is_named_with_the_remedy(monkeypatch, tmp_path):
+def test_missing_python_is_reported_with_the_remedy(monkeypatch, tmp_path):
     monkeypatch.setattr("duet.utils.comparison.settings.PROJECT", tmp_path)
     with pytest.raises(UserError, match="run make setup BACKEND=torch"):
         parse_flags([])
@@ -190,7 +193,7 @@ def run(cell="torch", work=None, losses=((1.0, 2.0, 3.0),), seconds=(), number=1
         ({"settings": {"seed": 0, "backend": "oneflow", "new": 1}}, "settings.new: absent in"),
     ],
 )
-def test_every_difference_in_work_is_a_line(change, line):
+def test_every_difference_in_work_is_one_line(change, line):
     work = {
         "precision": "float32",
         "tf32": False,
@@ -208,7 +211,7 @@ def test_every_difference_in_work_is_a_line(change, line):
     assert differences(run(work=work), run("oneflow", {**work, **change}), {name}) == []
 
 
-def test_losses_are_compared_over_the_same_batches_and_the_worst_is_reported():
+def test_loss_gap_reports_the_worst_common_batch():
     gap = loss_gap(run(losses=[[1, 2, 3], [1, 1, 2]]), run(losses=[[1, 2, 3], [1, 1, 2.02]]))
     assert (gap["batches"], gap["worst_batch"], gap["diverged"]) == (2, 2, False)
     assert gap["worst"] == pytest.approx(0.005) and gap["tolerance"] == TOLERANCE
@@ -221,19 +224,19 @@ def test_losses_are_compared_over_the_same_batches_and_the_worst_is_reported():
 
 @pytest.mark.parametrize("other", [0.3, float("inf"), None])
 @pytest.mark.parametrize("lost", [float("nan"), float("inf"), None])
-def test_a_loss_that_is_not_finite_on_either_side_diverges_wherever_it_stands(lost, other):
+def test_non_finite_loss_on_either_side_is_divergence(lost, other):
     left, right = [[1, 2, 3], [1, 1, other], [1, 1, 1]], [[1, 2, 3.00001], [1, 1, lost], [1, 1, 1]]
     for reference, candidate in ((left, right), (right, left)):
         gap = loss_gap(run(losses=reference), run("oneflow", losses=candidate))
         assert gap["diverged"] and (gap["worst"], gap["worst_batch"]) == (None, 2)
 
 
-def test_batches_after_the_first_ones_are_not_judged():
+def test_loss_gap_judges_only_the_first_batches():
     far = [[1, 2, 3]] * 10 + [[9, 9, 9]]
     assert not loss_gap(run(losses=far), run(losses=[[1, 2, 3]] * 11))["diverged"]
 
 
-def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
+def test_epoch_ratios_pair_equal_epochs_without_warm_up():
     reference = [run(seconds=(9, 1, 2)), run(seconds=(9, 4, 5), number=2)]
     candidate = [run(seconds=(90, 2, 6)), run(seconds=(90, 8), number=2)]
     assert epoch_ratios(reference, candidate) == [2.0, 3.0, 2.0]
@@ -256,7 +259,7 @@ def test_ratios_pair_the_same_epoch_of_the_same_round_without_warm_up():
         ([], 0, "too few pairs to tell"),
     ],
 )
-def test_a_ratio_counts_only_beyond_the_spread_of_its_pairs(ratios, rounds, expected):
+def test_verdict_needs_a_ratio_beyond_the_spread(ratios, rounds, expected):
     assert verdict(ratios, rounds) == expected
     if expected in ("slower", "faster"):
         inverse = verdict([1 / ratio for ratio in ratios], rounds)

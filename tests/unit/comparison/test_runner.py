@@ -30,7 +30,7 @@ def run(tmp_path, code, timeout=60, watch=lambda: None):
     return run_process(command, tmp_path / "log", timeout, "cpu", (watch,))
 
 
-def test_output_exit_code_time_and_memory_are_known(tmp_path):
+def test_run_reports_output_exit_code_time_and_memory(tmp_path):
     own = b"x" * (300 << 20)  # of this process, and no part of the other's
     child = "import time; x = b'x' * (80 << 20); time.sleep(0.5)"  # in a session of its own
     code = (
@@ -50,16 +50,14 @@ def test_output_exit_code_time_and_memory_are_known(tmp_path):
 
 @pytest.mark.parametrize("session", [False, True])
 @pytest.mark.parametrize(("seconds", "timeout"), [(0, 60), (100, 0.7)])
-def test_nothing_of_a_run_is_left_when_it_ends_or_takes_too_long(
-    tmp_path, seconds, timeout, session
-):
+def test_ended_or_timed_out_run_leaves_no_process(tmp_path, seconds, timeout, session):
     outcome = run(tmp_path, PARENT.format(seconds=seconds, session=session), timeout)
     assert outcome.timed_out is (timeout < 1)
     assert outcome.exit_code == (-signal.SIGTERM if outcome.timed_out else 3)
     wait_until(lambda: has_ended(int((tmp_path / "log").read_text())))
 
 
-def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
+def test_interrupt_ends_the_run_and_propagates(tmp_path):
     def interrupt():
         if (tmp_path / "log").read_text().endswith("\n"):
             raise KeyboardInterrupt
@@ -69,7 +67,7 @@ def test_an_interrupt_ends_the_run_and_goes_on(tmp_path):
     wait_until(lambda: has_ended(int((tmp_path / "log").read_text().split()[0])))
 
 
-def test_a_run_does_not_outlive_its_killed_parent(tmp_path):
+def test_run_does_not_outlive_its_killed_parent(tmp_path):
     program = (
         "import sys; from pathlib import Path; "
         "from duet.utils.comparison.runs import run_process; "
@@ -93,9 +91,7 @@ def test_a_run_does_not_outlive_its_killed_parent(tmp_path):
         ("0,1", "-i 3,5 ", "100", None),
     ],
 )
-def test_device_memory_is_the_rise_that_nvidia_smi_sees(
-    tmp_path, monkeypatch, devices, asked, lines, mib
-):
+def test_device_memory_is_the_rise_in_nvidia_smi(tmp_path, monkeypatch, devices, asked, lines, mib):
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\necho \"$@\" > {tmp_path}/asked\n"
                        f"for mib in {lines}; do echo $mib; done; exec sleep 100\n")  # fmt: skip
@@ -119,7 +115,7 @@ def test_device_memory_is_the_rise_that_nvidia_smi_sees(
         ("error: an old one\n", (0, False), None),
     ],
 )  # fmt: skip
-def test_a_failure_is_named_by_the_last_error_or_line(tmp_path, printed, outcome, failure):
+def test_failure_is_described_by_the_last_error_line(tmp_path, printed, outcome, failure):
     log = tmp_path / "log"
     log.write_text(printed)
     code, timed_out = outcome
@@ -131,7 +127,7 @@ def test_a_failure_is_named_by_the_last_error_or_line(tmp_path, printed, outcome
 
 
 @pytest.mark.parametrize(("users", "seen"), [(None, "0"), ("1", "1")])
-def test_no_side_rounds_to_tf32_unless_the_user_says_so(tmp_path, monkeypatch, users, seen):
+def test_runs_disable_tf32_unless_the_user_sets_it(tmp_path, monkeypatch, users, seen):
     monkeypatch.delenv("NVIDIA_TF32_OVERRIDE", raising=False)
     if users is not None:
         monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", users)
@@ -162,7 +158,7 @@ class System:
         self.file.write_text(f"cpu 1 2 3\ncpu0 {core}\ncpu1 0 {core}\ncpu2 {far}\nintr 5\n")
 
 
-def test_only_the_work_of_others_on_the_usable_cores_counts(monkeypatch, tmp_path):
+def test_load_counts_only_other_processes_on_usable_cores(monkeypatch, tmp_path):
     system = System(monkeypatch, tmp_path)
     watch = LoadWatch()
     system.now += 0.01
@@ -173,7 +169,7 @@ def test_only_the_work_of_others_on_the_usable_cores_counts(monkeypatch, tmp_pat
     assert watch.others() == pytest.approx(1.2)
 
 
-def test_work_of_own_and_child_processes_is_not_load_of_others():
+def test_own_and_child_work_is_not_counted_as_foreign_load():
     before = load._own_seconds()
     subprocess.run([sys.executable, "-c", WORK], check=True)
     ended = load._own_seconds()

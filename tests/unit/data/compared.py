@@ -12,7 +12,7 @@ from itertools import islice
 import numpy as np
 
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.items import CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -88,12 +88,12 @@ def main(data: str, seed: str) -> None:
         loader = TrainLoader(samples, recipe)
         for batch in islice(loader.epoch(0), 2):
             print("masks", image_size, digest(batch))
-        for batch in islice(ValLoader(samples, image_size, 8, workers=0), 3):
+        for batch in islice(ValLoader(samples, ValRecipe(image_size, 8)), 3):
             print("val", image_size, digest(batch))
         recipe = TrainRecipe(image_size, 8, OF_CLASSES, int(seed), items=CLASSES)
         for batch in islice(TrainLoader(samples, recipe).epoch(0), 3):
             print("classes", image_size, digest(batch))
-        for batch in islice(ValLoader(samples, image_size, 8, workers=0, items=CLASSES), 2):
+        for batch in islice(ValLoader(samples, ValRecipe(image_size, 8, items=CLASSES)), 2):
             print("val of classes", image_size, digest(batch))
 
 

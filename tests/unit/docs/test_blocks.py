@@ -40,12 +40,12 @@ def page_of(text, language="python", shown="", name="tutorials/one"):
         ("bash", "python a.py | head", "a command is"),
     ],
 )
-def test_a_block_that_cannot_run_is_an_error(language, text, message):
+def test_unrunnable_block_is_an_error(language, text, message):
     with pytest.raises(BlockError, match=message):
         run_page(page_of(text, language))
 
 
-def test_blocks_of_a_tutorial_share_names_and_an_empty_folder():
+def test_tutorial_blocks_share_names_in_an_empty_folder():
     page = page_of("import os\nseen = os.listdir()")
     page.cells += [
         Cell(Copied("yaml", "names: [cat]", file="data/cats.yaml")),
@@ -56,7 +56,7 @@ def test_blocks_of_a_tutorial_share_names_and_an_empty_folder():
     assert [cell.printed for cell in page.cells] == ["", None, "[] ['cats.yaml']\n", None]
 
 
-def test_output_that_the_code_above_does_not_print_is_a_problem():
+def test_output_differing_from_its_code_is_a_problem():
     page = Page("tutorials/one", [])
     block = Block(BLOCKS / "one-of-a-test.py")
     code = Cell(Copied("python", ""), block, ".py", printed="1\n")
@@ -66,7 +66,7 @@ def test_output_that_the_code_above_does_not_print_is_a_problem():
     assert problems_of(page)[0] == "one-of-a-test.out does not stand below its code"
 
 
-def test_code_is_read_as_the_copy_button_takes_it():
+def test_code_is_extracted_as_the_copy_button_does():
     html = """
     <div class="tabbed-set tabbed-alternate"><input type="radio"><div class="tabbed-labels">
     <label for="a"><a href="#a">PyTorch</a></label><label for="b">OneFlow</label></div>
@@ -83,7 +83,7 @@ def test_code_is_read_as_the_copy_button_takes_it():
     ]
 
 
-def test_a_long_command_runs_small():
+def test_long_commands_get_small_run_flags():
     text = "duet train \\\n--epochs 9  # long\npython val.py\n"
     assert commands_of(text, "--epochs 1") == [
         ["duet", "train", "--epochs", "9", "--epochs", "1"],
@@ -106,8 +106,6 @@ def test_a_long_command_runs_small():
         (float("inf"), "12 ms", "7e3 ms", True),
     ],
 )
-def test_numbers_are_compared_to_the_tolerance_and_all_else_exactly(
-    tmp_path, tolerance, old, new, agree
-):
+def test_numbers_compare_within_tolerance_and_text_exactly(tmp_path, tolerance, old, new, agree):
     block = Block(tmp_path / "b.py", ("torch",), (), tolerance)
     assert (difference(block, old, new) == "") == agree

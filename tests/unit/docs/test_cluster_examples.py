@@ -22,20 +22,20 @@ JOB = DOCUMENTS["Job"]["spec"]
 (CONTAINER,) = JOB["template"]["spec"]["containers"]
 
 
-def test_train_py_accepts_the_flags_of_the_job():
+def test_train_py_accepts_the_job_flags():
     config = parse_train_flags(CONTAINER["args"])
     assert (config.resume, config.weights) == ("auto", "")
     assert (PROJECT / config.cfg).is_file()
 
 
-def test_the_pods_of_the_job_find_one_another():
+def test_job_pods_share_a_master_address_and_world_size():
     environment = {item["name"]: item.get("value") for item in CONTAINER["env"]}
     name, service = DOCUMENTS["Job"]["metadata"]["name"], DOCUMENTS["Service"]["metadata"]["name"]
     assert environment["MASTER_ADDR"] == f"{name}-0.{service}"
     assert environment["WORLD_SIZE"] == str(JOB["completions"]) == str(JOB["parallelism"])
 
 
-def test_suspended_pods_start_again_and_mistakes_do_not():
+def test_suspended_pods_restart_and_mistakes_do_not():
     actions = {
         code: rule["action"]
         for rule in JOB["podFailurePolicy"]["rules"]
@@ -91,7 +91,7 @@ def submit(folder: Path, **environ: str) -> subprocess.Popen[str]:
     )
 
 
-def asked_of_slurm(folder: Path) -> list[str]:
+def slurm_calls(folder: Path) -> list[str]:
     return (folder / "scontrol.log").read_text().splitlines()[1:]  # the first finds the master
 
 
@@ -99,7 +99,7 @@ def arguments_of(folder: Path, machine: int) -> list[str]:
     return (folder / f"arguments{machine}").read_text().splitlines()
 
 
-def test_each_machine_gets_a_launcher_with_its_own_number_and_the_same_master(cluster):
+def test_each_machine_launches_with_its_rank_and_one_master(cluster):
     (cluster / "code").write_text("0")
     output, _ = (job := submit(cluster)).communicate(timeout=SECONDS)
     assert job.returncode == 0, output
@@ -108,10 +108,10 @@ def test_each_machine_gets_a_launcher_with_its_own_number_and_the_same_master(cl
     assert two[:4] == ["-m", "torch.distributed.run", "--node_rank", "1"]
     assert one[4:] == two[4:]
     assert one[one.index("--master_addr") + 1] == "first"
-    assert asked_of_slurm(cluster) == []
+    assert slurm_calls(cluster) == []
 
 
-def test_a_signal_before_the_end_suspends_all_ranks_and_puts_the_job_back_into_the_queue(cluster):
+def test_early_signal_suspends_all_ranks_and_requeues_job(cluster):
     job = submit(cluster)
     for machine in range(2):
         wait_until((cluster / f"arguments{machine}").exists)
@@ -119,15 +119,15 @@ def test_a_signal_before_the_end_suspends_all_ranks_and_puts_the_job_back_into_t
     output, _ = job.communicate(timeout=SECONDS)
     assert job.returncode == 75, output
     assert "suspended" in output
-    assert asked_of_slurm(cluster) == ["requeue 7"]
+    assert slurm_calls(cluster) == ["requeue 7"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
-def test_only_a_suspended_job_goes_back_into_the_queue(cluster, code):
+def test_only_a_suspended_job_is_requeued(cluster, code):
     (cluster / "runs").mkdir()
     (cluster / "runs" / "suspend-7").touch()  # of an earlier start of the job
     (cluster / "runs" / "status-7").write_text("75")
     (cluster / "code").write_text(str(code))
     (job := submit(cluster)).communicate(timeout=SECONDS)
     assert job.returncode == min(code, 1)  # launchers turn every other code into 1
-    assert not (cluster / "runs" / "suspend-7").exists() and asked_of_slurm(cluster) == []
+    assert not (cluster / "runs" / "suspend-7").exists() and slurm_calls(cluster) == []

@@ -28,12 +28,12 @@ MOST_BYTES = 300_000
 PICTURE = re.compile(r"data:image/webp;base64,[\w+/=]+")  # compressed with loss
 
 
-def test_there_is_a_file_of_each_figure_and_language_and_no_other():
+def test_figure_files_are_complete_without_extras():
     assert {path.name for path in FOLDER.glob("*.svg")} == set(FILES)
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_stored_figure_is_what_its_script_draws(file):
+def test_stored_figures_match_their_scripts(file):
     texts = [
         PICTURE.sub("picture", text)
         for text in ((FOLDER / file).read_text(encoding="utf-8"), draw(*FILES[file]))
@@ -52,13 +52,13 @@ def assert_alike(stored, drawn):
 
 
 @pytest.mark.skipif(backend.use() != "torch", reason="OneFlow's Matplotlib places panels otherwise")
-def test_the_plots_of_the_pages_are_what_a_training_draws(tmp_path):
+def test_plots_on_pages_match_a_training(tmp_path):
     draw_plots(tmp_path)
     for drawn, stored in PICTURES.items():
         assert_alike(cv2.imread(str(DOCS / stored)), cv2.imread(str(tmp_path / drawn)))
 
 
-def test_the_screens_of_the_pages_are_what_a_browser_shows():
+def test_screenshots_on_pages_match_a_browser():
     if Path(find_chromium()).parent != install.folder():
         pytest.skip("another browser has other fonts: python3 -m tests.browser.install")
     made = screens()
@@ -68,7 +68,7 @@ def test_the_screens_of_the_pages_are_what_a_browser_shows():
     assert files == {*made, *PICTURES.values()}
 
 
-def test_the_photographs_of_a_language_take_300_kilobytes():
+def test_photographs_per_language_stay_below_300_kilobytes():
     files = [FOLDER / f"{name}.en.svg" for name in scripts()]
     texts = [file.read_text(encoding="utf-8") for file in files]
     found = [one for text in texts for one in PICTURE.findall(text)]
@@ -76,7 +76,7 @@ def test_the_photographs_of_a_language_take_300_kilobytes():
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_figure_has_a_title_and_loads_nothing_from_outside(file):
+def test_figure_has_a_title_and_loads_nothing_external(file):
     content = (FOLDER / file).read_text(encoding="utf-8")
     root = ElementTree.fromstring(content)
     assert root.find("{http://www.w3.org/2000/svg}title").text.strip()

@@ -21,7 +21,7 @@ def printed_by(text):
     return [text.strip("\n") for text in printed if text]
 
 
-def test_jupyter_runs_notebooks_and_prints_what_they_show(tmp_path):
+def test_jupyter_runs_notebooks_and_prints_their_outputs(tmp_path):
     texts = [notebook((DOCS / page).read_text(encoding="utf-8"), DOCS) for page in PAGES]
     paths = [tmp_path / f"{number}.ipynb" for number in range(len(PAGES))]
     for path, text in zip(paths, texts, strict=True):

@@ -19,7 +19,7 @@ def cells_of(page):
 
 
 @pytest.mark.parametrize("page", TUTORIALS, ids=lambda page: str(page.relative_to(DOCS)))
-def test_each_cell_is_text_or_code_that_python_reads(page):
+def test_notebook_cells_are_text_or_valid_python(page):
     cells = cells_of(page)
     assert [cell["id"] for cell in cells] == [f"cell-{number}" for number in range(len(cells))]
     for cell in cells:
@@ -34,7 +34,7 @@ def test_each_cell_is_text_or_code_that_python_reads(page):
     assert any("**" in cell["source"] for cell in cells[-2:])  # the answers are not lost
 
 
-def test_text_of_a_page_becomes_text_of_a_notebook(tmp_path):
+def test_page_text_becomes_notebook_text(tmp_path):
     page = """# A page
 
 See [this](other.md) and [that](https://example.org). ![A figure](a.svg#only-light)

@@ -54,14 +54,14 @@ def problems_of(text):
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(DOCS)))
-def test_everything_that_a_page_includes_is_there(page):
+def test_included_files_and_values_exist(page):
     text = page.read_text(encoding="utf-8")
     assert problems_of(text) == []
     assert {language for _, language in FIGURE.findall(text)} <= set(page.relative_to(DOCS).parts)
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("zh/**/*.md")), ids=lambda page: page.stem)
-def test_both_languages_include_the_same(page):
+def test_both_languages_include_the_same_blocks(page):
     other = DOCS / "en" / page.relative_to(DOCS / "zh")
     text = page.read_text(encoding="utf-8").replace(".zh.svg", ".en.svg")
     assert included_in(text) == included_in(other.read_text(encoding="utf-8"))
@@ -72,7 +72,7 @@ def test_both_languages_include_the_same(page):
     [page for page in PAGES if re.match(r"\d\d-|source-", page.name)],
     ids=lambda page: str(page.relative_to(DOCS)),
 )
-def test_a_tutorial_ends_with_exercises_their_answers_and_the_next_page(page):
+def test_tutorial_ends_with_exercises_answers_and_next_page(page):
     text = page.read_text(encoding="utf-8")
     if page.parent.name == "tutorials":
         assert re.match(rf"# {int(page.name[:2])}\. ", text)
@@ -111,7 +111,7 @@ def links_of(text):
     return [link.replace("docs/zh/", "docs/en/").replace(".zh.svg", ".en.svg") for link in links]
 
 
-def test_both_have_the_same_commands_and_the_same_links_in_the_same_order():
+def test_both_languages_have_equal_commands_and_links():
     home = [(DOCS / language / "index.md").read_text(encoding="utf-8") for language in ("en", "zh")]
     assert commands_of(home[0]) == commands_of(home[1]) != []
     english, chinese = (path.read_text(encoding="utf-8") for path in (ENGLISH, CHINESE))
@@ -127,18 +127,18 @@ def test_every_link_leads_to_a_file(path):
     assert [one for one in links if "://" not in one and not (PROJECT / one).is_file()] == []
 
 
-def test_every_tutorial_is_linked_from_its_task():
+def test_every_tutorial_is_linked_from_readme():
     folder = PROJECT / "docs" / "en" / "tutorials"
     tutorials = {f"docs/en/tutorials/{path.name}" for path in folder.glob("*.md")}
     assert tutorials and tutorials <= set(links_of(ENGLISH.read_text(encoding="utf-8")))
 
 
-def test_a_newcomer_reads_it_in_minutes():
+def test_readme_stays_within_its_word_limit():
     assert len(ENGLISH.read_text(encoding="utf-8").split()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_table_of_hyperparameters_has_the_values_of_the_files(language):
+def test_hyperparameter_tables_match_the_shipped_files(language):
     text = (DOCS / language / "hyperparameters.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \|.*\| ([\d.]+) \| ([\d.]*) *\|(.*)\|$", text, re.M)
     public, small = (
@@ -156,7 +156,7 @@ SIZE = re.compile(r"\| (yolov[\w.-]+) \| [\d.]+(?: M)? \| ([\d.]+)")
 
 
 @pytest.mark.parametrize("path", [ENGLISH, CHINESE, DOCS / "en/recipe.md", DOCS / "zh/recipe.md"])
-def test_the_work_of_each_model_is_what_its_yaml_says(path):
+def test_stated_gflops_match_each_model_yaml(path):
     backend.use()
     from duet.models.graph import count_gflops, plan_layers, read_model_yaml
 
@@ -189,7 +189,7 @@ def flags_of(words):
     return parse_serve_flags(words[start:])
 
 
-def test_the_unit_starts_a_server_that_systemd_does_not_cut_off():
+def test_systemd_unit_starts_a_server_within_its_limits():
     lines = joined_lines(text_of("duet.service"))
     unit = dict(line.split("=", 1) for line in lines if "=" in line)
     config = flags_of(shlex.split(unit["ExecStart"]))
@@ -200,7 +200,7 @@ def test_the_unit_starts_a_server_that_systemd_does_not_cut_off():
     assert unit["ProtectSystem"] == "strict" and unit["CapabilityBoundingSet"] == ""
 
 
-def test_the_container_runs_the_server_without_rights_and_looks_after_it():
+def test_container_runs_unprivileged_with_a_health_check():
     lines = joined_lines(text_of("Dockerfile"))
     found = [tuple(line.split(maxsplit=1)) for line in lines if line.strip()]
     last = max(index for index, (word, _) in enumerate(found) if word == "FROM")
@@ -224,7 +224,7 @@ def test_the_container_runs_the_server_without_rights_and_looks_after_it():
         ("Caddyfile", r"max_size (\d+)MiB\n", r"response_header_timeout (\d+)s\n"),
     ],
 )
-def test_proxies_leave_the_limits_to_the_server(name, body, seconds):
+def test_proxy_limits_exceed_those_of_the_server(name, body, seconds):
     text = "\n".join(line for line in text_of(name).splitlines() if "#" not in line)
     assert int(re.search(body, text)[1]) * MEBIBYTE > DEFAULT_BYTES
     assert int(re.search(seconds, text)[1]) > 2 * DEFAULT_SECONDS
@@ -232,7 +232,7 @@ def test_proxies_leave_the_limits_to_the_server(name, body, seconds):
     assert text.count("{") == text.count("}") > 0
 
 
-def test_the_commands_of_the_page_are_understood():
+def test_commands_on_the_page_parse():
     lines = [line for block in PAGE.split("```")[1::2] for line in joined_lines(block)]
     found = [shlex.split(line) for line in lines if PROGRAM in line]
     assert len(found) > 1
@@ -240,13 +240,13 @@ def test_the_commands_of_the_page_are_understood():
         assert flags_of(words).weights == ("yolov5n.pt",)
 
 
-def test_answers_of_the_page_are_json():
+def test_answers_on_the_page_are_json():
     found = [json.loads(line) for block in re.findall(r"```json\n(.*?)```", PAGE, re.S)
              for line in block.splitlines()]  # fmt: skip
     assert [next(iter(answer)) for answer in found] == ["model", "error", "time"]
 
 
-def test_the_page_names_the_figures_and_the_codes_of_all_errors():
+def test_page_lists_all_metrics_and_error_codes():
     sources = "".join(
         path.read_text(encoding="utf-8")
         for folder in ("utils/serve", "models/detect")
@@ -265,7 +265,7 @@ FILE = re.compile(r"^\d+\. \[([\w./]+\.py)\]\(\.\./\.\./([\w./]+)\)", re.MULTILI
 MOST_FILES, MOST_LINES = 18, 3600
 
 
-def test_way_through_the_core_is_read_in_an_afternoon():
+def test_reading_path_stays_within_an_afternoon():
     english, chinese = (
         FILE.findall((DOCS / language / "reading.md").read_text(encoding="utf-8"))
         for language in ("en", "zh")

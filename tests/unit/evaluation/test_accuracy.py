@@ -23,7 +23,7 @@ def evaluate(scores, targets, num_classes=None):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_accuracies_are_the_stored_ones(case):
+def test_accuracies_match_stored_values(case):
     arrays = stored("classify/accuracy")
     logits, targets = arrays[f"{case}_logits"], arrays[f"{case}_targets"]
     result = evaluate(logits, targets)
@@ -36,7 +36,7 @@ def test_accuracies_are_the_stored_ones(case):
         np.testing.assert_allclose(found, per_class, rtol=1e-6)
 
 
-def test_the_confusion_matrix_matches_numpy():
+def test_confusion_matrix_matches_numpy():
     arrays = stored("classify/accuracy")
     logits, targets = arrays["c0_logits"], arrays["c0_targets"]
     wanted = np.zeros((10, 10), int)
@@ -52,12 +52,12 @@ def test_the_confusion_matrix_matches_numpy():
     ([[np.nan] + [0.1] * 5, [0.5] + [0.1] * 5], [0, 0], 0.5, 0.5),
     ([[np.inf] + [0.1] * 5, [0.5] + [0.1] * 5], [0, 0], 0.5, 0.5),
 ], ids=["few classes", "equal scores", "NaN", "infinite"])  # fmt: skip
-def test_scores_count_as_they_do_by_hand(scores, targets, top1, top5):
+def test_top1_and_top5_match_hand_computed_scores(scores, targets, top1, top5):
     result = evaluate(np.float32(scores), targets)
     assert (result.top1, result.top5) == (top1, top5)
 
 
-def test_an_image_without_a_class_does_not_count():
+def test_image_without_a_class_does_not_count():
     evaluator = ClassificationEvaluator(["a", "b"])
     evaluator.add(0, Classification(np.float32([[0.9, 0.1]])), truth())
     result = evaluator.result()
@@ -65,7 +65,7 @@ def test_an_image_without_a_class_does_not_count():
     assert accuracy_table(result).splitlines()[1].split() == ["all", "0", "nan", "nan"]
 
 
-def test_a_class_without_images_has_no_accuracy_and_no_row():
+def test_class_without_images_has_nan_accuracy_and_no_row():
     result = evaluate(np.float32([[0.9, 0.1, 0], [0.2, 0.8, 0]]), [0, 0])
     np.testing.assert_array_equal(result.class_top1, [0.5, np.nan, np.nan])
     lines = [line.split() for line in accuracy_table(result).splitlines()]

@@ -41,7 +41,7 @@ def leaves(found):
 )
 @pytest.mark.parametrize("counts", [[2, 0, 3, 1], [0, 0, 0, 0]])
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_all_images_arrive_in_the_order_of_a_single_process(head, found_by, counts, ranks):
+def test_collected_images_keep_single_process_order(head, found_by, counts, ranks):
     """Two batches of two images; a third rank has none."""
     images = [
         FoundImage(number // 2, number, found_by(count, number))

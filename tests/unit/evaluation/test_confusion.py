@@ -28,7 +28,7 @@ def stored_images():
         yield found, ground_truth(labels[:, 0], labels[:, 1:])
 
 
-def test_the_public_matrix_of_the_stored_images_is_met():
+def test_confusion_matrix_matches_the_public_one():
     stored = np.load(shared_path("golden/metrics/metrics.npz"))["confusion_matrix_all"]
     matrix = np.array(matrix_of(*stored_images(), num_classes=3))
     # The stored matrix has three more objects, of an image without detections: its labels are not
@@ -49,11 +49,11 @@ def test_the_public_matrix_of_the_stored_images_is_met():
      ground_truth([0, 0], [HERE, [0, 0, 40, 40]], [False, True]),
      [[0, 0, 0], [1, 0, 0], [0, 0, 0]]),
 ], ids=["nothing", "at the confidence", "crowd", "object in a crowd"])  # fmt: skip
-def test_an_image_counts_as_it_does_by_hand(found, truth, expected):
+def test_confusion_matrix_matches_hand_counts(found, truth, expected):
     assert matrix_of((found, truth)) == expected
 
 
-def test_pairs_are_those_that_choosing_one_after_the_other_gives():
+def test_confusion_pairs_match_greedy_matching():
     random = np.random.Generator(np.random.Philox(3))
     for _ in range(50):
         boxes = random.uniform(0, 12, (40, 2))

@@ -21,7 +21,7 @@ def regions(size=SIZE, tiling=TILING, whole=True):
     return np.array([(0, 0, size[1], size[0])] * whole + tiles)
 
 
-def seen(boxes, classes, scores, region, smallest=4.0, off=0.0):
+def in_view(boxes, classes, scores, region, smallest=4.0, off=0.0):
     """What a perfect detector finds in a view: each object as far as it is visible.
 
     Args:
@@ -49,7 +49,7 @@ def joined(boxes, classes=None, scores=None, settings=SETTINGS, whole=True, view
     scores = np.linspace(0.9, 0.5, len(boxes)) if scores is None else scores
     places = regions(whole=whole) if views is None else views
     found = [
-        seen(boxes, classes, scores, place, smallest_whole if whole and not i else 4.0, off)
+        in_view(boxes, classes, scores, place, smallest_whole if whole and not i else 4.0, off)
         for i, place in enumerate(places.tolist())
     ]
     return join_views(found, places, settings)
@@ -65,7 +65,7 @@ def assert_same_boxes(found, expected, atol=0.0):
 
 @pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("side", [5, 42, 43, 100, 128, 129, 290])
-def test_an_object_anywhere_comes_out_once_as_its_whole_box(side, whole):
+def test_object_cut_anywhere_is_joined_into_one_whole_box(side, whole):
     # Every place is met, also those where tiles show slivers of it, at borders and corners.
     places = regions(whole=whole)
     for top in range(0, SIZE[0] - side + 1, 37):
@@ -76,14 +76,14 @@ def test_an_object_anywhere_comes_out_once_as_its_whole_box(side, whole):
             assert_same_boxes(found, box)
 
 
-def test_a_row_of_objects_across_all_borders_stays_a_row():
+def test_row_of_objects_across_borders_stays_separate():
     row = [[left, 70, left + 18, 100] for left in range(2, 400, 20)]  # two pixels apart
     assert_same_boxes(joined(row), row)
     column = [[70, top, 130, top + 18] for top in range(2, 280, 20)]
     assert_same_boxes(joined(column), column)
 
 
-def test_two_objects_that_meet_at_a_border_stay_two():
+def test_two_objects_meeting_at_a_border_stay_two():
     border = regions(whole=False)[0][2]  # the right of the first tile: 128
     pair = [[border - 60, 10, border, 60], [border, 10, border + 60, 60]]
     assert_same_boxes(joined(pair), pair)
@@ -92,7 +92,7 @@ def test_two_objects_that_meet_at_a_border_stay_two():
     assert_same_boxes(joined(pair), pair)
 
 
-def test_classes_stay_apart_unless_they_need_not():
+def test_classes_are_joined_only_when_agnostic():
     boxes = [[60, 20, 220, 90], [60, 20, 221, 90]]
     found = joined(boxes, classes=[0, 1])
     assert_same_boxes(found, boxes)
@@ -103,7 +103,7 @@ def test_classes_stay_apart_unless_they_need_not():
     assert (found.class_index.tolist(), found.scores.tolist()) == ([1], [np.float32(0.8)])
 
 
-def found_in(*views):
+def detections_of(*views):
     """Views given as rows of left, top, right, bottom, score, class."""
     return [rows_as_detections(view) for view in views]
 
@@ -112,50 +112,50 @@ def found_in(*views):
 PAIR = np.array([[0, 0, 200, 100], [0, 0, 114, 100], [86, 0, 200, 100]])
 
 
-def test_a_box_of_the_whole_image_replaces_its_parts():
+def test_whole_image_box_replaces_its_parts():
     parts = [20, 5, 113.5, 95, 0.9, 0], [0, 6, 90, 95, 0.8, 0]
-    found = join_views(found_in([20, 5, 180, 95, 0.4, 0], *parts), PAIR, SETTINGS)
+    found = join_views(detections_of([20, 5, 180, 95, 0.4, 0], *parts), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [[20, 5, 180, 95]]
     assert found.scores.tolist() == [np.float32(0.4)]
 
 
-def test_cut_boxes_take_the_best_score_of_their_pieces():
+def test_joined_box_takes_the_best_score_of_its_pieces():
     parts = [20, 5, 113.5, 95, 0.7, 0], [0, 6, 90, 94, 0.8, 0]
-    found = join_views(found_in([], *parts), PAIR, SETTINGS)
+    found = join_views(detections_of([], *parts), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [[20, 5, 176, 95]]
     assert found.scores.tolist() == [np.float32(0.8)]
 
 
-def test_a_cut_box_that_none_goes_on_with_stays():
+def test_cut_box_without_a_continuation_stays():
     cut = [20, 5, 114, 95, 0.7, 0]
-    found = join_views(found_in([], cut, []), PAIR, SETTINGS)
+    found = join_views(detections_of([], cut, []), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [cut[:4]]
     # What the other tile has inside is something else: it agrees on too little.
-    found = join_views(found_in([], cut, [0, 70, 60, 95, 0.6, 0]), PAIR, SETTINGS)
+    found = join_views(detections_of([], cut, [0, 70, 60, 95, 0.6, 0]), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [cut[:4], [86, 70, 146, 95]]
 
 
-def test_a_small_object_before_a_large_one_stays():
+def test_small_object_over_a_large_one_stays():
     small, large = [95, 40, 113, 60, 0.9, 0], [5, 5, 195, 95, 0.8, 0]
     small_on_the_right = [9, 40, 27, 60, 0.9, 0]
-    found = join_views(found_in([large], [small], [small_on_the_right]), PAIR, SETTINGS)
+    found = join_views(detections_of([large], [small], [small_on_the_right]), PAIR, SETTINGS)
     assert_same_boxes(found, [small[:4], large[:4]])
 
 
-def test_equal_scores_keep_the_order_of_the_views():
+def test_equal_scores_keep_the_view_order():
     boxes = np.float32([[10, 10, 30, 30], [50, 50, 70, 70], [100, 10, 130, 40], [150, 60, 170, 90]])
     rows = [[*box, 0.5, 0] for box in boxes.tolist()]
     right = [[box[0] - 86, box[1], box[2] - 86, *box[3:]] for box in rows[2:]]
-    found = join_views(found_in([], rows[:2], right), PAIR, SETTINGS)
+    found = join_views(detections_of([], rows[:2], right), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == boxes.tolist()
     # A joined box has the place of its first piece.
     left = [[20, 5, 113.5, 95, 0.5, 0], [30, 70, 40, 80, 0.5, 1]]
-    found = join_views(found_in([], left, [0, 6, 90, 94, 0.5, 0]), PAIR, SETTINGS)
+    found = join_views(detections_of([], left, [0, 6, 90, 94, 0.5, 0]), PAIR, SETTINGS)
     assert found.boxes_xyxy.tolist() == [[20, 5, 176, 95], [30, 70, 40, 80]]
 
 
 @pytest.mark.parametrize("off", [0.5, 1.5])
-def test_boxes_a_little_off_are_recognised(off):
+def test_slightly_shifted_parts_are_still_joined(off):
     boxes = [[40, 40, 180, 150], [200, 30, 260, 290], [20, 200, 150, 260], [300, 100, 410, 120]]
     # Parts of one object may differ by `off` each; 0.8 px of 128 is what may lie before a border.
     found = joined(boxes, off=off if off < 1 else 0.8)
@@ -163,7 +163,7 @@ def test_boxes_a_little_off_are_recognised(off):
     assert (pairwise_iou(found.boxes_xyxy, np.float64(boxes)).max(axis=0) > 0.9).all()
 
 
-def test_the_order_of_the_tiles_does_not_matter():
+def test_tile_order_does_not_matter():
     random = np.random.Generator(np.random.Philox(3))
     corners = random.uniform(0, [300, 200], (25, 2))
     boxes = np.concatenate((corners, corners + random.uniform(10, 110, (25, 2))), axis=1)

@@ -38,7 +38,7 @@ def measure_stored(stored, case: str):
 
 
 @pytest.mark.parametrize("case", ["one", "nc3", "nc80", "nc80_missing", "ties"])
-def test_the_stored_figures_are_met(stored, case):
+def test_legacy_metrics_match_stored_values(stored, case):
     (precision, recall, average_precision), num_objects = measure_stored(stored, case)
     # Of "ties" YOLOv5's order of equal scores is unknown. Its point lies below every score, where
     # that has no effect on precision and recall.
@@ -71,7 +71,7 @@ NO_OBJECTS = ground_truth([], [])
     [(NOTHING_FOUND, NO_OBJECTS)],
     [(detections(BOXES, [0.9, 0.8, 0.7], [0, 1, 1]), NO_OBJECTS)],
 ], ids=["no images", "empty images", "false alarms"])  # fmt: skip
-def test_without_objects_there_is_nothing_to_measure(images):
+def test_evaluation_without_objects_is_zero_or_nan(images):
     result = evaluate(images)
     assert result.means == (0, 0, 0, 0)
     assert result.num_images == len(images)
@@ -79,14 +79,14 @@ def test_without_objects_there_is_nothing_to_measure(images):
         np.testing.assert_array_equal(figures, [np.nan] * 3)
 
 
-def test_crowds_are_no_objects():
+def test_crowds_are_not_counted_as_objects():
     objects = ground_truth([0, 1], BOXES[:2], is_crowd=[True, False])
     result = evaluate([(detections(BOXES[:2], [0.9, 0.8], [0, 1]), objects)])
     np.testing.assert_array_equal(result.num_ground_truth, [0, 1, 0])
     np.testing.assert_allclose(result.means, (1, 1, 0.995, 0.995), **EXACT)
 
 
-def test_the_table_says_whose_figures_it_holds():
+def test_legacy_table_names_its_source():
     result = evaluate([(detections(BOXES[:1], [0.9], [0]), ground_truth([0, 2], BOXES[:2]))])
     lines = legacy_table(result).splitlines()
     assert lines[0].strip().startswith("as YOLOv5 prints it")

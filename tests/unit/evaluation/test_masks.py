@@ -66,9 +66,7 @@ def random_image(random, size, num_classes, num_objects, num_found, score_levels
 @pytest.mark.parametrize(("num_classes", "max_objects", "max_found", "levels"), [
     (1, 6, 12, 0), (4, 10, 40, 3), (2, 5, 230, 0),
 ])  # fmt: skip
-def test_random_masks_give_the_figures_of_pycocotools(
-    num_classes, max_objects, max_found, levels, crowds
-):
+def test_random_masks_match_pycocotools(num_classes, max_objects, max_found, levels, crowds):
     random = generator(num_classes)
     images, sizes = {}, {}
     for image_id in random.permutation(100)[:6].tolist():
@@ -99,9 +97,9 @@ NOTHING = np.zeros((0, 20, 30), bool)
      masked_truth([SQUARE, HALF], [0, 0], area=[1024, 1025])),
     (segmentations([SQUARE] * 120, [0.5] * 120, [0] * 120), masked_truth([SQUARE], [0])),
 ], ids=["nothing found", "nothing labelled", "empty masks",
-        "only a crowd", "crowd and object at one place", "areas on a bound",
-        "beyond the 100th"])  # fmt: skip
-def test_edge_case_gives_the_figures_of_pycocotools(image):
+        "only a crowd", "crowd over an object", "area at a limit",
+        "beyond rank 100"])  # fmt: skip
+def test_edge_case_matches_pycocotools(image):
     assert_masks_equal_pycocotools({7: image}, {7: (20, 30)}, 3)
 
 
@@ -138,7 +136,7 @@ def labels_of(stored, case, kind="masks"):
     ("masks", "correct_masks"), ("overlap", "correct_masks_overlap"),
     ("half", "correct_masks_gt_half"), ("boxes", "correct_boxes"),
 ])  # fmt: skip
-def test_the_stored_masks_find_the_same_objects(stored, kind, name):
+def test_stored_masks_find_the_same_objects(stored, kind, name):
     for number in range(8):
         case = f"c{number}"
         overlap = BOXES if kind == "boxes" else MASKS
@@ -147,7 +145,7 @@ def test_the_stored_masks_find_the_same_objects(stored, kind, name):
         np.testing.assert_array_equal(correct, stored[f"{case}_{name}"])
 
 
-def test_the_stored_overlaps_are_met(stored):
+def test_mask_overlaps_match_stored_values(stored):
     for number in range(8):
         case = f"c{number}"
         found, truth = found_of(stored, case), labels_of(stored, case)
@@ -157,7 +155,7 @@ def test_the_stored_overlaps_are_met(stored):
         np.testing.assert_allclose(iou.T, stored[f"{case}_iou"], rtol=0, atol=2e-7)
 
 
-def test_the_stored_figures_of_yolov5_are_met(stored):
+def test_mask_metrics_match_stored_yolov5_values(stored):
     evaluator = legacy_masks([f"class {index}" for index in range(5)])
     for number in range(8):
         case = f"c{number}"

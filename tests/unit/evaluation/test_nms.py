@@ -40,7 +40,7 @@ def predictions(num_rows: int, num_classes: int, seed: int, levels: int = 0) -> 
     return np.concatenate((centre, size, scores), axis=1).astype(np.float32)
 
 
-def test_stored_cases_are_met():
+def test_nms_matches_stored_cases():
     images = dict(np.load(shared_path("golden/nms/predictions.npz")))
     outputs = dict(np.load(shared_path("golden/nms/outputs.npz")))
     num_exact = []
@@ -63,7 +63,7 @@ def test_stored_cases_are_met():
     assert (len(num_exact), sum(num_exact)) == (408, 400)
 
 
-def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
+def greedy_nms(boxes_xyxy, group, iou_threshold, max_kept):
     """Apply the greedy rule, a box at a time."""
     overlaps = pairwise_iou(boxes_xyxy, boxes_xyxy) > iou_threshold
     overlaps &= group[:, None] == group
@@ -76,7 +76,7 @@ def kept_one_by_one(boxes_xyxy, group, iou_threshold, max_kept):
 
 @pytest.mark.parametrize(("num_classes", "levels"), [(1, 0), (4, 0), (4, 3), (1, 1)])
 @pytest.mark.parametrize("max_detections", [5, 1000])
-def test_the_result_follows_the_greedy_rule(num_classes, levels, max_detections):
+def test_nms_follows_the_greedy_rule(num_classes, levels, max_detections):
     decoded = predictions(400, num_classes, seed=num_classes + 10 * levels, levels=levels)
     found = non_max_suppression(
         decoded, SuppressionSettings(0.1, 0.5, max_detections=max_detections)
@@ -86,7 +86,7 @@ def test_the_result_follows_the_greedy_rule(num_classes, levels, max_detections)
     order = np.lexsort((label, row, -scores[row, label]))
     row, label = row[order], label[order]
     boxes = cxcywh_to_xyxy(decoded[:, :4])[row]
-    kept = kept_one_by_one(boxes, label, 0.5, max_detections)
+    kept = greedy_nms(boxes, label, 0.5, max_detections)
     assert 0 < len(kept) <= max_detections
     np.testing.assert_array_equal(found.boxes_xyxy, boxes[kept])
     np.testing.assert_array_equal(found.scores, scores[row, label][kept])
@@ -116,7 +116,7 @@ def drawn_boxes(kind: str, count: int) -> np.ndarray:
 @pytest.mark.parametrize(
     "kind", ["on a grid", "crowded", "apart", "with boxes that are no finite rectangle"]
 )
-def test_a_batch_keeps_the_boxes_of_its_single_images(kind, lengths):
+def test_batched_nms_equals_single_image_nms(kind, lengths):
     boxes_xyxy = drawn_boxes(kind, sum(lengths) or 8)[: sum(lengths)]
     group = generator(1).integers(0, 2, len(boxes_xyxy)) * 1000 - 1
     finite = np.where(np.isfinite(boxes_xyxy).all(axis=1, keepdims=True), boxes_xyxy, 0)
@@ -126,14 +126,14 @@ def test_a_batch_keeps_the_boxes_of_its_single_images(kind, lengths):
     for threshold in (0.0, 0.25, 0.5, 0.95, 1.0):
         for max_kept in (1, 30, 1000):
             expected = [
-                index[kept_one_by_one(finite[index], group[index], threshold, max_kept)]
+                index[greedy_nms(finite[index], group[index], threshold, max_kept)]
                 for index in images
             ]
             found = suppress_greedily(boxes_xyxy, group, threshold, max_kept, lengths)
             np.testing.assert_array_equal(found, np.concatenate(expected))
 
 
-def test_heaps_of_boxes_are_searched_to_the_end_in_bounded_memory():
+def test_crowded_nms_completes_in_bounded_memory():
     # Boxes that coincide but for a pixel's part, in 8 heaps of 2,000: 8 million pairs an image, 1
     # GB if listed at once. The last of an image lies elsewhere.
     random = generator(6)
@@ -170,7 +170,7 @@ def test_overlaps_near_the_threshold_are_all_found(threshold):
     other[300:] = inside
     boxes_xyxy = np.concatenate((one, other)).astype(np.float32)
     group = np.tile(np.arange(400) % 7, 2)
-    expected = kept_one_by_one(boxes_xyxy, group, threshold, 1000)
+    expected = greedy_nms(boxes_xyxy, group, threshold, 1000)
     assert 410 < len(expected) < 790
     found = suppress_greedily(boxes_xyxy, group, threshold, 1000, [800])
     np.testing.assert_array_equal(found, expected)
@@ -189,7 +189,7 @@ SIZES = [[0, 0, 1e-30, 1], [0, 0, 1e-30, 1], [1e30, 0, 2e30, 1], [1e30, 0, 2e30,
     (CHAIN, [5, 7, 5], 0.4, [0, 1, 2]),
     (SIZES, [0, 0, 0, -1], 0.5, [0, 2, 3]),
 ])  # fmt: skip
-def test_boxes_by_hand(boxes, group, threshold, kept):
+def test_nms_keeps_the_hand_computed_boxes(boxes, group, threshold, kept):
     threshold = float(np.float32(threshold))
     found = suppress_greedily(np.float32(boxes), np.array(group), threshold, 100, [len(boxes)])
     assert found.tolist() == kept
@@ -219,7 +219,7 @@ FLAT = [[10, 10, 0, 8, 1, 0.9], [10, 10, 8, 0, 1, 0.8], [10, 10, 0, 8, 1, 0.7]]
 ], ids=["best class", "every class", "classes apart", "agnostic", "at the confidence",
         "at the confidence, best class", "equal scores", "no area", "zeros", "NaN",
         "no rows"])  # fmt: skip
-def test_predictions_by_hand(decoded, settings, rows, classes):
+def test_best_rows_match_hand_computed_predictions(decoded, settings, rows, classes):
     settings = SuppressionSettings(
         **{"confidence_threshold": 0.1, "iou_threshold": 0.5, **settings}
     )
@@ -229,7 +229,7 @@ def test_predictions_by_hand(decoded, settings, rows, classes):
     assert [field.dtype for field in found] == [np.float32, np.float32, np.int64]
 
 
-def test_only_the_best_candidates_take_part():
+def test_only_the_top_candidates_enter_nms():
     decoded = predictions(10_001, 3, seed=5)
     decoded[:, 2:4] = 0  # boxes without area overlap nothing
     settings = SuppressionSettings(0.0, 1.0, max_detections=40_000)
@@ -238,7 +238,7 @@ def test_only_the_best_candidates_take_part():
     np.testing.assert_array_equal(found.scores, scores[:MAX_CANDIDATES])
 
 
-def test_the_number_of_a_class_decides_nothing():
+def test_nms_is_independent_of_the_class_number():
     """A shift per class in float32, as in the public YOLOv5, would round boxes of high numbers."""
     decoded = predictions(3000, 1, seed=3)
     of_class_79 = np.insert(decoded, [5] * 79, 0, axis=1)
@@ -248,7 +248,7 @@ def test_the_number_of_a_class_decides_nothing():
     np.testing.assert_array_equal(other.boxes_xyxy, one.boxes_xyxy)
 
 
-def test_a_validation_in_training_suppresses_as_val_does_by_default():
+def test_training_validation_uses_default_nms_of_val():
     flags = parse_val_flags(["--weights", "F"])
     assert flags.suppression(multi_label=True) == SuppressionSettings()
 
@@ -259,7 +259,7 @@ def sample(class_index):
     return Sample(Path("a.jpg"), 10, 10, np.array(class_index, np.int64), boxes)
 
 
-def test_only_the_chosen_classes_are_compared_with():
+def test_only_chosen_classes_are_compared():
     samples = table_of([sample([2, 0, 1, 2]), sample([1])])
     assert only_classes(samples, None) is samples
     first, second = only_classes(samples, (2, 0))
@@ -285,7 +285,7 @@ def settings_of(options):
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_rows_are_the_stored_ones(name):
+def test_anchor_free_nms_rows_match_stored_values(name):
     details, wanted = info("anchor_free/inference"), stored("anchor_free/inference/nms_outputs")
     images = stored("anchor_free/inference/nms_inputs")[name]
     compared = 0

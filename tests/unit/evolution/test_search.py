@@ -123,7 +123,7 @@ def rows_of(place):
         return list(csv.DictReader(file))
 
 
-def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(tmp_path, capsys):
+def test_search_writes_table_figure_best_values_and_weights(tmp_path, capsys):
     run(tmp_path)
     place, rows = tmp_path / "exp", rows_of(tmp_path)
     assert len(rows) == 6 and list(rows[0])[:4] == FIGURES
@@ -141,7 +141,7 @@ def test_a_search_leaves_a_table_a_figure_the_best_hyper_parameters_and_weights(
 
 
 @pytest.mark.parametrize("stop", [1, 8])
-def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
+def test_stopped_search_resumes_to_the_same_end(tmp_path, stop):
     run(tmp_path / "whole", "--nproc", "1")
     with pytest.raises(
         Suspended, match=r"suspended after \d trials?: the test asks; continue with "
@@ -154,7 +154,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_end(tmp_path, stop):
         assert left == right
 
 
-def test_a_search_that_is_done_takes_more_trials_of_the_same_settings_alone(tmp_path):
+def test_finished_search_extends_only_with_equal_settings(tmp_path):
     run(tmp_path)
     run(tmp_path, "--evolve", "8", "--workers", "1")
     assert len(rows_of(tmp_path)) == 8
@@ -175,12 +175,12 @@ def test_searches_with_one_storage_share_their_trials(tmp_path):
     assert len(rows_of(tmp_path / "one")) == 6
 
 
-def test_trials_run_side_by_side_one_a_device(tmp_path):
+def test_trials_run_side_by_side_one_per_device(tmp_path):
     run(tmp_path, "--nproc", "3")
     assert FakeProcess.most == 3 and sorted(started()) == list(range(6))
 
 
-def test_a_search_whose_first_trials_failed_tries_them_again(tmp_path):
+def test_failed_first_trials_are_retried(tmp_path):
     FakeProcess.failing = {0: 2, 1: 2, 2: 2}
     with pytest.raises(UserError, match=r"trial 1 has failed, see .*\.log"):
         run(tmp_path, "--nproc", "3")
@@ -190,19 +190,19 @@ def test_a_search_whose_first_trials_failed_tries_them_again(tmp_path):
     assert len(rows_of(tmp_path)) == 6
 
 
-def test_a_later_trial_that_fails_is_one_of_those_asked_for(tmp_path):
+def test_later_failed_trial_counts_as_one_of_the_requested(tmp_path):
     FakeProcess.failing = {2: 1, 4: -9}
     run(tmp_path)
     assert [row["trial"] for row in rows_of(tmp_path)] == list("1246")
     assert started() == list(range(6))
 
 
-def test_hopeless_trials_are_ended_early(tmp_path):
+def test_hopeless_trials_are_pruned(tmp_path):
     run(tmp_path, "--evolve", "16", "--epochs", "9")
     assert {"pruned", "done"} == {row["state"] for row in rows_of(tmp_path)}
 
 
-def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monkeypatch):
+def test_evolve_refuses_a_launcher_and_resume(tmp_path, monkeypatch):
     with pytest.raises(UserError, match="--evolve with --resume"):
         run(tmp_path, "--resume")
     monkeypatch.setattr(search, "this_process", lambda: Process(rank=0, world_size=2))
@@ -212,7 +212,7 @@ def test_a_process_of_a_launcher_and_flags_that_go_on_are_refused(tmp_path, monk
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=TASKS)
 @pytest.mark.parametrize("given", [False, True], ids=["own defaults", "common defaults"])
-def test_a_trial_has_the_flags_of_its_search(task, given, tmp_path):
+def test_trial_inherits_the_search_flags(task, given, tmp_path):
     flags = flags_of(TrainConfig)
     words = ["--task", task.name, "--epochs", "3", "--evolve", "1", "--project", str(tmp_path)]
     words += ["--storage", str(tmp_path / "F"), "--override", "lr0=0.02", "scale=0.4"]
@@ -243,7 +243,7 @@ def train(study: SearchStudy) -> None:
     study.end_trial(trial, "COMPLETE", 1 - abs(trial.params["x"] - 0.7), {"metrics/a": 1.0})
 
 
-def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str, float]]:
+def tried_values(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str, float]]:
     """Return the values of a search that another process goes on with after `cut` trials."""
     for count in (cut, trials - cut):
         study = open_study(path, seed)
@@ -252,7 +252,7 @@ def tried(path: Path, trials: int, seed: int = 0, cut: int = 0) -> list[dict[str
     return [trial.params for trial in study.trials("COMPLETE")]
 
 
-def test_values_of_zero_and_without_effect_in_a_task_are_not_searched():
+def test_zero_and_idle_hyperparameters_are_not_searched():
     ranges, values = searched_ranges(HYP), dataclasses.asdict(HYP)
     assert {name for name in RANGES if values[name] == 0} == RANGES.keys() - ranges.keys()
     hyp = read_hyperparameters(CLASSIFIER_HYPERPARAMETERS, ["mosaic=1"])
@@ -261,7 +261,7 @@ def test_values_of_zero_and_without_effect_in_a_task_are_not_searched():
     }  # fmt: skip
 
 
-def test_a_range_is_wide_enough_for_the_value_to_begin_with_and_both_ends_are_accepted():
+def test_search_range_includes_the_initial_value():
     ranges = searched_ranges(dataclasses.replace(HYP, cls=6.0, box=0.01))
     assert (ranges["cls"].high, ranges["box"].low, ranges["obj"]) == (6.0, 0.01, RANGES["obj"])
     for name, found in RANGES.items():
@@ -269,21 +269,21 @@ def test_a_range_is_wide_enough_for_the_value_to_begin_with_and_both_ends_are_ac
             assert getattr(dataclasses.replace(HYP, **{name: value}), name) == value
 
 
-def test_the_first_trial_has_the_values_to_begin_with_and_later_ones_come_near_the_best(tmp_path):
-    values = tried(tmp_path / "search", 30)
+def test_first_trial_is_initial_and_later_ones_converge(tmp_path):
+    values = tried_values(tmp_path / "search", 30)
     assert values[0] == BEGIN
     assert min(abs(found["x"] - 0.7) for found in values) < 0.05
     assert all(0.01 <= found["y"] <= 10 for found in values)
 
 
-def test_draws_depend_on_the_seed_and_a_search_goes_on_as_if_undisturbed(tmp_path):
-    whole = tried(tmp_path / "whole", 6)
-    assert tried(tmp_path / "other", 6, seed=1) != whole
+def test_search_depends_on_the_seed_and_resumes_exactly(tmp_path):
+    whole = tried_values(tmp_path / "whole", 6)
+    assert tried_values(tmp_path / "other", 6, seed=1) != whole
     for cut in (1, 4):
-        assert tried(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
+        assert tried_values(tmp_path / f"cut-{cut}", 6, cut=cut) == whole
 
 
-def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_path):
+def test_trial_below_the_median_is_pruned_after_a_third(tmp_path):
     study = open_study(tmp_path / "search", epochs=9)
     for number in range(6):
         trial = study.begin_trial()
@@ -298,28 +298,28 @@ def test_a_trial_below_the_median_is_hopeless_but_not_in_its_first_third(tmp_pat
         assert bool(trial.should_prune()) is is_hopeless  # the median of the others is 0.25
 
 
-def test_nothing_is_unpickled(tmp_path, monkeypatch):
-    tried(tmp_path / "search", 12)
+def test_search_storage_is_json_without_pickle(tmp_path, monkeypatch):
+    tried_values(tmp_path / "search", 12)
     for name in ("load", "loads", "Unpickler"):
         monkeypatch.setattr(pickle, name, None)
-    assert len(tried(tmp_path / "search", 2)) == 14
+    assert len(tried_values(tmp_path / "search", 2)) == 14
     for line in (tmp_path / "search").read_text().splitlines():
         assert isinstance(json.loads(line), dict)
 
 
 @pytest.mark.parametrize("content", ["{\n{}\n", "[1]\n"])
-def test_a_file_that_is_damaged_or_of_another_search_is_refused(tmp_path, content):
+def test_damaged_or_foreign_search_file_is_refused(tmp_path, content):
     (tmp_path / "damaged").write_text(content)
     with pytest.raises(UserError, match="is not a search: .*; start a new search with another"):
         open_study(tmp_path / "damaged")
     open_study(tmp_path / "search")
     with pytest.raises(UserError, match="has a search with other settings; start a new search"):
         open_study(tmp_path / "search", seed=1)
-    with pytest.raises(UserError, match="--storage"):
+    with pytest.raises(UserError, match="--storage .* is not a search: [^[]*: Is a directory;"):
         open_study(tmp_path)
 
 
-def test_without_optuna_the_install_command_is_named(tmp_path, monkeypatch):
+def test_missing_optuna_error_names_the_install_command(tmp_path, monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "optuna", None)
     command = re.escape(install_command("optuna"))
     with pytest.raises(UserError, match=f"--evolve needs optuna; install it: {command}"):

@@ -55,7 +55,7 @@ def changed(path: Path, change) -> Path:
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
-def test_a_detector_runs_in_either_precision(tmp_path, kind):
+def test_detector_runs_in_either_precision(tmp_path, kind):
     number = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
     path = write_detector(tmp_path / "a.onnx", texts=FOREIGN, kind=number, dtype=kind)
     runtime = OnnxRuntime(path, 1)
@@ -64,7 +64,7 @@ def test_a_detector_runs_in_either_precision(tmp_path, kind):
     np.testing.assert_allclose(found, ROW + MEAN / 2, rtol=1e-3)
 
 
-def test_a_file_with_metadata_of_ultralytics_opens(tmp_path):
+def test_file_with_ultralytics_metadata_opens(tmp_path):
     texts = {
         **FOREIGN, "task": "detect", "imgsz": "[32, 32]", "batch": "1", "author": "Ultralytics",
         "args": "{'batch': 1, 'half': False}", "channels": "3",
@@ -85,12 +85,12 @@ INNER = helper.make_graph([NODE("Evil", ["images"], ["x"], domain="com.evil")], 
         (NODE("Relu", ["absent"], ["out0"]), "ONNX Runtime does not take it"),
     ],
 )
-def test_operators_that_are_not_onnx_own_are_named(tmp_path, node, text):
+def test_operators_outside_onnx_are_refused_by_name(tmp_path, node, text):
     initial = [constant("n", np.bool_(True))]
     refused(make_file(tmp_path / "a.onnx", [node], initial, domains=["com.evil", "TRT"]), text)
 
 
-def test_functions_sparse_tensors_and_further_inputs_are_refused(tmp_path):
+def test_functions_sparse_tensors_and_inputs_are_refused(tmp_path):
     path, text = tmp_path / "a.onnx", "it has functions or sparse tensors"
     function = helper.make_function("d", "f", ["x"], ["y"], [], [helper.make_opsetid("", 17)])
     sparse = onnx.SparseTensorProto(dims=[2], values=constant("v", np.float32([1])))
@@ -102,7 +102,7 @@ def test_functions_sparse_tensors_and_further_inputs_are_refused(tmp_path):
     refused(changed(write_detector(path), lambda x: x.graph.input.append(other)), "takes 2 inputs")
 
 
-def test_weights_in_another_file_are_refused(tmp_path):
+def test_external_weights_are_refused(tmp_path):
     def move(model):
         (row,) = (one for one in model.graph.initializer if one.name == "row")
         row.ClearField("raw_data")
@@ -125,14 +125,14 @@ def test_images_of_another_type_are_refused(tmp_path, kind):
 # Files of the public exporter tell names and stride alone.
 
 
-def test_the_graph_supplies_metadata_the_public_exporter_omits(tmp_path):
+def test_graph_supplies_metadata_missing_from_public_files(tmp_path):
     texts = {"stride": "32", "names": '{0: 010, 1: "étoile"}'}
     metadata = read_onnx(write_detector(tmp_path / "a.onnx", 4, texts=texts))[1]
     assert metadata.class_names == ("010", "étoile") and not metadata.dynamic
     assert (metadata.stride, metadata.image_size, metadata.batch_size) == (32, (SIDE, SIDE), 4)
 
 
-def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
+def test_dynamic_public_file_is_recognised_as_dynamic(tmp_path):
     nodes, initial = detector_nodes()
     path = make_file(
         tmp_path / "a.onnx", nodes, initial, ("batch", 3, "height", "width"), (("b", "n", 7),),
@@ -153,11 +153,17 @@ def test_a_dynamic_file_of_the_public_exporter_is_dynamic(tmp_path):
         ({"stride": "5"}, "no multiples of its stride 5"),
     ],
 )
-def test_texts_of_the_public_exporter_are_never_run(tmp_path, texts, text):
+def test_public_metadata_text_is_never_evaluated(tmp_path, texts, text):
     refused(write_detector(tmp_path / "a.onnx", texts={**FOREIGN, **texts}), text)
 
 
-def test_a_graph_of_no_known_task_is_refused(tmp_path):
+def test_non_utf_8_metadata_is_refused(tmp_path):
+    path = write_detector(tmp_path / "a.onnx", texts=FOREIGN)
+    path.write_bytes(path.read_bytes().replace(b"'cat'", b"'\xffat'"))
+    refused(path, r"its metadata has names b.{0: '\\xffat'")
+
+
+def test_graph_of_unknown_task_is_refused(tmp_path):
     nodes, initial = detector_nodes()
     nodes.append(NODE("Identity", ["out0"], ["out1"]))
     outputs = (1, 1, 7), (1, 1, 7)
@@ -166,7 +172,7 @@ def test_a_graph_of_no_known_task_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("names", [("étoile", 'a "b"'), ("\ud800", "\0\x1b[31m")])
-def test_a_file_describes_itself(tmp_path, names):
+def test_exported_file_describes_itself(tmp_path, names):
     path = tmp_path / "file.onnx"
     metadata = Metadata(names, 32, (640, 480), output=DETECTIONS, precision="float16")
     write_onnx(write_doubling(tmp_path / "graph.onnx"), path, metadata, None)
@@ -181,7 +187,7 @@ def test_a_file_describes_itself(tmp_path, names):
     ("output", "task"),
     [("rows", "detect"), ("mask_rows", "segment"), ("masks", "segment"), ("logits", "classify")],
 )
-def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
+def test_yolov5_and_ultralytics_can_read_our_metadata(output, task):
     """They take Python's literals; YAML gives the same values, so OpenVINO's folder has it."""
     texts = Metadata(("a\\", 'it\'s "b"'), 64, (64, 128), 4, output=output).public_texts()
     assert texts.pop("task") == task
@@ -214,7 +220,7 @@ def test_yolov5_and_ultralytics_find_the_metadata_that_they_read(output, task):
         ("trained_size", 0),
     ],
 )
-def test_a_wrong_value_is_refused_by_its_name(name, value):
+def test_wrong_metadata_value_is_refused_by_name(name, value):
     with pytest.raises(UserError, match=f"its metadata has {name} .*; export it again") as found:
         metadata_of(own_texts(**{name: value}))
     assert len(str(found.value)) < 500
@@ -228,13 +234,13 @@ def test_broken_json_is_refused(text):
         metadata_of({**own_texts(), "stride": text})
 
 
-def test_files_without_a_training_size_are_read():
+def test_file_without_a_training_size_is_read():
     assert metadata_of(own_texts()).trained_size == SIDE
     assert metadata_of(own_texts(trained_size=None)).trained_size is None
 
 
 @pytest.mark.parametrize("name", [*own_texts()][:-2])
-def test_an_absent_field_is_named(name):
+def test_absent_metadata_field_is_named(name):
     with pytest.raises(UserError, match=f"lacks {name}; export it with export.py"):
         metadata_of(own_texts(**{name: None}))
 
@@ -245,13 +251,13 @@ def test_an_absent_field_is_named(name):
 MEANS, DEVIATIONS = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
-def test_a_public_segmenter_is_known_by_its_outputs(tmp_path):
+def test_public_segmenter_is_recognised_by_its_outputs(tmp_path):
     metadata = read_onnx(write_segmenter(tmp_path / "a.onnx"))[1]
     assert (metadata.head, metadata.output) == ("Segment", MASK_ROWS)
     assert metadata.class_names == ("cat", "dog") and metadata.image_size == (SIDE, SIDE)
 
 
-def test_a_public_classifier_takes_normalized_images(tmp_path):
+def test_public_classifier_gets_normalized_images(tmp_path):
     path = write_classifier(tmp_path / "a.onnx")
     metadata = read_onnx(path)[1]
     assert (metadata.head, metadata.output, metadata.image) == ("Classify", LOGITS, NORMALIZED)
@@ -265,7 +271,7 @@ def test_a_public_classifier_takes_normalized_images(tmp_path):
     np.testing.assert_allclose(scores, (powers / powers.sum())[None], rtol=1e-5)
 
 
-def test_a_classifier_of_any_size_gets_images_of_its_task(tmp_path):
+def test_classifier_of_any_size_uses_its_task_size(tmp_path):
     path = write_classifier(tmp_path / "a.onnx", shape=("b", 3, "h", "w"))
     metadata = read_onnx(path)[1]
     assert metadata.dynamic and metadata.image_size == (224, 224)
@@ -289,7 +295,7 @@ def test_a_classifier_of_any_size_gets_images_of_its_task(tmp_path):
         ),
     ],
 )
-def test_a_file_that_does_not_fit_its_metadata_is_refused(tmp_path, write, changes, text):
+def test_file_contradicting_its_metadata_is_refused(tmp_path, write, changes, text):
     path = write(tmp_path / "a.onnx", **changes)
     with pytest.raises(UserError, match=text) as found:
         open_runtime(path, 1)
@@ -297,7 +303,7 @@ def test_a_file_that_does_not_fit_its_metadata_is_refused(tmp_path, write, chang
 
 
 @pytest.mark.parametrize("head", ["Detect", "Conv", "Nothing", "Classify"])
-def test_a_head_that_returns_no_masks_is_refused(tmp_path, head):
+def test_head_without_masks_is_refused_for_mask_rows(tmp_path, head):
     texts = own_texts(output="mask_rows", head=head)
     runtime = OnnxRuntime(write_segmenter(tmp_path / "a.onnx", texts=texts), 1)
     with pytest.raises(UserError, match=f"a.onnx: .* head '{head}' and output mask_rows"):

@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return written(tmp_path_factory.mktemp("openvino"))
 
 
-def test_it_computes_the_outputs_of_the_graph_and_has_its_metadata(made):
+def test_openvino_matches_the_graph_and_has_its_metadata(made):
     runtime, images = OpenVinoRuntime(made, threads=1), random_images()
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     assert runtime.metadata == METADATA
@@ -44,7 +44,7 @@ def test_yolov5_and_ultralytics_find_stride_and_names(made, name):
 
 
 @pytest.mark.parametrize("name", ["yolov5s.yaml", "metadata.yaml"])
-def test_a_folder_of_yolov5_or_ultralytics_opens(tmp_path, made, name):
+def test_folder_of_yolov5_or_ultralytics_opens(tmp_path, made, name):
     """YOLOv5 names the files for the weights, and their metadata too."""
     folder = tmp_path / "yolov5s_openvino_model"
     folder.mkdir()
@@ -63,7 +63,7 @@ def cut(name: str, size: int) -> Callable[[Path], None]:
     return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
 
 
-def exchanged(before: str, after: str) -> Callable[[Path], None]:
+def replaced_text(before: str, after: str) -> Callable[[Path], None]:
     def change(folder: Path) -> None:
         text = (folder / "model.xml").read_text(encoding="utf-8")
         assert before in text
@@ -77,13 +77,13 @@ def exchanged(before: str, after: str) -> Callable[[Path], None]:
     [
         (lambda folder: (folder / "model.bin").unlink(), "lacks model.bin"),
         (cut("model.xml", 900), "OpenVINO cannot read it"),
-        (exchanged('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
+        (replaced_text('type="Multiply"', 'type="Foreign"'), "OpenVINO cannot read it"),
         (lambda folder: (folder / "model.xml").write_bytes(b"<net \xff>"), "not UTF-8"),
-        (exchanged('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
-        (exchanged("class_names", "other_names"), "metadata lacks class_names"),
+        (replaced_text('value="&quot;Detect&quot;"', "><a/><"), "OpenVINO cannot|lacks head"),
+        (replaced_text("class_names", "other_names"), "metadata lacks class_names"),
     ],
 )
-def test_damage_is_a_clear_error(tmp_path, made, damage, message):
+def test_damaged_folder_is_a_clear_error(tmp_path, made, damage, message):
     shutil.copytree(made, tmp_path / "copy")
     damage(tmp_path / "copy")
     with pytest.raises(UserError, match=message):
@@ -108,17 +108,18 @@ def saved(folder: Path, taken: str = "f32", inputs: int = 1) -> Path:
 @pytest.mark.parametrize(
     ("taken", "inputs", "message"),
     [
+        ("dynamic", 1, "it takes numbers of any type; export it with export.py"),
         ("f32", 2, "it has 2 inputs; a detector has one"),
         ("i64", 1, "it takes numbers of type int64, which is not its metadata's floats"),
     ],
 )
-def test_a_folder_that_takes_something_else_is_refused(tmp_path, taken, inputs, message):
+def test_folder_with_other_inputs_is_refused(tmp_path, taken, inputs, message):
     """Whole numbers would cut values of 0 to 1."""
     with pytest.raises(UserError, match=message):
         OpenVinoRuntime(saved(tmp_path, taken, inputs))
 
 
-def test_a_folder_that_takes_half_precision_is_given_it(tmp_path):
+def test_half_precision_folder_gets_half_precision_images(tmp_path):
     images = random_images().astype(np.float16)
     (found,) = OpenVinoRuntime(saved(tmp_path, "f16"))(images.astype(np.float32))
     np.testing.assert_array_equal(found, images.astype(np.float32).reshape(1, 512, 6))

@@ -72,7 +72,7 @@ def stand_in_ncnn() -> MagicMock:
     return MagicMock(Net=lambda: net, Mat=np.asarray, __version__="1.0")
 
 
-def test_pnnx_makes_the_files_of_ncnn_and_ncnn_runs_them(tmp_path, monkeypatch, trace):
+def test_pnnx_writes_ncnn_files_that_ncnn_runs(tmp_path, monkeypatch, trace):
     program = stand_in_program(tmp_path / "pnnx", ("model.ncnn.param", "model.ncnn.bin"))
     play_pnnx(monkeypatch, program)
     monkeypatch.setitem(sys.modules, "ncnn", stand_in_ncnn())
@@ -85,7 +85,7 @@ def test_pnnx_makes_the_files_of_ncnn_and_ncnn_runs_them(tmp_path, monkeypatch, 
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     for name, text, fault in (
         ("model.ncnn.param", "damaged", "ncnn cannot read it"),
-        ("metadata.json", "[", "metadata.json is no JSON"),
+        ("metadata.json", "[", "metadata.json is not JSON"),
         ("model.ncnn.bin", None, "lacks model.ncnn.bin"),
     ):
         path = tmp_path / "made" / name
@@ -94,7 +94,7 @@ def test_pnnx_makes_the_files_of_ncnn_and_ncnn_runs_them(tmp_path, monkeypatch, 
             NcnnRuntime(tmp_path / "made")
 
 
-def test_a_program_that_fails_makes_nothing_or_is_absent(tmp_path, monkeypatch, trace):
+def test_failed_or_absent_program_leaves_no_files(tmp_path, monkeypatch, trace):
     play_pnnx(monkeypatch, stand_in_program(tmp_path / "pnnx", (), status=3))
     with pytest.raises(UserError, match="pnnx failed with exit code 3: 'the last word'"):
         write_ncnn(trace, tmp_path / "made", METADATA, None)
@@ -127,7 +127,7 @@ run_command(main)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_nothing_of_a_program_outlives_an_export_that_is_ended(tmp_path, number):
+def test_ended_export_leaves_no_program_running(tmp_path, number):
     later = f"sleep 1; {TWO}"  # when the starter waits for it
     starter = subprocess.Popen([sys.executable, "-c", STARTER, later, tmp_path], cwd=PROJECT)
     child = tmp_path / "child"
@@ -161,7 +161,7 @@ def litert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return stand_in_program(tmp_path / "bin" / "onnx2tf", ("made/model_float32.tflite",))
 
 
-def test_onnx2tf_makes_a_file_with_metadata_and_litert_runs_it(tmp_path, litert, trace):
+def test_onnx2tf_writes_a_file_that_litert_runs(tmp_path, litert, trace):
     made = tmp_path / "made.tflite"
     write_litert(trace, made, METADATA, None)
     assert arguments_of(litert) == ["-i", "model.onnx", "-o", "made", "-n"]
@@ -175,7 +175,7 @@ def test_onnx2tf_makes_a_file_with_metadata_and_litert_runs_it(tmp_path, litert,
     assert again.read_bytes() == made.read_bytes()
 
 
-def test_a_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
+def test_damaged_litert_file_is_a_clear_error(tmp_path, litert, trace):
     made, copy = tmp_path / "made.tflite", tmp_path / "copy.tflite"
     write_litert(trace, made, METADATA, None)
     content = made.read_bytes()
@@ -241,7 +241,7 @@ def tensorrt(monkeypatch):
     return one
 
 
-def test_an_engine_is_built_and_runs(tmp_path, tensorrt, cuda, trace):
+def test_tensorrt_engine_is_built_and_run(tmp_path, tensorrt, cuda, trace):
     write_engine(trace, tmp_path / "made", METADATA, None)
     tensorrt.create_network.assert_called_once_with(2)
     assert (tmp_path / "made" / "metadata.json").read_text() == metadata_as_json(METADATA)
@@ -255,7 +255,7 @@ def test_an_engine_is_built_and_runs(tmp_path, tensorrt, cuda, trace):
         runtime(images)
 
 
-def test_an_error_of_tensorrt_is_reported(tmp_path, tensorrt, trace):
+def test_tensorrt_error_is_reported(tmp_path, tensorrt, trace):
     tensorrt.build_serialized_network.return_value = None
     with pytest.raises(UserError, match="could not build an engine"):
         write_engine(trace, tmp_path / "made", METADATA, None)

@@ -21,10 +21,9 @@ from duet.utils.export.quantization import (
     find_ranges,
     quantize,
 )
-from tests.export.every_kind import change_constant
-from tests.export.recorded_files import write_graphs
+from tests.export.every_kind import change_constant, write_graphs
 from tests.onnx_files import NODE, constant, make_file, run_graph, write_doubling
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 SIDE = 64
 GRAPHS = {
@@ -60,7 +59,7 @@ def inputs(batch: int = 1, height: int = SIDE, width: int = SIDE, first_seed: in
 
 
 @pytest.mark.parametrize("name", ["fixed", "batch", "dynamic", "oldest", "newest"])
-def test_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
+def test_quantized_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
     batch = 2 if name == "batch" else 1
     model = quantize(graphs[name], pictures(batch))
     images = inputs(batch)
@@ -75,9 +74,7 @@ def test_rows_stay_near_float32(graphs: dict[str, Path], name: str) -> None:
 
 
 @pytest.mark.parametrize("layout", [ONNX_RUNTIME, OPENVINO])
-def test_graph_with_nothing_between_first_and_last_convolution_is_refused(
-    tmp_path: Path, layout: Layout
-) -> None:
+def test_quantizing_without_an_inner_convolution_is_refused(tmp_path: Path, layout: Layout) -> None:
     nodes = [
         NODE("Conv", ["images", "w"], ["first"], "first"),
         NODE("Sigmoid", ["first"], ["active"], "active"),
@@ -90,7 +87,7 @@ def test_graph_with_nothing_between_first_and_last_convolution_is_refused(
         quantize(path, pictures(), layout)
 
 
-def test_equal_images_give_equal_bytes(graphs: dict[str, Path]) -> None:
+def test_equal_images_give_equal_quantized_bytes(graphs: dict[str, Path]) -> None:
     first, second = (quantize(graphs["fixed"], pictures()) for _ in range(2))
     assert first.SerializeToString(deterministic=True) == second.SerializeToString(
         deterministic=True
@@ -104,7 +101,7 @@ def test_nms_stays_in_float32(graphs: dict[str, Path]) -> None:
     assert [output.shape for output in found] == [output.shape for output in expected]
 
 
-def test_openvino_keeps_weights_in_8_bits_and_predicts_nearly_the_same(
+def test_openvino_int8_weights_predict_nearly_the_same(
     graphs: dict[str, Path], tmp_path: Path
 ) -> None:
     row, metadata = format_named("openvino"), Metadata(CLASS_NAMES, STRIDE, (SIDE, SIDE))
@@ -121,7 +118,7 @@ def test_openvino_keeps_weights_in_8_bits_and_predicts_nearly_the_same(
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
-def test_a_map_with_nan_is_an_error(graphs: dict[str, Path], tmp_path: Path, value: float) -> None:
+def test_map_with_nan_is_an_error(graphs: dict[str, Path], tmp_path: Path, value: float) -> None:
     path = Path(shutil.copy(graphs["fixed"], tmp_path))
     change_constant(path, "model.1.conv.weight", lambda array: array.put(0, value))
     with pytest.raises(UserError, match="not finite"):

@@ -28,7 +28,7 @@ def written(path: Path, text: str) -> Path:
 
 
 @supported
-def test_it_computes_the_outputs_of_the_module_and_has_its_metadata(tmp_path):
+def test_torchscript_matches_the_module_and_its_metadata(tmp_path):
     path = written(tmp_path / "a.torchscript", metadata_as_json(METADATA))
     runtime, images = TorchScriptRuntime(path), random_images()
     (found,) = runtime(images)
@@ -38,14 +38,14 @@ def test_it_computes_the_outputs_of_the_module_and_has_its_metadata(tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\3\4", b"text" * 1000])
-def test_damage_is_a_clear_error(tmp_path, content):
+def test_damaged_file_is_a_clear_error(tmp_path, content):
     path = tmp_path / "a.torchscript"
     path.write_bytes(content)
     with pytest.raises(UserError, match="damaged, or it holds no metadata"):
         TorchScriptRuntime(path)
 
 
-def test_a_file_of_another_exporter_is_named_as_such(tmp_path):
+def test_file_of_another_exporter_is_recognised(tmp_path):
     path = tmp_path / "a.torchscript"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/extra/config.txt", '{"stride": 32, "names": ["a"]}')
@@ -53,7 +53,7 @@ def test_a_file_of_another_exporter_is_named_as_such(tmp_path):
         TorchScriptRuntime(path)
 
 
-def test_a_program_is_refused_where_it_cannot_be_loaded(tmp_path):
+def test_unloadable_program_is_refused(tmp_path):
     """By PyTorch, which finds metadata alone, or by a backend that has no TorchScript."""
     path = tmp_path / "a.torchscript"
     with zipfile.ZipFile(path, "w") as archive:

@@ -28,15 +28,17 @@ BODY = onnx.helper.make_graph(
 )
 
 
-def one(operator: str, inputs: list[str], *initial: Any, **attributes: Any) -> tuple[Any, ...]:
+def one_node_graph(
+    operator: str, inputs: list[str], *initial: Any, **attributes: Any
+) -> tuple[Any, ...]:
     return [NODE(operator, inputs, ["big"], **attributes)], *initial
 
 
 GRAPHS = {
-    "it asks for more memory than files of its size need; ": one(
+    "it asks for more memory than files of its size need; ": one_node_graph(
         "ConstantOfShape", ["n"], constant("n", np.int64([2**40]))
     ),
-    "its trial run failed: it did not finish within": one(
+    "its trial run failed: it did not finish within": one_node_graph(
         "Loop", ["", "go", "images"], constant("go", np.bool_(True)), body=BODY
     ),
 }  # fmt: skip
@@ -55,13 +57,13 @@ def refused(path: Path) -> str:
 
 
 @pytest.mark.parametrize("reason", GRAPHS)
-def test_too_much_memory_and_a_hang_are_named(tmp_path, monkeypatch, reason):
+def test_memory_excess_and_hang_are_reported(tmp_path, monkeypatch, reason):
     if "did not finish" in reason:
         monkeypatch.setattr(opening, "SECONDS", 5)  # else a slow start would count as a hang
     assert reason in refused(write(tmp_path / "a.onnx", *GRAPHS[reason]))
 
 
-def test_a_crash_is_named(tmp_path):
+def test_crash_is_reported(tmp_path):
     folder = tmp_path / "a_openvino_model"
     folder.mkdir()
     images = ov.parameter([1, 3, SIDE, SIDE], np.float32)

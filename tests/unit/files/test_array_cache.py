@@ -36,7 +36,7 @@ def kept(name="name", version=VERSION):
     return read_arrays("kind", name, version)
 
 
-def test_arrays_come_back_under_their_name_and_version_alone(folder):
+def test_cached_arrays_need_the_same_name_and_version(folder):
     assert kept() is None
     keep()
     found = kept()
@@ -51,7 +51,7 @@ def test_arrays_come_back_under_their_name_and_version_alone(folder):
     assert kept() is None and kept(version=b"two") is not None
 
 
-def test_a_file_that_is_not_whole_is_absent(folder):
+def test_incomplete_cache_file_counts_as_absent(folder):
     keep()
     path = folder / "name.safetensors"
     whole = path.read_bytes()
@@ -61,7 +61,7 @@ def test_a_file_that_is_not_whole_is_absent(folder):
 
 
 @pytest.mark.parametrize("fault", ["no folder", "full disk"])
-def test_what_cannot_be_kept_is_a_line_in_the_log(folder, tmp_path, monkeypatch, caplog, fault):
+def test_failed_caching_is_one_log_line(folder, tmp_path, monkeypatch, caplog, fault):
     def full(arrays, metadata):
         raise OSError(28, "No space left on device")
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_kept_is_a_line_in_the_log(folder, tmp_path, monkeypatch,
     assert kept() is None and not list(tmp_path.rglob("*.tmp"))
 
 
-def test_the_oldest_go_first_and_use_counts(folder, monkeypatch):
+def test_least_recently_used_files_are_removed_first(folder, monkeypatch):
     for number in range(4):
         keep(str(number))
         os.utime(folder / f"{number}.safetensors", (1000 + number, 1000 + number))
@@ -91,7 +91,7 @@ def test_the_oldest_go_first_and_use_counts(folder, monkeypatch):
     assert sorted(path.stem for path in folder.iterdir()) == ["0", "3", "new", "of others"]
 
 
-def test_the_folder_is_the_users_and_the_version_that_of_the_code(monkeypatch):
+def test_cache_folder_follows_the_environment(monkeypatch):
     monkeypatch.delenv("DUET_CACHE", raising=False)
     monkeypatch.setenv("HOME", "/home/someone")
     for shared, expected in (
@@ -109,7 +109,7 @@ def test_the_folder_is_the_users_and_the_version_that_of_the_code(monkeypatch):
     assert version_of("utils/geometry/tiling.py") != version_of("utils/geometry/boxes.py")
 
 
-def test_a_file_that_may_change_unseen_has_no_state(tmp_path):
+def test_file_that_may_change_unseen_has_no_state(tmp_path):
     first, later = str(tmp_path / "a.jpg"), time.time_ns() + RECENT_NS + 10**9
     Path(first).touch()
     changed = os.stat(first).st_ctime_ns

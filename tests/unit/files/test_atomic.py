@@ -24,7 +24,7 @@ def full_disk(limit=1000):
 
 
 @pytest.mark.parametrize("size", [2000, 2_000_000])  # fails at flush or at write
-def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, size):
+def test_failed_write_names_the_file_and_keeps_the_old_one(tmp_path, size):
     path = tmp_path / "results.csv"
     path.write_text("old")
     with full_disk(), pytest.raises(OSError) as error, atomic_text_file(path) as file:
@@ -33,7 +33,7 @@ def test_a_write_that_fails_names_the_file_and_leaves_the_old_one(tmp_path, size
     assert (path.read_text(), os.listdir(tmp_path)) == ("old", ["results.csv"])
 
 
-def test_line_ends_are_those_given_on_windows_too(tmp_path, monkeypatch):
+def test_line_ends_are_written_unchanged_on_windows(tmp_path, monkeypatch):
     """Else each row of a CSV would end in two, and every second one would be read as empty."""
     monkeypatch.setattr(os, "linesep", "\r\n")
     monkeypatch.setattr(atomic, "open", _pyio.open, raising=False)
@@ -42,7 +42,7 @@ def test_line_ends_are_those_given_on_windows_too(tmp_path, monkeypatch):
     assert (tmp_path / "results.csv").read_bytes() == b"epoch\r\n0\r\n"
 
 
-def test_a_file_that_cannot_be_replaced_and_another_file_keep_their_names(tmp_path):
+def test_failed_replacement_names_the_file_at_fault(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(IsADirectoryError) as error, atomic_file(tmp_path / "folder") as file:
         file.write(b"x")
@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_replaced_and_another_file_keep_their_names(tmp_pa
     assert os.listdir(tmp_path) == ["folder"]
 
 
-def test_temporary_names_are_random_and_what_has_one_is_never_opened(tmp_path, monkeypatch):
+def test_temporary_names_are_random_and_never_reused(tmp_path, monkeypatch):
     def names(path):
         with atomic_file(path):
             return [name for name in os.listdir(tmp_path) if name.endswith(".tmp")]
@@ -73,7 +73,7 @@ def test_temporary_names_are_random_and_what_has_one_is_never_opened(tmp_path, m
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])
-def test_a_new_file_has_the_permissions_that_the_user_chose(tmp_path, mask):
+def test_new_file_follows_the_umask(tmp_path, mask):
     before = os.umask(mask)
     try:
         with atomic_file(tmp_path / "file"):
@@ -84,9 +84,7 @@ def test_a_new_file_has_the_permissions_that_the_user_chose(tmp_path, mask):
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_link_or_copy_that_fails_names_the_new_name_and_leaves_nothing(
-    tmp_path, monkeypatch, links
-):
+def test_failed_link_or_copy_names_its_target(tmp_path, monkeypatch, links):
     def refuse(*paths):
         raise PermissionError(1, "Operation not permitted")
 
@@ -103,7 +101,7 @@ def test_a_link_or_copy_that_fails_names_the_new_name_and_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == left
 
 
-def test_files_of_killed_writers_are_removed_and_no_others(tmp_path):
+def test_only_files_of_killed_writers_are_removed(tmp_path):
     for name in (".last.safetensors.12.tmp", "last.safetensors", ".hidden", "a.tmp"):
         (tmp_path / name).touch()
     (tmp_path / ".folder.tmp").mkdir()

@@ -16,7 +16,7 @@ from duet.utils.project import PROJECT
         ("models/hub/yolov5-p2.yaml", "models/hub/yolov5-p2.yaml"),
     ],
 )
-def test_a_name_is_found_anywhere_unless_a_file_is_there(argument, found, tmp_path, monkeypatch):
+def test_model_name_is_found_unless_a_file_exists(argument, found, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "yolov5s").mkdir()
     assert find_model(argument) == PROJECT / found
@@ -35,7 +35,7 @@ def test_a_name_is_found_anywhere_unless_a_file_is_there(argument, found, tmp_pa
         *((name, "--cfg ") for name in (".", "..", "hub", "a/b/c", "x" * 200)),
     ],
 )
-def test_another_name_is_refused_with_the_nearest_and_all(argument, near, tmp_path, monkeypatch):
+def test_unknown_model_name_lists_nearest_and_all(argument, near, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError) as caught:
         read_model(argument)

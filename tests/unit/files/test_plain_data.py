@@ -1,9 +1,12 @@
 """JSON, XML and YAML from anyone: plain data within bounds, or one short error at once."""
 
+import gc
 import io
 import json
 import math
 import time
+import tracemalloc
+from contextlib import suppress
 from xml.etree import ElementTree
 
 import pytest
@@ -19,7 +22,7 @@ from duet.utils.files.yaml_files import MAX_NODES, read_yaml, write_yaml, yaml_t
 LIMITS = {"json": (5, 200), "xml": (5, 300), "yaml": (10, 600)}
 
 
-def laughs(start: str, link: str, levels: int = 12) -> str:
+def aliases(start: str, link: str, levels: int = 12) -> str:
     """Nine times nine times ... the same value, by aliases."""
     lines = [f"a0: &a0 {start}"]
     for level in range(1, levels):
@@ -52,8 +55,8 @@ HOSTILE = {
            for name in ("gbk", "zip", "punycode", "undefined", "utf-7", "unknown", "x" * 10_000)},
     },
     "yaml": {
-        "lists in lists": (laughs("[x, x]", "[{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]"), "line"),
-        "mappings in mappings": (laughs("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}}}"), "line"),
+        "lists in lists": (aliases("[x, x]", "[{0}, {0}, {0}, {0}, {0}, {0}, {0}, {0}]"), "line"),
+        "mappings in mappings": (aliases("{x: y}", "{{p: {0}, q: {0}, r: {0}, s: {0}}}"), "line"),
         "a merge": ("names: {<<: {a: 1}}", "line 1"),
         "an alias in what it stands for": ("names: &a [*a]", "line 1"),
         "brackets": ("names: " + "[" * 100_000, "line 1, names"),
@@ -95,7 +98,7 @@ def read(form: str, path, content: str | bytes):
 @pytest.mark.parametrize(
     ("form", "kind"), [(form, kind) for form, kinds in HOSTILE.items() for kind in kinds]
 )
-def test_what_is_no_plain_data_is_one_short_error_at_once(tmp_path, form, kind):
+def test_hostile_data_is_one_short_quick_error(tmp_path, form, kind):
     (content, message), path = HOSTILE[form][kind], tmp_path / "hostile"
     seconds, length = LIMITS[form]
     start = time.process_time()
@@ -150,7 +153,7 @@ YAML = f"""
 """
 
 
-def test_all_else_is_what_the_usual_library_makes_of_it(tmp_path):
+def test_plain_data_parses_like_the_usual_library(tmp_path):
     for content in XML:
         found, expected = read("xml", tmp_path / "a", content), ElementTree.fromstring(content)
         assert ElementTree.tostring(found) == ElementTree.tostring(expected)
@@ -162,7 +165,7 @@ def test_all_else_is_what_the_usual_library_makes_of_it(tmp_path):
     assert read("yaml", tmp_path / "a", YAML) == yaml.safe_load(YAML)
 
 
-def test_yaml_that_is_written_is_read_again(tmp_path):
+def test_written_yaml_is_read_back_equal(tmp_path):
     texts = [chr(code) for code in (*range(1, 0x300), 0x2028, 0x202E, 0xFEFF, 0xFFFD, 0x1F600)]
     document = {
         "texts": ["".join(texts), *texts, *(f"a{x}b" for x in texts), "yes", "1e3", "=", "<<", "~"],
@@ -175,7 +178,32 @@ def test_yaml_that_is_written_is_read_again(tmp_path):
     assert path.read_text(encoding="utf-8") == yaml_text(document)
 
 
-def test_a_stream_of_xml_yields_the_outer_elements_of_the_names():
+def test_bytes_of_a_json_file_are_gone_when_it_is_parsed(tmp_path):
+    number = 4_000_000
+    (tmp_path / "a.json").write_text(f'["{"a" * number}"]')
+    tracemalloc.start()
+    (found,) = read_json(tmp_path / "a.json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found) == number and peak < 2.5 * number  # the text, and its bytes or the value
+
+
+@pytest.mark.parametrize("content", [b"<a><b/></a>", b"<a><b/>"])
+def test_parsed_xml_leaves_nothing_to_the_garbage_collector(tmp_path, content):
+    """It is paused while thousands of annotation files are read: each would take 20 kB."""
+    (tmp_path / "a.xml").write_bytes(content)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            with suppress(ValueError):
+                read_xml(tmp_path / "a.xml")
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_xml_stream_yields_outermost_elements_by_name():
     content = b"""<a><meta><label><name>cat</name></label></meta>
         <image id="0"/> text <image id="1"><box/><image id="2"/></image>
         <other><image id="3"/></other></a>"""
@@ -201,7 +229,7 @@ def test_a_stream_of_xml_yields_the_outer_elements_of_the_names():
     ],
     ids=str,
 )
-def test_a_value_of_json_is_of_a_kind_or_refused(kind, good, bad):
+def test_json_value_matches_its_kind_or_is_refused(kind, good, bad):
     for value in good:
         assert complete(value, kind) == value
     for value in bad:
@@ -209,7 +237,7 @@ def test_a_value_of_json_is_of_a_kind_or_refused(kind, good, bad):
             complete(value, kind)
 
 
-def test_what_is_absent_has_its_default_at_any_depth_and_each_time_its_own():
+def test_nested_defaults_are_filled_and_not_shared():
     kind = [{"a": Default([int], []), "b": Default({"c": Default(int, 3)}, {"c": 4})}]
     one, two = complete([{}, {"a": [1], "b": {}}], kind)
     assert one == {"a": [], "b": {"c": 4}} and two == {"a": [1], "b": {"c": 3}}

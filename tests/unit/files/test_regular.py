@@ -32,7 +32,7 @@ def make_special(kind, path):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_no_regular_file_is_refused_at_once_and_closed(tmp_path, kind):
+def test_special_files_are_refused_at_once_and_closed(tmp_path, kind):
     make_special(kind, tmp_path / "a")
     before = len(os.listdir("/proc/self/fd"))
     for read in READERS:
@@ -43,7 +43,7 @@ def test_what_is_no_regular_file_is_refused_at_once_and_closed(tmp_path, kind):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_sizes_are_bounded_and_the_largest_is_read_whole(tmp_path):
+def test_file_sizes_are_bounded_inclusively(tmp_path):
     with open(tmp_path / "holes", "wb") as file:
         file.truncate(1 << 42)
     for read in READERS:
@@ -60,7 +60,7 @@ def test_sizes_are_bounded_and_the_largest_is_read_whole(tmp_path):
     assert read_bytes(tmp_path / "a", 0) == b""
 
 
-def test_a_library_that_takes_names_reads_the_file_that_was_opened(tmp_path):
+def test_pinned_name_reads_the_file_opened_first(tmp_path):
     path = tmp_path / "a.safetensors"
     save_file({"a": np.arange(3)}, path)
     with pinned(path, 1000) as name:

@@ -16,7 +16,7 @@ def stored() -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def test_conversions_agree_with_stored_boxes(stored):
+def test_conversions_match_stored_boxes(stored):
     boxes = stored["boxes"]
     # The stored corners are those of the absolute values, so that every size is one.
     found = cxcywh_to_xyxy(np.abs(boxes))
@@ -32,11 +32,11 @@ def test_conversions_keep_shape_and_dtype(convert, shape, dtype):
     assert converted.shape == shape and converted.dtype == dtype
 
 
-def test_clip_agrees_with_stored_boxes(stored):
+def test_clip_matches_stored_boxes(stored):
     np.testing.assert_array_equal(clip_boxes(stored["boxes"], (480, 640)), stored["clip"])
 
 
-def test_pairwise_iou_agrees_with_stored_values(stored):
+def test_pairwise_iou_matches_stored_values(stored):
     boxes_a, boxes_b = (cxcywh_to_xyxy(stored[name]) for name in ("iou_a", "iou_b"))
     stored_iou = stored["box_iou_40x60_of_iou_a_xyxy"]
     # The stored values add 1e-7 to denominators, were computed in float32 in the first case, and
@@ -47,7 +47,7 @@ def test_pairwise_iou_agrees_with_stored_values(stored):
     np.testing.assert_allclose(paired, stored["iou_fp64"], atol=2e-6)
 
 
-def test_pairwise_iou_of_known_boxes():
+def test_pairwise_iou_of_known_boxes_is_exact():
     boxes_a = np.array([[0, 0, 2, 2], [0, 0, 0, 2]], np.float32)
     boxes_b = np.array([[0, 0, 2, 2], [1, 1, 3, 3], [2, 0, 4, 2], [0, 0, 0, 2]], np.float32)
     expected = [[1, 1 / 7, 0, 0], [0, 0, 0, 0]]
@@ -57,7 +57,7 @@ def test_pairwise_iou_of_known_boxes():
     np.testing.assert_array_equal(iou, expected)
 
 
-def test_pairwise_iou_without_boxes_has_the_shape_of_the_pairs():
+def test_pairwise_iou_without_boxes_keeps_the_pair_shape():
     none, some = np.zeros((0, 4), np.float32), np.ones((3, 4), np.float32)
     assert pairwise_iou(none, some).shape == (0, 3)
     assert pairwise_iou(some, none).shape == (3, 0)

@@ -12,6 +12,7 @@ from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation
 from duet.models.graph import read_model_yaml
 from duet.models.heads.base import LossTerms
 from duet.utils.data.image.letterbox import fit_long_side, letterbox
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.data.sources.samples import Sample
 from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
@@ -79,14 +80,14 @@ def assert_same_detections(found, expected):
 
 def evaluate(model, samples, batch_size=2, rectangular=False, **changes):
     sink = Detected()
-    with ValLoader(samples, 96, batch_size, 0, 32, rectangular) as loader:
+    with ValLoader(samples, ValRecipe(96, batch_size, rectangular=rectangular)) as loader:
         validation = Evaluation(
             model, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink], **changes
         ).run(loader)
     return validation, sink.images
 
 
-def test_square_batches_find_what_each_image_alone_finds(model, samples):
+def test_square_batches_match_single_images(model, samples):
     _, found = evaluate(model, samples)
     assert sorted(found) == list(range(len(samples)))
     for index, sample in enumerate(samples):
@@ -95,7 +96,7 @@ def test_square_batches_find_what_each_image_alone_finds(model, samples):
 
 @pytest.mark.parametrize("error", [RuntimeError("broken sink"), KeyboardInterrupt()])
 @pytest.mark.parametrize("failing", [0, len(SIZES) - 1])
-def test_an_error_while_suppressing_ends_validation_at_once(model, samples, error, failing):
+def test_suppression_error_ends_validation_at_once(model, samples, error, failing):
     class Failing(Detected):
         def add(self, image_id, detections, ground_truth):
             super().add(image_id, detections, ground_truth)
@@ -103,13 +104,16 @@ def test_an_error_while_suppressing_ends_validation_at_once(model, samples, erro
                 raise error
 
     sink, threads = Failing(), threading.active_count()
-    with ValLoader(samples, 96, 2, 0, 32, False) as loader, pytest.raises(type(error)):
+    with (
+        ValLoader(samples, ValRecipe(96, 2, rectangular=False)) as loader,
+        pytest.raises(type(error)),
+    ):
         Evaluation(model, samples, CLASS_NAMES, "cpu", SETTINGS, sinks=[sink]).run(loader)
     assert max(sink.images) == failing
     assert threading.active_count() <= threads  # one of an earlier test may have ended
 
 
-def test_losses_are_the_means_of_the_batches(model, samples):
+def test_losses_are_batch_means(model, samples):
     class Constant:
         def __init__(self):
             self.calls = 0
@@ -125,7 +129,7 @@ def test_losses_are_the_means_of_the_batches(model, samples):
 
 
 @pytest.mark.parametrize("at_a_time", [1, 2, 3])
-def test_a_batch_is_computed_with_few_images_at_a_time(model, samples, at_a_time):
+def test_batch_is_computed_a_few_images_at_a_time(model, samples, at_a_time):
     class Counting:
         head, decode_above = model.head, model.decode_above
         fixed_size, takes_arrays = None, False
@@ -146,32 +150,67 @@ def every_row(threshold):
     return SuppressionSettings(threshold, max_detections=10**6)
 
 
-@pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])
-def test_of_a_crowded_image_only_the_best_rows_are_decoded(name):
-    model = Detector(read_model_yaml(f"models/{name}.yaml", 3)).eval()
-    model.initialize(seed=0)
-    images = np.random.default_rng(1).random((3, 3, 64, 64), np.float32)
+SHAPES = {"yolov5n": (3, 8), "yolov5nu": (67,)}  # of a cell's rows, of three classes
+
+
+def head_with_rows(name, num_images=1):
+    """Return a head of three classes, and rows of no score for images of 512 px, per level."""
+    head = Detector(read_model_yaml(f"models/{name}.yaml", 3)).head
+    sides = [512 // stride for stride in head.strides]
+    rows = [np.zeros((num_images, side, side, *SHAPES[name]), np.float32) for side in sides]
+    for level in rows:
+        level[..., -3:] = -9.0
+    return head, rows
+
+
+def maps_of(rows):
+    """Return raw maps from rows (B, H, W, ..., outputs)."""
+    return [
+        ops.tensor(x.transpose(0, 3, 1, 2, 4) if x.ndim == 5 else x.transpose(0, 3, 1, 2))
+        for x in rows
+    ]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("max_detections", "most"), [(7, 3000), (310, 3100)])
+def test_crowded_image_decodes_only_its_best_rows(name, max_detections, most):
+    head, rows = head_with_rows(name, num_images=3)
+    random = np.random.Generator(np.random.Philox(1))
+    raw = maps_of([random.normal(0, 2, level.shape).astype(np.float32) for level in rows])
     with autograd.no_grad():
-        raw = model(ops.tensor(images))
-        every = model.decode_above(raw, every_row(0.0))
+        every = head.decode_above(raw, every_row(0.0))
         scores = [rows[:, 4] * rows[:, 5:].max(axis=1) for rows in every]
-        # Of the first image more than 10 * 7 rows are above, of the others at most that many.
-        lowest = np.sort(every[0][:, 4] if name == "yolov5n" else scores[0])[-75]
-        settings = SuppressionSettings(float(lowest) - 2e-6, max_detections=7)
-        above = model.decode_above(raw, every_row(settings.confidence_threshold))
-        found = model.decode_above(raw, settings)
-    assert len(above[0]) > 70
+        # Of the first image more rows are above than are decoded.
+        lowest = np.sort(every[0][:, 4] if name == "yolov5n" else scores[0])[-most - 5]
+        settings = SuppressionSettings(float(lowest) - 2e-6, max_detections=max_detections)
+        above = head.decode_above(raw, every_row(settings.confidence_threshold))
+        found = head.decode_above(raw, settings)
+    assert len(above[0]) > most
     for rows, candidates in zip(found, above, strict=True):
-        best = np.sort(candidates[:, 4] * candidates[:, 5:].max(axis=1))[::-1][:70]
-        np.testing.assert_allclose(
-            np.sort(rows[:, 4] * rows[:, 5:].max(axis=1))[::-1], best, rtol=1e-5
+        best = np.argsort(-candidates[:, 4] * candidates[:, 5:].max(axis=1), kind="stable")[:most]
+        np.testing.assert_allclose(rows, candidates[np.sort(best)], rtol=1e-5)  # in their order
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("many", "chosen"), [(2, {"max_detections": 6}), (0, {"classes": (1,)})])
+def test_object_with_many_rows_hides_no_other(name, many, chosen):
+    """A few of the first class, of a row in each cell of a level, and one of the second."""
+    head, rows = head_with_rows(name)
+    objectness, sides = ([4], [2, 3]) if name == "yolov5n" else ([], [15, 31, 47, 63])
+    rows[many][..., [*sides, *objectness, -3]] = 9.0  # as large as can be
+    rows[1][0, 5, 5, ..., [*objectness, -2]] = 3.0
+    settings = SuppressionSettings(0.25, 0.001, **chosen)
+    with autograd.no_grad():
+        found, expected = (
+            non_max_suppression(head.decode_above(maps_of(rows), asked)[0], settings)
+            for asked in (settings, every_row(0.25))
         )
-        kept = np.isclose(candidates[:, None], rows, rtol=1e-5).all(axis=2).any(axis=1)
-        np.testing.assert_allclose(rows, candidates[kept], rtol=1e-5)  # in their order
+    assert 1 in expected.class_index
+    np.testing.assert_array_equal(found.class_index, expected.class_index)
 
 
 @pytest.mark.parametrize("name", ["yolov5n", "yolov5nu"])
-def test_the_first_validation_of_a_model_decodes_few_rows(name):
+def test_untrained_model_decodes_few_rows(name):
     model = Detector(read_model_yaml(f"models/{name}.yaml", 1)).eval()
     model.initialize(seed=0)
     with autograd.no_grad():
@@ -181,7 +220,7 @@ def test_the_first_validation_of_a_model_decodes_few_rows(name):
 
 
 @pytest.mark.parametrize("threshold", [0.0, 1e-7, 0.001, 0.3, 0.9, 1.0])
-def test_rows_above_the_threshold_are_all_decoded(model, threshold):
+def test_all_rows_above_the_threshold_are_decoded(model, threshold):
     random = np.random.Generator(np.random.Philox(5))
     sizes = [(96 // stride, 64 // stride) for stride in model.head.strides]
     maps = [random.normal(0, 4, (2, 3 * 7, *size)).astype(np.float32) for size in sizes]

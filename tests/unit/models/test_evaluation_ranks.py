@@ -11,6 +11,7 @@ from duet.models.evaluation.evaluate import Evaluation
 from duet.models.heads.anchor.head import AnchorHead
 from duet.models.heads.base import LossTerms
 from duet.models.inference import predictors
+from duet.utils.data.loading.batches import ValRecipe
 from duet.utils.data.loading.loader import ValLoader
 from duet.utils.processes.world import ALONE
 from tests.rank_threads import run_rank_threads
@@ -82,7 +83,7 @@ def one_thread_at_a_time(monkeypatch):
 def evaluate(samples, world=ALONE, model=None, loss=None, **options):
     images = []
     sink = SimpleNamespace(add=lambda index, *found: images.append((index, *arrays_in(*found))))
-    with ValLoader(samples, 96, 3, 0, 32, world=world) as loader:
+    with ValLoader(samples, ValRecipe(96, 3), world=world) as loader:
         assert len(loader) == NUM_BATCHES
         validation = Evaluation(
             model or PerImage(), samples, CLASS_NAMES, "cpu", sinks=[sink], loss=loss, **options
@@ -121,7 +122,7 @@ def assert_same_figures(found, expected):
 
 
 @pytest.mark.parametrize("world_size", [2, 3, 4])
-def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
+def test_all_ranks_return_the_single_process_result(samples, world_size):
     expected, images = evaluate(samples, loss=CountedLoss())
     assert expected.result.map > 0 and expected.losses.all()
 
@@ -135,7 +136,7 @@ def test_all_ranks_return_what_a_single_process_returns(samples, world_size):
     assert [received for _, received in ranks[1:]] == [[]] * (world_size - 1)
 
 
-def test_a_rank_without_an_image_computes_only_for_the_loss(samples):
+def test_rank_without_images_computes_only_for_the_loss(samples):
     def work(world):
         alone, with_loss, loss = PerImage(), PerImage(), CountedLoss()
         evaluate(samples, world, alone)

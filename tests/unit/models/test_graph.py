@@ -27,20 +27,20 @@ def document():
         return yaml.safe_load(file)
 
 
-def test_the_number_of_classes_replaces_that_of_the_yaml():
+def test_class_count_argument_overrides_the_yaml():
     spec = read_model_yaml("models/yolov5n.yaml", num_classes=3)
     assert spec.num_classes == 3
     assert spec.document["nc"] == 3
     assert nn.state_arrays(Detector(spec))["model.24.m.0.weight"].shape == (24, 64, 1, 1)
 
 
-def test_a_model_is_rebuilt_from_the_document_of_its_spec(document):
+def test_model_is_rebuilt_from_its_spec_document(document):
     assert parse_model(document).num_classes == 80
     spec = parse_model(document, num_classes=5)
     assert parse_model(spec.document) == spec
 
 
-def test_the_stride_is_that_of_the_deepest_layer_also_where_the_head_does_not_read_it():
+def test_stride_is_that_of_the_deepest_layer():
     head = [[-1, 1, "nn.Upsample", ["None", 2, "nearest"]], [-1, 1, "Detect", ["nc", "anchors"]]]
     document = {
         "nc": 1, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": [[10, 13]], "head": head,
@@ -50,7 +50,7 @@ def test_the_stride_is_that_of_the_deepest_layer_also_where_the_head_does_not_re
     assert (model.head.strides, model.stride) == ((2,), 4)
 
 
-def test_multiples_round_depth_to_one_or_more_and_width_up_to_eight():
+def test_multiples_round_depth_to_one_and_width_to_eight():
     assert [scale_depth(number, 0.33) for number in (1, 3, 6, 9)] == [1, 1, 2, 3]
     assert (scale_width(64, 0.25), scale_width(100, 0.33)) == (16, 40)
 
@@ -90,13 +90,26 @@ def test_multiples_round_depth_to_one_or_more_and_width_up_to_eight():
         (lambda d: d.__setitem__("act", "nn.LeakyReLU(1.5)"), "with SLOPE from 0 to 1"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [2, 1]]),
-            "do not give a map",
+            "do not give a map of image size / stride; use an odd kernel_size",
         ),
+        (
+            lambda d: d["backbone"][3].__setitem__(3, [256, 4, 2]),
+            "layer 3, Conv [256, 4, 2]: kernel_size 4, stride 2 and padding 2 do not give a map",
+        ),
+        (lambda d: d["backbone"][3].__setitem__(3, [256, 4, 2, 2]), "/ stride; use padding 1"),
+        (lambda d: d["backbone"][3].__setitem__(3, [256, 3, 2, 2]), "/ stride; use padding 1"),
+        (lambda d: d["backbone"][3].__setitem__(3, [256, 4, 1, 1]), "use an odd kernel_size"),
+        (lambda d: d["backbone"][3].__setitem__(slice(2, 4), ["DWConv", [256, 4]]), "use an odd"),
+        (lambda d: d["backbone"][3].__setitem__(slice(2, 4), ["GhostConv", [256, 4]]), "use an o"),
+        (lambda d: d["backbone"][0].__setitem__(slice(2, 4), ["Focus", [64, 2]]), "use an odd ker"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", []]),
             "kernel_size is None",
         ),
-        (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [3, 1, 2]]), "half of ker"),
+        (
+            lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.MaxPool2d", [3, 1, 2]]),
+            "use padding 1",
+        ),
         (lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.ZeroPad2d", [1]]), "[[0, 1, 0, 1]]"),
         (
             lambda d: d["backbone"].__setitem__(2, [-1, 1, "nn.ZeroPad2d", [[0, 1, 0, 1]]]),
@@ -105,7 +118,7 @@ def test_multiples_round_depth_to_one_or_more_and_width_up_to_eight():
         (lambda d: d.pop("head"), "missing head"),
     ],
 )
-def test_a_wrong_document_is_refused_with_its_place(document, change, message):
+def test_wrong_document_is_refused_with_its_place(document, change, message):
     change(document)
     with pytest.raises(UserError) as caught:
         Detector(parse_model(document, num_classes=3))
@@ -115,7 +128,7 @@ def test_a_wrong_document_is_refused_with_its_place(document, change, message):
 @pytest.mark.parametrize(
     "text", ["[1, 2", "- a list", "nc: 1\nnc: 2", "!!python/object/apply:os.getcwd []"]
 )
-def test_a_file_that_is_no_model_is_refused_by_name(tmp_path, text):
+def test_file_that_is_no_model_is_refused_by_name(tmp_path, text):
     path = tmp_path / "model.yaml"
     path.write_text(text)
     with pytest.raises(UserError, match="model.yaml"):
@@ -127,7 +140,7 @@ def test_a_file_that_is_no_model_is_refused_by_name(tmp_path, text):
               "{~: 1}", "{1.5: 1}", "{1: 1, '1': 2}", "1" * 30],
 )  # fmt: skip
 @pytest.mark.parametrize("place", ["note: {}\n{}", "{1}note:\n  - deep: [{0}]\n"])
-def test_a_value_that_a_checkpoint_could_not_hold_is_refused_at_the_start(tmp_path, value, place):
+def test_value_that_no_checkpoint_can_hold_is_refused_early(tmp_path, value, place):
     text = Path("models/yolov5n.yaml").read_text(encoding="utf-8")
     path = tmp_path / "model.yaml"
     path.write_text(place.replace("{}", "{0}", 1).replace("{}", "{1}").format(value, text))
@@ -136,12 +149,12 @@ def test_a_value_that_a_checkpoint_could_not_hold_is_refused_at_the_start(tmp_pa
 
 
 @pytest.mark.parametrize("path", sorted(Path("models").rglob("*.yaml")), ids=str)
-def test_a_shipped_model_is_the_same_after_a_checkpoint(path):
+def test_shipped_model_survives_a_checkpoint(path):
     document = read_model_yaml(path).document
     assert parse_json(json.dumps(document)) == document
 
 
-def test_initial_weights_depend_on_the_seed_alone(document):
+def test_initial_weights_depend_only_on_the_seed(document):
     small = copy.deepcopy(document)
     first, second, other = (Detector(parse_model(small, num_classes=3)) for _ in range(3))
     first.initialize(0)
@@ -157,7 +170,7 @@ def test_initial_weights_depend_on_the_seed_alone(document):
     assert weight.std() == pytest.approx(bound / np.sqrt(3), rel=0.05)
 
 
-def test_initial_biases_expect_eight_objects_an_image(document):
+def test_initial_biases_expect_eight_objects_per_image(document):
     model = Detector(parse_model(document, num_classes=3))
     model.initialize(0)
     bias = nn.state_arrays(model)["model.24.m.2.bias"].reshape(3, 8)
@@ -173,7 +186,7 @@ def test_initial_biases_expect_eight_objects_an_image(document):
     [[2, -1], 1, "Segment", ["nc", "anchors", 4, 16]],
     [-1, 1, "Classify", ["nc"]],
 ], ids=lambda line: line[2])  # fmt: skip
-def test_a_plan_counts_the_numbers_of_every_block_as_it_is_made(head):
+def test_plan_counts_equal_the_built_arrays_of_every_block(head):
     spec = parse_model({
         "nc": 3, "depth_multiple": 1.0, "width_multiple": 1.0, "anchors": 2,
         "backbone": [
@@ -218,7 +231,7 @@ HOSTILE = {
     "joined maps": ({"head": [[[0] * 999, 1, "Concat", [1]]]}, "values per pixel in all maps"),
     "large": ({"backbone": [[-1, 1, "Conv", [60_000, 3, 8]], [-1, 1, "Conv", [60_000, 3]]]},
               "32,402,100,000 weights up to here"),
-    "padding": ({"backbone": [[-1, 1, "Conv", [8, 3, 1, 9]]]}, "at most half of kernel_size"),
+    "padding": ({"backbone": [[-1, 1, "Conv", [8, 3, 1, 9]]]}, "do not give a map"),
     "a large pool": ({"backbone": [[-1, 1, "SPP", [8, [10**9 + 1]]]]}, "odd numbers up to 32"),
     "wide attention": ({"backbone": [[-1, 1, "C3TR", [60_000]]]}, "weights up to here"),
     "many classes": ({"nc": 10**6}, "nc: 1000000; accepted: a number of classes"),
@@ -232,7 +245,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_description_that_would_take_too_much_is_refused_before_it_takes_it(document, name):
+def test_excessive_model_is_refused_before_allocation(document, name):
     changes, reason = HOSTILE[name]
     small = {**document, "width_multiple": 1.0, "depth_multiple": 1.0, "backbone": [LAYER],
              "head": [[[-1, -1, -1], 1, "Detect", ["nc", "anchors"]]]}  # fmt: skip
@@ -264,7 +277,7 @@ FORMULAS = {
 
 
 @pytest.mark.parametrize("name", FORMULAS)
-def test_values_and_gradients_follow_the_formula(name):
+def test_activation_and_gradient_follow_the_formula(name):
     activation, formula = find_activation(name), FORMULAS[name]
     x = autograd.variable(POINTS)
     y = activation(x)
@@ -275,7 +288,7 @@ def test_values_and_gradients_follow_the_formula(name):
     np.testing.assert_allclose(ops.to_numpy(gradient), wanted, atol=1e-8)
 
 
-def test_all_convolutions_of_a_model_use_its_activation_and_its_spec_says_so():
+def test_model_uses_its_activation_in_every_convolution():
     document = yaml.safe_load((PROJECT / "models" / "yolov5n.yaml").read_text())
     images = ops.tensor(np.random.default_rng(0).random((1, 3, 64, 64)).astype(np.float32))
     found = {}
@@ -290,7 +303,7 @@ def test_all_convolutions_of_a_model_use_its_activation_and_its_spec_says_so():
     np.testing.assert_array_equal(found["nn.LeakyReLU(1)"], found["nn.LeakyReLU(1.0)"])
 
 
-def test_attention_starts_from_weights_that_are_drawn():
+def test_attention_weights_are_drawn_initially():
     model = Detector(read_model_yaml("yolov5s-transformer", num_classes=1))
     model.initialize(3)
     state = nn.state_arrays(model)
@@ -306,7 +319,7 @@ def test_attention_starts_from_weights_that_are_drawn():
     ("size", "stride", "fitting"), [(33, 32, 64), (63, 32, 64), (650, 32, 672), (100, 64, 128)]
 )
 @pytest.mark.parametrize("trains", [True, False])
-def test_size_that_is_no_multiple_of_the_stride_is_refused(size, stride, fitting, trains):
+def test_size_off_the_stride_grid_is_refused(size, stride, fitting, trains):
     message = f"--img {size} is not a multiple of the model's stride {stride}; use {fitting}"
     with pytest.raises(UserError, match=message):
         require_image_size(size, stride, trains)
@@ -314,7 +327,7 @@ def test_size_that_is_no_multiple_of_the_stride_is_refused(size, stride, fitting
 
 
 @pytest.mark.parametrize("stride", [32, 64])
-def test_single_cell_is_too_few_to_train_on_and_enough_to_validate(stride):
+def test_single_cell_is_refused_for_training_only(stride):
     with pytest.raises(UserError, match=f"--img {stride} .*BatchNorm.*; use {2 * stride}"):
         require_image_size(stride, stride, trains=True)
     require_image_size(stride, stride, trains=False)
@@ -341,9 +354,7 @@ ATTENTION = {
         (ATTENTION, PAIRS - 1, False, False),
     ],
 )
-def test_maps_that_cannot_fit_into_memory_are_refused(
-    monkeypatch, document, model, free, trains, fits
-):
+def test_maps_beyond_free_memory_are_refused(monkeypatch, document, model, free, trains, fits):
     detector = Detector(parse_model(model or document, 1))
     monkeypatch.setattr("duet.utils.memory.free_memory", lambda: free)
     if fits:

@@ -51,13 +51,13 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_model_like_its_arrays_is_built(tmp_path, way):
+def test_model_matching_its_arrays_is_built(tmp_path, way):
     WAYS[way](write(tmp_path / "own.safetensors"))
 
 
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_hostile_model_is_refused_before_a_layer_is_made(tmp_path, monkeypatch, way, name):
+def test_hostile_model_is_refused_before_a_layer_is_made(tmp_path, monkeypatch, way, name):
     changes, reason = HOSTILE[name]
     path = write(tmp_path / "own.safetensors", {**DOCUMENT, **changes})
 
@@ -75,7 +75,7 @@ def test_a_hostile_model_is_refused_before_a_layer_is_made(tmp_path, monkeypatch
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
 
-def test_arrays_that_are_missing_are_counted():
+def test_missing_arrays_are_counted():
     less = {name: array for name, array in ARRAYS.items() if not name.endswith("conv.weight")}
     with pytest.raises(UserError, match="layer 0, .* needs 248 weights, but the file has 32"):
         stored_spec(DOCUMENT, less)
@@ -83,7 +83,7 @@ def test_arrays_that_are_missing_are_counted():
 
 
 @pytest.mark.parametrize("strides", [[4], 7, "2", [[2]], {"a": 1}])
-def test_strides_of_another_kind_are_refused(tmp_path, strides):
+def test_strides_of_another_type_are_refused(tmp_path, strides):
     with pytest.raises(UserError, match="strides"):
         load_detector(load_weights(write(tmp_path / "own.safetensors", strides=strides)), "cpu")
 
@@ -95,14 +95,14 @@ def test_strides_of_another_kind_are_refused(tmp_path, strides):
         {"backbone": [[-1, 1, "\x1b[2J", []]]},
     ],
 )  # fmt: skip
-def test_show_prints_whatever_a_header_holds(tmp_path, capsys, changes):
+def test_show_escapes_any_header(tmp_path, capsys, changes):
     settings = {"stored_dtypes": 3, "converted_from": ["\x1b[2J"], "strides": {"a": "\r"}}
     main(["show", str(write(tmp_path / "own.safetensors", {**DOCUMENT, **changes}, **settings))])
     printed = capsys.readouterr().out
     assert "tensors: 9 with" in printed and "\x1b" not in printed and "\r" not in printed
 
 
-def test_an_array_of_a_claimed_shape_or_type_is_refused(tmp_path):
+def test_array_of_another_dtype_is_refused(tmp_path):
     for array, reason in ((np.zeros(2, np.complex64), "as C64"), (np.zeros(2, np.uint16), "as U1")):
         header = dataclasses.replace(HEADER)
         save_checkpoint(tmp_path / "x.safetensors", Checkpoint(header, {"w": array}, {}, {}))

@@ -29,7 +29,7 @@ def is_near(pixel, colour):
     return abs(pixel - colour).max() < 60
 
 
-def test_a_crop_shows_the_image_in_its_own_colours():
+def test_crop_keeps_the_image_colours():
     image = image_of(480, 1280)
     image[:, 640:] = (250, 250, 0)
     shown = decoded(Crop(image, "a", "b"))
@@ -37,7 +37,7 @@ def test_a_crop_shows_the_image_in_its_own_colours():
     assert is_near(shown[120, 80], BLUE) and is_near(shown[120, 560], (250, 250, 0))
 
 
-def test_a_box_lies_on_its_object_in_a_view():
+def test_box_lies_on_its_object_in_a_view():
     """The view is 300 to 600 both ways, and 640 pixels wide."""
     box = (400, 400, 500, 500)
     shown = decoded(Crop(image_of(1000, 1000), "a", "b", [(box, RED)], focus=box))
@@ -58,7 +58,7 @@ def test_a_box_lies_on_its_object_in_a_view():
         ((-1e300, 5, 1e300, 9), (0, 0, 1000, 1000)),
     ],
 )
-def test_the_surroundings_of_an_object_are_a_square_in_the_image(box, view):
+def test_focus_view_is_a_square_within_the_image(box, view):
     assert around(box, (1000, 1000)) == view
     assert decoded(Crop(image_of(40, 60), "a", "b", [(box, RED)], focus=box)).size
 
@@ -73,7 +73,7 @@ def whole_page():
     return html_page(HOSTILE, blocks)
 
 
-def test_text_from_outside_stays_text():
+def test_foreign_text_is_escaped():
     page = whole_page()
     assert "<script" not in page and 'onload=x"' not in page and "\x1b" not in page
     assert r"a\x1b[2J&lt;script&gt;" in page and r"\u202eb\xe9" in page
@@ -81,7 +81,7 @@ def test_text_from_outside_stays_text():
     assert paragraph("") == crop_grid([]) == ""
 
 
-def test_a_browser_shows_the_page_at_any_width(tmp_path):
+def test_browser_shows_the_page_at_any_width(tmp_path):
     path = tmp_path / "page.html"
     path.write_text(whole_page(), encoding="utf-8")
     with chromium() as browser:

@@ -37,7 +37,12 @@ OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera'
     ("error", "code", "message"),
     [
         (UserError("--img 3: a multiple of 32 is needed"), EXIT_USER_ERROR, "error: --img 3"),
-        (OSError(28, "No space left on device"), EXIT_USER_ERROR, "error: [Errno 28] No space"),
+        (
+            OSError(28, "No space left on device"),
+            EXIT_USER_ERROR,
+            "error: No space left on device\n",
+        ),
+        (OSError(17, "File exists", "a/b"), EXIT_USER_ERROR, "error: a/b: File exists\n"),
         (WorkerError("loader worker 0 died: SIGKILL"), EXIT_FAILED, "error: loader worker"),
         (
             WorkerError(BUG),
@@ -52,7 +57,7 @@ OTHER_PIPE = "def main():\n    raise BrokenPipeError(32, 'Broken pipe', 'camera'
         (KeyboardInterrupt(), EXIT_INTERRUPTED, "interrupted\n"),
     ],
 )
-def test_an_expected_error_ends_a_command_with_a_message(error, code, message, capsys):
+def test_expected_error_ends_a_command_with_a_message(error, code, message, capsys):
     def main():
         raise error
 
@@ -66,9 +71,7 @@ def test_an_expected_error_ends_a_command_with_a_message(error, code, message, c
     "make",
     [os.mkdir, lambda path: path.parent.rmdir()],
 )
-def test_a_status_file_that_is_none_ends_the_command_before_its_work(
-    tmp_path, monkeypatch, capfd, make
-):
+def test_unusable_status_file_ends_the_command_first(tmp_path, monkeypatch, capfd, make):
     path = tmp_path / "below" / "status"
     path.parent.mkdir()
     make(path)
@@ -81,7 +84,7 @@ def test_a_status_file_that_is_none_ends_the_command_before_its_work(
     assert len(text.splitlines()) == 1
 
 
-def test_a_defect_keeps_its_traceback():
+def test_defect_keeps_its_traceback():
     def main():
         raise RuntimeError("a defect")
 
@@ -109,12 +112,12 @@ def ended_unread(program, folder, errors=subprocess.PIPE, several=False, **varia
         os.close(writer)
 
 
-def test_a_list_that_nobody_reads_to_its_end_ends_quietly(tmp_path):
+def test_unread_output_ends_a_command_quietly(tmp_path):
     done = ended_unread(LINE, tmp_path)
     assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, "")
 
 
-def test_a_full_disk_under_the_log_is_reported_once_and_the_work_goes_on(tmp_path):
+def test_full_disk_under_the_log_is_reported_once(tmp_path):
     """As in `train.py > log.txt`: it was a traceback for each line."""
     log = "import logging\nfrom pathlib import Path\nfrom duet.utils.processes.command import "
     log += "run_command\ndef main():\n    for _ in range(9): logging.warning('a line')\n"
@@ -139,15 +142,13 @@ def test_a_full_disk_under_the_log_is_reported_once_and_the_work_goes_on(tmp_pat
         ("raise Suspended('later', by_hand=True)", EXIT_INTERRUPTED, ""),
     ],
 )
-def test_an_end_that_is_known_keeps_its_code_when_nobody_reads_of_it(
-    tmp_path, end, code, reported, errors
-):
+def test_exit_code_survives_an_unread_message(tmp_path, end, code, reported, errors):
     done = ended_unread(LAST_WORDS.format(end), tmp_path, errors)
     assert done.returncode == code
     assert done.stderr == (reported if errors == subprocess.PIPE else None)
 
 
-def test_a_suspended_rank_keeps_its_code_when_nobody_reads_of_it(tmp_path):
+def test_suspended_rank_keeps_its_code_without_readers(tmp_path):
     status = tmp_path / "status"
     variables = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", STATUS_FILE: str(status)}
     program = LAST_WORDS.format("raise Suspended('later')")
@@ -158,7 +159,7 @@ def test_a_suspended_rank_keeps_its_code_when_nobody_reads_of_it(tmp_path):
 
 @pytest.mark.parametrize("closed", [(1,), (1, 2)])  # as by `>&-`, `2>&-`
 @pytest.mark.parametrize("several", [False, True])
-def test_a_command_whose_output_is_closed_ends_as_any_other(tmp_path, closed, several):
+def test_command_with_closed_output_ends_normally(tmp_path, closed, several):
     program = "def main(): print('help')"
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"} if several else {}
 
@@ -176,14 +177,14 @@ def test_a_command_whose_output_is_closed_ends_as_any_other(tmp_path, closed, se
     assert done.stdout == ("" if 1 in closed else "help\n")
 
 
-def test_another_pipe_that_breaks_is_reported(tmp_path):
+def test_another_broken_pipe_is_reported(tmp_path):
     program = f"import os\nos.dup2(os.open(os.devnull, os.O_WRONLY), 1)\n{OTHER_PIPE}"
     done = ended_unread(program, tmp_path)
-    assert (done.returncode, done.stderr) == (2, "error: [Errno 32] Broken pipe: 'camera'\n")
+    assert (done.returncode, done.stderr) == (2, "error: camera: Broken pipe\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
-def test_a_signal_asks_until_the_end_and_handlers_come_back(number):
+def test_stop_signal_persists_and_handlers_are_restored(number):
     before = signal.getsignal(number)
     with listening("", None) as stop:
         assert stop.cause() is None
@@ -232,7 +233,7 @@ def test_a_run_whose_terminal_closes_is_suspended():
     assert process.wait(60) == 75
 
 
-def test_a_suspended_command_reports_why_and_late_requests_do_not_change_its_code(capsys):
+def test_suspended_command_reports_why_despite_late_signals(capsys):
     def main():
         with listening("", None):
             raise Suspended("suspended: the reason")
@@ -244,7 +245,7 @@ def test_a_suspended_command_reports_why_and_late_requests_do_not_change_its_cod
     assert (end.value.code, capsys.readouterr().out) == (75, "suspended: the reason\n")
 
 
-def test_control_c_asks_for_a_stop_where_the_state_can_be_saved_and_raises_elsewhere(capfd):
+def test_control_c_saves_in_training_and_raises_elsewhere(capfd):
     with listening("", None) as stop:
         assert stop.cause() is None and not stop.interrupted
         with stop.saving_at_interrupt():
@@ -284,20 +285,20 @@ run_command(main)
 
 
 @pytest.mark.parametrize(("where", "printed"), [("saves", "held\n"), ("raises", "")])
-def test_a_second_control_c_ends_at_once(where, printed):
+def test_second_control_c_ends_at_once(where, printed):
     done = python("-c", TWICE, where)
     assert (done.returncode, done.stdout) == (130, printed)
     assert "Traceback" not in done.stderr
 
 
-def test_control_c_that_is_ignored_stays_so():
+def test_ignored_control_c_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a shell script
     with listening("", None) as stop, stop.saving_at_interrupt():
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.cause() is None
 
 
-def test_signal_handlers_are_taken_back_from_libraries():
+def test_signal_handlers_are_reclaimed_from_libraries():
     with listening("", None) as stop:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         stop.take_signals()
@@ -305,9 +306,7 @@ def test_signal_handlers_are_taken_back_from_libraries():
         assert stop.cause() == "SIGTERM"
 
 
-def test_a_file_requests_a_stop_while_it_exists_and_the_launchers_gives_the_cause(
-    tmp_path, monkeypatch
-):
+def test_stop_file_requests_a_stop_while_it_exists(tmp_path, monkeypatch):
     ours, launchers = tmp_path / "ours", tmp_path / "launcher's"
     monkeypatch.setenv(FILE_VARIABLE, str(launchers))
     with listening(str(ours), None) as stop:
@@ -322,12 +321,12 @@ def test_a_file_requests_a_stop_while_it_exists_and_the_launchers_gives_the_caus
         assert stop.cause() == "SIGTERM"
 
 
-def test_a_file_out_of_reach_does_not_ask(tmp_path):
+def test_unreachable_stop_file_requests_nothing(tmp_path):
     name = "x" * 300  # the system refuses to look for it
     assert StopRequests(tmp_path / name, message=tmp_path / name).cause() is None
 
 
-def test_the_time_limit_counts_minutes_from_the_start(monkeypatch):
+def test_time_limit_counts_minutes_from_the_start(monkeypatch):
     now = [1000.0]
     monkeypatch.setattr(suspend.time, "monotonic", lambda: now[0])
     stop = StopRequests(minutes=1.5)
@@ -337,7 +336,7 @@ def test_the_time_limit_counts_minutes_from_the_start(monkeypatch):
     assert stop.cause() == "--time-limit 1.5 min"
 
 
-def test_a_rank_stops_when_any_rank_is_asked_and_goes_on_when_they_have_not_agreed(tmp_path):
+def test_rank_stops_on_request_of_any_rank_once_agreed(tmp_path):
     asked = []
 
     def another_rank(own):

@@ -57,7 +57,7 @@ def launch_as(config, stop=None):
     launch.launch(config.backend, config.device, config.nproc, config.check_processes, stop)
 
 
-def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(started, monkeypatch):
+def test_rank_started_by_a_cluster_starts_no_ranks(started, monkeypatch):
     for name, value in {"RANK": "1", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}.items():
         monkeypatch.setenv(name, value)
     launch_train("--batch", "4")
@@ -67,14 +67,15 @@ def test_a_rank_that_a_cluster_started_without_a_launcher_is_not_started_anew(st
 
 
 @pytest.mark.parametrize("missing", ["MASTER_ADDR", "MASTER_PORT"])
-def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
-    rank, missing, monkeypatch
-):
+def test_rank_without_a_meeting_place_fails_at_once(rank, missing, monkeypatch):
     rank(1, 2)
     monkeypatch.setenv("MASTER_PORT", "1")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.delenv(missing)
-    with pytest.raises(UserError, match=f"{missing} is not"), joined(None, "", 600):
+    with (
+        pytest.raises(UserError, match=f"{missing} is not; set MASTER_ADDR and"),
+        joined(None, "", 600),
+    ):
         pass
 
 
@@ -89,7 +90,7 @@ def test_ranks_that_do_not_know_where_the_others_are_do_not_wait_for_them(
         (["--nproc", "2"], 2, 0),
     ],
 )
-def test_processes_are_started_where_several_are_asked_for_and_no_launcher_has(
+def test_ranks_are_started_on_request_without_a_launcher(
     started, rank, flags, launched, number, caplog
 ):
     caplog.set_level("INFO")
@@ -101,7 +102,7 @@ def test_processes_are_started_where_several_are_asked_for_and_no_launcher_has(
     assert ("in place of DataParallel" in caplog.text) is (number == 2)
 
 
-def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigterm(started):
+def test_multi_process_val_takes_any_batch_and_sigterm(started):
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit):
@@ -111,7 +112,7 @@ def test_a_validation_in_several_processes_may_have_any_batch_and_ends_at_sigter
         signal.signal(signal.SIGTERM, before)
 
 
-def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypatch, caplog):
+def test_ranks_run_the_same_command_with_the_users_threads(started, monkeypatch, caplog):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     caplog.set_level("INFO")
     stop = StopRequests()
@@ -136,9 +137,7 @@ def test_several_run_the_same_command_line_and_share_the_cores(started, monkeypa
         (2, ["--batch", "7"], "--batch-size 7 is the total over 2"),
     ],
 )
-def test_flags_that_do_not_fit_the_number_of_processes_are_refused(
-    started, rank, launched, flags, message
-):
+def test_flags_unfit_for_the_process_count_are_refused(started, rank, launched, flags, message):
     if launched:
         rank(0, launched)
     with pytest.raises(UserError, match=message):
@@ -149,7 +148,7 @@ def test_flags_that_do_not_fit_the_number_of_processes_are_refused(
 GPUS = ["cuda:0", "cuda:1", "cpu"]
 
 
-def test_each_rank_takes_the_device_at_its_place(rank):
+def test_each_rank_takes_the_device_at_its_index(rank):
     assert own_device("", GPUS) == own_device("0", GPUS) == "cuda:0"
     rank(1, 2)
     assert own_device("", GPUS) == own_device("0,1", GPUS) == "cuda:1"
@@ -170,7 +169,7 @@ def test_more_ranks_than_devices_are_refused(rank):
         own_device("0,1", GPUS)
 
 
-def test_oneflow_refuses_a_device_that_its_collectives_do_not_reach(rank):
+def test_oneflow_refuses_device_beyond_its_collectives(rank):
     if backend.use() != "oneflow":
         pytest.skip("PyTorch exchanges tensors of any device")
     rank(1, 2)
@@ -246,7 +245,7 @@ class Command:
         return self.process.returncode, output, errors
 
 
-def test_signals_are_one_request_to_the_ranks_however_many_come(tmp_path):
+def test_repeated_signals_are_one_request_to_the_ranks(tmp_path):
     command = Command(tmp_path, LISTENING)
     for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):
         command.process.send_signal(number)
@@ -254,24 +253,24 @@ def test_signals_are_one_request_to_the_ranks_however_many_come(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
-def test_a_signal_before_the_ranks_start_is_passed_on_to_them(tmp_path, number):
+def test_signal_before_the_ranks_start_is_passed_on(tmp_path, number):
     assert Command(tmp_path, LISTENING, number).end() == (75, f"{number.name}\n", "")
 
 
-def test_control_c_before_the_ranks_listen_for_it_is_answered(tmp_path):
+def test_control_c_before_the_ranks_listen_is_answered(tmp_path):
     command = Command(tmp_path, LISTENING)
     command.process.send_signal(signal.SIGINT)
     assert command.end() == (130, "", "interrupted\n")
 
 
-def test_a_signal_to_ranks_that_import_is_kept_until_they_listen(tmp_path):
+def test_signal_to_importing_ranks_is_kept(tmp_path):
     command = Command(tmp_path, LISTENING)
     for rank in command.ranks:
         os.kill(rank, signal.SIGTERM)
     assert command.end() == (75, "SIGTERM\n", "")
 
 
-def test_a_killed_command_takes_its_ranks_along(tmp_path):
+def test_killed_command_takes_its_ranks_along(tmp_path):
     command = Command(tmp_path, WAITING)
     command.process.kill()
     command.end()  # returns when nobody can write to it any more
@@ -281,7 +280,7 @@ def test_a_killed_command_takes_its_ranks_along(tmp_path):
     ("codes", "code"),
     [([75, 75], 75), ([-9, 1], 1), ([2, 1], 2), ([1, 130], 130), ([None, 0], 1), ([75, -9], 75)],
 )
-def test_a_job_ends_with_the_code_of_the_rank_that_explains_the_failure(codes, code):
+def test_job_ends_with_the_code_that_explains_the_failure(codes, code):
     assert job_code(codes) == code
 
 
@@ -299,7 +298,7 @@ Path(sys.argv[1], os.environ["RANK"]).write_text(json.dumps(found))
 """
 
 
-def test_ranks_know_their_places_and_meet_in_a_private_folder(tmp_path, monkeypatch):
+def test_ranks_know_their_places_and_meet_privately(tmp_path, monkeypatch):
     monkeypatch.setenv("DUET_STATUS_FILE", "unused")
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "eth0")  # of jobs on several machines
     assert run_program(ENVIRONMENT, tmp_path, number=3) == 0
@@ -330,7 +329,7 @@ time.sleep(100)
         ("os.kill(os.getpid(), 9)", 1, "\nerror: rank 1 was killed by SIGKILL; ending the job\n"),
     ],
 )
-def test_the_other_ranks_end_soon_after_a_failed_one_is_named(capfd, end, code, line):
+def test_other_ranks_end_soon_after_a_failed_one_is_named(capfd, end, code, line):
     before = time.monotonic()
     assert run_program(FAILING.format(end)) == code
     assert time.monotonic() - before < 15
@@ -347,7 +346,7 @@ time.sleep(60)
 """
 
 
-def test_a_second_control_c_ends_ranks_that_save_their_state(tmp_path):
+def test_second_control_c_ends_ranks_while_saving(tmp_path):
     command = Command(tmp_path, SAVING)
     command.process.send_signal(signal.SIGINT)
     wait_until(lambda: all((tmp_path / f"rank-saves{place}").exists() for place in range(2)))

@@ -23,7 +23,7 @@ def nodes(tmp_path):
     return tmp_path
 
 
-def test_lists_of_cores():
+def test_core_lists_are_parsed():
     assert cores_in("0-2,5\n") == {0, 1, 2, 5} and cores_in("\n") == set()
 
 
@@ -41,15 +41,15 @@ def test_lists_of_cores():
         (None, 1, 2, {2, 3}, {2, 3}),
     ],
 )
-def test_a_rank_gets_the_cores_of_its_node(nodes, node, rank, ranks, own, wanted):
+def test_rank_gets_the_cores_of_its_node(nodes, node, rank, ranks, own, wanted):
     assert cores_to_use(node, rank, ranks, own, nodes) == wanted
 
 
-def test_a_system_without_nodes_leaves_the_cores(tmp_path):
+def test_system_without_nodes_keeps_its_cores(tmp_path):
     assert cores_to_use(None, 1, 2, ALL, tmp_path / "absent") == ALL
 
 
-def test_the_node_of_a_gpu(tmp_path):
+def test_numa_node_of_a_gpu_is_read(tmp_path):
     for address, text in (("0000:3b:00.0", "1\n"), ("0000:5e:00.0", "-1\n")):
         (tmp_path / address).mkdir()
         (tmp_path / address / "numa_node").write_text(text)
@@ -62,7 +62,7 @@ def test_the_node_of_a_gpu(tmp_path):
     ("device", "rank", "index"),
     [("", 1, 1), ("cuda", 0, 0), ("1", 0, 1), ("cuda:1", 0, 1), ("2,3", 1, 3)],
 )
-def test_the_gpu_of_a_rank_is_that_of_device(monkeypatch, device, rank, index):
+def test_gpu_of_a_rank_follows_the_device_flag(monkeypatch, device, rank, index):
     class Driver:
         def cuDeviceGetPCIBusId(self, address, length, number):  # noqa: N802  as in CUDA
             address.value = b"0000:3B:00.%d" % number
@@ -85,7 +85,7 @@ print(subprocess.run([sys.executable, "-c", "import os; print(sorted(os.sched_ge
 
 
 @pytest.mark.skipif(not can_bind(), reason="the system binds no processes")
-def test_children_keep_the_binding(tmp_path):
+def test_children_keep_the_numa_binding(tmp_path):
     own = sorted(os.sched_getaffinity(0))
     if len(own) < 2:
         pytest.skip("one core")
@@ -98,6 +98,6 @@ def test_children_keep_the_binding(tmp_path):
     assert f"--bind-numa: local rank 1 on 1 of {len(own)} cores" in done.stderr
 
 
-def test_a_call_from_python_binds_nothing():
+def test_call_from_python_binds_nothing():
     with pytest.raises(UserError, match="--bind-numa does not work from Python; leave it out"):
         train(data="shapes", bind_numa=True)

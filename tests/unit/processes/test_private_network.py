@@ -17,7 +17,7 @@ PR_SET_DUMPABLE = 4  # linux/prctl.h
 NOBODY = 65534
 
 
-def reason_against() -> str:
+def refusal_reason() -> str:
     """Return why this system refuses a private network; empty if it allows one."""
     try:
         with private_network.private_network():
@@ -27,8 +27,8 @@ def reason_against() -> str:
 
 
 needs_namespaces = pytest.mark.skipif(
-    bool(reason_against()) and os.environ.get("REQUIRE_NETNS") != "1",
-    reason=f"network namespaces: {reason_against()}",
+    bool(refusal_reason()) and os.environ.get("REQUIRE_NETNS") != "1",
+    reason=f"network namespaces: {refusal_reason()}",
 )
 
 
@@ -66,7 +66,7 @@ def enters_and_is_alone() -> bool:
 
 
 @needs_namespaces
-def test_a_private_network_has_a_loopback_only_and_leaves_this_process_outside():
+def test_private_network_has_only_loopback_for_the_child():
     before, files = socket.if_nameindex(), os.listdir("/proc/self/fd")
     assert in_child(enters_and_is_alone)
     with private_network.private_network():
@@ -76,7 +76,7 @@ def test_a_private_network_has_a_loopback_only_and_leaves_this_process_outside()
 
 @needs_namespaces
 @pytest.mark.skipif(os.geteuid() != 0, reason="every other test runs without root already")
-def test_a_user_without_root_stays_the_same():
+def test_private_network_keeps_an_unprivileged_user():
     assert in_child(lambda: as_nobody() is None and enters_and_is_alone())
 
 
@@ -95,7 +95,7 @@ child.wait()
 
 
 @needs_namespaces
-def test_a_process_in_it_still_ends_with_its_parent():
+def test_process_in_private_network_ends_with_its_parent():
     """Entering a user namespace takes the kernel's request back, so it comes afterwards."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)
     assert parent.stdout is not None and parent.stdout.readline() == "started\n"
@@ -109,7 +109,7 @@ def refuse() -> None:
 
 @pytest.mark.parametrize("backend", LAUNCHERS)
 @pytest.mark.parametrize("name", ["_leave_network", "PATH"], ids=["refused", "no program"])
-def test_ranks_that_listen_everywhere_without_it_report_it(backend, name, monkeypatch, caplog):
+def test_ranks_without_private_network_report_listening(backend, name, monkeypatch, caplog):
     if name == "PATH":  # no program can hold the network until it is opened
         monkeypatch.setattr(private_network, "_make", lambda: None)
         monkeypatch.setenv("PATH", "/nowhere")

@@ -40,7 +40,7 @@ def start_stuck(seconds: float) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_ends_a_process_that_waits_where_python_answers_nothing(number: int) -> None:
+def test_signal_ends_a_process_stuck_in_a_native_call(number: int) -> None:
     process = start_stuck(60)
     time.sleep(0.5)
     assert process.poll() is None  # until it is asked to end, it may wait
@@ -49,14 +49,14 @@ def test_a_signal_ends_a_process_that_waits_where_python_answers_nothing(number:
     assert process.returncode == -number
 
 
-def test_a_process_that_waits_too_long_shows_where_and_ends() -> None:
+def test_stuck_process_times_out_with_its_stack() -> None:
     process = start_stuck(0.5)
     _, errors = process.communicate(timeout=10)
     assert process.returncode == 1
     assert errors.startswith("Timeout (0:00:00.500000)!") and "<module>" in errors
 
 
-def test_after_the_block_a_signal_asks_again_and_no_time_is_counted() -> None:
+def test_signals_ask_again_after_the_block_ends() -> None:
     with listening("", None) as stop:
         with ending_in_any_call(0.2):
             pass
@@ -77,7 +77,7 @@ os._exit(7)
 
 
 @pytest.mark.parametrize(("seconds", "code"), [(60, 7), (0.1, -signal.SIGABRT)])
-def test_the_other_threads_go_on_for_a_while_before_one_aborts(seconds: float, code: int) -> None:
+def test_other_threads_run_on_briefly_before_an_abort(seconds: float, code: int) -> None:
     assert python("-c", ABORTING, seconds).returncode == code
 
 
@@ -96,7 +96,7 @@ print(ranks[0].stdout.readline(), ranks[0].stdout.readline(), ranks[0].pid, flus
 """
 
 
-def test_a_rank_ends_with_its_launcher_and_not_with_the_thread_that_started_it() -> None:
+def test_rank_outlives_its_starting_thread_but_not_launcher() -> None:
     done = python("-c", LAUNCHER)
     *lines, rank = done.stdout.split()
     assert lines == ["runs", "ran"]
@@ -136,7 +136,7 @@ def start(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -> None:
+def test_stalled_rank_is_named_with_phase_and_stack() -> None:
     process = start(0.5, 3, "hang")
     printed, errors = process.communicate(timeout=60)
     assert (process.returncode, printed) == (1, "in training, step 3\n")
@@ -145,7 +145,7 @@ def test_a_rank_without_progress_is_named_with_its_phase_and_stack_and_ended() -
     assert line in errors and "in stand_still" in errors
 
 
-def test_time_while_the_process_is_stopped_does_not_count() -> None:
+def test_time_while_stopped_does_not_count() -> None:
     process = start(1.5, 20)
     time.sleep(1)
     process.send_signal(signal.SIGSTOP)
@@ -168,7 +168,7 @@ RANK_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
         (2, 2, 4, 1),
     ],
 )
-def test_a_rank_has_its_part_of_the_launchers_cores(monkeypatch, own, launchers, ranks, cores):
+def test_rank_gets_its_share_of_the_launchers_cores(monkeypatch, own, launchers, ranks, cores):
     of_process = {0: own, os.getppid(): launchers}
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(of_process[process])))
     for name, value in zip(RANK_VARIABLES, (0, 0, ranks, ranks), strict=True):
@@ -190,7 +190,7 @@ def test_a_rank_has_its_part_of_the_launchers_cores(monkeypatch, own, launchers,
         ("0", True, 64, 62),
     ],
 )
-def test_nobody_asked_so_cores_and_device_decide(monkeypatch, device, has_gpu, cores, workers):
+def test_default_workers_follow_cores_and_device(monkeypatch, device, has_gpu, cores, workers):
     monkeypatch.setattr(cores_module, "cores_of_rank", lambda: cores)
     monkeypatch.setattr(cores_module, "load_driver", lambda: object() if has_gpu else None)
     assert loader_workers(None, device) == workers
@@ -219,12 +219,12 @@ def faults(mode, mebibytes=16):
 
 
 @pytest.mark.parametrize("keep", ["keep_freed_memory", "keep_freed_images"])
-def test_memory_that_was_freed_is_used_again_without_page_faults(keep):
+def test_freed_memory_is_reused_without_page_faults(keep):
     # Three arrays of 16 MiB are 12,288 pages of 4 KiB, or 24 of 2 MiB.
     assert faults(keep) < max(faults("plain") / 10, 10)
 
 
-def test_a_worker_releases_the_memory_of_a_huge_image():
+def test_worker_releases_the_memory_of_a_huge_image():
     # Three arrays of 48 MiB are 72 pages even of 2 MiB, and all of them fault again.
     assert faults("keep_freed_images", 48) >= 72 > faults("keep_freed_memory", 48)
 
@@ -234,7 +234,7 @@ NAMES = ["", "runs/exp", "runs/größe", os.fsdecode(b"caf\xe9\n")]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_rank_has_the_text_of_the_first(name):
+def test_every_rank_receives_the_text_of_the_first(name):
     def ask(world):
         own = name if world.process.is_main else ""
         return world.broadcast_text(own), world.all_have(name), world.all_have(own)

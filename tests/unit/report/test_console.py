@@ -18,7 +18,7 @@ IMAGES = {1: (detections([SMALL, LARGE], [0.9, 0.8], [0, 0]),
               ground_truth([0, 2, 2], [SMALL, LARGE, SMALL]))}  # fmt: skip
 
 
-def test_the_table_has_a_row_for_every_class_that_is_there_and_then_cocos_figures():
+def test_metrics_table_lists_classes_then_coco_summary():
     lines = metrics_table(evaluate(IMAGES, 3)).splitlines()
     assert lines[0].split() == ["class", "images", "labels", "P", "R", "mAP50", "mAP50-95"]
     # Class 0 has its object found first, and the one false alarm after it; class 2 nothing.
@@ -45,7 +45,7 @@ def test_mask_metrics_stand_below_box_metrics_in_80_columns():
     assert tables == [[f"{name}({of})" for name in COLUMNS] for of in "BM"]
 
 
-def test_a_row_has_a_cell_for_each_column_that_any_epoch_of_the_run_has(tmp_path):
+def test_results_row_has_a_cell_for_each_column_of_the_run(tmp_path):
     results = Results()
     # As a version wrote them that had no recall yet, and another loss.
     results.columns, results.rows = ["epoch", "train/angle_loss"], [["0", "0.25"]]
@@ -66,7 +66,7 @@ SLOW = Costs(9999.9, 1234.4, 1.0, None)
 NUMBERS = [0.0988, 10.5, 0.038, 0.7125, 0.652, 0.684, 0.394]
 
 
-def test_figures_stand_under_their_names_in_80_columns():
+def test_values_stand_under_their_names_in_80_columns():
     heading, row = EpochTable(LOSSES, FIGURES).lines(
         7, 1000, NUMBERS, Costs(12.34, 25.55, 0.04, None)
     )
@@ -89,14 +89,14 @@ def test_figures_stand_under_their_names_in_80_columns():
     assert waiting[1].endswith("  9999.9  1234 100%") and max(map(len, waiting)) == 80
 
 
-def test_on_a_gpu_the_row_has_its_memory():
+def test_gpu_rows_show_memory():
     costs = Costs(12.34, 99.96, 0.0, 3 * 2**29)
     heading, row = EpochTable(LOSSES, FIGURES).lines(7, 1000, NUMBERS, costs)
     assert heading.endswith(" wait  GPU GiB") and row.endswith("   0%     1.50")
     assert len(heading) == len(row)
 
 
-def test_a_model_that_has_found_nothing_has_one_row_and_no_row_of_zeros_per_class():
+def test_table_without_detections_has_only_the_total_row():
     nothing = evaluate({1: (detections([], [], []), ground_truth([0], [SMALL]))}, 3)
     assert [line.split()[0] for line in metrics_table(nothing).splitlines()[:3]] == [
         "class", "all", "COCO",
@@ -113,7 +113,7 @@ def test_rows_of_every_task_fit_into_80_columns(task):
         assert len(line) <= 80
 
 
-def test_the_heading_comes_again():
+def test_heading_repeats_at_intervals():
     table = EpochTable(LOSSES, FIGURES)
     counts = [len(table.lines(epoch, 60, NUMBERS, SLOW)) for epoch in range(1, 61)]
     due = [index for index, number in enumerate(counts) if number == 2]

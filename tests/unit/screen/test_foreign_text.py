@@ -103,7 +103,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_nothing_from_outside_steers_the_terminal(case, tmp_path, capsys, monkeypatch):
+def test_foreign_text_does_not_control_the_terminal(case, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # a command sets it, and its log
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # without pytest's own
     with contextlib.suppress(SystemExit):

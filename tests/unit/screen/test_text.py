@@ -21,7 +21,7 @@ HOSTILE = "a\x1b[2J\r\nerror: b\x85\u2028\x9b31m\x07\t\u202ec\u2066\udce9\ud800"
 SPELT_OUT = r"a\x1b[2J\r\nerror: b\x85\u2028\x9b31m\x07\t\u202ec\u2066\xe9\ud800"
 
 
-def test_invisible_characters_are_spelt_out():
+def test_invisible_characters_are_escaped():
     assert printable(HOSTILE) == SPELT_OUT
     assert printable("Kuh ü 牛 🐄") == "Kuh ü 牛 🐄"
     assert printable(os.fsdecode(b"caf\xe9.jpg")) == r"caf\xe9.jpg"
@@ -29,26 +29,26 @@ def test_invisible_characters_are_spelt_out():
 
 
 @pytest.mark.parametrize("sign", "=+-@＝＋－＠")
-def test_a_spreadsheet_computes_no_cell(sign):
+def test_spreadsheet_formulas_are_quoted(sign):
     assert csv_cell(f"{sign}cmd|calc") == f"'{sign}cmd|calc"
     assert csv_cell(f"\t{sign}1") == f"\\t{sign}1" and csv_cell(f"a{sign}b") == f"a{sign}b"
 
 
-def test_a_message_has_its_lines_but_none_that_begins_as_ours_do():
+def test_continuation_lines_cannot_pass_as_our_messages():
     assert as_message("a:\nb\n  c\n\n") == "a:\n  b\n  c\n\n"
     shown = as_message(f"{HOSTILE}: left out")
     assert shown.splitlines()[1].startswith("  error: b")
     assert all(line.isprintable() for line in shown.split("\n"))
 
 
-def test_each_line_is_printed_as_one(capsys):
+def test_each_text_is_printed_as_one_line(capsys):
     say(HOSTILE, "b")
     say(HOSTILE, file=sys.stderr)
     assert capsys.readouterr() == (f"{SPELT_OUT}\nb\n", f"{SPELT_OUT}\n")
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
-def test_no_encoding_is_too_small_for_a_log_line(monkeypatch, encoding):
+def test_log_line_fits_any_encoding(monkeypatch, encoding):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
     monkeypatch.setattr(logging.getLogger(), "handlers", [])  # without pytest's own
@@ -71,7 +71,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_a_log_line_replaces_the_bar_and_the_bar_is_redrawn(monkeypatch):
+def test_log_line_replaces_the_bar_which_is_redrawn(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     line = logging.makeLogRecord({"msg": "compiled the step in 12 s"})
@@ -92,7 +92,7 @@ def clock(monkeypatch):
     return now
 
 
-def test_without_a_terminal_a_line_comes_every_half_minute(clock, caplog):
+def test_progress_logs_every_half_minute_without_a_terminal(clock, caplog):
     caplog.set_level(logging.INFO)
     with Progress(100, "epoch 3/9", "batches", done=10) as work:
         for _ in range(90):
@@ -114,13 +114,13 @@ def test_only_the_first_rank_shows_progress(clock, caplog, monkeypatch):
     assert caplog.records == []
 
 
-def test_the_headless_opencv_is_refused_with_the_next_step(monkeypatch):
+def test_headless_opencv_is_refused_with_the_next_step(monkeypatch):
     monkeypatch.setattr(cv2, "currentUIFramework", lambda: "")
     with pytest.raises(UserError, match="--view-img: OpenCV .* headless build, .*; leave it out"):
         require_window("--view-img")
 
 
-def test_a_machine_without_a_screen_is_refused(monkeypatch):
+def test_machine_without_a_display_is_refused(monkeypatch):
     monkeypatch.setattr(cv2, "currentUIFramework", lambda: "QT5")
     for name in SCREENS:
         monkeypatch.delenv(name, raising=False)
@@ -133,7 +133,7 @@ def test_a_machine_without_a_screen_is_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("key", "ends"), [(-1, False), (ord("x"), False), (ord("q"), True), (27, True)]
 )
-def test_the_window_shows_the_image_and_listens_for_q(monkeypatch, key, ends):
+def test_window_shows_the_image_and_listens_for_q(monkeypatch, key, ends):
     shown = []
     monkeypatch.setattr(cv2, "imshow", lambda title, image: shown.append((title, image)))
     monkeypatch.setattr(cv2, "waitKey", lambda milliseconds: key)
@@ -143,7 +143,7 @@ def test_the_window_shows_the_image_and_listens_for_q(monkeypatch, key, ends):
     assert title == "detect.py" and image[0, 0].tolist() == [0, 0, 255]
 
 
-def test_records_are_held_back_and_shown_at_once_after_a_failure(caplog):
+def test_held_back_records_are_emitted_after_a_failure(caplog):
     log = logging.getLogger("held")
     caplog.set_level(logging.INFO)
     with held_back(log) as notes:

@@ -15,8 +15,7 @@ from duet.utils.processes import start
 from duet.utils.processes.start import EXIT_INTERRUPTED
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import EXPORTED
-from tests.structure.source_files import PYTHON_FILES
-from tests.structure.test_imports import module_of
+from tests.structure.test_imports import PYTHON_FILES, module_of
 
 COMMANDS = ["train.py", "val.py", "compare.py", "-m duet doctor", "-m duet weights",
     "-m duet records", "-m tests.parity", "-m benchmarks"]  # fmt: skip
@@ -52,7 +51,7 @@ def command_files() -> list[Path]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_python_without_packages_reports_the_next_step_in_two_lines(command):
+def test_python_without_packages_gets_a_two_line_remedy(command):
     # -S leaves the folder of the packages out.
     python = [str(Path(sys.base_prefix) / "bin" / "python3"), "-S"]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -66,7 +65,7 @@ def test_a_python_without_packages_reports_the_next_step_in_two_lines(command):
 
 
 @pytest.mark.parametrize("path", command_files(), ids=lambda path: path.stem)
-def test_every_command_looks_at_its_python_before_any_package(path):
+def test_every_command_checks_its_python_first(path):
     statements = ast.parse(path.read_text()).body
     code = [ast.unparse(node) for node in statements if not isinstance(node, ast.Expr)]
     assert [line for line in code if "__future__" not in line][:2] == [
@@ -80,20 +79,20 @@ def test_every_command_looks_at_its_python_before_any_package(path):
     [*command_files(), *(PROJECT / name for name in READ_BEFORE)],
     ids=lambda path: path.relative_to(PROJECT).as_posix(),
 )
-def test_files_read_by_an_old_python_have_no_newer_syntax(path):
+def test_entry_files_use_only_python_3_8_syntax(path):
     ast.parse(path.read_text(), feature_version=(3, 8))
 
 
-def test_an_old_python_is_reported_its_version(monkeypatch):
+def test_old_python_is_reported_with_its_version(monkeypatch):
     monkeypatch.setattr(sys, "version_info", (3, 8, 18, "final", 0))
     assert " is Python 3.8, but 3.10 or newer is required\n" in str(start.python_problem())
 
 
-def test_a_python_with_all_packages_has_no_problem():
+def test_complete_python_has_no_problem():
     assert start.python_problem() is None
 
 
-def test_environments_that_are_complete_are_named(tmp_path, monkeypatch):
+def test_complete_environments_are_suggested(tmp_path, monkeypatch):
     monkeypatch.setattr(start, "PROJECT", tmp_path)
     (tmp_path / "Makefile").touch()  # of a checkout
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "cv2" else 1)
@@ -123,7 +122,7 @@ with open("written", "w") as file:
 
 
 @pytest.mark.parametrize("closed", [(0,), (1, 2), (0, 1, 2)])
-def test_no_file_takes_the_place_of_a_closed_stream(tmp_path, closed):
+def test_closed_stream_is_not_replaced_by_an_opened_file(tmp_path, closed):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(PROJECT)}, stdin=subprocess.DEVNULL,
@@ -162,7 +161,7 @@ def run(arguments, folder, package, text=INTERRUPTION):
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=str)
-def test_control_c_while_a_script_imports_ends_it_with_one_line(script, tmp_path):
+def test_control_c_during_script_import_ends_with_one_line(script, tmp_path):
     # One that the script imports for itself.
     package = "hashlib" if script.parts[:2] == ("utils", "setup") else "argparse"
     done = run(command_of(script), tmp_path, package)
@@ -176,7 +175,7 @@ run_command(backend.use)
 """
 
 
-def test_control_c_while_a_framework_is_imported_ends_the_command(tmp_path):
+def test_control_c_during_framework_import_ends_the_command(tmp_path):
     done = run(["-c", CHOICE], tmp_path, backend.use())
     assert (done.returncode, done.stdout, done.stderr) == (EXIT_INTERRUPTED, "", "interrupted\n")
 

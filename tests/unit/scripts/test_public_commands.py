@@ -32,7 +32,7 @@ LINES = (
 @pytest.mark.parametrize(
     ("line", "batch", "processes"), [(LINES[0], 64, 1), (LINES[1], 16, 2)], ids=["n", "s"]
 )
-def test_the_public_lines_are_understood(line, batch, processes):
+def test_public_command_lines_are_accepted(line, batch, processes):
     config = parse_train_flags(shlex.split(line))
     assert (config.weights, config.batch_size) == ("", batch)
     assert wanted_processes(config.device, config.nproc) == processes
@@ -41,7 +41,7 @@ def test_the_public_lines_are_understood(line, batch, processes):
 
 
 @pytest.mark.parametrize("weights", ["", " "])
-def test_without_weights_and_model_yolov5s_starts_from_scratch(weights, caplog):
+def test_training_without_weights_or_model_uses_yolov5s(weights, caplog):
     config = parse_train_flags(["--weights", weights])
     with caplog.at_level(logging.INFO, logger="train"):
         model = build_model(config, read_hyperparameters(config.hyp), None, ("a", "b"))
@@ -55,7 +55,7 @@ def run_duet(*words):
 
 
 @pytest.mark.parametrize("words", [(), ("--help",), ("-h",)])
-def test_the_list_of_commands_fits_on_one_screen(words):
+def test_command_list_fits_on_one_screen(words):
     done = run_duet(*words)
     lines = done.stdout.splitlines()
     assert (done.returncode, done.stderr) == (0, "")
@@ -63,7 +63,7 @@ def test_the_list_of_commands_fits_on_one_screen(words):
     assert {line.split()[0] for line in lines if line.startswith("  ")} == COMMANDS.keys()
 
 
-def test_the_command_names_its_version():
+def test_version_flag_prints_the_version():
     done = run_duet("--version")
     assert (done.returncode, done.stdout, done.stderr) == (0, f"duet {duet.__version__}\n", "")
 
@@ -72,7 +72,7 @@ def test_every_command_is_a_module():
     assert all(find_spec(module) for module, _ in COMMANDS.values())
 
 
-def test_an_unknown_command_is_answered_with_the_nearest():
+def test_unknown_command_suggests_the_nearest():
     done = run_duet("trian")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -89,13 +89,13 @@ def test_an_unknown_command_is_answered_with_the_nearest():
         ("detect predict", "detect"),
     ],
 )
-def test_a_command_of_another_program_is_answered_with_ours(words, meant):
+def test_foreign_command_suggests_ours(words, meant):
     done = run_duet(*words.split())
     assert done.returncode == 2
     assert f"; did you mean {meant}?" in done.stderr
 
 
-def test_a_list_that_nobody_reads_ends_without_a_traceback():
+def test_unread_list_ends_without_a_traceback():
     line = f"{sys.executable} -m duet | true"
     done = subprocess.run(["bash", "-c", line], cwd=PROJECT, capture_output=True, text=True)
     assert done.stderr == ""
@@ -117,12 +117,12 @@ MODULES = {"opencv-python-headless": "cv2", "pillow": "PIL", "pyyaml": "yaml"}
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
 )
-def test_the_scripts_at_public_places_run_ours(words, answer):
+def test_scripts_at_public_paths_run_ours(words, answer):
     done = python(*words)
     assert done.returncode == 2 and answer in done.stderr, done
 
 
-def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
+def test_suggested_command_runs_from_the_same_folder(tmp_path):
     """As after an export in a folder of one's own: the script of serve is not there."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
@@ -141,11 +141,11 @@ def test_a_command_that_a_script_suggests_runs_in_the_same_folder(tmp_path):
     assert shlex.split(line)[1:4] == ["-m", "duet", "serve"]
 
 
-def test_the_folder_of_benchmarks_is_not_shadowed_by_the_script():
+def test_benchmarks_folder_is_not_shadowed_by_the_script():
     assert python("-m", "benchmarks", "--help").stdout.startswith("usage: python -m benchmarks")
 
 
-def test_the_requirements_file_installs_this_project_with_pytorch():
+def test_requirements_file_installs_the_project_with_torch():
     lines = (PROJECT / "requirements.txt").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == ["-e .[torch]"]
     project = (PROJECT / "pyproject.toml").read_text().partition("[project.optional")[0]
@@ -197,7 +197,7 @@ REFUSED = [
 
 
 @pytest.fixture(scope="module")
-def ends(tmp_path_factory):
+def refusals(tmp_path_factory):
     """Exit code and errors of each command of REFUSED."""
     folder = tmp_path_factory.mktemp("frameworks")
     for name in ("torch", "oneflow"):
@@ -211,12 +211,12 @@ def ends(tmp_path_factory):
 
 
 @pytest.mark.parametrize("number", range(len(REFUSED)), ids=[message for _, message in REFUSED])
-def test_a_command_refuses_flags_before_a_framework_or_rank_starts(ends, number):
-    code, printed = ends[number]
+def test_commands_refuse_flags_before_loading_a_framework(refusals, number):
+    code, printed = refusals[number]
     assert code == 2
     assert printed.startswith("error: ") and REFUSED[number][1] in printed
     assert len(printed.splitlines()) <= 2
 
 
-def test_a_refused_search_leaves_no_folder(ends):
+def test_refused_search_leaves_no_folder(refusals):
     assert not (PROJECT / "runs" / "refused").exists()

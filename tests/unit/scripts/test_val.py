@@ -18,12 +18,14 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.per_image import FILE, read_per_image
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
 from tests.environments import python
-from tests.small import write_class_folders, write_small_dataset, write_small_model
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     initial_model,
     untrained,
     write_checkpoint,
+    write_class_folders,
+    write_small_dataset,
+    write_small_model,
     write_tiny_classifier,
 )
 
@@ -54,7 +56,7 @@ def run(inputs, validate):
     return partial(validate, *given, "--img", 64, "--conf", 0)
 
 
-def labels_of_all(printed):
+def total_labels(printed):
     row = next(line.split() for line in printed.splitlines() if line.split()[:1] == ["all"])
     return int(row[2])
 
@@ -63,17 +65,17 @@ def rows_of(validated):
     return json.loads((validated.folder / "predictions.json").read_text())
 
 
-def test_annotations_bring_crowds_areas_and_ids(run, capsys, inputs):
+def test_annotations_provide_crowds_areas_and_ids(run, capsys, inputs):
     folder, _, num_objects = inputs
     done = run("--annotations", folder / "instances.json", "--square", "--save-json")
     printed = capsys.readouterr().out
-    assert labels_of_all(printed) == num_objects - -(-num_objects // 3)  # crowds are no labels
+    assert total_labels(printed) == num_objects - -(-num_objects // 3)  # crowds are no labels
     assert "APsmall  -" in printed and "APmedium -" not in printed  # 2,000 square pixels
     rows = rows_of(done)
     assert {row["image_id"] for row in rows} == set(range(500, 506))
     per_image, names, classes = read_per_image(done.folder / FILE)
     assert (len(names), len(classes)) == per_image.objects.shape == (6, 5)
-    assert per_image.objects.sum() == labels_of_all(printed)
+    assert per_image.objects.sum() == total_labels(printed)
     assert min(row["category_id"] for row in rows) >= 70
 
 
@@ -89,7 +91,7 @@ def summary_of(validated):
     return list(validated.result.summary().values())
 
 
-def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(run, caplog, inputs):
+def test_coco_dataset_matches_pycocotools_on_its_file(run, caplog, inputs):
     caplog.set_level(logging.INFO)
     file = inputs[0] / "instances.json"
     done = run("--data", as_dataset(inputs[0], file), "--save-json")
@@ -104,7 +106,7 @@ def test_a_coco_dataset_has_the_figures_of_pycocotools_on_its_file(run, caplog, 
     assert not np.array_equal(labels, summary, equal_nan=True)
 
 
-def test_a_file_that_serves_for_labels_alone_is_reported(run, capsys, caplog, inputs, tmp_path):
+def test_file_usable_only_for_labels_is_reported(run, capsys, caplog, inputs, tmp_path):
     content = json.loads((inputs[0] / "instances.json").read_text())
     content["annotations"][1]["area"] = "large"
     (tmp_path / "a.json").write_text(json.dumps(content))
@@ -112,19 +114,19 @@ def test_a_file_that_serves_for_labels_alone_is_reported(run, capsys, caplog, in
     assert "crowds and areas of outlines are ignored" in caplog.text
     assert "area 'large'" in caplog.text
     crowds = -(-inputs[2] // 3)
-    assert labels_of_all(capsys.readouterr().out) == inputs[2] - crowds
+    assert total_labels(capsys.readouterr().out) == inputs[2] - crowds
 
 
-def test_all_classes_can_be_taken_for_one(run, capsys, inputs):
+def test_single_class_merges_all_classes(run, capsys, inputs):
     rows = rows_of(run("--single-cls", "--save-json"))
     printed = capsys.readouterr().out
-    assert labels_of_all(printed) == inputs[2]
+    assert total_labels(printed) == inputs[2]
     lines = [line.split() for line in printed.splitlines()]
     assert [line[0] for line in lines if line[1:2] == ["6"]] == ["all", "item"]
     assert rows and len({row["category_id"] for row in rows}) == 1
 
 
-def test_tiles_bring_each_image_at_its_own_size(run, monkeypatch, capsys, inputs):
+def test_tiles_cover_each_image_at_its_own_size(run, monkeypatch, capsys, inputs):
     shapes, predict = [], ImageDetector.predict
 
     def noted(self, views):
@@ -143,12 +145,12 @@ def test_tiles_bring_each_image_at_its_own_size(run, monkeypatch, capsys, inputs
             expected += math.prod(tiles) * [(min(height, 64), min(width, 64))]
         expected.append((height, width))
     assert shapes == expected and len(shapes) > len(sizes)
-    assert "results in" in printed and labels_of_all(printed) < inputs[2]
+    assert "results in" in printed and total_labels(printed) < inputs[2]
     assert {row["image_id"] for row in rows} <= set(range(500, 506))
     assert {row["category_id"] for row in rows} <= {70, 71}
 
 
-def test_several_weights_and_augmentation_reach_the_figures(run, monkeypatch, capsys, inputs):
+def test_ensembles_and_augmentation_reach_the_metrics(run, monkeypatch, capsys, inputs):
     weights, found = str(inputs[0] / "weights.safetensors"), []
     evaluate = validation.evaluate
 
@@ -159,13 +161,13 @@ def test_several_weights_and_augmentation_reach_the_figures(run, monkeypatch, ca
     monkeypatch.setattr(validation, "evaluate", noted)
     for flags in ((), ("--weights", weights, weights, "--augment", "--half")):
         run(*flags)
-        assert labels_of_all(capsys.readouterr().out) == inputs[2]
+        assert total_labels(capsys.readouterr().out) == inputs[2]
     plain, joined = found
     assert "model.0.bn.running_var" in nn.state_arrays(plain)  # figures stay as in training
     assert [type(member).__name__ for member in joined.members] == ["Augmented", "Augmented"]
 
 
-def test_onnx_backend_has_the_figures_of_the_bound_framework(run, capsys, inputs, tmp_path):
+def test_onnx_backend_matches_the_bound_framework(run, capsys, inputs, tmp_path):
     folder, data, _ = inputs
     run()
     wanted, _, _ = capsys.readouterr().out.partition("6 images in")
@@ -176,7 +178,7 @@ def test_onnx_backend_has_the_figures_of_the_bound_framework(run, capsys, inputs
     assert "mAP50-95" in wanted and wanted in done.stdout and "ONNX Runtime" in done.stdout
 
 
-def test_data_that_does_not_fit_is_refused_before_the_work(run, inputs, tmp_path):
+def test_unsuitable_data_is_refused_before_the_work(run, inputs, tmp_path):
     weights, other = inputs[0] / "weights.safetensors", tmp_path / "other.json"
     other.write_text(json.dumps({"images": [], "annotations": [], "categories": []}))
     with pytest.raises(UserError, match="no image is named .*use the file of this split"):
@@ -200,9 +202,7 @@ def test_data_that_does_not_fit_is_refused_before_the_work(run, inputs, tmp_path
         ("--single-cls", "--single-cls: a classifier with one class has nothing to distinguish"),
     ],
 )
-def test_flags_that_mean_nothing_to_a_classifier_are_refused(
-    validate, inputs, tmp_path, flags, reason
-):
+def test_detection_flags_are_refused_for_a_classifier(validate, inputs, tmp_path, flags, reason):
     data = (
         inputs[1]
         if flags == "--single-cls"

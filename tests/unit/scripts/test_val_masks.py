@@ -8,8 +8,7 @@ import pytest
 
 from duet.utils.errors import DatasetError, UserError
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
-from tests.small import write_small_dataset
-from tests.tiny_weights import CLASS_NAMES, with_polygons, write_tiny_segmenter
+from tests.small import CLASS_NAMES, with_polygons, write_small_dataset, write_tiny_segmenter
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")
@@ -35,7 +34,7 @@ def summaries(result):
     return [list(of.summary().values()) for of in (result.boxes, result.masks)]
 
 
-def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(run, capsys):
+def test_val_shows_and_plots_boxes_and_masks(run, capsys):
     done = run(plots=True)
     printed = capsys.readouterr().out
     assert "mAP50-95(B)" in printed and "mAP50-95(M)" in printed
@@ -46,7 +45,7 @@ def test_the_table_has_boxes_and_masks_and_the_folder_their_plots(run, capsys):
     assert done.result.masks.num_ground_truth.sum() > 10
 
 
-def test_pycocotools_computes_the_same_metrics_from_the_files(run, inputs, tmp_path):
+def test_pycocotools_computes_equal_metrics_from_the_files(run, inputs, tmp_path):
     file = tmp_path / "instances.json"
     file.write_text(json.dumps(as_coco(inputs[1])))
     by_labels = run("--max-det", 300).result
@@ -65,7 +64,7 @@ def test_pycocotools_computes_the_same_metrics_from_the_files(run, inputs, tmp_p
     np.testing.assert_allclose(masks, by_pycocotools_of_files(file, found, "segm"), **EXACT)
 
 
-def test_label_files_hold_outlines_that_count_as_labels_do(run):
+def test_mask_label_files_hold_normalised_outlines(run):
     folder = run("--save-txt", "--save-conf", "--conf", 0.1).folder
     lines = [line.split() for path in (folder / "labels").glob("*.txt")
              for line in path.read_text().splitlines()]  # fmt: skip
@@ -74,13 +73,13 @@ def test_label_files_hold_outlines_that_count_as_labels_do(run):
     assert values.min() >= -0.05 and values.max() <= 1.05
 
 
-def test_old_figures_are_printed_of_boxes_and_masks(run, capsys):
+def test_legacy_metrics_cover_boxes_and_masks(run, capsys):
     run("--legacy-metric")
     _, _, legacy = capsys.readouterr().out.partition("as YOLOv5 prints")
     assert legacy.index("mAP50-95(B)") < legacy.index("mAP50-95(M)")
 
 
-def test_one_class_some_classes_and_half_precision_are_measured(run):
+def test_single_class_and_chosen_classes_limit_mask_metrics(run):
     single = run("--single-cls").result.masks
     assert single.class_names == ("item",) and single.num_ground_truth[0] > 10
     some = run("--classes", 1).result.masks
@@ -88,7 +87,7 @@ def test_one_class_some_classes_and_half_precision_are_measured(run):
     run("--half")
 
 
-def test_flags_that_masks_do_not_support_are_refused_before_the_work(run, inputs, tmp_path):
+def test_flags_unsupported_for_masks_are_refused_first(run, inputs, tmp_path):
     for flags, text in (
         (("--tile", 64), "--tile: masks"),
         (("--augment",), "--augment"),
@@ -99,7 +98,7 @@ def test_flags_that_masks_do_not_support_are_refused_before_the_work(run, inputs
     assert not (tmp_path / "runs").exists()
 
 
-def test_boxes_alone_are_refused_unless_annotations_have_the_masks(run, inputs, tmp_path):
+def test_box_labels_are_refused_without_mask_annotations(run, inputs, tmp_path):
     data = write_small_dataset(tmp_path / "boxes", CLASS_NAMES)
     with pytest.raises(DatasetError, match="its task is segment; --data .*masks need polygons"):
         run("--data", data)

@@ -11,13 +11,14 @@ import yaml
 
 from duet.utils.errors import UserError
 from tests.onnx_files import CLASSES, write_detector
-from tests.small import write_class_folders, write_small_dataset
-from tests.tiny_weights import (
+from tests.small import (
     tiny_checkpoint,
     tiny_classifier,
     tiny_segmenter,
     with_polygons,
     write_checkpoint,
+    write_class_folders,
+    write_small_dataset,
 )
 
 NAMES = ("circle", "square", "triangle", "star", "cross")
@@ -72,7 +73,7 @@ def figures(result):
     return [[*part.summary().values(), *part.num_ground_truth] for part in parts]
 
 
-def test_classes_in_another_order_are_matched_by_name(inputs, run, caplog):
+def test_reordered_classes_are_matched_by_name(inputs, run, caplog):
     weights, data = inputs
     flags = ("--img", 64, "--conf", 0.01, "--save-json", "--save-txt")
     first = figures(run(weights, data, *flags))
@@ -88,7 +89,7 @@ def test_classes_in_another_order_are_matched_by_name(inputs, run, caplog):
     assert {path: path.read_bytes() for path in files} == files
 
 
-def test_a_dataset_of_some_classes_is_scored_as_if_the_others_had_no_objects(inputs, run):
+def test_dataset_of_some_classes_scores_others_as_empty(inputs, run):
     weights, data = inputs
     some = np.array([1, -1, -1, 0, -1])
     fewer = renumbered(data, some, ["star", "circle"])
@@ -98,7 +99,7 @@ def test_a_dataset_of_some_classes_is_scored_as_if_the_others_had_no_objects(inp
     assert (one.boxes if hasattr(one, "boxes") else one).class_names == NAMES
 
 
-def test_annotations_keep_their_categories(tmp_path, boxes, run):
+def test_annotations_keep_their_category_ids(tmp_path, boxes, run):
     weights, data = boxes
     images = sorted((data.parent / "images" / "val").iterdir())
     content = {
@@ -115,7 +116,7 @@ def test_annotations_keep_their_categories(tmp_path, boxes, run):
     assert {row["category_id"] for row in rows} == {7, 9}
 
 
-def test_classes_that_the_weights_do_not_know_are_named(tmp_path, boxes, run):
+def test_classes_unknown_to_the_weights_are_named(tmp_path, boxes, run):
     weights, data = boxes
     other = renumbered(data, np.arange(5), ["circle", "square", "heart", "star", "moon"])
     with pytest.raises(UserError, match=r"a.safetensors does not know: \['heart', 'moon'\]"):
@@ -136,7 +137,7 @@ def test_weights_without_names_are_scored_by_number(tmp_path, boxes, run, names)
         run(unnamed, fewer, "--img", 64)
 
 
-def test_an_exported_file_is_scored_by_name(tmp_path, run):
+def test_exported_file_is_scored_by_name(tmp_path, run):
     data = write_small_dataset(tmp_path)
     names = ["dog", "cat"]
     assert tuple(names) == CLASSES[::-1]
@@ -151,7 +152,7 @@ def test_an_exported_file_is_scored_by_name(tmp_path, run):
     assert cats and result.num_ground_truth[0] == cats
 
 
-def test_folders_of_some_classes_are_scored_by_name(tmp_path, run):
+def test_class_folders_of_some_classes_are_scored_by_name(tmp_path, run):
     names = sorted(NAMES)
     weights = write_checkpoint(tmp_path / "a.safetensors", named(tiny_classifier(tmp_path), names))
     write_class_folders(tmp_path / "all", 0, 10, names)
@@ -166,7 +167,7 @@ def test_folders_of_some_classes_are_scored_by_name(tmp_path, run):
         run(weights, tmp_path / "all")
 
 
-def test_a_class_of_another_name_is_renamed_in_the_yaml(boxes, run):
+def test_renaming_in_the_yaml_matches_another_class_name(boxes, run):
     weights, data = boxes
     other = renumbered(data, np.arange(5), ["circle", "square", "heart", "star", "cross"])
     other.write_text(other.read_text() + "merge: {heart: triangle}\n")

@@ -10,14 +10,14 @@ from PIL import Image
 
 from duet import load
 from duet.utils.serve import app
-from tests.tiny_weights import CLASS_NAMES, noise
+from tests.small import CLASS_NAMES, noise
 from tests.unit.serve.conftest import DETECT, SIZE, image_file
 
 SIZES = [(64, 96), (96, 64), (64, 64), (30, 200)]
 IMAGES = [image_file(*size) for size in SIZES]
 
 
-def found_in(server, image=IMAGES[0], query=""):
+def answer_of(server, image=IMAGES[0], query=""):
     reply = server.ask(DETECT + query, image)
     assert reply.status == 200, reply
     return reply.json
@@ -29,11 +29,11 @@ def detector(weights):
 
 
 @pytest.mark.parametrize("name", ["day", "masks", "kinds", "free"])
-def test_each_task_is_answered_as_in_another_program(server, weights, name):
+def test_served_answer_equals_a_direct_call_for_each_task(server, weights, name):
     model = load(weights[name], device="cpu")
     for image, (height, width) in zip(IMAGES, SIZES, strict=True):
         (result,) = model(image, size=SIZE)
-        answer = found_in(server, image, f"?model={name}")
+        answer = answer_of(server, image, f"?model={name}")
         times = answer.pop("milliseconds")
         image_size = {"width": width, "height": height}
         expected = {"model": name, "image": image_size, **result.drawable_records()}
@@ -42,46 +42,46 @@ def test_each_task_is_answered_as_in_another_program(server, weights, name):
         assert times["total"] == pytest.approx(sum(times.values()) - times["total"], abs=0.01)
 
 
-def test_thresholds_of_the_query_work_as_in_a_call(server, detector):
+def test_query_thresholds_act_as_in_a_call(server, detector):
     for options in ({"conf": 0.01, "iou": 0.9}, {"conf": 0.3, "max_det": 2},
                     {"classes": [0, 3], "conf": 0.01}, {"agnostic": True, "iou": 0.2}):  # fmt: skip
         words = {**options, "classes": ",".join(map(str, options.get("classes", range(5))))}
         query = "&".join(f"{name}={str(word).lower()}" for name, word in words.items())
         (result,) = detector(IMAGES[0], size=SIZE, **options)
-        assert found_in(server, query=f"?{query}")["detections"] == result.records()["detections"]
+        assert answer_of(server, query=f"?{query}")["detections"] == result.records()["detections"]
 
 
-def test_concurrent_requests_get_the_answers_of_single_ones(server):
+def test_concurrent_requests_get_single_request_answers(server):
     asked = [(image, f"?conf={conf}") for image in IMAGES for conf in (0.05, 0.5)]
-    alone = [found_in(server, *one)["detections"] for one in asked]
+    alone = [answer_of(server, *one)["detections"] for one in asked]
     with ThreadPoolExecutor(50) as pool:
-        answers = [pool.submit(found_in, server, *one) for one in asked * 6]
+        answers = [pool.submit(answer_of, server, *one) for one in asked * 6]
     assert [one.result()["detections"] for one in answers] == alone * 6
 
 
 @pytest.mark.parametrize(("kind", "suffix"), [("jpeg", ".jpg"), ("png", ".png")])
-def test_a_picture_has_the_boxes_drawn_on_it(server, detector, kind, suffix):
+def test_picture_answer_has_boxes_drawn(server, detector, kind, suffix):
     reply = server.ask(DETECT, IMAGES[0], {"Accept": f"image/{kind};q=0.9, */*"})
     (expected,) = detector(IMAGES[0], size=SIZE)
     _, file = cv2.imencode(suffix, expected.plot()[..., ::-1])
     assert reply.headers["content-type"] == f"image/{kind}" and reply.body == file.tobytes()
 
 
-def test_images_lie_as_exif_says(server):
+def test_exif_orientation_is_applied(server):
     turned, file = Image.Exif(), io.BytesIO()
     turned[0x0112] = 6  # the row 0 is at the right
     Image.fromarray(noise(64, 96)).save(file, "JPEG", exif=turned)
-    assert found_in(server, file.getvalue())["image"] == {"width": 64, "height": 96}
+    assert answer_of(server, file.getvalue())["image"] == {"width": 64, "height": 96}
 
 
-def test_a_form_with_a_file_is_taken(server):
+def test_multipart_form_with_a_file_is_accepted(server):
     form = b'--cut\r\nContent-Disposition: form-data; name="image"; filename="a.png"\r\n\r\n'
     body = form + IMAGES[0] + b"\r\n--cut--\r\n"
     reply = server.ask(DETECT, body, {"Content-Type": "multipart/form-data; boundary=cut"})
-    assert reply.json["detections"] == found_in(server)["detections"] != []
+    assert reply.json["detections"] == answer_of(server)["detections"] != []
 
 
-def test_models_are_described_the_default_one_first(server, weights):
+def test_models_are_listed_with_the_default_first(server, weights):
     models = server.ask("/v1/model").json["models"]
     assert [model["name"] for model in models] == ["day", "masks", "kinds", "free"]
     tasks = ["detect", "segment", "classify", "detect-anchor-free"]
@@ -91,7 +91,7 @@ def test_models_are_described_the_default_one_first(server, weights):
     assert models[0]["defaults"] == {"conf": 0.25, "iou": 0.45, "max_det": 1000}
 
 
-def test_a_request_is_words_in_a_terminal_and_json_elsewhere(monkeypatch, caplog):
+def test_request_log_is_text_on_a_terminal_else_json(monkeypatch, caplog):
     caplog.set_level("INFO")
     record = {"id": "5", "method": "POST", "path": "/v1/detect", "count": 3}
     app.log_request(record, 200, 0.0456)
@@ -102,7 +102,7 @@ def test_a_request_is_words_in_a_terminal_and_json_elsewhere(monkeypatch, caplog
     assert as_words.partition(" ")[2] == "POST /v1/detect 200, 3 found, 46 ms"
 
 
-def test_a_request_has_a_line_in_the_log_and_figures_for_prometheus(server):
+def test_request_is_logged_and_counted_for_prometheus(server):
     reply = server.ask(DETECT + "?conf=0.01", IMAGES[0])
     line = json.loads(server.wait_for(reply.headers["x-request-id"]))
     assert (line["method"], line["path"], line["status"]) == ("POST", DETECT, 200)

@@ -42,7 +42,7 @@ def stopped(process: int):
             os.kill(process, signal.SIGCONT)
 
 
-def test_a_worker_that_dies_costs_503_and_the_next_answers(fragile):
+def test_dead_worker_costs_503_and_is_replaced(fragile):
     fragile.until_ready()
     worker = fragile.worker
     with ThreadPoolExecutor(MAX_QUEUE) as pool, stopped(worker):
@@ -62,7 +62,7 @@ def metrics_of(server) -> str:
     return server.ask("/metrics").body.decode()
 
 
-def test_more_requests_than_a_model_may_hold_are_refused(fragile):
+def test_requests_beyond_the_queue_limit_are_refused(fragile):
     fragile.until_ready()
     with ThreadPoolExecutor(50) as pool, stopped(fragile.worker):
         asked = [pool.submit(fragile.ask, DETECT, IMAGE) for _ in range(50)]
@@ -73,7 +73,7 @@ def test_more_requests_than_a_model_may_hold_are_refused(fragile):
     assert fragile.ask(DETECT, IMAGE).status == 200
 
 
-def test_a_worker_that_hangs_is_answered_with_504_and_replaced(fragile):
+def test_hung_worker_is_answered_with_504_and_replaced(fragile):
     fragile.until_ready()
     worker = fragile.worker
     os.kill(worker, signal.SIGSTOP)
@@ -83,7 +83,7 @@ def test_a_worker_that_hangs_is_answered_with_504_and_replaced(fragile):
     assert fragile.ask(DETECT, IMAGE).status == 200 and fragile.worker != worker
 
 
-def test_a_request_that_has_waited_for_the_models_does_not_end_them():
+def test_request_timing_out_during_loading_keeps_the_worker():
     """A worker that was ready just before a request's time ends has not hung."""
 
     async def ask_while_loading():
@@ -104,7 +104,7 @@ def test_a_request_that_has_waited_for_the_models_does_not_end_them():
     assert (process.stdin.write.call_count, process.kill.call_count) == (1, 0)
 
 
-def test_an_image_that_arrives_too_slowly_is_given_up(fragile):
+def test_slow_upload_is_abandoned(fragile):
     fragile.until_ready()
     worker = fragile.worker
     head = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nx"
@@ -116,7 +116,7 @@ POST = b"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\n"
 SLOW = (POST + b"Content-Length: 99\r\n\r\nx", POST, b"")  # a byte of a body, half a head, nothing
 
 
-def test_slow_clients_keep_no_quick_one_waiting_and_are_let_go(fragile):
+def test_slow_clients_do_not_delay_quick_ones(fragile):
     fragile.until_ready()
     with ExitStack() as slow:
         connections = []
@@ -133,7 +133,7 @@ def test_slow_clients_keep_no_quick_one_waiting_and_are_let_go(fragile):
                 assert answer.read().startswith(b"HTTP/1.1 408" if number % 3 == 0 else b"")
 
 
-def test_a_client_that_drips_into_the_next_head_or_reads_no_answer_is_let_go(fragile):
+def test_dripping_or_unreading_client_is_disconnected(fragile):
     fragile.until_ready()
     get = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with socket.create_connection(("127.0.0.1", fragile.port), SECONDS) as one:
@@ -160,7 +160,7 @@ def is_closed_after(connection: socket.socket, drop: bytes) -> bool:
     return False
 
 
-def test_images_that_arrive_at_the_same_time_have_a_limit_of_memory():
+def test_concurrent_images_share_a_memory_limit():
     room = Room(10)
     with room.held() as take, room.held() as other:
         take(6)
@@ -171,7 +171,7 @@ def test_images_that_arrive_at_the_same_time_have_a_limit_of_memory():
         take(10)
 
 
-def test_accepted_requests_are_answered_before_the_end(weights):
+def test_accepted_requests_are_answered_before_shutdown(weights):
     with running("--weights", weights["day"]) as server:
         with ThreadPoolExecutor(2) as pool, stopped(server.worker):
             name = weights["day"].stem
@@ -191,7 +191,7 @@ def refuses(port: int) -> bool:
     return False
 
 
-def test_while_models_load_health_is_answered_and_requests_wait(weights):
+def test_health_is_answered_while_models_load(weights):
     with running("--weights", weights["day"], ready=False) as server:
         assert server.ask("/healthz").status == 200
         assert server.ask("/readyz").error == (503, "starting")
@@ -201,14 +201,14 @@ def test_while_models_load_health_is_answered_and_requests_wait(weights):
         assert server.end(signal.SIGINT) == 0
 
 
-def test_an_end_while_models_load_leaves_no_process(weights):
+def test_shutdown_while_loading_leaves_no_process(weights):
     with running("--weights", weights["day"], ready=False) as server:
         wait_until(lambda: len(descendants(server.process.pid)) == 1)
         worker = server.worker
         assert server.end() == 0 and has_ended(worker)
 
 
-def test_a_worker_ends_with_a_server_that_is_killed(weights):
+def test_worker_ends_with_a_killed_server(weights):
     with running("--weights", weights["day"]) as server:
         worker = server.worker
         server.process.kill()
@@ -232,20 +232,20 @@ def failed_start(*flags: object, **environ: str) -> str:
         (["--weights", "W", "--token-file", "absent"], "create one with `openssl rand -hex 32 >"),
     ],
 )
-def test_a_mistake_ends_the_start_with_one_message_and_code_2(weights, flags, words):
+def test_wrong_flags_end_the_start_with_one_message(weights, flags, words):
     flags = [str(weights["day"]) if flag == "W" else flag for flag in flags]
     (line,) = failed_start(*flags).splitlines()
     assert line.startswith("error: ") and words in line
 
 
-def test_a_port_that_is_taken_is_an_error_with_the_next_step(weights):
+def test_taken_port_is_an_error_with_the_next_step(weights):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         output = failed_start("--weights", weights["day"], "--port", port)
     assert f"--port {port}: Address already in use" in output and "--port 0" in output
 
 
-def test_without_starlette_the_command_that_installs_it_is_printed(tmp_path):
+def test_missing_starlette_error_names_the_install_command(tmp_path):
     (tmp_path / "starlette.py").write_text("raise ImportError(name='starlette')")
     output = failed_start("--weights", "W", PYTHONPATH=str(tmp_path))
     command = install_command("starlette")

@@ -13,7 +13,7 @@ from PIL import Image
 
 from duet.utils.colours import class_colour
 from tests.browser.chromium import Page, chromium, violations
-from tests.tiny_weights import noise
+from tests.small import noise
 from tests.unit.serve.conftest import DETECT, HOSTILE, TOKENS
 
 
@@ -36,7 +36,7 @@ def image(tmp_path):
     return tmp_path / "image.png"
 
 
-def found_by(server, image, query):
+def served_detections(server, image, query):
     return server.ask(f"{DETECT}?{query}", image.read_bytes()).json["detections"]
 
 
@@ -55,13 +55,13 @@ def use_model(page, name):
     )
 
 
-def test_boxes_are_the_servers_at_any_threshold(page, server, image):
+def test_page_boxes_equal_the_servers_at_any_threshold(page, server, image):
     assert page.choose(image)[0].isdigit()
     numbers = []
     for conf, iou in ((0.25, 0.45), (0.02, 0.45), (0.02, 0.2), (0.3, 0.6), (0.1, 1.0)):
         page.set("confidence", conf)
         page.set("overlap", iou)
-        expected = found_by(server, image, f"conf={conf}&iou={iou}")
+        expected = served_detections(server, image, f"conf={conf}&iou={iou}")
         assert_same(page.copied()["detections"], expected)
         rows = [f"{found['name']}{found['score']:.2f}" for found in expected]
         assert page.texts("#list .name, #list .score") == [
@@ -71,12 +71,12 @@ def test_boxes_are_the_servers_at_any_threshold(page, server, image):
         numbers.append(len(expected))
     assert min(numbers) > 0 and len(set(numbers)) > 3
     page.set("agnostic", True)
-    expected = found_by(server, image, "conf=0.1&iou=1&agnostic=true")
+    expected = served_detections(server, image, "conf=0.1&iou=1&agnostic=true")
     assert_same(page.copied()["detections"], expected)
     assert page.page.complaints() == []
 
 
-def test_boxes_lie_where_the_server_says(page, server, image):
+def test_page_draws_boxes_at_their_places(page, server, image):
     page.choose(image)
     drawn = page.evaluate(
         "(() => { const view = document.querySelector('#image').getBoundingClientRect(); "
@@ -86,13 +86,11 @@ def test_boxes_lie_where_the_server_says(page, server, image):
         "return [(left - view.left) / view.width, (top - view.top) / view.height, "
         "(right - view.left) / view.width, (bottom - view.top) / view.height]; }); })()"
     )
-    expected = [found["box_xyxy"] for found in found_by(server, image, "")]
+    expected = [found["box_xyxy"] for found in served_detections(server, image, "")]
     assert np.allclose(drawn, np.array(expected) / (96, 70, 96, 70), atol=0.03)  # lines are wide
 
 
-def test_every_box_has_its_label_and_the_colour_of_its_class_and_the_image_fills_the_frame(
-    page, image
-):
+def test_page_labels_boxes_in_class_colours_at_full_size(page, image):
     page.choose(image)
     page.set("confidence", 0.02)
     found = page.copied()["detections"]
@@ -113,7 +111,7 @@ def test_every_box_has_its_label_and_the_colour_of_its_class_and_the_image_fills
 
 
 @pytest.mark.parametrize("how", ["drop", "paste"])
-def test_a_file_may_be_dropped_or_pasted(page, image, how):
+def test_file_may_be_dropped_or_pasted(page, image, how):
     assert page.give(image, how)[0].isdigit()
 
 
@@ -129,7 +127,7 @@ def test_masks_have_outlines_and_classes_have_no_thresholds(page, image):
     assert len(page.texts(".probability")) == len(page.copied()["classes"]) > 0
 
 
-def test_foreign_text_stays_text(page, image):
+def test_hostile_class_name_stays_text(page, image):
     use_model(page, "masks")
     page.choose(image)
     page.set("confidence", 0.1)
@@ -139,7 +137,7 @@ def test_foreign_text_stays_text(page, image):
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "tiff"])
-def test_a_turned_photo_and_a_kind_no_browser_reads_are_shown(page, tmp_path, suffix):
+def test_rotated_and_unusual_images_are_shown(page, tmp_path, suffix):
     exif, path = Image.Exif(), tmp_path / f"image.{suffix}"
     exif[0x0112] = 6
     Image.fromarray(noise(60, 100)).save(path, exif=exif)
@@ -147,7 +145,7 @@ def test_a_turned_photo_and_a_kind_no_browser_reads_are_shown(page, tmp_path, su
     assert page.evaluate("[image.naturalWidth, image.naturalHeight]") == [60, 100]
 
 
-def test_an_error_is_a_sentence_and_no_older_boxes_stay(page, image, tmp_path):
+def test_error_is_shown_and_old_boxes_are_removed(page, image, tmp_path):
     (tmp_path / "text.txt").write_text("text")
     page.choose(image)
     assert "not an image" in page.choose(tmp_path / "text.txt")
@@ -157,7 +155,7 @@ def test_an_error_is_a_sentence_and_no_older_boxes_stay(page, image, tmp_path):
     assert page.until("problem.textContent").startswith("The camera cannot be used")
 
 
-def test_the_server_draws_the_downloaded_image(page, image):
+def test_downloaded_image_is_drawn_by_the_server(page, image):
     page.choose(image)
     page.evaluate("document.querySelector('#classes input').click()")
     page.evaluate("download.click()")
@@ -165,7 +163,7 @@ def test_the_server_draws_the_downloaded_image(page, image):
     assert "classes=" in page.page.requested()[-2] + page.page.requested()[-1]
 
 
-def test_a_box_and_its_line_in_the_list_are_marked_together_and_reached_by_keys(page, image):
+def test_box_and_list_entry_are_highlighted_together(page, image):
     page.choose(image)
     marked = (
         "['#list', '#boxes'].map((place) => [...document.querySelectorAll(`${place} "
@@ -184,7 +182,7 @@ def test_a_box_and_its_line_in_the_list_are_marked_together_and_reached_by_keys(
 
 
 @pytest.mark.parametrize(("width", "dark"), [(390, False), (1280, True)])
-def test_the_page_fits_and_nobody_is_kept_from_it(browser, server, image, width, dark):
+def test_page_fits_and_is_accessible(browser, server, image, width, dark):
     page = ServePage(browser, server.root, width, dark)
     assert violations(page.page) == []
     page.choose(image)
@@ -195,7 +193,7 @@ def test_the_page_fits_and_nobody_is_kept_from_it(browser, server, image, width,
     assert {one for one in origins if not one.startswith(("data:", "blob:"))} == {server.root}
 
 
-def test_a_token_is_asked_for_and_kept_in_memory_alone(browser, guarded, image):
+def test_token_is_requested_and_kept_only_in_memory(browser, guarded, image):
     page = ServePage(browser, guarded.root)
     for word, words in (("wrong", "A token is needed"), (TOKENS[0], "does not know this token")):
         page.until(f"document.querySelector('dialog[open]')?.textContent.includes('{words}')")

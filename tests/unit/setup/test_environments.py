@@ -76,7 +76,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkout:
     return Checkout(tmp_path)
 
 
-def test_the_command_duet_of_an_environment_runs_its_own_python(checkout: Checkout) -> None:
+def test_duet_command_runs_the_python_of_its_environment(checkout: Checkout) -> None:
     python = checkout.prepare("torch")["torch"]
     python.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     environ = {"PATH": f"{python.parent}:/usr/bin:/bin"}
@@ -87,7 +87,7 @@ def test_the_command_duet_of_an_environment_runs_its_own_python(checkout: Checko
     assert done.stdout == "-m|duet|train|--name|two words|"
 
 
-def test_both_environments_are_made_once_with_packages_that_have_hashes(checkout, capsys):
+def test_environments_are_made_once_with_hashed_packages(checkout, capsys):
     venv = checkout.root / ".venv"
     ready = {name: venv / name / "bin/python" for name in ("torch", "oneflow")}
     assert checkout.prepare() == ready and all(python.exists() for python in ready.values())
@@ -113,7 +113,7 @@ def test_both_environments_are_made_once_with_packages_that_have_hashes(checkout
         ("2.13.0", "cpu", "cpu"),
     ],
 )
-def test_the_index_decides_the_build_of_torch_unless_it_is_named(
+def test_package_index_decides_the_torch_build_by_default(
     checkout, versions, asked, installed, capsys
 ):
     checkout.write_python("python3", "3.11.7", versions=versions)
@@ -128,7 +128,7 @@ def test_the_index_decides_the_build_of_torch_unless_it_is_named(
 
 
 @pytest.mark.parametrize(("level", "added"), [("extras", ["extras"]), ("dev", ["extras", "dev"])])
-def test_packages_of_a_level_are_added_once_to_an_environment_that_stays(checkout, level, added):
+def test_extra_packages_are_added_once_to_the_environment(checkout, level, added):
     python = checkout.prepare("torch", TORCH="cuda")["torch"]
     (python.parent / "mine").touch()
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_packages_of_a_level_are_added_once_to_an_environment_that_stays(checkou
     assert (python.parent / "mine").exists()
 
 
-def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
+def test_uv_installs_unless_pip_has_its_own_settings(checkout):
     checkout.write_script("uv", FAKE_UV.format(journal=checkout.journal))
     checkout.prepare("torch")
     checkout.write_python("python3.10", "3.10.13", config="global.index-url='https://a.org'")
@@ -163,9 +163,9 @@ def test_uv_installs_where_it_is_unless_pip_has_settings_of_its_own(checkout):
         (lambda checkout: (checkout.root / ".venv/torch/bin/python").unlink(), 2),
         (lambda checkout: (checkout.root / ".venv/torch/duet-environment.json").unlink(), 2),
     ],
-    ids=["comment", "lock", "lock of the build", "lock of a level", "no Python", "half made"],
+    ids=["comment", "lock", "build lock", "level lock", "no Python", "half-made"],
 )
-def test_an_incomplete_or_outdated_environment_is_made_again(checkout, change, installs):
+def test_incomplete_or_outdated_environment_is_remade(checkout, change, installs):
     checkout.prepare("torch")
     change(checkout)
     checkout.prepare("torch")
@@ -177,7 +177,7 @@ def test_an_incomplete_or_outdated_environment_is_made_again(checkout, change, i
     [({"pip_code": 1}, "-m pip install .* failed with exit code 1"),
      ({"import_code": 1}, "-c import .* oneflow, cv2.* failed with exit code 1")],
 )  # fmt: skip
-def test_a_failure_is_named_and_not_taken_for_ready(checkout, problem, message):
+def test_failed_environment_is_reported_and_not_ready(checkout, problem, message):
     checkout.write_python("python3.10", "3.10.13", **problem)
     for count in (1, 2):
         with pytest.raises(UserError, match=message):
@@ -185,7 +185,7 @@ def test_a_failure_is_named_and_not_taken_for_ready(checkout, problem, message):
         assert len(checkout.installs()) == count
 
 
-def test_a_python_is_found_behind_others_that_cannot_serve(checkout, tmp_path):
+def test_python_is_found_behind_unusable_ones(checkout, tmp_path):
     checkout.write_script("python3", "#!/bin/sh\necho 'pyenv: not found' >&2; exit 127")
     checkout.write_python("python3.10", "3.10.13", probe_code=1)
     with pytest.raises(UserError) as error:
@@ -204,7 +204,7 @@ def test_a_python_is_found_behind_others_that_cannot_serve(checkout, tmp_path):
 
 
 @pytest.mark.parametrize(("names", "required"), [((), "torch oneflow"), (("oneflow",), "")])
-def test_oneflow_is_left_out_where_it_cannot_be_unless_it_is_required(
+def test_oneflow_is_left_out_if_unavailable_unless_required(
     checkout, capsys, monkeypatch, names, required
 ):
     monkeypatch.setattr(sysconfig, "get_platform", lambda: "linux-aarch64")
@@ -215,7 +215,7 @@ def test_oneflow_is_left_out_where_it_cannot_be_unless_it_is_required(
         checkout.prepare(*names, REQUIRE_BACKENDS=required)
 
 
-def test_a_kept_environment_serves_every_checkout_with_its_lock(checkout, tmp_path):
+def test_cached_environment_serves_checkouts_with_its_lock(checkout, tmp_path):
     cache = str(tmp_path / "cache")
     python = checkout.prepare("torch", DUET_ENVIRONMENT_CACHE=cache)["torch"]
     other = Checkout(tmp_path, "other")
@@ -235,7 +235,7 @@ def test_a_kept_environment_serves_every_checkout_with_its_lock(checkout, tmp_pa
         (["torch"], {"WITH": "onnx"}, "WITH=onnx; extras or dev is accepted"),
     ],
 )
-def test_a_mistake_is_one_message_and_exit_code_2(arguments, environ, message):
+def test_mistake_is_one_message_and_exit_code_2(arguments, environ, message):
     command = [sys.executable, "-m", "duet.utils.setup.environments", *arguments]
     done = subprocess.run(
         command, cwd=PROJECT, env=environ, capture_output=True, text=True, check=False
@@ -244,7 +244,7 @@ def test_a_mistake_is_one_message_and_exit_code_2(arguments, environ, message):
     assert done.stderr.startswith(f"error: {message}") and len(done.stderr.splitlines()) == 1
 
 
-def test_without_uv_no_lock_is_written_and_the_command_for_it_is_named(tmp_path, monkeypatch):
+def test_missing_uv_writes_no_lock_and_names_its_command(tmp_path, monkeypatch):
     monkeypatch.setattr(lock, "REQUIREMENTS", tmp_path)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(UserError, match="uv 0.9 or newer is needed: pip install uv"):

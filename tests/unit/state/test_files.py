@@ -33,7 +33,7 @@ def numbers(folder):
 
 
 @pytest.fixture(params=["links", "copies"])
-def kind_of_folder(request, monkeypatch):
+def link_support(request, monkeypatch):
     """Hard links, or a file system that refuses them."""
 
     def refuse(*paths):
@@ -43,7 +43,7 @@ def kind_of_folder(request, monkeypatch):
         monkeypatch.setattr(os, "link", refuse)
 
 
-@pytest.mark.usefixtures("kind_of_folder")
+@pytest.mark.usefixtures("link_support")
 @pytest.mark.parametrize(
     ("keep", "saved", "best", "left"),
     [
@@ -52,7 +52,7 @@ def kind_of_folder(request, monkeypatch):
         (2, (7, 8, 3), None, {"last": 3, "state-00000003": 3}),
     ],
 )
-def test_newest_states_stay_and_best_outlives_its_state(tmp_path, keep, saved, best, left):
+def test_newest_states_are_kept_and_best_outlives_its_state(tmp_path, keep, saved, best, left):
     files = StateFiles(tmp_path, keep)
     for number in saved:
         files.save(state(number), is_best=number == best)
@@ -61,8 +61,8 @@ def test_newest_states_stay_and_best_outlives_its_state(tmp_path, keep, saved, b
     assert newest == [f"{name}.safetensors" for name in sorted(left, reverse=True) if "-" in name]
 
 
-@pytest.mark.usefixtures("kind_of_folder")
-def test_state_of_the_same_number_replaces_the_earlier_one(tmp_path):
+@pytest.mark.usefixtures("link_support")
+def test_state_of_equal_number_replaces_the_earlier_one(tmp_path):
     files = StateFiles(tmp_path, keep=2)
     files.save(state(5), is_best=True)
     later = dataclasses.replace(state(5), optimizer={"momentum": np.arange(2)})
@@ -72,8 +72,8 @@ def test_state_of_the_same_number_replaces_the_earlier_one(tmp_path):
     assert kept == {"best": 0, "last": 1, "state-00000005": 1}
 
 
-@pytest.mark.usefixtures("kind_of_folder")
-def test_state_under_a_further_name_outlives_its_state(tmp_path):
+@pytest.mark.usefixtures("link_support")
+def test_state_with_an_extra_name_outlives_its_state(tmp_path):
     files = StateFiles(tmp_path, keep=1)
     files.save(state(3), is_best=False, also="epoch0")
     files.save(state(6), is_best=False)
@@ -82,7 +82,7 @@ def test_state_under_a_further_name_outlives_its_state(tmp_path):
     assert numbers(tmp_path) == {"epoch0": 3, "last": 6}
 
 
-def test_a_state_that_cannot_be_written_names_the_folder_and_the_whole_one(tmp_path, monkeypatch):
+def test_failed_save_names_the_folder_and_the_intact_state(tmp_path, monkeypatch):
     files = StateFiles(tmp_path, keep=1)
     files.save(state(1), is_best=True)
 
@@ -108,7 +108,7 @@ OUTLINE = Polygons(np.array([[0.4, 0.4], [0.6, 0.4], [0.5, 0.6]], np.float32), n
 FIRST = Sample(Path("a/1.jpg"), 40, 60, np.array([1]), BOXES, polygons_norm=OUTLINE)
 
 
-def test_a_digest_is_of_names_sizes_labels_and_outlines_but_not_of_folders():
+def test_data_digest_ignores_folders():
     found = describe_samples([FIRST])
     assert describe_samples([dataclasses.replace(FIRST, image_path=Path("b/1.jpg"))]) == found
     moved = dataclasses.replace(OUTLINE, points_xy=OUTLINE.points_xy + np.float32(1e-3))
@@ -123,7 +123,7 @@ def test_a_digest_is_of_names_sizes_labels_and_outlines_but_not_of_folders():
     assert describe_samples([dataclasses.replace(FIRST, polygons_norm=None)])["polygons"] == ""
 
 
-def test_a_run_goes_on_with_its_own_data_alone():
+def test_run_resumes_only_with_its_own_data():
     data = TrainData(HEADER.class_names, [FIRST], [FIRST])
     header = dataclasses.replace(HEADER, progress={"data": data.digests})
     require_equal_data(header, data)
@@ -148,11 +148,11 @@ def written(path, batches, losses=()):
         record, before = WorkRecord(), record
         record.restore(json.loads(json.dumps(before.state())))
         record.add_batch(batch)
-    record.write(path / "work.json", "PyTorch", "cpu", {"precision": "float32"}, {}, losses)
+    record.write(path / "work.json", {"device": "cpu"}, {"precision": "float32"}, losses)
     return json.loads((path / "work.json").read_text(), parse_constant=pytest.fail)
 
 
-def test_equal_batches_give_an_equal_record_and_losses_are_null_where_not_finite(tmp_path):
+def test_equal_batches_give_equal_records(tmp_path):
     batches = make_batch(0), make_batch(1)
     losses = [np.array([0.1, 1 / 3]), np.array([np.nan, np.inf])]
     document = written(tmp_path, batches, losses)
@@ -161,7 +161,7 @@ def test_equal_batches_give_an_equal_record_and_losses_are_null_where_not_finite
     assert document["losses"] == [[0.1, pytest.approx(1 / 3, abs=1e-9)], [None, None]]
 
 
-def test_any_other_work_gives_another_hash(tmp_path):
+def test_different_work_gives_another_hash(tmp_path):
     one, two = make_batch(0), make_batch(1)
     boxes = two.targets.boxes_cxcywh_norm.copy()
     boxes[2, 3] += 1e-6

@@ -37,7 +37,7 @@ with RunLock() as lock:
 """
 
 
-def test_a_lock_is_held_by_its_process_alone_however_that_ends(tmp_path):
+def test_lock_ends_with_its_killed_process(tmp_path):
     command = [sys.executable, "-c", HOLDER, tmp_path]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
         others = [int(word) for word in process.stdout.readline().split()]
@@ -61,7 +61,7 @@ def test_a_lock_is_held_by_its_process_alone_however_that_ends(tmp_path):
             os.kill(other, signal.SIGKILL)
 
 
-def test_a_lock_is_free_after_its_block_and_may_be_taken_twice_by_its_holder(tmp_path):
+def test_lock_is_reentrant_and_released_after_its_block(tmp_path):
     for _ in range(2):
         with RunLock() as lock:
             lock.take(tmp_path)
@@ -70,7 +70,7 @@ def test_a_lock_is_free_after_its_block_and_may_be_taken_twice_by_its_holder(tmp
                 second.take(tmp_path)
 
 
-def test_a_file_system_without_locks_is_reported_in_one_line(tmp_path, monkeypatch, caplog):
+def test_file_system_without_locks_is_one_warning(tmp_path, monkeypatch, caplog):
     def refuse(descriptor, operation):
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -87,7 +87,7 @@ def test_a_file_system_without_locks_is_reported_in_one_line(tmp_path, monkeypat
 @pytest.mark.parametrize(
     "make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to(path.with_name("elsewhere"))]
 )
-def test_what_is_no_regular_file_is_no_lock(tmp_path, make):
+def test_special_file_is_no_lock(tmp_path, make):
     make(tmp_path / LOCK_FILE)
     with RunLock() as lock, pytest.raises(UserError, match=f"{LOCK_FILE}: .*remove it"):
         lock.take(tmp_path)
@@ -114,7 +114,7 @@ with RunLock() as lock:
 
 
 @pytest.mark.parametrize("exist_ok", [False, True])
-def test_of_processes_that_start_at_one_moment_each_folder_has_one(tmp_path, exist_ok):
+def test_simultaneous_starts_get_distinct_folders(tmp_path, exist_ok):
     arguments = [sys.executable, "-c", STARTER, time.time() + 0.5, tmp_path, exist_ok]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with contextlib.ExitStack() as stack:
@@ -128,7 +128,7 @@ def test_of_processes_that_start_at_one_moment_each_folder_has_one(tmp_path, exi
     assert answers == (["exp", "refused", "refused"] if exist_ok else ["exp", "exp2", "exp3"])
 
 
-def test_a_folder_that_cannot_be_made_names_flags_place_and_next_step(tmp_path):
+def test_unusable_run_folder_error_names_flags_and_place(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(UserError) as caught:
         create_run_folder(tmp_path / "file" / "runs", "exp", exist_ok=False)

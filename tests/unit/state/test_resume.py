@@ -68,7 +68,7 @@ def write_run(folder, *numbers, time=0, **fields):
         os.utime(path, ns=(time, time))
 
 
-def test_a_run_whose_name_goes_on_with_digits_is_another(tmp_path):
+def test_resume_ignores_runs_with_longer_number_suffix(tmp_path):
     for name, folder, time in (("duet-7", "duet-7", 1), ("duet-71", "duet-71", 2)):
         write_run(tmp_path / folder, time, time=time)
         write_yaml(tmp_path / folder / "opt.yaml", {"name": name})
@@ -81,12 +81,14 @@ def test_a_run_whose_name_goes_on_with_digits_is_another(tmp_path):
     assert point(tmp_path, "auto", "--name", "duet-7").folder == tmp_path / "duet-72"
 
 
-def test_a_state_outside_of_a_run_is_refused_and_nothing_beside_it_is_touched(tmp_path):
+def test_state_outside_a_run_is_refused(tmp_path):
     write_run(tmp_path / "exp", 7)
     (state_file,) = (tmp_path / "exp" / "weights").glob("state-*")
     moved = state_file.rename(tmp_path / state_file.name)
+    content, beside = moved.read_bytes(), sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=r"RUN/weights/state-00000007.*--weights"):
         point(tmp_path, str(moved))
+    assert (moved.read_bytes(), sorted(tmp_path.rglob("*"))) == (content, beside)
 
 
 def point(folder, asked, *flags):
@@ -99,7 +101,7 @@ def batch_number(found):
     return found.header.batch_number
 
 
-def test_the_newest_run_of_the_name_goes_on_from_its_newest_state(tmp_path):
+def test_resume_takes_newest_state_of_newest_run_by_name(tmp_path):
     write_run(tmp_path / "exp", 7, 8, time=1)
     write_run(tmp_path / "exp2", 3, 4, time=3)
     write_run(tmp_path / "exp10", 5, time=2)
@@ -111,7 +113,7 @@ def test_the_newest_run_of_the_name_goes_on_from_its_newest_state(tmp_path):
         assert batch_number(point(tmp_path, asked, "--name", "experiment")) == 6
 
 
-def test_resume_alone_takes_the_newest_run_of_the_project_that_can_go_on(tmp_path, caplog):
+def test_bare_resume_takes_the_newest_unfinished_run(tmp_path, caplog):
     write_run(tmp_path / "exp", 7, 8, time=1)
     write_run(tmp_path / "night", 6, time=2)
     write_run(tmp_path / "morning", 5, time=3)
@@ -121,7 +123,7 @@ def test_resume_alone_takes_the_newest_run_of_the_project_that_can_go_on(tmp_pat
     assert f"--resume: {tmp_path / 'night'} is the newest unfinished run" in caplog.text
 
 
-def test_going_back_to_an_older_state_says_what_it_replaces(tmp_path, caplog):
+def test_resuming_an_older_state_reports_what_it_replaces(tmp_path, caplog):
     write_run(tmp_path / "exp", 7, 8, 9)
     weights = tmp_path / "exp" / "weights"
     assert batch_number(point(tmp_path, str(weights / "state-00000009.safetensors"))) == 9
@@ -135,26 +137,28 @@ def test_going_back_to_an_older_state_says_what_it_replaces(tmp_path, caplog):
     )
 
 
-def test_the_last_weights_serve_where_there_is_no_state(tmp_path):
+def test_last_weights_serve_when_no_state_is_left(tmp_path):
     write_run(tmp_path / "exp", 8)
     StateFiles(tmp_path / "exp", keep=1).remove_all()
     assert batch_number(point(tmp_path, str(tmp_path / "exp"))) == 8
 
 
-def test_where_there_is_nothing_auto_starts_anew_and_the_others_report_it(tmp_path):
+def test_resume_of_nothing_is_an_error_except_auto(tmp_path):
     assert point(tmp_path / "missing", "auto") is None
     with pytest.raises(UserError, match=f"no run with a state in {tmp_path}; give its folder"):
         point(tmp_path, "newest")
     with pytest.raises(UserError, match="no run with a state in .* named night"):
         point(tmp_path, "newest", "--name", "night")
-    with pytest.raises(UserError, match="no states"):
+    with pytest.raises(UserError, match="no states in .*; give the folder of a run"):
         point(tmp_path, str(tmp_path))
+    with pytest.raises(UserError, match="--resume '': empty"):  # a new run would cost hours
+        point(tmp_path, "")
     for gone in ("gone.safetensors", "newst"):
         with pytest.raises(UserError, match=f"--resume {gone}: no such folder or file"):
             point(tmp_path, gone)
 
 
-def test_a_finished_run_is_nothing_to_resume(tmp_path):
+def test_finished_run_cannot_be_resumed(tmp_path):
     write_run(tmp_path / "exp", 9, epoch=3)
     assert not point(tmp_path, "newest").is_finished  # it was killed before its last file
     (tmp_path / "exp" / "work.json").touch()
@@ -164,7 +168,7 @@ def test_a_finished_run_is_nothing_to_resume(tmp_path):
     assert f"with --weights {tmp_path}/exp/weights/last.safetensors" in str(caught.value)
 
 
-def test_a_finished_run_goes_on_from_an_older_state(tmp_path):
+def test_finished_run_resumes_from_an_older_state(tmp_path):
     write_run(tmp_path / "exp", 7, epoch=2)
     write_run(tmp_path / "exp", 9, epoch=3)
     (tmp_path / "exp" / "work.json").touch()
@@ -178,15 +182,13 @@ EARLY = [("--patience", "2", "1"), ("--time", "0.25", "0.125")]
 
 
 @pytest.mark.parametrize(("flag", "value", "smaller"), EARLY)
-def test_a_run_that_ended_early_is_finished_unless_its_limit_is_larger(
-    tmp_path, flag, value, smaller
-):
+def test_early_ended_run_resumes_only_with_a_larger_limit(tmp_path, flag, value, smaller):
     settings = state(flags=[*BEGUN, "--epochs", "9", flag, value]).header.settings
     write_header(tmp_path / "exp", settings=settings, epoch=3)
     assert not point(tmp_path, "auto").is_finished
     (tmp_path / "exp" / "work.json").touch()
     assert point(tmp_path, "auto").is_finished
-    with pytest.raises(UserError, match="already finished; .* give a larger value"):
+    with pytest.raises(UserError, match="finished; --patience or --time .*: give a larger"):
         point(tmp_path, "newest")
     assert point(tmp_path, "auto", flag, smaller).is_finished
     for larger in ("0", "7"):
@@ -195,9 +197,7 @@ def test_a_run_that_ended_early_is_finished_unless_its_limit_is_larger(
 
 
 @pytest.mark.parametrize("damage", ["cut", "bit", "empty"])
-def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
-    tmp_path, damage, caplog
-):
+def test_damaged_states_are_skipped_until_none_is_left(tmp_path, damage, caplog):
     write_run(tmp_path / "exp", 7, 8)
     older, newest = sorted((tmp_path / "exp" / "weights").glob("state-*"))
 
@@ -210,7 +210,7 @@ def test_damaged_states_are_passed_over_and_without_a_whole_one_it_is_an_error(
     assert batch_number(point(tmp_path, "auto")) == 7
     assert f"--resume {newest}: damaged" in caplog.text
     harm(older)
-    with pytest.raises(UserError, match="none of its 2 states is usable"):
+    with pytest.raises(UserError, match="none of its 2 states is usable; start a new run"):
         point(tmp_path, "auto")
 
 
@@ -243,7 +243,7 @@ def without(document, *names):
         *(("data", None), ("seed", True), ("backend", []), ("of_another_version", 1)),
     ],
 )
-def test_settings_of_a_later_version_or_of_another_kind_are_refused(tmp_path, name, lie):
+def test_settings_of_unknown_name_or_type_are_refused(tmp_path, name, lie):
     settings = {**state().header.settings, name: lie}
     path = write_header(tmp_path / "exp", settings=settings)
     with pytest.raises(UserError, match=f"the state has settings that are unknown .*: {name};.*--"):
@@ -251,7 +251,7 @@ def test_settings_of_a_later_version_or_of_another_kind_are_refused(tmp_path, na
 
 
 @pytest.mark.parametrize("was", [True, False])
-def test_fused_paths_of_a_state_from_before_they_were_automatic_stay_as_they_were(tmp_path, was):
+def test_resume_keeps_the_fused_paths_of_an_old_state(tmp_path, was):
     names = ("bbox_iou_optim", "multi_tensor_optimizer")  # off was the default then, not a choice
     settings = {**state().header.settings, **dict.fromkeys(names, was)}
     header = point(tmp_path, str(write_header(tmp_path / "exp", settings=settings))).header
@@ -259,7 +259,7 @@ def test_fused_paths_of_a_state_from_before_they_were_automatic_stay_as_they_wer
     assert [getattr(config, name) for name in names] == [was, was]
 
 
-def test_hyper_parameters_of_another_version_are_refused(tmp_path):
+def test_hyperparameters_of_another_version_are_refused(tmp_path):
     stored = state().header.hyperparameters
     for changed, name in (({**stored, "lr9": 0.1}, "lr9"), (without(stored, "lr0"), "lr0")):
         header = dataclasses.replace(state().header, hyperparameters=changed)
@@ -267,7 +267,7 @@ def test_hyper_parameters_of_another_version_are_refused(tmp_path):
             resumed_config(*read_train_flags(["--resume"]), header)
 
 
-def test_a_setting_that_came_after_the_state_has_the_value_of_a_run_without_its_flag(tmp_path):
+def test_settings_newer_than_the_state_get_their_default(tmp_path):
     settings = without(state().header.settings, "cosine", "save_steps", "multi_scale")
     settings["time_limit"] = 5.0  # later versions keep it out of the state
     write_header(tmp_path / "exp", settings=settings)
@@ -292,7 +292,7 @@ def test_progress_of_a_later_version_is_refused_by_name(tmp_path):
         point(tmp_path, str(path))
 
 
-def test_a_new_run_in_an_old_folder_forgets_its_states_but_not_its_weights(tmp_path):
+def test_new_run_in_old_folder_removes_states_not_weights(tmp_path):
     write_run(tmp_path / "exp", 7, 8)
     clean_up(tmp_path / "exp", 2, None)
     names = [path.name for path in (tmp_path / "exp" / "weights").iterdir()]
@@ -303,7 +303,7 @@ def resumed(*flags):
     return resumed_config(*read_train_flags(["--resume", *flags]), state().header)
 
 
-def test_settings_are_the_runs_own_and_those_that_change_no_result_can_be_given():
+def test_resumed_settings_accept_only_harmless_overrides():
     words = ("--workers", "3", "--time-limit", "5", "--project", "elsewhere", "--name", "other")
     config, hyp = resumed(*words)
     assert config.name == "exp"  # by which --resume finds it
@@ -314,7 +314,7 @@ def test_settings_are_the_runs_own_and_those_that_change_no_result_can_be_given(
     assert hyp == read_hyperparameters(DEFAULT_HYPERPARAMETERS)
 
 
-def test_a_state_names_no_code_to_be_imported(caplog):
+def test_state_cannot_name_code_to_import(caplog):
     begun = state(flags=[*BEGUN, "--loggers", "tensorboard", "os:System"]).header
     config, _ = resumed_config(*read_train_flags(["--resume"]), begun)
     assert config.loggers == ("tensorboard",)
@@ -323,7 +323,7 @@ def test_a_state_names_no_code_to_be_imported(caplog):
     assert config.loggers == ("my:Own",)
 
 
-def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
+def test_result_changing_flags_are_refused_together(tmp_path):
     hyp = tmp_path / "hyp.yaml"
     hyp.write_text(DEFAULT_HYPERPARAMETERS.read_text().replace("lr0: 0.01", "lr0: 0.02"))
     with pytest.raises(UserError) as error:
@@ -333,7 +333,7 @@ def test_flags_that_would_change_the_result_are_refused_together(tmp_path):
     assert "epochs" not in str(error.value)
 
 
-def test_ranks_that_see_the_states_of_a_run_that_goes_on_are_reported_of_it():
+def test_ranks_resuming_from_different_states_are_refused():
     another = ALONE._replace(all_gather=lambda own: [own, own[::-1]])
     require_same_point(None, ALONE)
     with pytest.raises(UserError, match=r"different states.* another process .* all machines"):

@@ -41,7 +41,7 @@ def weights_of(name):
 @pytest.mark.parametrize("fold", [False, True])
 @pytest.mark.parametrize("name", ["yolov5u", "yolov8"])
 @pytest.mark.parametrize("image", IMAGES)
-def test_images_give_the_stored_rows(name, image, fold):
+def test_stored_images_give_stored_rows(name, image, fold):
     model = load_detector(weights_of(f"{name}_stripped"), "cpu", fold)
     pixels = predicted()[f"{image}_input_u8"][None]
     with autograd.no_grad():
@@ -77,7 +77,7 @@ def assert_same_rows(found, rows):
         "modules.transformer.AIFI",
     ],
 )  # fmt: skip
-def test_models_of_the_package_for_other_tasks_get_one_message(tmp_path, name):
+def test_other_ultralytics_tasks_get_one_message(tmp_path, name):
     path = write_zip(tmp_path / "x.pt", dump({"model": module(f"ultralytics.nn.{name}")}))
     with pytest.raises(UserError, match="x.pt: it holds a model of the ultralytics package .* YOL"):
         load_weights(path)
@@ -104,7 +104,7 @@ YAML = {
 }
 
 
-def test_the_public_description_of_a_size_is_our_yaml():
+def test_public_size_description_equals_our_yaml():
     ours = read_yaml("--cfg", shipped_model("yolov8m"), "")
     public = copy.deepcopy({**ours, "scale": "m", "scales": {"m": [0.67, 0.75, 768]}})
     for line in (*public["backbone"], *public["head"]):
@@ -127,7 +127,7 @@ def test_the_public_description_of_a_size_is_our_yaml():
         (("conv.Conv", "head.Detect"), {}, ("model.1.cv3.0.0.0.conv.weight",)),
     ],
 )
-def test_later_models_of_the_package_get_the_same_message(layers, head, names):
+def test_later_ultralytics_models_get_the_same_message(layers, head, names):
     with pytest.raises(UserError, match="it holds a model of the ultralytics package"):
         anchor_free_document(*public_model(YAML, names, layers, **head))
 
@@ -144,6 +144,6 @@ def test_later_models_of_the_package_get_the_same_message(layers, head, names):
         ({**YAML, "activation": [1]}, "act: "),
     ],
 )
-def test_a_description_of_something_else_is_named(document, message):
+def test_foreign_description_is_refused_by_name(document, message):
     with pytest.raises(UserError, match=message):
         parse_model(anchor_free_document(*public_model(document)))

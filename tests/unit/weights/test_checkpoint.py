@@ -37,7 +37,7 @@ def checkpoint():
     return Checkpoint(HEADER, weights, ema, momentum)
 
 
-def test_a_checkpoint_comes_back_bit_for_bit(tmp_path, checkpoint):
+def test_checkpoint_round_trips_bit_for_bit(tmp_path, checkpoint):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, checkpoint)
     loaded = load_checkpoint(path)
@@ -50,7 +50,7 @@ def test_a_checkpoint_comes_back_bit_for_bit(tmp_path, checkpoint):
             assert np.array_equal(saved[name], read[name])
 
 
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, checkpoint, monkeypatch):
+def test_failed_write_leaves_only_the_old_file(tmp_path, checkpoint, monkeypatch):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, checkpoint)
     before = path.read_bytes()
@@ -66,7 +66,7 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, check
     assert [entry.name for entry in tmp_path.iterdir()] == ["last.safetensors"]
 
 
-def test_a_changed_bit_is_found_wherever_it_is(tmp_path, checkpoint):
+def test_flipped_bit_is_detected_anywhere(tmp_path, checkpoint):
     path = tmp_path / "last.safetensors"
     header = dataclasses.replace(HEADER, progress={"world_size": 1})
     save_checkpoint(path, dataclasses.replace(checkpoint, header=header))
@@ -95,7 +95,7 @@ NUMBERS = ("epoch", "batch_number", "last_update", "ema_updates", "best_fitness"
         *(("class_names", lie) for lie in ("cell", [1], None)),
     ],
 )
-def test_a_header_that_lies_is_refused(tmp_path, checkpoint, name, lie):
+def test_false_header_is_refused(tmp_path, checkpoint, name, lie):
     path = tmp_path / "last.safetensors"
     header = dataclasses.replace(HEADER, **{name: lie})
     save_checkpoint(path, dataclasses.replace(checkpoint, header=header))
@@ -114,7 +114,7 @@ def test_a_header_that_lies_is_refused(tmp_path, checkpoint, name, lie):
         {"duet": "[" * 100_000},
     ],
 )
-def test_a_file_without_our_header_is_refused(tmp_path, metadata):
+def test_file_without_our_header_is_refused(tmp_path, metadata):
     path = tmp_path / "other.safetensors"
     save_file({"a": np.zeros(2, np.float32)}, path, metadata=metadata)
     with pytest.raises(UserError, match="not written by train.py"):
@@ -128,7 +128,7 @@ def test_a_file_without_our_header_is_refused(tmp_path, metadata):
         ("--weights x.pt: damaged", "--weights x.pt: damaged"),
     ],
 )
-def test_an_error_names_its_weights_file_once_whatever_the_file_holds(text, expected):
+def test_weights_error_names_its_file_once(text, expected):
     with pytest.raises(UserError) as error, naming_weights("x.pt"):
         raise UserError(text)
     assert str(error.value) == expected

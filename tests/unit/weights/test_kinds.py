@@ -33,7 +33,7 @@ from tests.foreign_files import (
     write_zip,
 )
 from tests.onnx_files import MEAN, ROW, SIDE, write_detector
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_tiny_weights
 from tests.unit.weights.hostile_files import OWN_HEADER
 from tests.unit.weights.test_files import assert_equal_arrays
 
@@ -65,7 +65,7 @@ def write_fused(path, **changes):
 
 
 @pytest.mark.parametrize("method", ["forward_fuse", "fuseforward"])
-def test_a_fused_file_is_read_shown_and_converted(tmp_path, method, capsys):
+def test_fused_file_is_read_shown_and_converted(tmp_path, method, capsys):
     path = write_fused(tmp_path / "fused.pt", forward=method)
     weights = load_weights(path)
     expected = folded(small_arrays())
@@ -77,7 +77,7 @@ def test_a_fused_file_is_read_shown_and_converted(tmp_path, method, capsys):
     assert "fused: BatchNorm folded in" in capsys.readouterr().out
 
 
-def test_training_from_a_fused_file_reports_the_loss(tmp_path, caplog):
+def test_training_from_a_fused_file_warns(tmp_path, caplog):
     weights = load_weights(write_fused(tmp_path / "fused.pt"))
     with caplog.at_level(logging.WARNING):
         transfer_weights(detector_of_weights(weights), weights, ["cat", "dog"], False)
@@ -85,7 +85,7 @@ def test_training_from_a_fused_file_reports_the_loss(tmp_path, caplog):
 
 
 @pytest.mark.parametrize("key", ["model", "ema", None])
-def test_a_data_parallel_model_is_read_as_the_one_in_it(tmp_path, key):
+def test_data_parallel_wrapper_is_removed(tmp_path, key):
     file = TorchFile()
     inner = small_model(file, small_arrays())
     wrapped = module(DATA_PARALLEL, {"module": inner}, device_ids=[0], output_device=0)
@@ -96,7 +96,7 @@ def test_a_data_parallel_model_is_read_as_the_one_in_it(tmp_path, key):
     detector_of_weights(weights)
 
 
-def test_a_prefix_of_some_names_is_kept(tmp_path):
+def test_partial_name_prefix_is_kept(tmp_path):
     file = TorchFile()
     state = {name: file.tensor(np.ones(2, np.float32)) for name in ("module.a", "b")}
     assert list(load_weights(file.write_zip(tmp_path / "state.pt", state)).ema) == ["module.a", "b"]
@@ -110,13 +110,13 @@ def test_a_prefix_of_some_names_is_kept(tmp_path):
         ("models.experimental.Ensemble", "an ensemble of models; give the file of one"),
     ],
 )
-def test_a_file_of_another_kind_is_refused_by_its_kind(tmp_path, name, reason):
+def test_file_of_another_kind_is_refused_by_its_kind(tmp_path, name, reason):
     path = write_zip(tmp_path / "other.pt", dump({"model": module(name)}))
     with pytest.raises(UserError, match=f"other.pt: it holds .*{reason}"):
         load_weights(path)
 
 
-def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
+def test_foreign_safetensors_file_is_named(tmp_path):
     path = tmp_path / "other.safetensors"
     own = {"duet": json.dumps(OWN_HEADER)}
     entry = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
@@ -129,9 +129,7 @@ def test_a_safetensors_file_of_another_type_or_program_is_named(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.onnx", "A.ONNX"])
 @pytest.mark.parametrize(("runtime", "program"), [("", "ONNX Runtime"), ("openvino", "OpenVINO")])
-def test_an_exported_file_is_opened_by_its_name_and_by_another_runtime_that_reads_it(
-    tmp_path, name, runtime, program
-):
+def test_exported_file_opens_by_name_or_in_a_given_runtime(tmp_path, name, runtime, program):
     pytest.importorskip("openvino")
     found = load_to_detect(write_detector(tmp_path / name), runtime)
     assert isinstance(found, ExportedWeights) and found.path.endswith(name)
@@ -144,13 +142,13 @@ def test_an_exported_file_is_opened_by_its_name_and_by_another_runtime_that_read
     ("name", "runtime", "text"),
     [
         ("a.onnx", "ncnn", "--runtime ncnn does not read .*a.onnx; accepted: onnx, o"),
-        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is none"),
+        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is not one"),
         ("A.TorchScript", "", "give --runtime torchscript"),
         ("gone.onnx", "", "gone.onnx: no such file"),
         ("folder.onnx", "", "folder.onnx: is a folder, not a regular file"),
     ],
 )
-def test_what_no_runtime_or_not_the_given_one_reads_is_refused(tmp_path, name, runtime, text):
+def test_file_unreadable_by_the_runtime_is_refused(tmp_path, name, runtime, text):
     write_detector(tmp_path / "a.onnx")
     write_tiny_weights(tmp_path)
     (tmp_path / "folder.onnx").mkdir()
@@ -162,14 +160,14 @@ def test_what_no_runtime_or_not_the_given_one_reads_is_refused(tmp_path, name, r
 
 
 @pytest.mark.parametrize("asked, expected", [("3", 3), ("64", 20), ("0", 20), ("x", 20), ("", 20)])
-def test_fewer_threads_can_be_asked_for(monkeypatch, asked, expected):
+def test_thread_variable_may_reduce_runtime_threads(monkeypatch, asked, expected):
     for each in (cores, opening):
         monkeypatch.setattr(each, "cores_of_rank", lambda: 20)
     monkeypatch.setenv("OMP_NUM_THREADS", asked)
     assert opening.usable_threads() == expected
 
 
-def test_batches_overlap_in_a_single_file_that_can_be_called_side_by_side(tmp_path, monkeypatch):
+def test_only_a_lone_reentrant_file_overlaps_batches(tmp_path, monkeypatch):
     """Each call has the cores that the lanes leave it: a lane for each core, or one with all."""
     monkeypatch.setattr(opening, "usable_threads", lambda: 4)
     asked = []
@@ -188,11 +186,11 @@ def test_batches_overlap_in_a_single_file_that_can_be_called_side_by_side(tmp_pa
         assert num_lanes("cuda:0", weights) == lanes
 
 
-def test_suffixes_of_exported_files_match_the_formats():
+def test_exported_suffixes_match_the_formats():
     assert tuple(row.ending for row in FORMATS) == EXPORTED
 
 
-def test_without_the_wing_an_exported_file_is_refused(tmp_path, monkeypatch):
+def test_exported_file_is_refused_without_the_wing(tmp_path, monkeypatch):
     monkeypatch.setattr(detecting, "WINGS", ("duet.utils.absent.opening",))
     with pytest.raises(UserError, match="--weights .*a.onnx needs utils/absent, which is missing"):
         load_to_detect(write_detector(tmp_path / "a.onnx"))
@@ -202,7 +200,7 @@ class Image:
     kind = "image"
 
 
-def test_an_only_image_and_tiles_have_all_cores():
+def test_single_image_and_tiles_use_all_cores():
     assert not are_several([Image()], None)
     assert are_several([Image(), Image()], None)
     assert not are_several([Image(), Image()], object())

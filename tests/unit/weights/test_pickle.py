@@ -23,7 +23,7 @@ from tests.unit.weights.hostile_files import CONTAINERS, FILES, PICKLES
     [None, True, False, 0, -1, 255, 2**40, 0.5, "", "Zelle ä", [], [1, [2]], (), (1, 2, 3, 4),
      {}, {"a": {"b": [None]}, 3: "c"}],
 )  # fmt: skip
-def test_plain_values_come_back(value):
+def test_plain_values_round_trip(value):
     assert read_pickle(dump(value)) == value
 
 
@@ -35,7 +35,7 @@ def test_calls_and_states_become_records():
     assert record.state == {**state, "__setstate__": Name("torch.Size")}
 
 
-def test_an_ordered_dict_is_a_dict_and_a_set_a_list():
+def test_ordered_dict_becomes_a_dict_and_set_a_list():
     filled = Raw(emit(Call("collections.OrderedDict")) + b"(X\x01\x00\x00\x00aK\x01u}b")
     assert read_pickle(dump(filled)) == {"a": 1}
     assert read_pickle(dump(Call("builtins.set", ([1, 2],)))) == [1, 2]
@@ -57,7 +57,7 @@ ATTACKS = {
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-def test_a_global_that_is_not_accepted_is_named_and_not_run(tmp_path, name):
+def test_unaccepted_global_is_named_and_not_run(tmp_path, name):
     canary = tmp_path / "canary"
     attack = ATTACKS[name](f"touch {canary}")
     nested = {"model": Call("collections.OrderedDict"), "ema": [(attack,)]}
@@ -79,14 +79,14 @@ def test_a_global_that_is_not_accepted_is_named_and_not_run(tmp_path, name):
         (Global("models.yolo.Detect"), "__init__"),
     ],
 )
-def test_an_attribute_is_a_record_of_a_fused_model_only(arguments):
+def test_getattr_is_accepted_only_for_forward_fuse(arguments):
     with pytest.raises(UserError, match="asks for builtins.getattr"):
         read_pickle(dump(Call("builtins.getattr", arguments)))
     record = read_pickle(dump(Call("builtins.getattr", ({}, "forward_fuse"))))
     assert (record.kind, record.arguments) == ("builtins.getattr", ({}, "forward_fuse"))
 
 
-def test_the_forward_that_a_segmentation_model_keeps_is_a_record():
+def test_bound_forward_of_a_segmentation_model_is_a_record():
     call = Call("builtins.getattr", (Global("models.yolo.Detect"), "forward"))
     record = read_pickle(dump(call))
     assert record.arguments == (Name("models.yolo.Detect"), "forward")
@@ -123,12 +123,12 @@ def test_the_forward_that_a_segmentation_model_keeps_is_a_record():
         (b"c" + b"m" * 101 + b"\nSize\n", "a name of over 100 characters"),
     ],
 )
-def test_opcodes_of_no_weights_file_are_refused(opcodes, reason):
+def test_foreign_opcodes_are_refused(opcodes, reason):
     with pytest.raises(UserError, match=reason):
         read_pickle(b"\x80\x02" + opcodes + b".")
 
 
-def test_too_many_opcodes_end(monkeypatch):
+def test_excess_opcodes_end_the_reading(monkeypatch):
     monkeypatch.setattr("duet.utils.weights.pickle_reader.MAX_OPCODES", 1000)
     with pytest.raises(UserError, match="over 1,000 opcodes"):
         read_pickle(b"\x80\x02" + b"N" * 1001 + b".")
@@ -210,7 +210,7 @@ def two_sizes(request, tmp_path):
 
 
 @pytest.mark.parametrize("two_sizes", HOSTILE, indirect=True)
-def test_time_and_memory_grow_no_faster_than_the_file(two_sizes):
+def test_time_and_memory_grow_linearly_with_the_file(two_sizes):
     small, large = two_sizes
     grown = max(size_of(large) / size_of(small), 1)
     # Linear work grows 6 times, quadratic work 36 times. What takes no 10 ms is not measured.

@@ -58,7 +58,7 @@ def decoded(model):
         ("yolov5n-seg", {}),
     ],
 )
-def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, changes):
+def test_public_file_decodes_like_its_model(tmp_path, name, changes):
     model = drawn(name)
     weights = load_weights(written(tmp_path / "public.pt", model, **changes))
     again = nn.frozen_copy(detector_of_weights(weights))
@@ -67,7 +67,7 @@ def test_a_file_of_a_public_model_decodes_as_the_model_does(tmp_path, name, chan
     np.testing.assert_allclose(decoded(again), decoded(model), rtol=1e-5)
 
 
-def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
+def test_classifier_normalization_equals_checked_values():
     assert list(ClassifyHead.image_mean) == IMAGE_MEAN
     assert list(ClassifyHead.image_std) == IMAGE_STD
 
@@ -82,7 +82,7 @@ def test_images_are_normalized_as_a_file_is_checked_to_ask_for():
         ("seg", {"origin": [[17, 20]]}, "layer 24"),
     ],
 )
-def test_a_description_of_another_head_is_refused_before_it_is_made(name, changes, message):
+def test_mismatched_head_is_refused_before_building(name, changes, message):
     weights = load_weights(shared_path(f"golden/checkpoints/{name}.pt"))
     document = dict(weights.header.model)
     *layers, (origin, number, block, args) = document["head"]
@@ -127,7 +127,7 @@ def written_classifier(path: Path, **changes: Any) -> Path:
     return file.write_zip(path, small_classifier(file, **changes))
 
 
-def test_a_classifier_is_the_public_one_in_the_size_of_its_layers(tmp_path):
+def test_classifier_description_follows_its_layer_sizes(tmp_path):
     weights = load_weights(written_classifier(tmp_path / "cls.pt", activation="ReLU"))
     public = read_model_yaml("models/yolov5m-cls.yaml").document
     size = {"depth_multiple": 6 / 9, "width_multiple": 16 / 1024}
@@ -137,7 +137,7 @@ def test_a_classifier_is_the_public_one_in_the_size_of_its_layers(tmp_path):
     assert detector_of_weights(weights).head.num_classes == 2
 
 
-def test_a_classifier_of_other_depths_is_not_built(tmp_path):
+def test_classifier_with_other_depths_is_not_built(tmp_path):
     path = written_classifier(tmp_path / "cls.pt", repeats=(3, 9, 9))
     with pytest.raises(UserError, match="cannot be built: .*layer 4, C3"):
         detector_of_weights(load_weights(path))
@@ -164,14 +164,14 @@ def test_a_classifier_of_other_depths_is_not_built(tmp_path):
         ("cls", {"conv_stride": (1, 1)}, "another classifier than those of the public YOLOv5"),
     ],
 )
-def test_a_file_that_would_compute_something_else_is_refused(tmp_path, name, changes, message):
+def test_file_that_would_compute_differently_is_refused(tmp_path, name, changes, message):
     path = tmp_path / "public.pt"
     written_classifier(path, **changes) if name == "cls" else written(path, drawn(name), **changes)
     with pytest.raises(UserError, match=f"public.pt: .*{message}"):
         load_weights(path)
 
 
-def test_a_folded_classifier_is_unfolded_by_the_eps_of_its_head():
+def test_folded_classifier_is_unfolded_with_its_head_eps():
     """With the running variance 1, the weight of BatchNorm undoes the root of 1 + eps."""
     ones = np.ones(4, np.float32)
     names = ("model.0.conv", "model.1.conv.conv")

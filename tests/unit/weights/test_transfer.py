@@ -23,7 +23,7 @@ CLASSES = match_classes(("dog", "cow", "cat"), ("cat", "dog"))
 BCCD = ("RBC", "WBC", "Platelets")
 
 
-def test_fitting_arrays_are_taken_and_the_others_named():
+def test_fitting_arrays_are_transferred_and_others_named():
     state = {"a": np.zeros(2), "b": np.zeros((2, 2)), "c": np.zeros(1), "d": np.zeros(1)}
     arrays = {"a": np.ones(2), "b": np.ones(4), "d": np.ones(1), "other": np.ones(1)}
     transfer = transfer_arrays(state, arrays, kept=("d",))
@@ -89,9 +89,7 @@ AS_MANY = (
         (CFG, None, AS_MANY, "model.24.m.0.weight"),  # None: the first of 80 has another name
     ],
 )
-def test_weights_of_other_classes_keep_all_but_a_head_of_another_size(
-    caplog, flags, names, report, kept
-):
+def test_other_classes_transfer_everything_but_the_head(caplog, flags, names, report, kept):
     start = start_of_coco()
     names = names or ("platelet", *start.header.class_names[1:])
     with caplog.at_level(logging.INFO, logger="train"):
@@ -101,7 +99,7 @@ def test_weights_of_other_classes_keep_all_but_a_head_of_another_size(
     assert np.array_equal(state[kept], start.ema[kept])
 
 
-def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):
+def test_explicit_yaml_keeps_its_anchors(tmp_path, caplog):
     start = start_of_coco()
     moved = {**start.ema, "model.24.anchors": start.ema["model.24.anchors"] + 1}
     start = dataclasses.replace(start, ema=moved)
@@ -114,7 +112,7 @@ def test_another_models_anchors_stay_when_its_yaml_is_given(tmp_path, caplog):
     assert np.array_equal(taken["model.24.anchors"], moved["model.24.anchors"])
 
 
-def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplog):
+def test_remapped_classes_keep_rows_and_new_ones_are_drawn(caplog):
     start, names = start_of_coco(), ("zebra", "platelet", "person")
     with caplog.at_level(logging.INFO, logger="train"):
         state = build(["--remap-classes"], start, names)
@@ -132,7 +130,7 @@ def test_remapped_classes_keep_their_rows_and_new_ones_their_drawn_weights(caplo
         assert np.array_equal(new[:, 6], drawn[name].reshape(3, 8, -1)[:, 6])
 
 
-def test_a_state_dict_without_a_model_asks_for_one():
+def test_state_dict_without_a_model_requires_one():
     start = start_of_coco()
     start = dataclasses.replace(start, header=dataclasses.replace(start.header, model={}))
     with pytest.raises(UserError, match="a plain state dict, which describes no model"):
@@ -155,7 +153,7 @@ def draw(module, seed):
     return state
 
 
-def test_spp_equals_sppf_of_the_same_weights():
+def test_spp_equals_sppf_with_the_same_weights():
     x = np.random.default_rng(0).normal(size=(1, 8, 20, 20)).astype(np.float32)
     spp, sppf = SPP(8, 8, (5, 9, 13)), SPPF(8, 8, 5)
     nn.load_state_arrays(sppf, draw(spp, 1))
@@ -163,7 +161,7 @@ def test_spp_equals_sppf_of_the_same_weights():
     np.testing.assert_allclose(run_block(spp, x), run_block(sppf, x), rtol=1e-5, atol=1e-5)
 
 
-def test_focus_equals_the_six_pixel_stem_with_its_weights_laid_out():
+def test_focus_equals_the_rearranged_six_pixel_stem():
     x = np.random.default_rng(0).normal(size=(2, 3, 8, 12)).astype(np.float32)
     focus, stem = Focus(3, 8, 3), Conv(3, 8, 6, 2, 2)
     state = {name.removeprefix("conv."): array for name, array in draw(focus, 2).items()}

@@ -136,7 +136,7 @@ def assert_carried_over(path, narrow, half):
     ("options", "kind", "half"),
     [({}, "DetectionModel", True), ({"pickle_protocol": 5}, "Model", False)],
 )
-def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, half):
+def test_torch_files_of_each_kind_are_read(tmp_path, monkeypatch, narrow, options, kind, half):
     path = tmp_path / "written.pt"
 
     def save(torch, document):
@@ -147,7 +147,7 @@ def test_torch_files_of_each_kind(tmp_path, monkeypatch, narrow, options, kind, 
 
 
 @of_torch
-def test_a_torch_state_dict_of_every_dtype(tmp_path):
+def test_torch_state_dict_of_every_dtype_is_read(tmp_path):
     torch = importlib.import_module("torch")
     values = np.array([[1.5, -2.0, 0.0], [3.25, 0.125, -8.0]], np.float32)
     names = ["float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8"]
@@ -167,7 +167,7 @@ def test_a_torch_state_dict_of_every_dtype(tmp_path):
 
 @of_torch
 @pytest.mark.parametrize("dtype", ["float8_e4m3fn", "float8_e5m2", "uint16"])
-def test_a_type_that_is_not_read_is_named(tmp_path, dtype):
+def test_unsupported_dtype_is_named(tmp_path, dtype):
     torch = importlib.import_module("torch")
     path = tmp_path / "state.pt"
     torch.save({"weight": torch.zeros(4).to(getattr(torch, dtype))}, path)
@@ -176,7 +176,7 @@ def test_a_type_that_is_not_read_is_named(tmp_path, dtype):
 
 
 @of_oneflow
-def test_oneflow_directories_zipped_or_not(tmp_path, monkeypatch, narrow):
+def test_oneflow_directories_are_read_zipped_or_not(tmp_path, monkeypatch, narrow):
     half = True  # as One-YOLOv5 saves; float32 is in the test below
     folder = tmp_path / "yolov5n.of"
     write_checkpoint(
@@ -190,7 +190,7 @@ def test_oneflow_directories_zipped_or_not(tmp_path, monkeypatch, narrow):
 
 
 @of_oneflow
-def test_a_damaged_oneflow_directory_is_refused(tmp_path):
+def test_damaged_oneflow_directory_is_refused(tmp_path):
     oneflow = importlib.import_module("oneflow")
     folder = tmp_path / "state"
     oneflow.save({"weight": oneflow.ones(2, 3)}, str(folder))

@@ -206,8 +206,9 @@ def _start(scale: float, shift: float, length: int) -> tuple[int, int, int] | No
 
 def _warp_into(into: np.ndarray, part: np.ndarray, matrix: np.ndarray) -> None:
     """Warp a part of an image into a view of the output; other pixels stay as they are."""
-    # Border pixels are repeated beyond their centres.
-    part = cv2.copyMakeBorder(part, 1, 1, 1, 1, cv2.BORDER_REPLICATE)
+    # Border pixels are repeated for half a pixel beyond their edges: OpenCV goes on after the last
+    # centre, and begins at the first.
+    part = cv2.copyMakeBorder(part, 1, 0, 1, 0, cv2.BORDER_REPLICATE)
     matrix = multiply(matrix, _scale_and_shift(1, -1, -1))
     size_wh = into.shape[1], into.shape[0]
     if _is_affine(matrix):

@@ -42,9 +42,8 @@ def run(arguments: Sequence[str] | None = None) -> Check:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(
-            f"--out {folder} cannot be created: {error}; choose another folder"
-        ) from error
+        text = f"--out {folder} cannot be created: {error.strerror}; choose another folder"
+        raise UserError(text) from error
     check = check_dataset(dataset, flags.max_pixels)
     with atomic_text_file(folder / "check.html") as file:
         file.write(check_page(check, flags.img))

@@ -2,7 +2,7 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,10 +56,29 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
         for split in splits
         for image in images_of(dataset, split, remarks=remarks)
     ]
+    images, faults = _inspect_all(dataset, listed, max_pixels)
+    copies = list(_find_copies(images))
+    findings = [
+        *(
+            Finding("skipped", "", remarks.examples[kind], f"{TITLES.get(kind, kind)}: {number:,}")
+            for kind, number in remarks.numbers.items()
+        ),
+        *faults,
+        *copies,
+        *_find_two_classes(copies, images, dataset.names_in_labels),
+        *_find_unpaired([source for _, source in listed]),
+        *_find_in_classes(images, dataset),
+    ]
+    order = {kind: number for number, kind in enumerate(KINDS)}
+    findings.sort(key=lambda found: order[found.kind])  # stable within a kind
+    return Check(dataset, splits, images, findings)
+
+
+def _inspect_all(
+    dataset: DatasetSpec, listed: Sequence[tuple[str, ImageSource]], max_pixels: int
+) -> tuple[list[CheckedImage], list[Finding]]:
+    """Look at each image with its labels; listed: its split and place."""
     num_classes, images, findings = len(dataset.names_in_labels), [], []
-    for kind, number in remarks.numbers.items():
-        where = remarks.examples[kind]
-        findings.append(Finding("skipped", "", where, f"{TITLES.get(kind, kind)}: {number:,}"))
     with (
         Progress(len(listed), "checking", "images") as shown,
         ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool,
@@ -69,20 +88,20 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
             images.append(image._replace(class_index=dataset.class_of(image.class_index)))
             findings += [finding._replace(image=number) for finding in found]
             shown.update()
-    for copy in _find_copies(images):
-        first, second = images[copy.image].source, images[copy.other].source
-        findings.append(copy)
-        if not (isinstance(first, ClassImage) and isinstance(second, ClassImage)):
-            continue
-        if first.class_index != second.class_index:
-            name = brief(dataset.names_in_labels[second.class_index])
-            text = f"is of class {name} in {images[copy.other].split}: {second.path}"
-            findings.append(copy._replace(kind="two_classes", text=text))
-    findings += _find_unpaired([source for _, source in listed])
-    findings += _find_in_classes(images, dataset)
-    order = {kind: number for number, kind in enumerate(KINDS)}
-    findings.sort(key=lambda found: order[found.kind])  # stable within a kind
-    return Check(dataset, splits, images, findings)
+    return images, findings
+
+
+def _find_two_classes(
+    copies: Sequence[Finding], images: Sequence[CheckedImage], class_names: Sequence[str]
+) -> Iterator[Finding]:
+    """Yield the copies that lie in the folder of another class."""
+    for copy in copies:
+        other = images[copy.other]
+        match images[copy.image].source, other.source:
+            case ClassImage(class_index=own), ClassImage(class_index=others) if own != others:
+                name = brief(class_names[others])
+                text = f"is of class {name} in {other.split}: {other.source.path}"
+                yield copy._replace(kind="two_classes", text=text)
 
 
 def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
@@ -116,34 +135,41 @@ def _find_copies(images: Sequence[CheckedImage]) -> Iterator[Finding]:
 
 
 def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> Iterator[Finding]:
-    """Yield classes with nearly equal names, those not in training, and missing outlines."""
+    """Yield a missing split, doubtful names, classes not in training, and missing outlines."""
     if not dataset.val and dataset.train_part is None:
         yield Finding("missing_split", "", dataset.name, "it has no images for val")
-    num_classes = len(dataset.class_names)
-    counts = np.sum([count_objects(images, split, num_classes) for split in SPLITS], axis=0)
-    for names in similar_names(dataset.class_names):
-        main, *others = sorted(names, key=lambda name: -counts[dataset.class_names.index(name)])
-        merged = ", ".join(f"{brief(name)}: {brief(main)}" for name in others)
-        text = f"is it one class? merge: {{{merged}}}"
-        yield Finding("similar_names", "", ", ".join(map(brief, names)), text)
-    labelled = "image" if dataset.is_of_folders else "object"
-    in_train, in_val = (count_objects(images, split, num_classes) for split in ("train", "val"))
-    numbered = [name for name in dataset.class_names if name.isdecimal()]
-    for name in numbered if len(numbered) < num_classes else ():
-        number = counts[dataset.class_names.index(name)]
-        yield Finding("bare_number", "", brief(name), f"{count(number, labelled)} of it")
-    for split, found in (("train", in_train), ("val", in_val)):
-        if not found.any() and any(image.split == split and image.is_used for image in images):
+    names, labelled = dataset.class_names, "image" if dataset.is_of_folders else "object"
+    counts = {split: count_objects(images, split, len(names)) for split in SPLITS}
+    totals = np.sum(list(counts.values()), axis=0).tolist()
+    yield from _find_doubtful_names(dict(zip(names, totals, strict=True)), labelled)
+    used = {image.split for image in images if image.is_used}
+    for split in ("train", "val"):
+        if split in used and not counts[split].any():
             yield Finding("no_objects", split, split, f"none of its images has an {labelled}")
-    for number, name in enumerate(dataset.class_names):
-        if in_train.any() and in_val[number] and not in_train[number]:
-            text = f"val has {count(in_val[number], labelled)} of it, train none"
-            yield Finding("not_in_train", "train", f"class {number}, {brief(name)}", text)
+    in_train, in_val = counts["train"], counts["val"]
+    for number in np.flatnonzero((in_val > 0) & (in_train == 0) & in_train.any()).tolist():
+        text = f"val has {count(in_val[number], labelled)} of it, train none"
+        yield Finding("not_in_train", "train", f"class {number}, {brief(names[number])}", text)
     total = sum(len(image.class_index) for image in images)
     missing = total - sum(image.num_outlines for image in images)
     if missing not in (0, total):
         text = f"{missing:,} of {count(total, 'object')}"
         yield Finding("no_outline", "", dataset.name, text)
+
+
+def _find_doubtful_names(numbers: Mapping[str, int], labelled: str) -> Iterator[Finding]:
+    """Yield classes with nearly equal names, and those named by a number among others.
+
+    numbers: of what is labelled, by class.
+    """
+    for names in similar_names(tuple(numbers)):
+        main, *others = sorted(names, key=lambda name: -numbers[name])
+        merged = ", ".join(f"{brief(name)}: {brief(main)}" for name in others)
+        text = f"is it one class? merge: {{{merged}}}"
+        yield Finding("similar_names", "", ", ".join(map(brief, names)), text)
+    numbered = [name for name in numbers if name.isdecimal()]
+    for name in numbered if len(numbered) < len(numbers) else ():
+        yield Finding("bare_number", "", brief(name), f"{count(numbers[name], labelled)} of it")
 
 
 def _find_unpaired(sources: Sequence[ImageSource]) -> Iterator[Finding]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from duet.utils.cli.flags import new_parser
 from duet.utils.data.fetch.download import PART, Item, download, find_list, hash_of, unpack
-from duet.utils.errors import UserError
+from duet.utils.errors import UserError, os_fault
 from duet.utils.files.atomic import atomic_text_file
 from duet.utils.files.regular import read_text
 from duet.utils.processes.command import run_command
@@ -46,7 +46,8 @@ def main() -> None:
                 say(fetch(item, flags.out))
     except OSError as error:
         busy = isinstance(error, BlockingIOError)
-        reason = "another process fetches into it; wait until it ends" if busy else error
+        reason = "another process fetches into it; wait until it ends"
+        reason = reason if busy else f"{os_fault(error)}; choose another folder"
         raise UserError(f"--out {flags.out}: cannot be written: {reason}") from error
     then = found.then.replace(OUT, f"{flags.out}/")
     say(f"{count(len(items), 'file')} there", *then.splitlines())

@@ -23,11 +23,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, NamedTuple
 
-from duet.utils.errors import UserError, brief
+from duet.utils.errors import UserError, brief, os_fault
 from duet.utils.files.regular import open_regular
 from duet.utils.files.yaml_files import read_yaml
 from duet.utils.progress import Progress
-from duet.utils.project import FETCH_FOLDER, list_names
+from duet.utils.project import FETCH_FOLDER, how_to_fetch, list_names
 from duet.utils.text import printable
 
 MAX_BYTES = 1 << 40  # per file
@@ -71,12 +71,12 @@ class FetchList(NamedTuple):
 
 def find_list(argument: str) -> FetchList:
     """Read a list by its path, or by its name in data/fetch; UserError names an invalid value."""
-    path, names = Path(argument), ", ".join(list_names())
+    path, known = Path(argument), f"a list is a YAML file, or one of: {', '.join(list_names())}"
     if not path.exists() and not path.suffix:
         path = FETCH_FOLDER / f"{path.name}.yaml"
-        if not path.exists():
-            raise UserError(f"LIST {argument}: unknown; accepted: a YAML file, or one of: {names}")
-    document = read_yaml("LIST", path, f"a list is a YAML file, or one of: {names}")
+    if not path.exists():
+        raise UserError(f"LIST {argument}: no such list; {how_to_fetch(argument) or known}")
+    document = read_yaml("LIST", path, known)
     about, then, files = (document.get(key, "") for key in ("about", "then", "files"))
     if not (isinstance(about, str) and isinstance(then, str) and isinstance(files, list) and files):
         raise UserError(f"{path}: 'about' and 'then' must be text, and 'files' a list of files")
@@ -119,14 +119,12 @@ def download(item: Item, part: Path) -> str:
         raise
     except _CUTS as error:
         kept = "the partial file is kept: run again to continue" if part.stat().st_size else ""
-        advice = (
-            "correct the URL in the list"
-            if isinstance(error, urllib.error.HTTPError)
-            else ("check the network; behind a proxy set https_proxy=http://HOST:PORT")
-        )
+        is_http = isinstance(error, urllib.error.HTTPError)
+        advice = "check the network; behind a proxy set https_proxy=http://HOST:PORT"
+        advice = "correct the URL in the list" if is_http else advice
         by_hand = f"or download it by other means and put it at {str(part).removesuffix(PART)}"
         steps = "; ".join(filter(None, (kept, advice, by_hand)))
-        raise UserError(f"{item.url}: {printable(f'{error!s:.200}')}; {steps}") from error
+        raise UserError(f"{item.url}: {_reason(error)}; {steps}") from error
     finally:
         if part.exists() and not part.stat().st_size:
             part.unlink()
@@ -139,6 +137,13 @@ def download(item: Item, part: Path) -> str:
             "server was replaced or damaged, or the list is wrong"
         )
     return digest
+
+
+def _reason(error: Exception) -> str:
+    """Return the system's error that a URLError wraps; an HTTPError is one, with its code."""
+    is_http = isinstance(error, urllib.error.HTTPError)
+    cause = error if is_http else getattr(error, "reason", error)
+    return printable(f"{getattr(cause, 'strerror', None) or cause!s:.200}")
 
 
 def hash_of(path: Path) -> str:
@@ -206,7 +211,9 @@ def unpack(archive: Path, name: str, folder: Path) -> int:
         text = f"damaged, or contains unsafe paths: {brief(str(error))}"
         raise UserError(f"{archive}: {text}") from error
     except OSError as error:
-        raise UserError(f"{archive}: cannot be unpacked into {folder}: {error}") from error
+        raise UserError(
+            f"{archive}: cannot be unpacked into {folder}: {os_fault(error)}"
+        ) from error
 
 
 def _unpack_zip(file: BinaryIO, working: str) -> None:

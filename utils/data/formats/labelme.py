@@ -17,6 +17,7 @@ from duet.utils.data.masks.runs import MAX_MASK_PIXELS, runs_of_mask, whole_outl
 from duet.utils.data.sources.formats.file_per_image import FilePerImage, Parsed
 from duet.utils.data.sources.formats.format import (
     LARGEST,
+    NO_OUTLINE,
     UNKNOWN,
     Format,
     ImageLabels,
@@ -78,11 +79,9 @@ def parse(path: Path) -> Parsed | None:
             raise ValueError(f"shape {number}: {error}") from error
     for (label, _), parts in objects.items():
         points = [points_xy for points_xy, _ in parts]
-        box = box_around(np.concatenate(points))
-        if any(is_outline for _, is_outline in parts):
-            labels.add(label, box, join_parts(points))
-        else:  # all are boxes
-            labels.add(label, box)
+        has_outline = any(is_outline for _, is_outline in parts)  # else all are boxes
+        outline = join_parts(points) if has_outline else NO_OUTLINE
+        labels.add(label, box_around(np.concatenate(points)), outline)
     name = document.get("imagePath")
     return name if isinstance(name, str) else "", labels
 

@@ -43,7 +43,7 @@ RECTANGLE_MARGIN = 0.5
 
 @dataclass(frozen=True)
 class TrainRecipe:
-    """How samples become training batches, the same on all ranks."""
+    """How samples become training batches, the same on all ranks; rectangular: no mosaics."""
 
     image_size: int  # side of square images, pixels
     batch_size: int  # samples over all ranks; the last batch of an epoch may be smaller
@@ -54,11 +54,38 @@ class TrainRecipe:
     items: BoxItems = BOXES  # the task's
     mosaic_epochs: int | None = None  # epochs with mosaics; None: all
 
+    def __post_init__(self) -> None:
+        if self.rectangular:
+            augment = dataclasses.replace(self.augment, mosaic=0.0)
+            object.__setattr__(self, "augment", augment)
+
     def strengths(self, epoch: int) -> AugmentConfig:
         """Return the strengths in an epoch, from 0: the last epochs may have no mosaics."""
         if self.mosaic_epochs is None or epoch < self.mosaic_epochs:
             return self.augment
         return dataclasses.replace(self.augment, mosaic=0.0, mixup=0.0)
+
+
+@dataclass(frozen=True)
+class ValRecipe:
+    """How samples become batches of letterboxed images in a fixed order, the same on all ranks.
+
+    Rectangular batches hold images of similar aspect ratio; their sides are the smallest multiples
+    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
+    the smallest multiple of `stride` from `image_size` up. In batches of a fixed size each image is
+    as large as fits.
+    """
+
+    image_size: int  # long side of every image, pixels
+    batch_size: int  # samples over all ranks; the last batch may be smaller
+    stride: int = 32
+    rectangular: bool = True  # unless the size is fixed, or the task's images are square
+    fixed_size: tuple[int, int] | None = None  # (height, width)
+    items: BoxItems = BOXES  # the task's
+
+    @property
+    def has_rectangles(self) -> bool:
+        return self.rectangular and self.fixed_size is None and self.items.has_rectangles
 
 
 # Every batch of an epoch asks for the same order: the last few are kept as long as their samples.
@@ -92,13 +119,9 @@ class Batches(ABC):
     """A rank's shard of batches, the last of which may be smaller."""
 
     samples: SampleTable
+    recipe: TrainRecipe | ValRecipe
     shard: Shard
-    stride: int
     cache: ImageCache | None  # made for `image_sizes`
-
-    @property
-    @abstractmethod
-    def _batch_size(self) -> int: ...
 
     @abstractmethod
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
@@ -119,7 +142,7 @@ class Batches(ABC):
         """Return the size at which an image of (height, width) is cached."""
 
     def __len__(self) -> int:
-        return math.ceil(len(self.samples) / self._batch_size)
+        return math.ceil(len(self.samples) / self.recipe.batch_size)
 
     def shard_of(self, epoch: Epoch, batch_index: int) -> Batch:
         """Return this rank's shard of a batch, in memory of its own."""
@@ -135,13 +158,13 @@ class Batches(ABC):
         return [self._kept_size((height, width)) for height, width in self.samples.sizes.tolist()]
 
     def _positions(self, batch_index: int) -> range:
-        start = batch_index * self._batch_size
-        return range(start, min(start + self._batch_size, len(self.samples)))
+        start, number = batch_index * self.recipe.batch_size, self.recipe.batch_size
+        return range(start, min(start + number, len(self.samples)))
 
-    def _rectangle(self, batch_index: int, image_size: int, margin: float = 0.0) -> tuple[int, int]:
+    def _rectangle(self, batch_index: int, stride: int, margin: float = 0.0) -> tuple[int, int]:
         sizes = self.samples.sizes[self.indices(Epoch(0), batch_index)]  # the same in all epochs
         pairs = [(height, width) for height, width in sizes.tolist()]
-        return rectangle(pairs, image_size, self.stride, margin)
+        return rectangle(pairs, self.recipe.image_size, stride, margin)
 
     def _cached(self, index: int, make: Callable[[], np.ndarray]) -> np.ndarray:
         return make() if self.cache is None else self.cache.get(index, make)
@@ -160,10 +183,6 @@ class TrainBatches(Batches):
     shard: Shard = all_of
     stride: int = 32
     cache: ImageCache | None = None
-
-    @property
-    def _batch_size(self) -> int:
-        return self.recipe.batch_size
 
     def build(
         self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
@@ -210,7 +229,8 @@ class TrainBatches(Batches):
 
     def _size(self, batch_index: int) -> tuple[int, int]:
         side = self.recipe.image_size
-        return self._rectangle(batch_index, side) if self.recipe.rectangular else (side, side)
+        is_square = not self.recipe.rectangular
+        return (side, side) if is_square else self._rectangle(batch_index, self.stride)
 
     def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
         return self.recipe.items.kept_size(size, self.recipe.image_size)
@@ -230,27 +250,12 @@ class TrainBatches(Batches):
 
 @dataclass(frozen=True)
 class ValBatches(Batches):
-    """Letterboxed batches in a fixed order, long sides at `image_size`.
-
-    Rectangular batches hold images of similar aspect ratio; their sides are the smallest multiples
-    of `stride` that hold the images of all ranks and half a stride. Sides of square batches are
-    the smallest multiple of `stride` from `image_size` up. In batches of a fixed size each image is
-    as large as fits.
-    """
+    """Letterboxed batches."""
 
     samples: SampleTable
-    image_size: int
-    batch_size: int
-    stride: int
-    rectangular: bool
+    recipe: ValRecipe
     shard: Shard = all_of
     cache: ImageCache | None = None
-    fixed_size: tuple[int, int] | None = None  # (height, width)
-    items: BoxItems = BOXES
-
-    @property
-    def _batch_size(self) -> int:
-        return self.batch_size
 
     def build(
         self, epoch: Epoch, batch_index: int, images: np.ndarray, part: slice = WHOLE
@@ -260,7 +265,8 @@ class ValBatches(Batches):
         input_size = images.shape[2], images.shape[3]
         sizes = self.samples.sizes[indices].tolist()
         letterboxes = tuple(self._letterbox((h, w), input_size) for h, w in sizes)
-        targets = fill_images(images, indices.tolist(), partial(self._item, input_size), self.items)
+        make_item, items = partial(self._item, input_size), self.recipe.items
+        targets = fill_images(images, indices.tolist(), make_item, items)
         return Batch(images, targets, indices, letterboxes, global_indices)
 
     def indices(self, epoch: Epoch, batch_index: int) -> np.ndarray:
@@ -268,26 +274,31 @@ class ValBatches(Batches):
 
     @cached_property
     def _order(self) -> np.ndarray:
-        return aspect_order(self.samples) if self.rectangular else np.arange(len(self.samples))
+        if self.recipe.has_rectangles:
+            return aspect_order(self.samples)
+        return np.arange(len(self.samples))
 
     def _size(self, batch_index: int) -> tuple[int, int]:
-        side = math.ceil(self.image_size / self.stride) * self.stride
-        if self.fixed_size or not self.rectangular:
-            return self.fixed_size or (side, side)
-        return self._rectangle(batch_index, self.image_size, RECTANGLE_MARGIN)
+        recipe = self.recipe
+        if recipe.has_rectangles:
+            return self._rectangle(batch_index, recipe.stride, RECTANGLE_MARGIN)
+        side = math.ceil(recipe.image_size / recipe.stride) * recipe.stride
+        return recipe.fixed_size or (side, side)
 
     def _letterbox(self, size: tuple[int, int], input_size: tuple[int, int]) -> Letterbox:
-        return self.items.place(size, self.image_size, input_size, self.fixed_size is not None)
+        recipe, is_fixed = self.recipe, self.recipe.fixed_size is not None
+        return recipe.items.place(size, recipe.image_size, input_size, is_fixed)
 
     def _kept_size(self, size: tuple[int, int]) -> tuple[int, int]:
-        return self._letterbox(size, (self.image_size, self.image_size)).resized_size
+        side = self.recipe.image_size
+        return self._letterbox(size, (side, side)).resized_size
 
     def _item(self, input_size: tuple[int, int], index: int) -> LabelledImage:
-        sample = self.samples[index]
+        sample, items = self.samples[index], self.recipe.items
         placement = self._letterbox((sample.height, sample.width), input_size)
         with _naming_image(sample.image_path):
-            image = self._cached(index, lambda: self.items.resize(decode(sample), placement))
-            return self.items.fit(LabelledImage(image, *objects_of(sample)), placement)
+            image = self._cached(index, lambda: items.resize(decode(sample), placement))
+            return items.fit(LabelledImage(image, *objects_of(sample)), placement)
 
 
 def fill_images(

@@ -77,8 +77,8 @@ class ImageCache:
         start = int(self._starts[index])
         if start < 0:
             return decode()
-        # A system call, unlike the mapping, also shows all writes before the mark.
-        if files.read_at(self._file.descriptor, 1, index) == _ABSENT:
+        file = self._file
+        if files.read_shared(file.descriptor, file.memory, 1, index) == _ABSENT:
             image = decode()
             assert image.shape == (*self._shapes[index], 3)
             # Another process may write the same bytes at the same time.
@@ -86,15 +86,13 @@ class ImageCache:
             self._write(_PRESENT, index)
             return image
         height, width = self._shapes[index].tolist()
-        kept: np.ndarray = np.ndarray((height, width, 3), np.uint8, self._file.memory, start)
+        kept: np.ndarray = np.ndarray((height, width, 3), np.uint8, file.memory, start)
         kept.flags.writeable = False
         return kept
 
     def _write(self, content: bytes, start: int) -> None:
         try:
-            while content:
-                written = files.write_at(self._file.descriptor, content, start)
-                content, start = content[written:], start + written
+            files.write_shared(self._file.descriptor, self._file.memory, content, start)
         except OSError as error:
             raise DatasetError(
                 f"--cache {self._kind}: an image cannot be kept: {error.strerror}; free some "

@@ -72,8 +72,8 @@ class BoxItems:
         if is_of_folders:  # labels of objects that fill their image are accepted
             raise DatasetError(
                 f"{name}: its images are in folders named for their classes, and where an object "
-                "lies is not labelled; take a classifier, which train.py makes with --task "
-                "classify, or --cfg yolov5s-cls.yaml"
+                "lies is not labelled; they are for a classifier, trained with --task classify or "
+                "--cfg yolov5s-cls.yaml"
             )
 
     def kept_size(self, size: tuple[int, int], image_size: int) -> tuple[int, int]:

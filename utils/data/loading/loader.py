@@ -4,12 +4,11 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValBatches, ValRecipe
 from duet.utils.data.loading.image_cache import create_cache
-from duet.utils.data.loading.items import BOXES, BoxItems
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.workers import WorkerPool
 from duet.utils.data.sources.samples import Sample, table_of
@@ -17,22 +16,39 @@ from duet.utils.memory import require_memory
 from duet.utils.processes.world import ALONE, World
 from duet.utils.text import count
 
-Own = TypeVar("Own", bound="_Loader")
+Own = TypeVar("Own", bound="_Loader[Any]")
+Recipe = TypeVar("Recipe", TrainRecipe, ValRecipe)
 
 
-class _Loader:
+class _Loader(Generic[Recipe]):
     """A source of batches, with or without workers.
+
+    Args:
+        samples: from `splits.load_split`; at least one.
+        recipe: how they become batches.
+        workers: processes; 0 builds in this process.
+        cache: where decoded images are kept: "" nowhere, "ram" or "disk".
+        world: each rank builds a shard of every batch; ranks of a machine share a cache.
 
     Attributes:
         cached: how many of its images a cache takes: "all", "part" or "none".
         largest_shape: (B, 3, H, W) of this rank's shard of the largest batch.
     """
 
+    kind: type[Any]  # of the batches
     split: str  # for the log
     cache_fraction: float  # of free memory or disk, for both caches, the model and the workers
 
-    def __init__(self, source: TrainBatches | ValBatches, workers: int, cache: str, world: World):
+    def __init__(
+        self,
+        samples: Sequence[Sample],
+        recipe: Recipe,
+        workers: int = 0,
+        cache: str = "",
+        world: World = ALONE,
+    ):
         assert workers >= 0
+        source = self.kind(table_of(samples), recipe, world.process.shard)
         if cache:
             kept = create_cache(cache, source.image_sizes(), self.cache_fraction, self.split, world)
             source = dataclasses.replace(source, cache=kept)
@@ -86,34 +102,12 @@ class _Loader:
         return map(partial(self._source.shard_of, epoch), range(first_batch, len(self)))
 
 
-class TrainLoader(_Loader):
-    """Augmented batches; each sample depends only on (seed, epoch, index).
+class TrainLoader(_Loader[TrainRecipe]):
+    """Augmented batches; each sample depends only on (seed, epoch, index)."""
 
-    Args:
-        samples: from `splits.load_split`; at least one.
-        recipe: how they become batches; rectangular ones have no mosaics.
-        workers: processes; 0 builds in this process.
-        cache: where decoded images are kept: "" nowhere, "ram" or "disk".
-        world: each rank builds a shard of every batch; ranks of a machine share a cache.
-    """
-
-    split, cache_fraction = "training", 0.5
+    kind, split, cache_fraction = TrainBatches, "training", 0.5
     _source: TrainBatches
     _leaves_pixels = False
-
-    def __init__(
-        self,
-        samples: Sequence[Sample],
-        recipe: TrainRecipe,
-        workers: int = 0,
-        cache: str = "",
-        world: World = ALONE,
-    ):
-        if recipe.rectangular:
-            augment = dataclasses.replace(recipe.augment, mosaic=0.0)
-            recipe = dataclasses.replace(recipe, augment=augment)
-        source = TrainBatches(table_of(samples), recipe, world.process.shard)
-        super().__init__(source, workers, cache, world)
 
     def leave_pixels(self) -> None:
         """Leave colours and flips to the device from the next epoch on (`batch.Finishing`)."""
@@ -150,45 +144,10 @@ class TrainLoader(_Loader):
         return Epoch(number, tuple(class_scores), self._leaves_pixels)
 
 
-class ValLoader(_Loader):
-    """Letterboxed batches in a fixed order: by aspect ratio when rectangular, else as given.
+class ValLoader(_Loader[ValRecipe]):
+    """Letterboxed batches in a fixed order."""
 
-    Args:
-        samples, workers, cache, world: as for `TrainLoader`.
-        image_size: the long side of every image, pixels.
-        batch_size: over all ranks; the last batch may be smaller.
-        stride: sides of a batch's images are a multiple of it.
-        rectangular: give each batch the smallest shape that holds its images.
-        fixed_size: (height, width) of all batches, in place of the sides above.
-    """
-
-    split, cache_fraction = "validation", 0.2
-
-    def __init__(
-        self,
-        samples: Sequence[Sample],
-        image_size: int,
-        batch_size: int,
-        workers: int,
-        stride: int = 32,
-        rectangular: bool = True,
-        cache: str = "",
-        world: World = ALONE,
-        fixed_size: tuple[int, int] | None = None,
-        items: BoxItems = BOXES,
-    ):
-        rectangular = rectangular and fixed_size is None and items.has_rectangles
-        source = ValBatches(
-            table_of(samples),
-            image_size,
-            batch_size,
-            stride,
-            rectangular,
-            world.process.shard,
-            fixed_size=fixed_size,
-            items=items,
-        )
-        super().__init__(source, workers, cache, world)
+    kind, split, cache_fraction = ValBatches, "validation", 0.2
 
     def start(self) -> None:
         """Start the workers, and let them build the first batches."""
@@ -196,7 +155,4 @@ class ValLoader(_Loader):
             self._pool.request(Epoch(0))
 
     def __iter__(self) -> Iterator[Batch]:
-        return self.batches()
-
-    def batches(self, first_batch: int = 0) -> Iterator[Batch]:
-        return self._run(Epoch(0), first_batch)
+        return self._run(Epoch(0), first_batch=0)

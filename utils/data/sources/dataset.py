@@ -54,46 +54,47 @@ def load_dataset(
         if os.path.exists(name):
             log.info("%s: the built-in dataset; for the folder of that name give ./%s", name, name)
         argument = BUILT_INS[name](Path("datasets") / name)
-    drawn_from = [split for split in splits if split != "val"]
-    needed = splits if train_part is None else dict.fromkeys(["train", *drawn_from])
-    path = Path(argument)
-    is_yaml = path.suffix in YAML_SUFFIXES and not os.path.isdir(path)
-    # Class names may be in its annotations.
-    found = None if is_yaml else recognise(path, list(needed))
-    dataset = found or read_dataset_yaml(_find_yaml(path), list(needed))
-    if train_part is not None and dataset.val:
-        raise DatasetError(
-            f"--split {train_part}: {dataset.name} has a split for validation; leave --split out, "
-            "or give a dataset without one"
-        )
-    if train_part is not None:
+    if train_part is None:
+        dataset = _read(Path(argument), splits)
+    else:  # val is drawn from train
+        others = (split for split in splits if split != "val")
+        dataset = _read(Path(argument), list(dict.fromkeys(["train", *others])))
+        if dataset.val:
+            raise DatasetError(
+                f"--split {train_part}: {dataset.name} has a split for validation; --split and "
+                "folds need a dataset without one"
+            )
         dataset = dataclasses.replace(dataset, train_part=train_part)
     if not dataset.class_names:
-        entries = dataset.entries
-        folders = [entry for entry in entries if isinstance(entry, ClassFolders)]
-        names = class_names_of(folders, dataset.name) if folders else _annotated_names(dataset)
-        dataset = dataclasses.replace(dataset, class_names=names)
+        dataset = dataclasses.replace(dataset, class_names=_found_names(dataset, splits))
     dataset = dataset.merged() if dataset.merge else dataset
-    if single_class and dataset.is_of_folders:
-        raise DatasetError(
-            f"--single-cls: {dataset.name} is a classification dataset, where classes are the "
-            "only labels; leave --single-cls out"
-        )
     return dataset.as_single_class() if single_class else dataset
 
 
-def _annotated_names(dataset: DatasetSpec) -> tuple[str, ...]:
-    """Return the class names of the annotations of all splits, whichever of them are read.
+def _read(path: Path, splits: Sequence[str]) -> DatasetSpec:
+    is_yaml = path.suffix in YAML_SUFFIXES and not os.path.isdir(path)
+    found = None if is_yaml else recognise(path, splits)
+    return found or read_dataset_yaml(_find_yaml(path), splits)
 
-    The longest list if it has them all, else sorted.
+
+def _found_names(dataset: DatasetSpec, splits: Sequence[str]) -> tuple[str, ...]:
+    """Return the class names of the folders or annotations of all splits, not only those read.
+
+    Of annotations, the longest list if it has them all, else sorted. The dataset keeps those of
+    `splits` until their images are listed.
     """
     entries = dataset.entries
-    found = [read_annotations(entry) for entry in entries if isinstance(entry, AnnotatedFolder)]
-    lists = [annotations.class_names for annotations in found]
+    if folders := [entry for entry in entries if isinstance(entry, ClassFolders)]:
+        return class_names_of(folders, dataset.name)
+    found = {x: read_annotations(x) for x in entries if isinstance(x, AnnotatedFolder)}
+    wanted = chain.from_iterable(getattr(dataset, split) for split in splits)
+    dataset.annotations.update({x: found[x] for x in wanted if isinstance(x, AnnotatedFolder)})
+    lists = [annotations.class_names for annotations in found.values()]
     longest, names = max(lists, key=len), set(chain.from_iterable(lists))
     if not names:
+        reason = _why_no_class(next(iter(found.values())))
         raise DatasetError(
-            f"{dataset.name}: its annotations name no class: {_why_no_class(found[0])}; "
+            f"{dataset.name}: its annotations name no class: {reason}; "
             "correct that, or give 'names' in a dataset YAML"
         )
     return tuple(longest if set(longest) == names else sorted(names))

@@ -15,7 +15,7 @@ import numpy as np
 
 from duet.utils.data.sources.annotations import format_of
 from duet.utils.data.sources.class_folders import ClassFolders, as_classes
-from duet.utils.data.sources.formats.format import AnnotatedFolder
+from duet.utils.data.sources.formats.format import AnnotatedFolder, Annotations
 from duet.utils.data.sources.formats.names import SPLIT_NAMES
 from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_images_text
 from duet.utils.errors import DatasetError, brief
@@ -48,6 +48,10 @@ class DatasetSpec:
     train_part: float | str | None = None
     merge: Mapping[str, str] = field(default_factory=dict)  # name in the labels -> the class it is
     label_names: tuple[str, ...] = ()  # names of the labels' numbers, if some are merged
+    # Read for their names already; who lists their images takes them out.
+    annotations: dict[AnnotatedFolder, Annotations] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def entries(self) -> tuple[Entry, ...]:
@@ -64,10 +68,13 @@ class DatasetSpec:
 
     def class_of(self, labels: np.ndarray) -> np.ndarray:
         """Return the classes of class numbers in labels, int64."""
-        if not self.label_names:
-            return labels
-        merged = [self.merge.get(name, name) for name in self.label_names]
-        return np.array([self.class_names.index(name) for name in merged], np.int64)[labels]
+        return self._merged_numbers[labels] if self.label_names else labels
+
+    @cached_property
+    def _merged_numbers(self) -> np.ndarray:
+        number_of = {name: number for number, name in enumerate(self.class_names)}
+        merged = [number_of[self.merge.get(name, name)] for name in self.label_names]
+        return np.array(merged, np.int64)
 
     def merged(self) -> DatasetSpec:
         """Return the dataset with each class that `merge` names counted as another, or renamed."""
@@ -80,7 +87,12 @@ class DatasetSpec:
         return dataclasses.replace(self, class_names=tuple(names), label_names=self.class_names)
 
     def as_single_class(self) -> DatasetSpec:
-        """Return the dataset with a single class: its only class, or "item"."""
+        """Return the dataset with a single class, its only one or "item", for --single-cls."""
+        if self.is_of_folders:
+            raise DatasetError(
+                f"--single-cls: {self.name} is a classification dataset, where classes are the "
+                "only labels; leave --single-cls out"
+            )
         names = self.class_names if len(self.class_names) == 1 else (ONE_CLASS,)
         return dataclasses.replace(self, class_names=names, single_class=True)
 
@@ -130,15 +142,15 @@ class _DatasetYaml:
             )
         class_names = self._class_names() if "names" in self.document else ()
         merge = self._merge()
-        if class_names:  # annotations and folders may have more names than numbers stand for
-            more = [name for name in merge if name not in class_names]
-            class_names = (*class_names, *more)
+        # Annotations and folders may have more names than numbers stand for.
+        more = [name for name in merge if name not in class_names] if class_names else []
+        class_names = (*class_names, *more)
         found = [self._entries(key, key in splits, class_names) for key in SPLITS]
         train, val, test = _with_shared_images(found)
         kinds = {type(entry) for entry in (*train, *val, *test)}
         if not class_names and kinds not in ({AnnotatedFolder}, {ClassFolders}):
             class_names = self._class_names()  # an error
-        if merge and class_names and not kinds <= {AnnotatedFolder, ClassFolders} and more:
+        if more and not kinds <= {AnnotatedFolder, ClassFolders}:
             raise self._error("merge", f"has {brief(more)}, which 'names' lacks; add or correct it")
         return DatasetSpec(
             self.path.stem, self._roots[0], train, val, test, class_names, merge=merge
@@ -188,7 +200,7 @@ class _DatasetYaml:
         return roots
 
     def _not_found(self, key: str, value: str, candidates: Sequence[Path]) -> DatasetError:
-        places = dict.fromkeys(map(os.path.abspath, candidates))
+        places = dict.fromkeys(f"{os.path.abspath(place):.400}" for place in candidates)
         next_step = "correct the path, or put the images there"
         if download := self.document.get("download"):
             next_step += (

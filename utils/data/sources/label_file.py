@@ -249,7 +249,8 @@ def _parse_row(place: str, words: list[str], num_classes: int) -> LabelRow:
     outline = coordinates if len(coordinates) > BOX_COLUMNS else ()
     box = box_of_polygon(outline) if outline else coordinates
     if not (label.is_integer() and 0 <= label < num_classes):
-        text = f"class {label:g}; accepted: 0 to {num_classes - 1}"
+        highest = f" to {num_classes - 1}" if num_classes > 1 else ""
+        text = f"class {label:g}; accepted: 0{highest}"
         return LabelRow(place, "unknown_class", text, NO_CLASS, box, outline)
     return LabelRow(place, "", "", int(label), box, outline)
 

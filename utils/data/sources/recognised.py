@@ -64,12 +64,12 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
 
 def unrecognised_text(folder: Path) -> str:
     return (
-        f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
-        f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: "
-        f"{format_names()}; "
-        f"YOLO label files with the names of their classes in {', '.join(CLASS_FILES)} or "
-        f"{DARKNET_FILE}; or, to classify, images in folders that are named for their classes, as "
-        "train/cat and val/cat. Name the folder in which one of these lies, or write a dataset YAML"
+        f"--data {folder}: no dataset is recognised in this folder; write a dataset YAML, or "
+        "name a folder that has\n"
+        f"a dataset YAML: {YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train;\n"
+        f"annotations: {format_names()};\n"
+        f"YOLO label files, and class names in {', '.join(CLASS_FILES)} or {DARKNET_FILE};\n"
+        "or, to classify, images in folders named for their classes, as train/cat and val/cat"
     )
 
 
@@ -108,8 +108,8 @@ def _yaml_in(folder: Path) -> Path | None:
     files = sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])[:MOST_YAMLS]
     found = [file for file in files if not {"train", "val"}.isdisjoint(_keys_of(file) or ())]
     if len(found) > 1:
-        names = ", ".join(file.name for file in found[:5])
-        raise DatasetError(f"--data {folder}: several dataset YAMLs; choose one: {names}")
+        some = ", ".join(map(str, found[:5])) + (", ..." if len(found) > 5 else "")
+        raise DatasetError(f"--data {folder}: several dataset YAMLs; give one: {some}")
     return found[0] if found else None
 
 
@@ -134,10 +134,7 @@ def _of_splits(
     entries = {split: tuple(found.get(split, ())) for split in SPLITS}
     undivided = tuple(found.get("", ()))
     for entry in undivided if entries["train"] else ():
-        text = str(entry.folder if isinstance(entry, ClassFolders) else entry)
-        if isinstance(entry, AnnotatedFolder):
-            text = str(entry.annotations) + (f": {entry.subset!r:.200}" if entry.subset else "")
-        log.info("%s belongs to no split and is ignored", printable(text))
+        log.info("%s belongs to no split and is ignored", printable(_described(entry)))
     is_drawn = "val" in splits and bool(undivided) and not any(entries.values())
     if is_drawn:
         text = "--data %s: has no splits; one is drawn: %g %% for training, the rest to validate"
@@ -149,10 +146,16 @@ def _of_splits(
                 f"--data {path}: has no images for '{split}'; name a folder of images for it, or "
                 "draw a split: --split 0.8 takes 80 % for training and the rest for validation"
             )
-    root = path if path.is_dir() else path.parent
-    name = path.resolve().name if path.is_dir() else path.stem
-    parts = entries["train"], entries["val"], entries["test"]
-    return DatasetSpec(name, root, *parts, class_names, False, DRAWN_PART if is_drawn else None)
+    name, root = (path.resolve().name, path) if path.is_dir() else (path.stem, path.parent)
+    part = DRAWN_PART if is_drawn else None
+    train, val, test = (entries[split] for split in SPLITS)
+    return DatasetSpec(name, root, train, val, test, class_names, train_part=part)
+
+
+def _described(entry: Entry) -> str:
+    if isinstance(entry, AnnotatedFolder):
+        return str(entry.annotations) + (f": {entry.subset!r:.200}" if entry.subset else "")
+    return str(entry.folder if isinstance(entry, ClassFolders) else entry)
 
 
 def _find_yolo(folder: Path) -> _Yolo | None:

@@ -40,6 +40,13 @@ class Remark(NamedTuple):
     number: int = 1  # of images or objects
 
 
+def first_lines(remarks: Sequence[Remark], most: int) -> list[str]:
+    """Return the texts of the first remarks, and how many others there are."""
+    hidden = len(remarks) - most
+    others = [f"... and {hidden:,} more; `duet check` lists all"] if hidden > 0 else []
+    return [*(printable(remark.text) for remark in remarks[:most]), *others]
+
+
 class Remarks:
     """The number of remarks of each kind on a split, and an example of each."""
 

@@ -22,7 +22,7 @@ from duet.utils.data.sources.drawn_split import choose_part, drawn_part
 from duet.utils.data.sources.formats.format import AnnotatedFolder
 from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
 from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
-from duet.utils.data.sources.remarks import Remark, Remarks
+from duet.utils.data.sources.remarks import Remark, Remarks, first_lines
 from duet.utils.data.sources.samples import Places, SampleTable, encode_paths
 from duet.utils.data.sources.scan import Memory, require_same_names, scan_shards
 from duet.utils.errors import DatasetError
@@ -30,9 +30,10 @@ from duet.utils.files.array_cache import Arrays
 from duet.utils.geometry.boxes import Polygons, join_polygons, starts_of, without_outlines
 from duet.utils.image_limits import MAX_PIXELS
 from duet.utils.processes.world import ALONE, World
-from duet.utils.text import count, printable
+from duet.utils.text import count
 
 LABEL_CLASSES = 2**31  # number of classes in label files whose classes are ignored
+MOST_NAMED = 100  # remarks with a line each, per split; all are counted by kind
 _SHOWN_PROBLEMS = 5
 _REMOVED = {
     ZERO_AREA: ("object without an area", "objects without an area"),
@@ -69,7 +70,7 @@ def load_split(
         samples, found = scan_samples(paths, num_classes, max_pixels, world, memory, work=work)
     except DatasetError as error:
         raise DatasetError(f"{split}: {error}") from error
-    shown = [*listed.lines(), *(printable(remark.text) for remark in found)]
+    shown = [*listed.lines(), *first_lines(found, MOST_NAMED)]
     listed.num_images = len(paths)
     for remark in found:
         listed.add(*remark)
@@ -96,7 +97,7 @@ def images_of(
     images: list[Path | ImageSource] = []
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
-            annotations = read_annotations(entry)
+            annotations = dataset.annotations.pop(entry, None) or read_annotations(entry)
             if not len(annotations):
                 place = entry.image_list or entry.images
                 raise DatasetError(
@@ -209,12 +210,12 @@ def scan_samples(
     report = _report(images, kept or scan_all())
     if needs_objects and not len(report.samples.class_index):
         first = image_of(images[0])
-        overlooked = [one.text for one in report.remarks if one.kind == "near_label"]
+        remarks = sorted(report.remarks, key=lambda one: one.kind != "near_label")
         raise DatasetError(
-            f"of {count(len(report.samples), 'usable image')} none has a labelled object; the "
+            f"no labelled object in {count(len(report.samples), 'usable image')}; the "
             f"labels of {first.path} belong in {first.labels_at}"
             + (", before it is packed" if first.place else "")
-            + (f"; {overlooked[0]}" if overlooked else "")
+            + (f"; {remarks[0].text}" if remarks else "")
         )
     return report
 
@@ -224,11 +225,8 @@ def _report(images: Sequence[Path | ImageSource], found: Arrays) -> ScanReport:
     remarks, sizes = _remarks_of(found["remarks"]), found["sizes"]
     usable = np.flatnonzero(sizes[:, 0])
     if not len(usable):
-        lines = [printable(remark.text) for remark in remarks[:_SHOWN_PROBLEMS]]
-        if (hidden := len(remarks) - _SHOWN_PROBLEMS) > 0:
-            lines.append(f"... and {hidden} more")
-        text = f"of {count(len(images), 'image')} none is usable:"
-        raise DatasetError("\n".join([text, *lines]))
+        text = f"0 of {count(len(images), 'image')} usable:"
+        raise DatasetError("\n".join([text, *first_lines(remarks, _SHOWN_PROBLEMS)]))
     sources = [image_of(images[index]) for index in usable.tolist()]
     polygons = Polygons(found["points"], starts_of(found["num_points"]))
     samples = SampleTable(

@@ -35,12 +35,8 @@ VIDEO_SUFFIXES = (
     ".mts", ".mxf", ".ogv", ".ts", ".webm", ".wmv",
 )  # fmt: skip
 _KNOWN = frozenset((*IMAGE_SUFFIXES, *VIDEO_SUFFIXES))
-ACCEPTED = (
-    f"accepted: an image ({' '.join(IMAGE_SUFFIXES)}), a video "
-    f"({' '.join(VIDEO_SUFFIXES)}), a folder of them, a pattern such as 'images/*.jpg', "
-    "a list of paths (.txt) or URLs (.streams), the number of a camera, a URL "
-    f"({' '.join(SCHEMES)})"
-)
+ENDINGS = f"{' '.join(IMAGE_SUFFIXES)} for images, {' '.join(VIDEO_SUFFIXES)} for videos"
+ACCEPTED = f"accepted: a URL ({' '.join(SCHEMES)}) or a camera number"
 _MAX_LIST_BYTES = 1 << 26
 _CAMERA = re.compile(r"[0-9]{1,3}")
 _DIGITS = re.compile(r"([0-9]+)")
@@ -60,16 +56,13 @@ def find_sources(argument: str, max_pixels: int, video_stride: int = 1) -> Seque
     folder, paths = "", [argument]
     if os.path.isdir(argument):
         folder, paths = argument, _natural(os.listdir(argument))
-    elif not os.path.lexists(argument):
+    elif not os.path.exists(argument):
         paths = _natural(_matching(argument))
     elif _suffix(argument) == ".streams":
         lines = _read_list(argument)
         live = {line: _find_live(line, max_pixels, video_stride) for line in lines}
         if other := next((line for line, source in live.items() if source is None), ""):
-            raise UserError(
-                f"--source {argument}: {brief(other)}; accepted on each line: a URL "
-                f"({' '.join(SCHEMES)}) or a camera number"
-            )
+            raise UserError(f"--source {argument}: {brief(other)}; {ACCEPTED} on each line")
         return [source for source in live.values() if source]
     elif _suffix(argument) == ".txt":
         names = _read_list(argument)
@@ -111,11 +104,11 @@ def _read_list(argument: str) -> list[str]:
     try:
         content = read_text_bytes(argument, _MAX_LIST_BYTES)
     except OSError as error:
-        raise UserError(f"--source {argument}: {error.strerror}; {ACCEPTED}") from error
+        raise UserError(f"--source {argument}: {error.strerror}") from error
     lines = [line.strip() for line in content.removeprefix(b"\xef\xbb\xbf").splitlines()]
     found = [os.fsdecode(line) for line in lines if line]
     if not found:
-        raise UserError(f"--source {argument}: the list is empty; {ACCEPTED}")
+        raise UserError(f"--source {argument}: the list is empty; write one path or URL per line")
     return found
 
 
@@ -134,7 +127,8 @@ def _matching(argument: str) -> list[str]:
     try:
         return [str(path) for path in folder.glob("/".join(parts))]
     except (ValueError, OSError) as error:
-        raise UserError(f"--source {argument}: {error!s:.200}; {ACCEPTED}") from error
+        text = f"{error!s:.200}; accepted: a pattern such as 'images/*.jpg'"
+        raise UserError(f"--source {argument}: {text}") from error
 
 
 def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
@@ -143,8 +137,10 @@ def _without_others(argument: str, paths: Sequence[str]) -> Sequence[str]:
     own = (x for x in paths if not os.path.basename(x).startswith("._"))
     chosen = [x for x in own if _suffix(x) in _KNOWN and "__MACOSX" not in x.split(os.sep)]
     if not chosen:
-        inner = f"; '{argument}/**/*' looks into its folders too" if os.path.isdir(argument) else ""
-        raise UserError(f"--source {argument}: no images or videos{inner}; {ACCEPTED}")
+        inside = [os.path.join(argument, x) for x in paths] if os.path.isdir(argument) else []
+        has_folders = any(map(os.path.isdir, inside))
+        inner = f"; '{argument}/**/*' also looks into its folders" if has_folders else ""
+        raise UserError(f"--source {argument}: no images or videos{inner}; accepted: {ENDINGS}")
     if others := len(paths) - len(chosen):
         log.info("%s: %s ignored, not an image or video", argument, count(others, "other name"))
     return chosen

@@ -84,7 +84,7 @@ class GivenImage(Source):
         elif isinstance(image, np.ndarray):
             yield Frame(as_rgb(image, name), name)
         else:
-            raise UserError(f"{name} is a {type(image).__name__}; {TAKEN}")
+            raise UserError(f"{name} is of type {type(image).__name__}; {TAKEN}")
 
 
 def read_image(image: object, index: int, max_pixels: int) -> Frame:

@@ -131,8 +131,7 @@ class RunFiles:
         """Write the image and the labels of a result; OSError names the file."""
         config, frame = self._config, result.frame
         if not config.nosave:
-            labels, scores = not config.hide_labels, not config.hide_conf
-            drawn = result.plot(config.line_thickness, labels, scores)
+            drawn = result.plot(*config.drawing)
             if frame.number is None:
                 save_image(place.files.drawing, drawn)
             else:

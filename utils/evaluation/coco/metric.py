@@ -185,11 +185,10 @@ class ObjectMetric:
     def _objects(self, images: Sequence[MatchCandidates]) -> np.ndarray:
         """Return the number of objects per image and class, without crowds, (S, C) int32."""
         number, size = len(self.class_names), SIZE_RANGES["all"]
-        counts = [
-            np.bincount(x.object_class_index[~ignored_objects(x, size)], minlength=number)
-            for x in images
-        ]
-        return np.array(counts, np.int32).reshape(len(images), number)
+        counts = np.zeros((len(images), number), np.int32)
+        for row, x in zip(counts, images, strict=True):
+            row[:] = np.bincount(x.object_class_index[~ignored_objects(x, size)], minlength=number)
+        return counts
 
 
 class DetectionEvaluator:

@@ -4,7 +4,7 @@ Source of the intervals: Efron 1979, bootstrap; images are drawn with replacemen
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,16 +36,7 @@ class PerImage(NamedTuple):
 
         With each image once it equals the metric.
         """
-        num_objects = times @ self.objects
-        bounds = np.searchsorted(self.class_index, np.arange(len(num_objects) + 1))
-        found = np.full(len(num_objects), np.nan)
-        weight = times[self.image]
-        for index in np.flatnonzero(num_objects).tolist():
-            own = slice(bounds[index], bounds[index + 1])
-            correct = self.correct[:, own] * weight[own]
-            counted = np.cumsum(self.counted[:, own] * weight[own], axis=1)
-            found[index] = _area(correct, counted, int(num_objects[index]))
-        return found
+        return self._average_precisions([times])[0]
 
     def bootstrap(self, draws: int = DRAWS) -> np.ndarray:
         """Return AP50-95 of each class over sets of drawn images, (draws, C); equal draws for equal
@@ -53,15 +44,38 @@ class PerImage(NamedTuple):
         """
         generator, number = np.random.Generator(np.random.Philox(SEED)), len(self.objects)
         drawn = (generator.integers(0, number, number) for _ in range(draws))
-        return np.array([self.average_precision(np.bincount(x, minlength=number)) for x in drawn])
+        return self._average_precisions(np.bincount(x, minlength=number) for x in drawn)
+
+    def _average_precisions(self, choices: Iterable[np.ndarray]) -> np.ndarray:
+        """Return a row of `average_precision` for each choice of images.
+
+        Nearly all detections are false positives at every threshold: those are only added up.
+        """
+        special = np.flatnonzero(self.correct.any(axis=0) | ~self.counted.all(axis=0))
+        correct, ignored = self.correct[:, special], ~self.counted[:, special]
+        bounds = np.searchsorted(self.class_index, np.arange(self.objects.shape[1] + 1))
+        places = np.searchsorted(special, bounds)
+        found = []
+        for times in choices:
+            num_objects, weight = times @ self.objects, times[self.image]
+            before = np.append(0, np.cumsum(weight))
+            row = np.full(len(num_objects), np.nan)
+            for index in np.flatnonzero(num_objects).tolist():
+                own = slice(places[index], places[index + 1])
+                each = weight[special[own]]
+                counted = before[special[own] + 1] - before[bounds[index]]
+                counted = counted - np.cumsum(ignored[:, own] * each, axis=1)
+                row[index] = _area(correct[:, own] * each, counted, int(num_objects[index]))
+            found.append(row)
+        return np.array(found)
 
 
 def _area(correct: np.ndarray, counted: np.ndarray, num_objects: int) -> float:
     """Return the mean precision at 101 recalls and 10 thresholds, as `interpolated_precision`.
 
     Args:
-        correct: (10, D) how often each detection is a true positive.
-        counted: (10, D) how many detections there are up to each.
+        correct: (10, K) how often each detection is a true positive.
+        counted: (10, K) how many detections there are up to each.
     """
     total = np.cumsum(correct, axis=1)
     precision = np.where(correct > 0, total / (counted + np.spacing(1)), 0.0)
@@ -114,8 +128,11 @@ def read_per_image(path: Path) -> tuple[PerImage, list[str], list[str]]:
         fits &= not len(found.image) or 0 <= found.image.min() <= found.image.max() < len(names)
         if not fits:
             raise ValueError("its arrays do not fit together")
-    except FileNotFoundError:
-        raise UserError(f"no {path}: give folders of val.py, of detectors or segmenters") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(
+            f"{path.parent}: no {path.name} in it; give the results folders of two detectors or "
+            "segmenters, such as runs/val/exp"
+        ) from None
     except Exception as error:  # of NumPy, zipfile and zlib, whose classes differ
         raise UserError(f"{path}: damaged, or not written by val.py: {error!s:.200}") from error
     return found, names, class_names

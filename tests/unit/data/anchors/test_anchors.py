@@ -1,6 +1,7 @@
 """How well anchors fit boxes, and anchors that fit them better."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ def made_sample(height, width, *sizes_norm):
     return Sample(Path("x.jpg"), height, width, np.zeros(len(boxes), np.int64), boxes)
 
 
-def test_sizes_are_in_pixels_of_an_image_with_the_long_side_asked_for():
+def test_label_sizes_are_pixels_at_the_given_long_side():
     samples = [
         made_sample(100, 200, (0.5, 0.25), (1, 1)),
         made_sample(50, 50),
@@ -39,7 +40,7 @@ def test_sizes_are_in_pixels_of_an_image_with_the_long_side_asked_for():
     assert label_sizes(samples[1:2], 64).shape == label_sizes([], 64).shape == (0, 2)
 
 
-def test_the_fit_of_two_boxes_by_hand():
+def test_anchor_fit_matches_hand_computed_boxes():
     sizes, anchors = np.array([[10.0, 20], [100, 100]]), np.array([[10.0, 10], [20, 20], [50, 10]])
     # Likenesses: 1/2, 1/2, 1/5 of the first box; 1/10, 1/5, 1/10 of the second.
     fit = measure_fit(sizes, anchors, 4)
@@ -51,7 +52,17 @@ def test_the_fit_of_two_boxes_by_hand():
     assert measure_fit(np.zeros((3, 2)), np.zeros((2, 2)), 4) == (0, 0, 0)
 
 
-def test_recall_and_anchors_a_target_are_the_public_ones_on_bccd():
+def test_the_fit_of_millions_of_boxes_takes_little_more_than_they():
+    sizes, anchors = np.tile([[16.0, 16], [4, 4], [90, 9]], (100_000, 1)), np.full((9, 2), 16.0)
+    tracemalloc.start()
+    fit = measure_fit(sizes, anchors, 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fit == (1 / 3, 9 / 3, 1 / 3)
+    assert peak < 100 * len(sizes)  # likeness to all nine alone has 72
+
+
+def test_anchor_recall_on_bccd_matches_public_values():
     train = load_split(load_dataset(str(shared_path("data/bccd/bccd.yaml"))), "train")
     cases = json.loads(shared_path("golden/recipe/info.json").read_text())
     for case in cases["anchor_metric_bccd_train"]:
@@ -63,7 +74,7 @@ def test_recall_and_anchors_a_target_are_the_public_ones_on_bccd():
         )
 
 
-def test_the_fitness_is_the_public_one_on_bccd():
+def test_anchor_fitness_on_bccd_matches_public_values():
     cases = json.loads(shared_path("golden/recipe/info.json").read_text())
     for group in cases["anchor_fitness_bccd_train"]:
         sizes = golden_sizes() * group["img"] / 640
@@ -73,7 +84,7 @@ def test_the_fitness_is_the_public_one_on_bccd():
 
 
 @pytest.mark.parametrize(("number", "seed"), [(6, 0), (9, 1), (12, 0)])
-def test_fitted_anchors_are_fitter_than_the_public_ones_of_any_seed(number, seed):
+def test_fitted_anchors_beat_public_fits_of_every_seed(number, seed):
     sizes = golden_sizes()
     fitted = measure_fit(sizes, fit_anchors(sizes, number, 4.0, seed), 4.0)
     public = [
@@ -85,7 +96,7 @@ def test_fitted_anchors_are_fitter_than_the_public_ones_of_any_seed(number, seed
     assert fitted.fitness > max(case["fitness"] for case in public)
 
 
-def test_anchors_are_sorted_rounded_and_those_stored_with_any_numpy():
+def test_fitted_anchors_are_sorted_rounded_and_reproducible():
     sizes = np.array([[4, 4], [5, 4], [40, 41], [43, 40], [100, 30], [90, 33], [4, 5]], np.float64)
     anchors = fit_anchors(sizes, 3, 4.0, seed=1)
     assert anchors.tolist() == STORED
@@ -103,7 +114,7 @@ STORED = [[4.47, 4.47], [42.94, 40.02], [99.89, 30.0]]
     [[[20, 20]], [[20, 20]] * 50, [[1, 1]] * 50, [[0, 0]] * 3, [[5, 900]], [[3, 3], [500, 500]]],
 )
 @pytest.mark.parametrize("number", [1, 9])
-def test_few_equal_tiny_or_huge_boxes_give_usable_anchors(sizes, number):
+def test_degenerate_boxes_still_give_usable_anchors(sizes, number):
     sizes = np.array(sizes, np.float64)
     anchors = fit_anchors(sizes, number, 4.0, seed=0)
     assert anchors.shape == (number, 2) and np.isfinite(anchors).all() and anchors.min() >= 2

@@ -29,7 +29,7 @@ HARDLY_TOUCHING = (95, 0, 195, 100)  # 5 of 195
 FLOAT32 = 1e-6
 
 
-def found(*rows):
+def detections(*rows):
     """Detections of (score, class, xyxy) each, highest score first."""
     rows = sorted(rows, key=lambda row: -row[0])
     return Detections(
@@ -62,11 +62,11 @@ def rows_of(findings):
     ]
 
 
-def test_an_image_keeps_its_number_where_float32_ends():
+def test_finding_keeps_image_number_beyond_float32():
     auditor = Auditor(dict.fromkeys(KINDS, 0.0), np.array([True]))
     for number in range(3):
-        auditor.add(number, found((0.9, CAT, BOX)), labels((CAT, BOX)), SIZE)
-    auditor.add(2**24 + 1, found(), labels((CAT, BOX)), SIZE)
+        auditor.add(number, detections((0.9, CAT, BOX)), labels((CAT, BOX)), SIZE)
+    auditor.add(2**24 + 1, detections(), labels((CAT, BOX)), SIZE)
     assert [(x.kind, x.image) for x in auditor.result()] == [(UNSEEN, 2**24 + 1)]
 
 
@@ -84,41 +84,41 @@ def test_an_image_keeps_its_number_where_float32_ends():
         ((DOG, FAR_SHIFTED), (0, 0, 0, 0, 0), [0]),
     ],
 )
-def test_a_detection_counts_by_its_class_and_how_far_it_overlaps(seen, expected, left_over):
-    evidence = examine(found((0.5, *seen)), labels((CAT, BOX)))
+def test_detection_is_classified_by_class_and_overlap(seen, expected, left_over):
+    evidence = examine(detections((0.5, *seen)), labels((CAT, BOX)))
     names = ("own", "near", "anything", "other", "shifted")
     assert tuple(getattr(evidence, name)[0] for name in names) == expected
     assert evidence.left_over.tolist() == left_over
 
 
-def test_a_detection_belongs_to_the_label_that_it_explains_best():
-    evidence = examine(found((0.9, DOG, BOX)), labels((CAT, BOX), (DOG, SLIGHTLY_SHIFTED)))
+def test_detection_is_assigned_to_its_best_label():
+    evidence = examine(detections((0.9, DOG, BOX)), labels((CAT, BOX), (DOG, SLIGHTLY_SHIFTED)))
     assert evidence.other.tolist() == [0, 0]  # it has a label of its own
     assert evidence.own.tolist() == pytest.approx([0, 0.9])
     # It touches one label with IoU 40/120, the other with 1/9.
     two = labels((CAT, (0, 0, 100, 100)), (CAT, (0, 80, 100, 180)))
-    assert examine(found((0.5, CAT, (0, 60, 100, 100))), two).shifted.tolist() == [0.5, 0]
+    assert examine(detections((0.5, CAT, (0, 60, 100, 100))), two).shifted.tolist() == [0.5, 0]
 
 
-def test_an_object_beside_a_label_that_is_found_is_left_over_and_the_best_of_a_place():
+def test_only_the_best_unlabelled_object_per_place_remains():
     for own_score, left_over in ((0.5, [0]), (0.25, [])):
-        seen = found((own_score, CAT, BOX), (0.75, CAT, FAR_SHIFTED))
+        seen = detections((own_score, CAT, BOX), (0.75, CAT, FAR_SHIFTED))
         assert examine(seen, labels((CAT, BOX))).left_over.tolist() == left_over
     rows = (0.5, CAT, BESIDE), (0.75, DOG, BESIDE), (0.25, CAT, BOX)
-    assert examine(found(*rows), labels()).left_over.tolist() == [0, 2]
+    assert examine(detections(*rows), labels()).left_over.tolist() == [0, 2]
 
 
-FINE = found((0.9, CAT, BOX)), labels((CAT, BOX))
+FINE = detections((0.9, CAT, BOX)), labels((CAT, BOX))
 
 
-def test_each_planted_error_is_found_as_what_it_is_and_nothing_else_is():
+def test_planted_errors_are_found_and_nothing_else():
     findings = audit(
         FINE,
-        (found((0.9, CAT, BOX), (0.75, DOG, BESIDE)), labels((CAT, BOX))),
-        (found((0.875, DOG, BOX), (0.25, CAT, BOX)), labels((CAT, BOX))),
-        (found((0.8, CAT, SHIFTED), (0.125, CAT, BOX)), labels((CAT, BOX))),
-        (found((0.9, CAT, BOX)), labels((CAT, BOX), (DOG, BESIDE))),
-        (found(), labels()),
+        (detections((0.9, CAT, BOX), (0.75, DOG, BESIDE)), labels((CAT, BOX))),
+        (detections((0.875, DOG, BOX), (0.25, CAT, BOX)), labels((CAT, BOX))),
+        (detections((0.8, CAT, SHIFTED), (0.125, CAT, BOX)), labels((CAT, BOX))),
+        (detections((0.9, CAT, BOX)), labels((CAT, BOX), (DOG, BESIDE))),
+        (detections(), labels()),
     )
     # All labels are of one size: what is usual is the mean of their logarithms. The class of the
     # unseen one has one label, which counts a sixth beside the five of all.
@@ -136,21 +136,21 @@ def test_each_planted_error_is_found_as_what_it_is_and_nothing_else_is():
     assert math.isnan(findings[1].confidence) and findings[1].seen_xyxy == ()
 
 
-def test_findings_of_a_kind_are_ranked_and_those_below_the_lowest_score_are_left_out():
-    images = [(found((score, DOG, BESIDE)), labels()) for score in (0.25, 0.75, 0.5)]
+def test_findings_are_ranked_and_low_scores_dropped():
+    images = [(detections((score, DOG, BESIDE)), labels()) for score in (0.25, 0.75, 0.5)]
     assert [x.image for x in audit(*images)] == [1, 2, 0]
     assert [x.score for x in audit(*images, lowest=0.5)] == [0.75, 0.5]
 
 
-def test_labels_of_a_class_that_the_model_does_not_know_are_not_judged():
-    swapped = found((0.9, DOG, BOX)), labels((CAT, BOX))
-    unseen = found(), labels((CAT, BESIDE))
-    fine = found((0.9, DOG, BOX)), labels((DOG, BOX))
+def test_labels_of_unknown_classes_are_not_judged():
+    swapped = detections((0.9, DOG, BOX)), labels((CAT, BOX))
+    unseen = detections(), labels((CAT, BESIDE))
+    fine = detections((0.9, DOG, BOX)), labels((DOG, BOX))
     assert {x.kind for x in audit(swapped, unseen, fine)} == {UNSEEN, SWAPPED}
     assert audit(swapped, unseen, fine, known=(False, True)) == []
 
 
-def test_small_labels_and_hard_classes_are_expected_to_be_seen_less():
+def test_expected_evidence_depends_on_size_and_class():
     """Evidence that falls with size is a straight line; one label lies below it.
 
     Then 15 labels of each of two classes, whose evidence is e^2 apart: the means are 1 away from
@@ -169,8 +169,8 @@ def test_small_labels_and_hard_classes_are_expected_to_be_seen_less():
 
 
 @pytest.mark.parametrize("number", [0, 1, 3])
-def test_where_no_label_is_seen_none_is_doubted(number):
+def test_labels_are_not_doubted_when_none_is_detected(number):
     same = np.full(number, math.log(LEAST_SCORE))
     scores = unseen_scores(same, np.zeros(number), np.arange(number))
     assert scores.tolist() == [0] * number
-    assert audit((found(), labels())) == audit() == []
+    assert audit((detections(), labels())) == audit() == []

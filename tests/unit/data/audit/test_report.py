@@ -13,7 +13,7 @@ import pytest
 from duet.models.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
 from duet.models.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 from duet.utils.data.sources.samples import Sample
-from tests.tiny_weights import noise
+from tests.small import noise
 
 NAME = '<b>dog\x1b[2J, "x"'
 SHOWN_NAME = NAME.replace("\x1b", r"\x1b")
@@ -51,7 +51,7 @@ def box(row, prefix=""):
     return [float(row[prefix + side]) for side in SIDES]
 
 
-def test_each_finding_is_a_line_with_boxes_in_pixels_and_what_is_suggested(tmp_path, audit):
+def test_csv_row_has_pixel_boxes_and_the_suggestion(tmp_path, audit):
     rows = written(tmp_path, audit)
     samples = audit.samples
     assert [row["kind"] for row in rows] == ["overlooked", "unseen", "swapped", "misplaced"]
@@ -68,7 +68,7 @@ def test_each_finding_is_a_line_with_boxes_in_pixels_and_what_is_suggested(tmp_p
     assert all(rows[0][side] == rows[1][f"suggested_{side}"] == "" for side in SIDES)
 
 
-def test_no_cell_is_a_formula(tmp_path, audit):
+def test_csv_cell_is_never_a_formula(tmp_path, audit):
     odd = dataclasses.replace(audit.samples[0], image_path=Path("=a.png"))
     changed = audit._replace(samples=[odd, audit.samples[1]], class_names=("=1+1", "@b"))
     rows = written(tmp_path, changed)
@@ -78,9 +78,7 @@ def test_no_cell_is_a_formula(tmp_path, audit):
     assert rows[0]["image"] == "'=a.png"
 
 
-def test_a_name_that_is_no_text_is_readable_and_without_findings_there_is_the_header(
-    tmp_path, audit
-):
+def test_report_escapes_odd_names_and_keeps_empty_header(tmp_path, audit):
     odd = dataclasses.replace(audit.samples[0], image_path=Path(os.fsdecode(b"a\n\xe9.png")))
     rows = written(tmp_path, audit._replace(samples=[odd, audit.samples[1]]))
     assert rows[0]["image"] == "a\\n\\xe9.png" and len(rows) == 4
@@ -89,7 +87,7 @@ def test_a_name_that_is_no_text_is_readable_and_without_findings_there_is_the_he
     assert ": no findings." in audit_page(audit._replace(findings=()), top=1)
 
 
-def test_the_page_has_the_first_crops_of_each_kind(tmp_path, audit):
+def test_page_shows_top_crops_of_each_kind(tmp_path, audit):
     text = audit_page(audit._replace(findings=FINDINGS[:1] * 5, split="train"), top=3)
     assert text.count("<figure ") == text.count("<img ") == 3
     # A click enlarges a picture: its box to tick lies before it, in one label.

@@ -38,7 +38,7 @@ def noise(height: int, width: int) -> np.ndarray:
     return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
-def test_without_strengths_the_middle_is_taken_as_it_is():
+def test_zero_strengths_take_the_unchanged_centre():
     image = noise(40, 60)
     (draw,) = drawn(NOTHING, 1)
     found = augment_class(draw, source(image), (40, 40))
@@ -47,7 +47,7 @@ def test_without_strengths_the_middle_is_taken_as_it_is():
     assert found.boxes_xyxy.tolist() == [[0, 0, 40, 40]]
 
 
-def test_crops_have_the_areas_and_shapes_that_are_promised():
+def test_crops_have_the_promised_areas_and_aspects():
     size = 300, 400
     regions = [random_region(draw, size, (224, 224)) for draw in drawn(OF_CLASSES, 3000)]
     areas = np.array([x.height * x.width / (300 * 400) for x in regions])
@@ -65,21 +65,21 @@ def test_crops_have_the_areas_and_shapes_that_are_promised():
 
 
 @pytest.mark.parametrize("size", [(10, 2000), (2000, 10), (1, 1), (3, 2)])
-def test_images_of_any_shape_give_a_crop(size):
+def test_image_of_any_shape_gives_a_crop(size):
     for draw in drawn(OF_CLASSES, 50):
         region = random_region(draw, size, (32, 32))
         assert min(region.height, region.width) >= 1
         assert region.top + region.height <= size[0] and region.left + region.width <= size[1]
 
 
-def test_no_crop_is_smaller_than_the_bound_by_which_images_are_decoded():
+def test_crops_respect_the_reduced_decoding_bound():
     size = 600, 800
     sides = [min(x.height, x.width) for x in (random_region(d, size, size) for d in
              drawn(dataclasses.replace(NOTHING, scale=1.0), 3000))]  # fmt: skip
     assert shortest_side(size) - 1 <= min(sides) < shortest_side(size) + 10
 
 
-def test_a_crop_of_an_image_decoded_at_half_its_size_shows_the_same_part():
+def test_crop_of_half_size_image_shows_the_same_region():
     rows, columns = np.mgrid[:400, :600] / [[[400]], [[600]]] * 255
     image = np.stack([rows, columns, rows], axis=2).astype(np.uint8)
     half = image.reshape(200, 2, 300, 2, 3).mean(axis=(1, 3)).astype(np.uint8)

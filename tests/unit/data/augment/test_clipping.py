@@ -37,7 +37,7 @@ def inside(outline: np.ndarray, size: tuple[int, int]) -> np.ndarray:
     return crossed % 2 == 1
 
 
-def test_what_is_behind_the_viewer_is_not_seen():
+def test_points_behind_the_viewer_are_clipped():
     matrix = np.array([[1, 0, 0], [0, 1, 0], [-0.1, 0, 1]])  # x from 10 on is behind
     found = warp_polygons(make_polygons([[[4, 0], [40, 0], [40, 5], [4, 5]]]), matrix, (90, 30))
     # x = 4 is seen at 4 / 0.6; it reaches to infinity, so that the output is full to its right.
@@ -47,7 +47,7 @@ def test_what_is_behind_the_viewer_is_not_seen():
 
 
 @pytest.mark.parametrize("perspective", [0, 0.001])
-def test_cut_polygons_cover_what_the_whole_ones_cover_of_the_output(perspective):
+def test_clipped_polygon_covers_the_same_output_pixels(perspective):
     random = np.random.Generator(np.random.Philox(3))
     size, compared = (64, 80), 0
     for _ in range(60):
@@ -68,7 +68,7 @@ def test_cut_polygons_cover_what_the_whole_ones_cover_of_the_output(perspective)
     assert compared > 40
 
 
-def test_a_box_does_not_reach_to_a_corner_that_the_polygon_goes_around():
+def test_clipped_box_ignores_corner_outside_the_polygon():
     # A hook around the corner (0, 0): only its end at the left is seen.
     hook = [[-5, 3], [4, 3], [4, 6], [-9, 6], [-9, -9], [9, -9], [9, -2], [-5, -2]]
     polygons = warp_polygons(make_polygons([hook]), IDENTITY, (10, 10), margin=2)
@@ -83,7 +83,7 @@ def stored_objects(stored) -> Objects:
 
 @pytest.mark.parametrize("border", ["b0", "bneg"])
 @pytest.mark.parametrize("case", range(6))
-def test_boxes_are_the_stored_ones_around_resampled_polygons(case, border):
+def test_boxes_of_warped_polygons_match_stored_values(case, border):
     with np.load(shared_path("golden/recipe/perspective_segments.npz")) as stored:
         objects, name = stored_objects(stored), f"c{case}_{border}"
         matrix, shape = stored[f"{name}_matrix"], stored[f"{name}_shape"]
@@ -101,7 +101,7 @@ def test_boxes_are_the_stored_ones_around_resampled_polygons(case, border):
 
 
 @pytest.mark.parametrize("case", range(5))
-def test_the_stored_choices_give_the_stored_image_and_labels(case):
+def test_copy_paste_matches_stored_image_and_labels(case):
     with np.load(shared_path("golden/segment/copy_paste.npz")) as stored:
         objects, image = stored_objects(stored), stored["image"].copy()
         width = image.shape[1]
@@ -132,21 +132,21 @@ def objects_of(boxes: list, with_polygons: bool = True) -> Objects:
     return Objects(np.arange(len(boxes)), np.array(boxes, np.float64).reshape(-1, 4), polygons)
 
 
-def test_a_copy_may_cover_less_than_a_third_of_another_object():
+def test_pasted_copy_hides_under_30_percent_of_an_object():
     # The mirrored box of the first is (80, 0, 100, 20); of the second it covers that part.
     for part, is_copied in ((0.29, True), (0.31, False)):
         objects = objects_of([[0, 0, 20, 20], [80 - 10 * (1 - part), 0, 80 + 10 * part, 20]])
         assert choose_copies(np.array([0]), objects, 100).tolist() == [0] * is_copied
 
 
-def test_copies_keep_away_from_copies():
+def test_pasted_copies_do_not_overlap():
     objects = objects_of([[0, 0, 20, 20], [5, 0, 25, 20]])
     # Each may go alone; the second would cover the copy of the first.
     assert choose_copies(np.array([1]), objects, 100).tolist() == [1]
     assert choose_copies(np.array([0, 1]), objects, 100).tolist() == [0]
 
 
-def test_the_share_of_objects_with_polygons_is_tried_in_a_drawn_order():
+def test_copy_paste_draws_its_share_of_outlined_objects():
     objects = objects_of([[i, 0, i + 1, 1] for i in range(40)])
     outlines = [objects.polygons.outline(i)[: 4 * (i % 2)] for i in range(40)]
     objects = objects._replace(polygons=make_polygons(outlines))  # of each second one
@@ -169,7 +169,7 @@ def test_the_share_of_objects_with_polygons_is_tried_in_a_drawn_order():
         (0.3, True, False, "no label of the training images is a polygon"),
     ],
 )
-def test_a_reason_is_given_where_nothing_can_be_pasted(share, has_mosaics, has_polygons, reason):
+def test_impossible_pasting_gives_a_reason(share, has_mosaics, has_polygons, reason):
     found = why_nothing_is_pasted(share, has_mosaics, has_polygons)
     assert found.startswith(reason)
     assert bool(found) == bool(reason)

@@ -46,7 +46,7 @@ def warped_boxes(stored, name):
 
 
 @pytest.mark.parametrize("name", RECOVERED)
-def test_boxes_and_their_selection_agree_with_the_stored_ones(stored, name):
+def test_warped_boxes_and_selection_match_stored_values(stored, name):
     found, keep, _ = warped_boxes(stored, name)
     expected = stored[f"{name}_t"]
     np.testing.assert_array_equal(stored["rp_targets"][keep, 0], expected[:, 0])
@@ -56,7 +56,7 @@ def test_boxes_and_their_selection_agree_with_the_stored_ones(stored, name):
 
 
 @pytest.mark.parametrize("name", RECOVERED)
-def test_pixels_agree_with_the_stored_ones(stored, name):
+def test_warped_pixels_match_stored_values(stored, name):
     _, _, matrix = warped_boxes(stored, name)
     expected = stored[f"{name}_im"].astype(int)
     found = warp_image(stored["rp_im"], matrix, expected.shape[:2])
@@ -83,6 +83,6 @@ def test_pixels_agree_with_the_stored_ones(stored, name):
         ([5, 5, 5, 5], False),
     ],
 )
-def test_the_limits_of_the_selection(after, kept):
+def test_selection_keeps_boxes_up_to_its_limits(after, kept):
     before = np.array([[0.0, 0.0, 50.0, 20.0]])
     assert worth_keeping(before, np.array([after], np.float64)).tolist() == [kept]

@@ -69,17 +69,17 @@ def draws_of_classes(config=CONFIG):
     return [draw_class_augmentation(config, one, index) for index, one in enumerate(generators)]
 
 
-def test_the_draws_of_an_image_with_boxes_are_the_stored_ones():
+def test_draws_of_detection_images_match_stored_digests():
     drawn = draws_of_boxes()
     assert sum(one.mixed is not None for one in drawn) == 8
     assert digests(drawn) == BOXES
 
 
-def test_the_draws_of_an_image_of_a_class_are_the_stored_ones():
+def test_draws_of_class_images_match_stored_digests():
     assert digests(draws_of_classes()) == CLASSES
 
 
-def test_the_draws_of_batches_and_epochs_are_the_stored_ones():
+def test_draws_of_batches_and_epochs_match_stored_digests():
     generators = {
         "drawn order": generator_of(Stream.DRAWN_ORDER, 1, 2),
         "batch": generator_of(Stream.BATCH, 1, index=2),
@@ -91,7 +91,7 @@ def test_the_draws_of_batches_and_epochs_are_the_stored_ones():
 
 
 @pytest.mark.parametrize("draw", [draws_of_boxes, draws_of_classes])
-def test_no_strength_changes_which_draws_are_made(draw):
+def test_strength_does_not_shift_other_draws(draw):
     """With all but one strength at 0, the fields that it does not touch are those of all at 0."""
     nothing = digests(draw(AugmentConfig()))
     for name in STRENGTHS:

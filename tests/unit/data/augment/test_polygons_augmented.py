@@ -68,7 +68,7 @@ def fill(item: LabelledImage) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_polygons_lie_on_the_objects_seen_as_in_the_plain_pipeline(kind):
+def test_augmented_polygons_match_plain_pipeline_and_pixels(kind):
     overlaps, num_objects = [], 0
     for number in range(NUM_DRAWS):
         draw = drawn(kind, number)

@@ -52,7 +52,7 @@ def draws(config: AugmentConfig, number: int) -> list[Augmentation]:
     ]
 
 
-def test_hsv_agrees_with_the_stored_pixels():
+def test_hsv_matches_stored_pixels():
     with np.load(shared_path("golden/images/augment.npz")) as stored:
         # The gains behind them are not stored, only their limits: they were recovered as the
         # draws of NumPy's generator from these two seeds, and then every pixel is equal.
@@ -66,7 +66,7 @@ def test_hsv_agrees_with_the_stored_pixels():
         np.testing.assert_array_equal(found, stored["hsv2_im"])
 
 
-def test_another_scene_is_mixed_in_with_its_objects():
+def test_mixup_adds_the_other_scene_with_its_objects():
     first, second = plain_image(200, (64, 64)), plain_image(100, (64, 64), [(0, 0, 0.5, 1)])
     mixed = MixedScene((1,), (1.0, 1.0), Warp(centre_xy=(1.0, 0.5)), ratio=0.25)
     found = augment(dataclasses.replace(NOTHING, mixed=mixed), [first, second], 64)
@@ -77,7 +77,7 @@ def test_another_scene_is_mixed_in_with_its_objects():
     np.testing.assert_allclose(found.boxes_xyxy, [[0, 0, 64, 64], [32, 0, 64, 64]])
 
 
-def test_what_changes_mosaics_alone_is_named_where_there_are_none():
+def test_mosaic_only_settings_without_mosaic_are_reported():
     config = AugmentConfig(mixup=0.1, flipud=1)
     assert config.without_effect() == ("mixup",)
     assert dataclasses.replace(config, mosaic=0.1).without_effect() == ()
@@ -91,7 +91,7 @@ def item(image=NOISE) -> LabelledImage:
     return LabelledImage(image.copy(), np.array([3]), np.array([[8.0, 8, 40, 32]]))
 
 
-def test_the_flag_alone_is_the_public_probability():
+def test_bare_albumentations_flag_uses_public_probability():
     assert parse_train_flags([]).albumentations == 0
     assert parse_train_flags(["--albumentations"]).albumentations == 0.01
     assert parse_train_flags(["--albumentations", "0.2"]).albumentations == 0.2
@@ -101,13 +101,13 @@ def test_the_flag_alone_is_the_public_probability():
 
 
 @pytest.mark.parametrize(("p", "lowest", "highest"), [(0, 0, 0), (1, 200, 200), (0.25, 112, 162)])
-def test_p_is_the_probability_of_each(p, lowest, highest):
+def test_p_is_the_probability_of_each_transform(p, lowest, highest):
     """Of 200 samples, 1 - 0.75**4 change: 137, with a standard deviation of 6.6."""
     done = sum((transform(item(), p, seed).image != NOISE).any() for seed in range(200))
     assert lowest <= done <= highest
 
 
-def test_a_result_is_a_function_of_the_seed_and_objects_stay():
+def test_transform_is_deterministic_and_keeps_boxes():
     first = [transform(item(), 0.5, seed) for seed in range(20)]
     second = [transform(item(), 0.5, seed) for seed in reversed(range(20))][::-1]
     for one, other in zip(first, second, strict=True):
@@ -131,7 +131,7 @@ def labelled(image: np.ndarray, labels: np.ndarray) -> LabelledImage:
 
 
 @pytest.mark.parametrize("case", ["c0", "c1", "c2"])
-def test_mixup_agrees_with_the_stored_pixels_and_labels(case):
+def test_mixup_matches_stored_pixels_and_labels(case):
     arrays = stored("mixup")
     first, second = (labelled(arrays[f"image_{x}"], arrays[f"labels_{x}"]) for x in ("a", "b"))
     found = mix(first, second, float(arrays[f"{case}_ratio"]))

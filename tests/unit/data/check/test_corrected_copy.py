@@ -13,7 +13,7 @@ from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
-from tests.unit.data.check.planted import GOOD, LABELS, pattern, write_dataset, write_planted
+from tests.unit.data.check.test_check import GOOD, LABELS, pattern, write_dataset, write_planted
 
 YAML = "train: images\nval: images\nnames: [a, b]\n"
 MENDED = ("out_of_range", "overshoot", "zero_area", "repeated_object", "unknown_class")
@@ -35,7 +35,7 @@ def copied(tmp_path_factory):
     return folder / "new", lines
 
 
-def test_the_copy_has_no_fault_in_its_labels(copied):
+def test_corrected_copy_has_no_label_fault(copied):
     folder, lines = copied
     check = check_dataset(load_dataset(folder / "planted.yaml"))
     assert all(image.is_used for image in check.images)
@@ -45,7 +45,7 @@ def test_the_copy_has_no_fault_in_its_labels(copied):
     assert lines[-1] == f"train with --data {folder / 'planted.yaml'}"
 
 
-def test_a_jpeg_without_its_end_mark_is_written_anew(tmp_path):
+def test_jpeg_without_end_mark_is_rewritten_whole(tmp_path):
     data = write_dataset(tmp_path / "old", {"a.jpg": GOOD, "b.jpg": GOOD}, YAML)
     image = tmp_path / "old/images/a.jpg"
     whole = image.read_bytes()
@@ -58,7 +58,7 @@ def test_a_jpeg_without_its_end_mark_is_written_anew(tmp_path):
     assert (tmp_path / "new/images/train/b.jpg").is_symlink()
 
 
-def test_objects_are_clipped_dropped_or_kept_as_they_are(copied):
+def test_objects_are_clipped_dropped_or_kept_unchanged(copied):
     folder, _ = copied
     labels = {path.stem: path.read_text() for path in (folder / "labels/train").iterdir()}
     assert labels["good"] == LABELS["train/good"]
@@ -70,7 +70,7 @@ def test_objects_are_clipped_dropped_or_kept_as_they_are(copied):
     assert labels["background"] == "" and "unlabelled" not in labels
 
 
-def test_images_are_links_and_what_cannot_be_decided_is_listed(copied):
+def test_copy_links_images_and_lists_undecided_ones(copied):
     folder, _ = copied
     links = list((folder / "images").rglob("*.*"))
     assert len(links) == 19 and all(path.is_symlink() and path.is_file() for path in links)
@@ -83,7 +83,7 @@ def test_images_are_links_and_what_cannot_be_decided_is_listed(copied):
     assert not {"words", "bytes", "pixels"} & {path.stem for path in links}
 
 
-def test_names_of_any_kind_and_images_of_one_stem_keep_their_labels(tmp_path):
+def test_odd_and_equal_names_keep_their_own_labels(tmp_path):
     names = ["a/images/x.jpg", "b/images/x.jpg", "一 猫\n.png", "caf\udce9.jpg", "x.jpg", "x.png"]
     try:
         data = write_dataset(tmp_path / "old", dict.fromkeys(names, GOOD), YAML)
@@ -108,21 +108,21 @@ def test_names_of_any_kind_and_images_of_one_stem_keep_their_labels(tmp_path):
         ("page", "would be inside .*page; choose another folder"),
     ],
 )
-def test_a_place_among_other_files_is_refused(tmp_path, place, message):
+def test_copy_inside_other_files_is_refused(tmp_path, place, message):
     dataset = load_dataset(write_dataset(tmp_path / "old", {"x.jpg": GOOD}, YAML))
     with pytest.raises(DatasetError, match=message):
         refuse_place(dataset, tmp_path / place, tmp_path / "page")
     refuse_place(dataset, tmp_path / "old/new", tmp_path / "page")
 
 
-def test_nothing_is_left_behind_where_no_image_can_be_used(tmp_path):
+def test_copy_without_usable_images_leaves_nothing(tmp_path):
     data = write_dataset(tmp_path / "old", {"x.jpg": "a line that is none\n"}, YAML)
     with pytest.raises(DatasetError, match="no usable images are left"):
         write_corrected(check_dataset(load_dataset(data)), tmp_path / "new")
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
 
 
-def test_packed_images_are_checked_and_are_to_be_unpacked_first(tmp_path):
+def test_packed_images_are_checked_but_not_corrected(tmp_path):
     data = write_dataset(tmp_path / "old", {"x.jpg": GOOD}, YAML)
     dataset = load_dataset(data)
     samples = {split: load_split(dataset, split) for split in ("train", "val")}
@@ -162,7 +162,7 @@ def check(tmp_path_factory):
     return check_dataset(load_dataset(write(tmp_path_factory.mktemp("pets"))))
 
 
-def test_every_fault_is_found_once_and_nothing_else(check):
+def test_class_folder_check_finds_each_fault_once(check):
     root = check.dataset.root
     found = {(x.kind, x.where.removeprefix(f"{root}/")) for x in check.findings}
     assert found == {
@@ -180,7 +180,7 @@ def test_every_fault_is_found_once_and_nothing_else(check):
     assert twice.text == f"is of class 'cat' in train: {root}/train/cat/1.png"
 
 
-def test_the_reports_say_nothing_of_boxes(check):
+def test_class_folder_reports_do_not_mention_boxes(check):
     lines = "\n".join(summary_lines(check, 224))
     page = check_page(check, 224)
     assert "Delete the one in the wrong folder" in lines
@@ -197,6 +197,6 @@ def test_the_reports_say_nothing_of_boxes(check):
     assert found.text == "val has 1 image of it, train none"
 
 
-def test_folders_are_not_corrected(check, tmp_path):
+def test_class_folders_are_not_corrected(check, tmp_path):
     with pytest.raises(DatasetError, match="labelled by their folders"):
         refuse_place(check.dataset, tmp_path / "copy", tmp_path / "page")

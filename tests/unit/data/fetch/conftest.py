@@ -116,9 +116,9 @@ def zipped(files):
     return buffer.getvalue()
 
 
-def tarred(files, mode="w", kind=tarfile.REGTYPE):
+def tarred(files, mode="w", kind=tarfile.REGTYPE, layout=tarfile.DEFAULT_FORMAT):
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode=mode) as archive:
+    with tarfile.open(fileobj=buffer, mode=mode, format=layout) as archive:
         for name, content in files.items():
             entry = tarfile.TarInfo(name)
             entry.type, entry.linkname, entry.size = kind, "/etc/passwd", len(content)

@@ -18,7 +18,7 @@ from tests.unit.data.fetch.conftest import files_in, tarred, write_list, zipped
 GOOD = {"url": "https://example.com/a.zip", "sha256": "0" * 64, "size": 10, "path": "a/b.zip"}
 
 
-def test_a_list_is_read(tmp_path):
+def test_download_list_is_parsed(tmp_path):
     path = write_list(tmp_path, {**GOOD, "unpack": "c", "sha256": "AB" * 32}, then="Train.")
     found = find_list(str(path))
     assert (found.about, found.then) == ("A list.", "Train.")
@@ -49,7 +49,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("file", "text"), WRONG)
-def test_a_wrong_value_is_an_error_that_names_it(tmp_path, file, text):
+def test_wrong_list_value_is_an_error_that_names_it(tmp_path, file, text):
     path = write_list(tmp_path, file)
     with pytest.raises(UserError) as caught:
         find_list(str(path))
@@ -60,14 +60,14 @@ def test_a_wrong_value_is_an_error_that_names_it(tmp_path, file, text):
 @pytest.mark.parametrize(
     "document", ["[]", "a: 1", "files: []\nabout: a", "about: [1]\nfiles: 3", "files: [{url: a}]"]
 )
-def test_what_is_no_list_is_an_error(tmp_path, document):
+def test_file_that_is_no_download_list_is_an_error(tmp_path, document):
     path = tmp_path / "list.yaml"
     path.write_text(document)
     with pytest.raises(UserError, match=str(path)):
         find_list(str(path))
 
 
-def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
+def test_built_in_lists_are_pinned_to_their_publishers():
     servers = {
         "bccd": "https://github.com/Shenggan/BCCD_Dataset/archive/",
         "coco128": "https://github.com/ultralytics/yolov5/releases/download/v1.0/",
@@ -85,11 +85,13 @@ def test_the_built_in_lists_are_pinned_and_of_those_who_made_the_files():
         assert all(bool(x.sha256 and x.size) is has_hashes for x in items)
         assert len({x.sha256 for x in items}) == (len(items) if has_hashes else 1)
         assert len({x.name for x in items}) == len(items)
-    with pytest.raises(UserError, match="LIST imagenet: unknown; .* of: bccd, coco, coco128, voc,"):
+    with pytest.raises(UserError, match="LIST imagenet: no such list; .*: bccd, coco, coco128,"):
         find_list("imagenet")
+    with pytest.raises(UserError, match="LIST yolov5n.pt: no such list; `duet fetch yolov5 "):
+        find_list("yolov5n.pt")
 
 
-def test_a_missing_file_names_the_command_that_gets_it(tmp_path, monkeypatch):
+def test_missing_file_error_names_its_fetch_command(tmp_path, monkeypatch):
     commands = {
         "yolov5m.pt": "yolov5 yolov5m.pt", "d/yolov5x6.pt": "yolov5 yolov5x6.pt",
         "yolov5s-seg.pt": "yolov5-seg yolov5s-seg.pt",
@@ -129,7 +131,7 @@ LONG_HEADER.type, LONG_HEADER.size = tarfile.XHDTYPE, 1 << 33
         ("a.tar.gz", tarred({f"./{name}": content for name, content in FILES.items()}, "w:gz")),
     ],
 )
-def test_an_archive_is_unpacked_beside_what_is_there(tmp_path, name, content):
+def test_archive_is_unpacked_beside_existing_files(tmp_path, name, content):
     (tmp_path / "VOC").mkdir()
     (tmp_path / "VOC/mine").write_bytes(b"mine")
     (tmp_path / "图片 1.jpg").write_bytes(FILES["图片 1.jpg"])
@@ -168,7 +170,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_or_damaged_archive_changes_nothing(tmp_path, kind):
+def test_hostile_or_damaged_archive_changes_nothing(tmp_path, kind):
     name, content, message = HOSTILE[kind]
     archive, folder = tmp_path / name, tmp_path / "outer/inner"
     archive.write_bytes(content)
@@ -182,7 +184,7 @@ def test_a_hostile_or_damaged_archive_changes_nothing(tmp_path, kind):
 
 
 @pytest.mark.parametrize("inside", ["link", "link/b"])
-def test_a_dead_link_is_in_the_way_of_an_archive(tmp_path, inside):
+def test_dangling_link_blocks_unpacking(tmp_path, inside):
     (tmp_path / "a.tar").write_bytes(tarred({"a": b"", inside: b""}))
     folder = tmp_path / "out"
     folder.mkdir()
@@ -193,14 +195,14 @@ def test_a_dead_link_is_in_the_way_of_an_archive(tmp_path, inside):
 
 
 @pytest.mark.parametrize("name", ["/etc/x", "../x", "a/../../x"])
-def test_names_of_a_zip_never_lead_out_of_the_folder(tmp_path, name):
+def test_zip_names_never_escape_the_folder(tmp_path, name):
     (tmp_path / "a.zip").write_bytes(zipped({name: b"bad"}))
     unpack(tmp_path / "a.zip", "a.zip", tmp_path / "in/here")
     others = set(files_in(tmp_path)) - {"a.zip"}
     assert others and all(path.startswith("in/here/") for path in others)
 
 
-def test_a_zip_with_false_sizes_or_a_password_is_refused(tmp_path):
+def test_zip_with_false_sizes_or_password_is_refused(tmp_path):
     content = bytearray(zipped({"a": b"x" * 1000}))
     directory = content.rindex(b"PK\x01\x02")
     path = tmp_path / "a.zip"

@@ -10,6 +10,7 @@ import pytest
 from duet.utils.data.sources.annotations import formats, read_annotations
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.formats.format import UNKNOWN, AnnotatedFolder, Splits
+from duet.utils.data.sources.splits import images_of as list_split
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
 from tests.environments import shared_path
@@ -123,7 +124,7 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("files", "expected"), LAYOUTS)
-def test_a_layout_has_its_splits_and_images(tmp_path, files, expected):
+def test_layout_has_its_splits_and_images(tmp_path, files, expected):
     root = tmp_path / "data"  # the name of the folder above may hold that of a split
     for name, content in files.items():
         write(root / name, content)
@@ -156,11 +157,31 @@ def test_two_files_or_lists_for_one_split_are_an_error(tmp_path):
         ("boxes.csv", CSV_TEXT, "deep/folder"),
     ],
 )
-def test_a_file_finds_its_images_and_is_not_divided(tmp_path, file, text, images):
+def test_annotation_file_finds_its_images(tmp_path, file, text, images):
     touch(tmp_path, f"{images}/a.jpg")
     dataset = load_dataset(write(tmp_path / file, text), splits=("train",))
     (path,) = read_annotations(*dataset.train).paths
     assert os.path.normpath(path) == os.path.normpath(tmp_path / images / "a.jpg")
+
+
+def test_annotations_are_read_once_for_names_and_images(tmp_path):
+    touch(tmp_path, "train/a.jpg", "valid/b.jpg")
+    for place in ("train/a", "valid/b"):
+        write(tmp_path / f"{place}.xml", BOX)
+    dataset = load_dataset(tmp_path)
+    (tmp_path / "train/a.xml").write_text("damaged")
+    for expected in ("", "a.xml: line 1: invalid XML: syntax error"):  # the second reads anew
+        (image,) = list_split(dataset, "train")
+        assert image.annotations.broken == (expected,)
+    assert [len(one) for one in dataset.annotations.values()] == [1]  # of val
+
+
+def test_only_annotations_of_requested_splits_are_kept(tmp_path):
+    touch(tmp_path, "train/a.jpg", "valid/b.jpg")
+    for place in ("train/a", "valid/b"):
+        write(tmp_path / f"{place}.xml", BOX)
+    dataset = load_dataset(tmp_path, splits=("val",))
+    assert [*dataset.annotations] == [*dataset.val] and dataset.train
 
 
 @pytest.mark.parametrize(
@@ -178,7 +199,7 @@ def test_a_file_finds_its_images_and_is_not_divided(tmp_path, file, text, images
         ("a.csv", "MaskPath,ImageID,LabelName,BoxID,BoxXMin\n", None),
     ],
 )
-def test_a_format_is_known_by_the_beginning_of_a_file(tmp_path, file, content, name):
+def test_format_is_recognised_from_the_start_of_a_file(tmp_path, file, content, name):
     write(tmp_path / file, content)
     os.mkfifo(tmp_path / f"fifo.{file[2:]}")
     accepted = {kind.name for kind in formats() for place in (tmp_path, tmp_path / file)
@@ -186,7 +207,7 @@ def test_a_format_is_known_by_the_beginning_of_a_file(tmp_path, file, content, n
     assert accepted == ({name} if name else set())
 
 
-def test_a_coco_file_is_known_behind_megabytes_of_other_text(tmp_path):
+def test_coco_file_is_recognised_after_megabytes_of_text(tmp_path):
     info = {"description": "x" * 30_000_000}
     text = json.dumps({**coco([coco_object([1, 1, 9, 9])], ["a.jpg"]), "info": info})
     touch(tmp_path, "train/a.jpg")
@@ -197,7 +218,7 @@ def test_a_coco_file_is_known_behind_megabytes_of_other_text(tmp_path):
     assert not accepts(tmp_path / "other.json")
 
 
-def test_other_files_beside_the_images_are_ignored(tmp_path):
+def test_unrelated_files_beside_images_are_ignored(tmp_path):
     touch(tmp_path, "a.jpg", "c.PNG", "._a.jpg", ".cache/d.jpg", "notes.txt")
     for name, text in (("a", SHAPE), ("package", '{"name": "x"}'), ("list", "[1]")):
         write(tmp_path / f"{name}.json", text)
@@ -207,7 +228,7 @@ def test_other_files_beside_the_images_are_ignored(tmp_path):
     assert found.broken == ("", "c.json is not in the format LabelMe")
 
 
-def test_an_image_of_a_file_has_its_name_or_else_the_one_in_the_file(tmp_path):
+def test_xml_file_finds_its_image_by_stem_then_by_content(tmp_path):
     touch(
         tmp_path, "a.jpg", "a.png", "b.bmp", "other name.jpg", "inner/d.jpg", "v1.2.jpg", "猫.jpg"
     )
@@ -243,7 +264,7 @@ def test_an_image_of_a_file_has_its_name_or_else_the_one_in_the_file(tmp_path):
          {"a.jpg", "in/b.jpg", "cam/c.jpg"}, [False, True]),
     ],
 )  # fmt: skip
-def test_a_file_is_never_that_of_an_image_in_another_folder(
+def test_annotation_never_matches_image_in_another_folder(
     tmp_path, images, files, labelled, listed
 ):
     touch(tmp_path / "images", *images)
@@ -270,7 +291,7 @@ def test_a_file_is_never_that_of_an_image_in_another_folder(
         ("a" * 2000 + ".png", "a" * 2000 + ".png"),  # longer than a name can be
     ],
 )
-def test_coco_names_are_found_in_the_image_folder_and_nowhere_else(tmp_path, name, place):
+def test_coco_names_resolve_only_inside_the_image_folder(tmp_path, name, place):
     folder = tmp_path / "data" / "images"
     touch(folder, "a.png", "sub/a.png", *([place] if len(place) < 200 else []))
     touch(tmp_path / "sub", "a.png")
@@ -291,7 +312,7 @@ def test_coco_names_are_found_in_the_image_folder_and_nowhere_else(tmp_path, nam
         ("s3://bucket/cam2/d.jpg", "cam2/d.jpg"),
     ],
 )
-def test_label_studio_images_are_found_by_their_name(tmp_path, image, file):
+def test_label_studio_images_are_found_by_name(tmp_path, image, file):
     touch(tmp_path, file, "cam1/d.jpg")
     item = task([], image)
     item["data"] = {"text": "a fine day", "photo": image}
@@ -300,13 +321,13 @@ def test_label_studio_images_are_found_by_their_name(tmp_path, image, file):
 
 
 @pytest.mark.parametrize("image", ["", None, 5, "data:image/png;base64,AAAA", "x" * 5000 + ".jpg"])
-def test_a_task_without_the_name_of_a_file_is_refused(tmp_path, image):
+def test_label_studio_task_without_file_name_is_refused(tmp_path, image):
     (reason,) = read_text(tmp_path, STUDIO, [task([], image)]).broken
     assert "accepted: the name of a file" in reason and len(reason) < 300
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_list_names_some_of_the_images(tmp_path, name):
+def test_image_list_selects_some_images(tmp_path, name):
     case = CASES[name]
     touch(tmp_path, "a.jpg", "b.jpg", "cam/b.jpg")
     for file, text in {case.file: case.text([case.box]), **case.more}.items():
@@ -320,7 +341,7 @@ def test_a_list_names_some_of_the_images(tmp_path, name):
     assert not len(found.class_index)
 
 
-def test_images_of_other_annotations_are_no_backgrounds_in_a_yaml(tmp_path):
+def test_annotated_images_are_not_backgrounds_elsewhere(tmp_path):
     touch(tmp_path / "imgs", "a.jpg", "b.jpg", "c.jpg")
     for name in ("first/a.xml", "second/b.xml"):
         write(tmp_path / name, BOX)
@@ -338,7 +359,7 @@ def test_images_of_other_annotations_are_no_backgrounds_in_a_yaml(tmp_path):
             assert [Path(path).name for path in read_annotations(*entries).paths] == names
 
 
-def test_a_real_dataset_is_the_one_that_was_converted_from_it():
+def test_voc_bccd_equals_its_yolo_conversion():
     """bccd's label files were written from these XML files, with six decimals."""
     voc_set = load_dataset(shared_path("data/bccd/voc"))
     yolo = load_dataset(shared_path("data/bccd/bccd.yaml"))

@@ -52,7 +52,7 @@ SAME_OUTLINE = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_same_objects_have_the_labels_of_a_label_file_bit_for_bit(tmp_path, name):
+def test_every_format_gives_identical_labels(tmp_path, name):
     objects = [CASES[name].box, *([SAME_OUTLINE[name]] if name in SAME_OUTLINE else [])]
     found = read_case(tmp_path, name, objects)
     assert not any(found.broken) and found.left_out == {}
@@ -125,7 +125,7 @@ SHAPES = [
 
 
 @pytest.mark.parametrize(("name", "shape", "box", "points"), SHAPES)
-def test_a_shape_is_a_box_and_an_outline(tmp_path, name, shape, box, points):
+def test_shape_has_its_box_and_outline(tmp_path, name, shape, box, points):
     found = read_case(tmp_path, name, [shape])
     assert not any(found.broken) and not found.left_out and found.starts.tolist() == [0, 1, 2]
     np.testing.assert_allclose(found.boxes_xyxy[0], box, atol=1e-9)
@@ -135,7 +135,7 @@ def test_a_shape_is_a_box_and_an_outline(tmp_path, name, shape, box, points):
         np.testing.assert_allclose([*outline.min(0), *outline.max(0)], box, atol=1e-9)
 
 
-def test_a_turned_box_turns_clockwise_as_seen_on_the_screen(tmp_path):
+def test_rotated_box_turns_clockwise_on_screen(tmp_path):
     for name, shape in (
         (CVAT, cvat_box(40, 20, 80, 40, 'rotation="30"')),
         (STUDIO, studio_box(20, 20, 20, 20, turn=30)),
@@ -176,7 +176,7 @@ LEFT_OUT = [
 
 
 @pytest.mark.parametrize(("name", "shapes", "kinds"), LEFT_OUT)
-def test_what_is_not_trained_on_is_left_out_and_counted(tmp_path, name, shapes, kinds):
+def test_ignored_shapes_are_counted(tmp_path, name, shapes, kinds):
     found = read_case(tmp_path, name, shapes)
     assert not any(found.broken) and found.starts.tolist() == [0, 0, 1]
     assert found.left_out == kinds
@@ -238,7 +238,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("name", "shape", "reason"), BROKEN)
-def test_a_shape_that_cannot_be_read_refuses_its_image_alone(tmp_path, name, shape, reason):
+def test_unreadable_shape_refuses_only_its_image(tmp_path, name, shape, reason):
     found = read_case(tmp_path, name, [CASES[name].box, shape])
     assert 0 < len(found.broken[0]) < 300 and not any(found.broken[1:])
     assert re.search(reason, found.broken[0]), found.broken[0]
@@ -273,7 +273,7 @@ BROKEN_FILES = [
 
 
 @pytest.mark.parametrize(("name", "text", "reason"), BROKEN_FILES)
-def test_a_broken_file_is_an_error_that_names_it(tmp_path, name, text, reason):
+def test_broken_file_is_an_error_that_names_it(tmp_path, name, text, reason):
     with pytest.raises(DatasetError, match=reason) as caught:
         read_text(tmp_path, name, text)
     assert str(tmp_path / CASES[name].file) in str(caught.value)
@@ -291,7 +291,7 @@ def test_a_broken_file_is_an_error_that_names_it(tmp_path, name, text, reason):
         (COCO, json.dumps(coco([], images=[{"id": 7.0, "file_name": "a.jpg", "width": None}]))),
     ],
 )
-def test_a_size_that_is_not_given_is_unknown(tmp_path, name, text):
+def test_missing_size_is_unknown(tmp_path, name, text):
     found = read_text(tmp_path, name, text)
     assert found.sizes[0].tolist() == list(UNKNOWN) and not any(found.broken)
 
@@ -305,11 +305,11 @@ def test_a_size_that_is_not_given_is_unknown(tmp_path, name, text):
            "original_height and original_width are") for width in ("200", 0, 1e999)),
     ],
 )  # fmt: skip
-def test_a_size_that_cannot_be_is_refused(tmp_path, name, text, reason):
+def test_impossible_size_is_refused(tmp_path, name, text, reason):
     assert reason in read_text(tmp_path, name, text).broken[0]
 
 
-def test_the_original_voc_counts_pixels_from_one(tmp_path):
+def test_original_voc_counts_pixels_from_one(tmp_path):
     """Of an image of 100 px, 1 to 100 are all pixels: from edge 0 to edge 100."""
     database = "The VOC2007 Database"
     text = voc([voc_box(1, 2, 100, 2)], database=database)
@@ -318,7 +318,7 @@ def test_the_original_voc_counts_pixels_from_one(tmp_path):
     assert read_text(tmp_path, VOC, text).boxes_xyxy.tolist() == [[0, 2, 9, 9], [1, 2, 9, 9]]
 
 
-def test_labelme_shapes_of_one_label_and_group_are_one_object(tmp_path):
+def test_labelme_shapes_of_one_group_are_one_object(tmp_path):
     found = read_case(
         tmp_path,
         LABELME,
@@ -352,14 +352,14 @@ def test_labelme_masks_are_bounded(tmp_path, monkeypatch):
     assert (left, top) == (right, bottom)
 
 
-def test_label_studio_regions_may_be_two_of_one_id_and_have_two_labels(tmp_path):
+def test_label_studio_regions_share_ids_and_have_two_labels(tmp_path):
     place = {"x": 10, "y": 20, "width": 30, "height": 40, "rotation": 0}
     found = read_case(tmp_path, STUDIO, [region(**place), region(**place, labels=["cat", "red"])])
     assert [found.class_names[index] for index in found.class_index] == ["cat", "red", "dog"]
     assert found.boxes_xyxy[:2].tolist() == [[20, 20, 80, 60]] * 2 and found.left_out == {}
 
 
-def test_label_studio_coordinates_without_a_size_are_normalised(tmp_path):
+def test_label_studio_boxes_without_size_are_normalised(tmp_path):
     bare = {"id": "r", "value": studio_box(10, 20, 30, 40)["value"]}
     found = read_case(tmp_path, STUDIO, [bare])
     assert found.sizes[0].tolist() == [1, 1]
@@ -368,7 +368,7 @@ def test_label_studio_coordinates_without_a_size_are_normalised(tmp_path):
     assert "needs original_width" in read_case(tmp_path, STUDIO, [bare]).broken[0]
 
 
-def test_of_label_studio_annotations_ground_truth_counts_then_the_newest(tmp_path):
+def test_label_studio_prefers_ground_truth_then_newest(tmp_path):
     def made(label, day, **more):
         return {"result": [studio_box(1, 1, 9, 9, label)], "updated_at": f"2024-05-{day}", **more}
 
@@ -386,14 +386,14 @@ def test_of_label_studio_annotations_ground_truth_counts_then_the_newest(tmp_pat
     assert found.left_out == {"tasks that nobody has labelled": 2}
 
 
-def test_label_studio_json_min_is_answered(tmp_path):
+def test_label_studio_json_min_names_the_right_export(tmp_path):
     box = studio_box(10, 20, 30, 40)
     item = {"image": "a.jpg", "id": 1, "label": [box | box["value"]], "annotation_id": 5}
     with pytest.raises(DatasetError, match="task 1 has no 'data'; export .* as JSON, not JSON-MIN"):
         read_text(tmp_path, STUDIO, [item])
 
 
-def test_coco_classes_are_in_the_order_of_their_ids(tmp_path, caplog):
+def test_coco_classes_are_ordered_by_id(tmp_path, caplog):
     categories = [*CATEGORIES, {"id": 1, "name": "dog"}, {"id": 30, "name": 7}]
     objects = [coco_object([1, 1, 9, 9], category_id=number) for number in (1, 5, 2, 30)]
     content = coco(objects, categories=categories)
@@ -408,7 +408,7 @@ def test_coco_classes_are_in_the_order_of_their_ids(tmp_path, caplog):
     ("supercategory", "object_of", "is_class"),
     [("pets", 2, False), ("pets", 0, True), ("others", 2, True)],
 )
-def test_roboflows_first_category_is_no_class(tmp_path, supercategory, object_of, is_class):
+def test_roboflow_placeholder_category_is_no_class(tmp_path, supercategory, object_of, is_class):
     categories = [{"id": 0, "name": "pets", "supercategory": "none"}] + [
         {"id": number, "name": name, "supercategory": supercategory}
         for number, name in ((1, "cat"), (2, "dog"))
@@ -435,7 +435,7 @@ def test_cvat_labels_and_openimages_names_give_the_classes(tmp_path, caplog):
         read_case(tmp_path, CSV, rows)
 
 
-def test_values_of_openimages_may_all_be_in_quotes(tmp_path):
+def test_openimages_values_may_all_be_quoted(tmp_path):
     rows = [csv_row((0.1, 0.2, 0.4, 0.6)), csv_row((0, 0, 0.5, 0.5), group=1)]
     lines = "\n".join([CSV_HEADER, *rows]).split("\n")
     quoted = "\n".join(",".join(f'"{value}"' for value in line.split(",")) for line in lines)
@@ -444,7 +444,7 @@ def test_values_of_openimages_may_all_be_in_quotes(tmp_path):
     np.testing.assert_array_equal(found.boxes_xyxy, [[0.1, 0.2, 0.4, 0.6]])
 
 
-def test_an_ellipse_has_its_outermost_points():
+def test_ellipse_outline_includes_its_extreme_points():
     outline = ellipse_outline((10.0, 8.0), (6.0, 3.0))
     assert outline.min(0).tolist() == [4, 5] and outline.max(0).tolist() == [16, 11]
     distance = ((outline - (10, 8)) / (6, 3)) ** 2

@@ -44,7 +44,7 @@ COPIES = {
 
 
 @pytest.mark.parametrize("change", COPIES)
-def test_a_copy_of_a_photo_looks_alike(photos, change):
+def test_copies_of_a_photo_look_alike(photos, change):
     for photo in photos:
         look = fingerprint_of(COPIES[change](photo)).look
         assert num_bits(look, look_of(photo)) <= MAX_BITS
@@ -57,7 +57,7 @@ def test_photos_and_their_mirror_images_do_not_look_alike(photos):
     assert min(pairs) > MAX_BITS
 
 
-def test_the_look_of_a_pattern_is_what_it_was_on_another_machine():
+def test_fingerprint_is_the_same_on_every_machine():
     """A drawn split must not change: fingerprints may be kept, and ranks may differ in CPU."""
     y, x = np.mgrid[:90, :131]
     image = np.dstack([x * y, x * x + 3 * y, 5 * x + y * y]).astype(np.uint8)
@@ -76,7 +76,7 @@ FLAT = {
 }
 
 
-def test_flat_images_are_distinguished_by_their_bytes():
+def test_flat_images_are_compared_by_their_bytes():
     files = [encoded(image, suffix) for image in FLAT.values() for suffix in (".jpg", ".png")]
     prints = [fingerprint_of(file) for file in files]
     assert [x.look for x in prints] == [UNKNOWN] * len(files)
@@ -84,7 +84,7 @@ def test_flat_images_are_distinguished_by_their_bytes():
     assert near_duplicates([prints[0], prints[1], prints[0]]).tolist() == [0, 1, 0]
 
 
-def test_an_image_over_the_limit_is_not_decoded(photos):
+def test_image_over_the_limit_gets_no_look(photos):
     height, width = photos[0].shape[:2]
     file = encoded(photos[0])
     assert fingerprint_of(file, height * width).look != UNKNOWN
@@ -95,7 +95,7 @@ def looks(*numbers):
     return [Fingerprint(index + 1, number) for index, number in enumerate(numbers)]
 
 
-def test_as_many_bits_as_measured_may_differ_wherever_they_are():
+def test_near_duplicates_tolerate_exactly_max_bits_anywhere():
     """Each look is far from the others; a copy has bits flipped in any parts of it."""
     generator = np.random.default_rng(0)
     bases = generator.integers(1, 1 << 63, 400).tolist()
@@ -110,12 +110,12 @@ def test_as_many_bits_as_measured_may_differ_wherever_they_are():
         np.testing.assert_array_equal(groups[400:], np.arange(found, found + 400))
 
 
-def test_who_looks_like_a_third_one_is_of_its_group():
+def test_near_duplicate_groups_are_transitive():
     steps = [(1 << (4 * number)) - 1 for number in range(1, 9)]  # 4 bits more each
     assert near_duplicates(looks(*steps)).tolist() == [0] * 8
 
 
-def test_equal_bytes_are_duplicates_and_unread_files_are_not():
+def test_equal_bytes_are_duplicates_but_unread_files_not():
     prints = [Fingerprint(7, 1), Fingerprint(UNKNOWN, UNKNOWN), Fingerprint(9, 1),
               Fingerprint(7, UNKNOWN), Fingerprint(UNKNOWN, UNKNOWN)]  # fmt: skip
     assert duplicates(prints).tolist() == [0, 1, 2, 0, 4]
@@ -123,7 +123,7 @@ def test_equal_bytes_are_duplicates_and_unread_files_are_not():
     assert near_duplicates([]).tolist() == []
 
 
-def test_many_looks_that_are_close_together_take_bounded_work():
+def test_thousands_of_close_fingerprints_form_one_group():
     """20,000 looks within 2^16 would have 10^8 pairs; each is compared with a few."""
     numbers = np.random.default_rng(0).choice(1 << 16, 20_000, replace=False) + (1 << 40)
     assert set(near_duplicates(looks(*numbers.tolist())).tolist()) == {0}

@@ -30,7 +30,7 @@ def with_segments(jpeg: bytes, *segments: bytes) -> bytes:
 
 
 @pytest.fixture(autouse=True)
-def few_megabytes_are_used():
+def bounded_memory():
     """No test decodes the image that its header states."""
     tracemalloc.start()
     yield
@@ -40,7 +40,7 @@ def few_megabytes_are_used():
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
-def test_an_image_of_another_size_is_not_decoded(kind):
+def test_image_of_another_size_is_not_decoded(kind):
     with pytest.raises(OtherSizeError) as caught:
         decode_bytes(np.frombuffer(plain(kind), np.uint8), (30, 41))
     assert caught.value.size == (30, 40)
@@ -62,7 +62,7 @@ def test_an_image_of_another_size_is_not_decoded(kind):
         (b"\x76\x2f\x31\x01" + bytes(100), "not an image"),  # OpenEXR, which OpenCV decodes
     ],
 )
-def test_a_broken_header_or_that_of_another_kind_is_refused(content, reason):
+def test_broken_or_foreign_header_is_refused(content, reason):
     with pytest.raises(BrokenImageError, match=f"^{reason}"):
         read_header(io.BytesIO(content))
 
@@ -79,7 +79,7 @@ def run_length_bitmap(side: int, code: bytes) -> bytes:
     return file + sizes + palette + code
 
 
-def test_jumps_of_a_bitmap_fill_no_more_pixels_than_its_bytes_can_hold(tmp_path):
+def test_bitmap_of_more_pixels_than_its_bytes_is_refused(tmp_path):
     path = tmp_path / "a.bmp"
     path.write_bytes(run_length_bitmap(510, (b"\xff\1" * 2 + b"\0\0") * 510))
     assert check_file(path).size == (510, 510)
@@ -89,7 +89,7 @@ def test_jumps_of_a_bitmap_fill_no_more_pixels_than_its_bytes_can_hold(tmp_path)
 
 
 @pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "TIFF", "GIF"])
-def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
+def test_header_beyond_the_pixel_limit_is_refused(tmp_path, kind):
     path = tmp_path / "a.png"
     path.write_bytes(plain(kind))
     assert check_file(path, max_pixels=1200).size == (30, 40)
@@ -98,7 +98,7 @@ def test_an_image_over_the_limit_is_refused_by_its_header(tmp_path, kind):
 
 
 @pytest.mark.parametrize("size", [(30, (1 << 20) + 1), (1 << 16, (1 << 14) + 1)])
-def test_what_opencv_does_not_decode_is_refused_whatever_the_limit(size):
+def test_size_beyond_opencv_is_refused_at_any_limit(size):
     with pytest.raises(BrokenImageError, match="at most 1,048,576 per side and 1,073,741,824 are"):
         check_size(size, max_pixels=1 << 40)
     check_size((1 << 16, 1 << 14), max_pixels=1 << 40)
@@ -110,7 +110,7 @@ def photo(seed: int = 0) -> bytes:
     return encoded(pixels, "JPEG", quality=95)
 
 
-def test_a_jpeg_that_lacks_only_its_end_mark_is_read(tmp_path):
+def test_jpeg_lacking_only_its_end_mark_is_read(tmp_path):
     path, whole = tmp_path / "a.jpg", photo()
     for content, lacks_end in ((whole, False), (whole[:-2], True), (whole[:-1], True)):
         path.write_bytes(content)
@@ -124,7 +124,7 @@ def test_a_jpeg_that_lacks_only_its_end_mark_is_read(tmp_path):
         assert not check_file(path).lacks_end
 
 
-def test_a_jpeg_that_lacks_pixels_or_may_lack_them_is_refused(tmp_path):
+def test_truncated_jpeg_is_refused(tmp_path):
     path, cut = tmp_path / "a.jpg", range(3, 60)
     contents = [photo(seed)[:-number] for number, seed in zip(cut, cut, strict=True)]
     for content in [*contents, plain("JPEG", progressive=True)[:-2]]:
@@ -147,14 +147,14 @@ EXIF = b"Exif\0\0II*\0" + struct.pack("<IH", 8, len(TAGS)) + b"".join(TAGS)
     ],
     ids=["tags", "segments", "padding", "rubbish"],
 )
-def test_a_header_without_an_end_is_given_up(content):
+def test_endless_header_is_abandoned(content):
     file = io.BytesIO(content)
     with pytest.raises(BrokenImageError, match="longer than that of any image"):
         read_header(file)
     assert file.tell() < 1 << 20
 
 
-def test_a_jpeg_that_repeats_its_scans_is_not_decoded():
+def test_jpeg_that_repeats_its_scans_is_refused():
     jpeg = plain("JPEG", progressive=True)
     scan = jpeg[jpeg.rfind(b"\xff\xda") : -2]
     large = encoded(Image.new("RGB", (5000, 5000)), "JPEG", progressive=True)

@@ -45,7 +45,7 @@ def scanned(folder: Path, content: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_an_image_is_seen_as_its_kind_says(name, tmp_path):
+def test_each_image_kind_decodes_to_its_pixels(name, tmp_path):
     content, seen, tolerance = KINDS[name]
     assert scanned(tmp_path, content) == (HEIGHT, WIDTH)
     found = decoded(content)
@@ -57,7 +57,7 @@ def test_an_image_is_seen_as_its_kind_says(name, tmp_path):
 
 @pytest.mark.parametrize("reduction", [2, 4, 8])
 @pytest.mark.parametrize("name", KINDS)
-def test_a_reduced_image_is_the_average_of_the_whole(name, reduction):
+def test_reduced_image_is_the_average_of_the_whole(name, reduction):
     content = KINDS[name].content
     whole = decoded(content).astype(float)
     found = decoded(content, reduction=reduction)
@@ -71,7 +71,7 @@ def test_a_reduced_image_is_the_average_of_the_whole(name, reduction):
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_scan_leaves_out_a_file_that_is_cut_off(name, tmp_path):
+def test_scan_refuses_truncated_files(name, tmp_path):
     content = KINDS[name].content
     if (
         "pages" in name
@@ -95,7 +95,7 @@ LOSSES = {"JPEG": 14, "PNG": 0, "TIFF": 0, "AVIF": 24}
 
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("form", LOSSES)
-def test_an_image_is_turned_once_as_pillow_turns_it(form, orientation, tmp_path):
+def test_exif_orientation_is_applied_once_as_in_pillow(form, orientation, tmp_path):
     content = turned(form, orientation)
     with Image.open(io.BytesIO(content)) as opened:
         by_pillow = np.asarray(ImageOps.exif_transpose(opened), float)
@@ -108,7 +108,7 @@ def test_an_image_is_turned_once_as_pillow_turns_it(form, orientation, tmp_path)
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_a_webp_stays_as_it_is_stored(orientation, tmp_path):
+def test_webp_ignores_exif_orientation(orientation, tmp_path):
     """Chromium 149 and OpenCV ignore its EXIF, and a labelling tool shows what the browser does."""
     content = turned("WEBP", orientation, lossless=True)
     assert scanned(tmp_path, content) == (HEIGHT, WIDTH)
@@ -116,12 +116,12 @@ def test_a_webp_stays_as_it_is_stored(orientation, tmp_path):
 
 
 @pytest.mark.parametrize("value", [None, 0, 9, 65535, "6", (6, 6), 6.0, b"6", True + 8])
-def test_an_unknown_orientation_counts_as_upright(value):
+def test_unknown_orientation_counts_as_upright(value):
     assert known_orientation(value) == 1
 
 
 @pytest.mark.parametrize("orientation", range(1, 9))
-def test_the_matrix_of_a_video_is_the_orientation_that_moves_points_alike(orientation):
+def test_video_matrix_maps_to_the_equivalent_orientation(orientation):
     stored = np.arange(8).reshape(2, 4)
     seen = upright(orientation, stored)
     # The centres of pixels from the middle, as columns and rows: where each lies, is seen.
@@ -140,12 +140,12 @@ def test_the_matrix_of_a_video_is_the_orientation_that_moves_points_alike(orient
     [encoded(GRAY.astype(np.float32), "TIFF"), encoded(GRAY.astype(np.int32), "TIFF")],
     ids=["float", "int32"],
 )
-def test_a_tiff_that_is_not_decoded_is_left_out_by_the_scan(content, tmp_path):
+def test_undecodable_tiff_is_refused_by_the_scan(content, tmp_path):
     with pytest.raises(BrokenImageError, match="a TIFF of 32-bit or signed numbers"):
         scanned(tmp_path, content)
 
 
-def test_a_folder_gives_the_images_of_all_suffixes(tmp_path):
+def test_folder_scan_accepts_all_image_suffixes(tmp_path):
     """In capitals too; what a file is, its bytes say."""
     paths = [tmp_path / f"a{suffix}" for suffix in IMAGE_SUFFIXES]
     paths += [tmp_path / f"b{suffix.upper()}" for suffix in IMAGE_SUFFIXES]
@@ -190,11 +190,11 @@ def file_type(brand: bytes, *compatible: bytes) -> bytes:
         (b"\0\0\0\x18ftyp", ""),
     ],
 )
-def test_the_brands_of_a_file_tell_heic_from_avif_and_video(start, kind):
+def test_file_brands_tell_heic_from_avif_and_video(start, kind):
     assert recognise(start) == kind
 
 
-def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path):
+def test_missing_heic_decoder_is_reported_with_its_command(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pi_heif", None)
     path = tmp_path / "IMG_0001.HEIC"
     path.write_bytes(HEIC)
@@ -211,7 +211,7 @@ def test_without_the_decoder_each_reader_names_the_command(monkeypatch, tmp_path
     assert len(report.samples) == 1 and report.problems == [f"{path}: left out: {command}"]
 
 
-def test_a_photo_is_seen_upright(tmp_path):
+def test_heic_photo_is_decoded_upright(tmp_path):
     assert scanned(tmp_path, HEIC) == (WIDTH, HEIGHT)
     found = decode_bytes(np.frombuffer(HEIC, np.uint8), (WIDTH, HEIGHT))[..., ::-1]
     assert np.abs(found.astype(int) - np.rot90(PHOTO, -1)).max() <= 24
@@ -220,7 +220,7 @@ def test_a_photo_is_seen_upright(tmp_path):
     assert half.shape == (WIDTH // 2, HEIGHT // 2, 3)
 
 
-def test_a_cut_off_photo_is_refused(tmp_path):
+def test_truncated_heic_is_refused(tmp_path):
     for length in range(12, len(HEIC) - 1, 40):
         with pytest.raises(BrokenSourceError, match="damaged|broken"):
             decode_image(HEIC[:length], MAX_PIXELS)

@@ -47,7 +47,7 @@ def images() -> dict[str, np.ndarray]:
         return dict(arrays)
 
 
-def test_shapes_ratios_and_padding_equal_the_stored_ones(images):
+def test_letterbox_shapes_and_padding_match_stored_values(images):
     cases = stored_cases()
     assert len(cases) == 31
     for case in cases:
@@ -63,7 +63,7 @@ def test_shapes_ratios_and_padding_equal_the_stored_ones(images):
         assert placement.padding == (math.floor(case["pad"][1]), math.floor(case["pad"][0]))
 
 
-def test_what_is_detected_in_has_the_stored_pixels(images):
+def test_letterboxed_pixels_match_stored_values(images):
     with np.load(shared_path("golden/images/letterbox_outputs.npz")) as outputs:
         stored = [case for case in stored_cases() if case["stored"]]
         assert len(stored) == 8
@@ -76,7 +76,7 @@ def test_what_is_detected_in_has_the_stored_pixels(images):
         assert sum(scale < 0.5 for scale in shrunk) >= 1
 
 
-def test_images_of_a_dataset_have_the_stored_sizes():
+def test_dataset_letterbox_sizes_match_stored_values():
     """Items of the public validation at 320 px: a scaled side is rounded up, 174.5 to 175."""
     items = json.loads(shared_path("golden/recipe/info.json").read_text())["rect_items"]
     assert len(items) == 5
@@ -101,7 +101,7 @@ def test_images_of_a_dataset_have_the_stored_sizes():
         ((100, 150), (214, 320), (213, 320)),  # enlarged
     ],
 )
-def test_sides_round_up_in_a_dataset_and_to_the_nearest_elsewhere(size, rounded_up, nearest):
+def test_dataset_sides_round_up_and_others_to_nearest(size, rounded_up, nearest):
     for placement, resized in (
         (fit_long_side(size, 320, (352, 320)), rounded_up),
         (fit_letterbox(size, (352, 320)), nearest),
@@ -114,20 +114,20 @@ def test_sides_round_up_in_a_dataset_and_to_the_nearest_elsewhere(size, rounded_
         np.testing.assert_allclose(placement.to_input(np.array([[0.0, 0, *size[::-1]]])), box)
 
 
-def test_the_long_side_is_exact_where_the_other_is_rounded_to_a_stride():
+def test_long_side_stays_exact_when_the_other_is_rounded():
     # The short side is 32.38 of 32 px: the image is not made smaller for that.
     assert place((254, 5271), 672, 32).resized_size == (32, 672)
     assert place((5271, 254), 672, 32).resized_size == (672, 32)
 
 
-def test_shrinking_averages_over_all_pixels():
+def test_shrinking_averages_all_pixels():
     checkerboard = np.zeros((64, 64, 3), np.uint8)
     checkerboard[::4] = 255  # a row in four: bilinear sampling at a quarter would see 0 or 255
     found = letterbox(checkerboard, fit_letterbox((64, 64), (16, 16)), resize)
     np.testing.assert_array_equal(found, 64)  # 255 / 4, rounded
 
 
-def test_letterbox_agrees_with_stored_scaling():
+def test_letterbox_scaling_matches_stored_boxes():
     with np.load(shared_path("golden/nms/boxes.npz")) as arrays:
         stored = dict(arrays)
     placement = fit_letterbox((480, 600), (640, 640))
@@ -139,7 +139,7 @@ def middle(image: np.ndarray, side: int) -> np.ndarray:
     return crop(image, centre_region(image.shape[:2], (side, side)), (side, side))
 
 
-def test_crops_of_photographs_have_the_stored_pixels():
+def test_centre_crops_match_stored_pixels():
     photographs = shared_path("data/coco256")
     cases = json.loads(shared_path("golden/classify/info.json").read_text())["preprocess"]
     assert cases
@@ -152,7 +152,7 @@ def test_crops_of_photographs_have_the_stored_pixels():
 
 
 @pytest.mark.parametrize("side", [64, 160])
-def test_a_small_image_is_enlarged_to_the_stored_pixels(side):
+def test_enlarged_small_image_matches_stored_pixels(side):
     with np.load(shared_path("golden/classify/preprocess.npz")) as stored:
         found = middle(stored["synthetic_bgr"], side)
         if side == 64:
@@ -175,7 +175,7 @@ def test_a_small_image_is_enlarged_to_the_stored_pixels(side):
         ((10, 4000), (4000, 10), (0, 1999, 10, 1)),
     ],
 )
-def test_the_region_is_the_largest_of_its_shape_in_the_middle(size, output, region):
+def test_centre_region_is_the_largest_of_its_shape(size, output, region):
     found = centre_region(size, output)
     assert found == Region(*region)
     placement = found.placement(output)
@@ -185,7 +185,7 @@ def test_the_region_is_the_largest_of_its_shape_in_the_middle(size, output, regi
 
 @pytest.mark.parametrize("overlap", [MIN_OVERLAP, 0.2, 0.5, MAX_OVERLAP])
 @pytest.mark.parametrize("length", [1, 63, 64, 65, 100, 127, 128, 129, 1000, 3333])
-def test_tiles_are_spread_evenly_and_none_is_more_than_needed(length, overlap):
+def test_tiles_are_evenly_spread_and_as_few_as_possible(length, overlap):
     side = 64
     tiling = Tiling(side, overlap)
     corners = tiling.corners((length, 1))
@@ -212,7 +212,7 @@ def test_tiles_go_row_by_row():
 
 
 @pytest.mark.parametrize("fixed_size", [None, (24, 48)])
-def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
+def test_classifier_view_is_the_image_centre(fixed_size):
     image = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
     view = centre_view(image, 64, 32, fixed_size)
     if fixed_size is None:
@@ -223,7 +223,7 @@ def test_a_classifier_sees_the_middle_of_an_image(fixed_size):
         assert view.region_xyxy == (0, 8, 96, 56)
 
 
-def test_others_see_all_of_it():
+def test_whole_view_covers_the_image():
     image = np.full((64, 96, 3), 200, np.uint8)
     view = whole_view(image, 96, 32, None)
     assert view.pixels.shape == (64, 96, 3) and view.region_xyxy == (0, 0, 96, 64)

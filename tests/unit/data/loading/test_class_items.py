@@ -9,7 +9,7 @@ from pycocotools import mask as coco_mask
 
 from duet.utils.data.image.decoding import LabelledImage
 from duet.utils.data.image.letterbox import centre_region, crop
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.items import CLASSES, MASKS, MaskItems, complete_outlines
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.dataset import load_dataset
@@ -42,7 +42,7 @@ def train_loader(samples, workers=0, **changes) -> TrainLoader:
     return TrainLoader(samples, TrainRecipe(**choices, items=CLASSES), workers)
 
 
-def test_each_image_of_a_batch_has_the_class_of_its_sample(samples):
+def test_class_batch_has_one_class_per_image(samples):
     for batch in train_loader(samples).epoch(0):
         number = len(batch.images)
         assert batch.images.shape == (number, 3, 32, 32)
@@ -53,8 +53,8 @@ def test_each_image_of_a_batch_has_the_class_of_its_sample(samples):
         assert batch.targets.masks is None
 
 
-def test_validation_shows_the_middle_of_each_image_in_their_order(samples):
-    loader = ValLoader(samples, 32, 4, 0, items=CLASSES)
+def test_class_validation_shows_centres_in_order(samples):
+    loader = ValLoader(samples, ValRecipe(32, 4, items=CLASSES))
     batches = list(loader)
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert indices.tolist() == list(range(11))
@@ -70,8 +70,8 @@ def test_validation_shows_the_middle_of_each_image_in_their_order(samples):
     assert targets.tolist() == samples.class_index.tolist()
 
 
-def test_a_network_of_one_size_gets_crops_of_its_shape(samples):
-    (batch,) = ValLoader(samples, 32, 16, 0, fixed_size=(24, 48), items=CLASSES)
+def test_fixed_size_network_gets_crops_of_its_shape(samples):
+    (batch,) = ValLoader(samples, ValRecipe(32, 16, fixed_size=(24, 48), items=CLASSES))
     assert batch.images.shape == (11, 3, 24, 48)
     file = cv2.imread(str(samples[0].image_path))  # 40 x 60
     expected = cv2.resize(file[5:35], (48, 24), interpolation=cv2.INTER_LINEAR)
@@ -81,7 +81,7 @@ def test_a_network_of_one_size_gets_crops_of_its_shape(samples):
 @pytest.mark.parametrize(
     "size", [(375, 500), (1000, 1000), (3000, 4000), (224, 9000), (20, 20), (20000, 30000)]
 )
-def test_an_image_is_kept_as_small_as_no_crop_is_enlarged_by_it(size):
+def test_cached_size_is_the_smallest_that_enlarges_no_crop(size):
     smallest = min((0.08 * size[0] * size[1] * 0.75) ** 0.5, *size)
     scale = min(1, 224 / smallest)
     kept = CLASSES.kept_size(size, 224)
@@ -97,7 +97,7 @@ def item_of(outlines, boxes, size=(40, 60)) -> LabelledImage:
 TRIANGLE = [(4, 4), (36, 4), (4, 36)]
 
 
-def test_an_object_without_an_outline_is_its_box():
+def test_object_without_outline_is_masked_by_its_box():
     item = item_of([TRIANGLE, [], [(40, 8), (50, 8)]], [[4, 4, 36, 36], [44, 24, 55, 31], [0] * 4])
     masks = MaskItems(ratio=1, overlap=False).targets(item).masks
     assert masks.maps[1].sum() == 12 * 8 and masks.maps[1, 24:32, 44:56].all()
@@ -112,7 +112,7 @@ def test_an_object_without_an_outline_is_its_box():
 
 
 @pytest.mark.parametrize("overlap", [True, False])
-def test_an_image_without_objects_has_an_empty_map_or_none(overlap):
+def test_image_without_objects_has_an_empty_map_or_none(overlap):
     targets = MaskItems(overlap=overlap).targets(item_of(None, []))
     assert targets.masks.maps.shape == (int(overlap), 10, 15)
     assert targets.masks.maps.dtype == np.uint8 and not targets.masks.maps.any()
@@ -144,7 +144,7 @@ def assert_masks(truth, masks):
     np.testing.assert_array_equal(truth.area, [np.count_nonzero(mask) for mask in masks])
 
 
-def test_labels_to_score_have_the_pixels_of_pycocotools_or_of_their_box():
+def test_scored_masks_match_pycocotools_or_the_box():
     triangle = [5, 5, 40, 8, 20, 50]
     truth = MASKS.ground_truth(sample_of([[], triangle], [[45, 30, 20, 10], [20, 20, 30, 40]]))
     box = np.zeros((HEIGHT, WIDTH), bool)
@@ -154,7 +154,7 @@ def test_labels_to_score_have_the_pixels_of_pycocotools_or_of_their_box():
     assert_masks(truth, [box, *drawn([corners], (HEIGHT, WIDTH))])
 
 
-def test_an_image_without_objects_has_no_masks_to_score():
+def test_image_without_objects_has_no_ground_truth_masks():
     nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     truth = MASKS.ground_truth(Sample(Path("a.jpg"), HEIGHT, WIDTH, *nothing))
     assert truth.masks.num_rows == 0 and truth.area.shape == (0,)

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 
 import numpy as np
 import pytest
 
 from duet.backend.processes import Process
 from duet.utils.data.loading.batch import Batch
-from duet.utils.data.loading.batches import TrainRecipe, finished
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe, finished
 from duet.utils.data.loading.items import BOXES, CLASSES, MaskItems
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.processes.world import ALONE, World
@@ -39,10 +40,11 @@ class Validation:
     """The batches of a validation."""
 
     def __init__(self, items=BOXES, **options):
-        self.loader = partial(ValLoader, image_size=64, batch_size=BATCH, items=items, **options)
+        recipe = ValRecipe(64, BATCH, items=items, **options)
+        self.loader = partial(ValLoader, recipe=recipe)
 
     def batches(self, loader: ValLoader, first: int) -> Iterator[Batch]:
-        return loader.batches(first)
+        return islice(loader, first, None)
 
 
 CASES = {
@@ -68,7 +70,7 @@ def batches_of(case, samples, workers=0, cache="", world=ALONE, first=0) -> list
 
 @each_case
 @pytest.mark.parametrize(("workers", "cache"), [(2, "ram"), (0, "disk")])
-def test_workers_a_cache_and_a_start_in_the_middle_change_no_batch(samples, case, workers, cache):
+def test_workers_cache_and_start_position_change_no_batch(samples, case, workers, cache):
     expected = [digest(batch) for batch in batches_of(case, samples)]
     assert len(set(expected)) == len(expected) > 2
     with case.loader(samples, workers=workers, cache=cache) as loader:
@@ -90,7 +92,7 @@ def joined(shards: list[Batch]) -> list[np.ndarray]:
 
 @each_case
 @pytest.mark.parametrize("world_size", [2, 3])
-def test_the_shards_of_all_ranks_are_the_batches_of_one_process(samples, case, world_size):
+def test_rank_shards_join_to_the_single_process_batch(samples, case, world_size):
     whole = batches_of(case, samples)
     worlds = [World(Process(rank, 0, world_size)) for rank in range(world_size)]
     ranks = [batches_of(case, samples, world=world) for world in worlds]
@@ -104,7 +106,7 @@ def test_the_shards_of_all_ranks_are_the_batches_of_one_process(samples, case, w
 
 
 @pytest.mark.parametrize("case", ["train", "rect", "masks", "classes"])
-def test_batches_whose_pixels_are_left_are_the_usual_ones_once_finished(samples, case):
+def test_deferred_pixels_equal_the_usual_batch(samples, case):
     usual = CASES[case]
     with usual.loader(samples, workers=1) as loader:
         expected = list(usual.batches(loader, 0))
@@ -131,7 +133,7 @@ def test_masks_change_neither_images_nor_boxes(samples, plain, masked):
 
 @pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize("case", [CASES["train"], CASES["val"], CASES["masks"]], ids=str)
-def test_a_rank_without_any_image_gets_empty_batches(samples, case, workers):
+def test_rank_without_images_gets_empty_batches(samples, case, workers):
     (batch,) = batches_of(case, samples[:1], workers, world=World(Process(1, 1, 2)))
     assert batch.images.shape[:2] == (0, 3) and batch.images.shape[2] >= 64
     assert [array.shape for array in batch.targets.arrays()] == [(0,), (0,), (0, 4)]

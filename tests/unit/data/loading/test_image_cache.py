@@ -34,7 +34,7 @@ def never() -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", ["ram", "disk"])
-def test_an_image_is_decoded_once_and_comes_back_as_it_was(kind):
+def test_image_cache_decodes_once_and_returns_equal_pixels(kind):
     cache = create_cache(kind, SIZES, 0.5, "training")
     for number in (1, 0, 2):
         np.testing.assert_array_equal(cache.get(number, lambda n=number: image(n)), image(number))
@@ -45,7 +45,18 @@ def test_an_image_is_decoded_once_and_comes_back_as_it_was(kind):
         assert not kept.flags.writeable
 
 
-def test_images_are_kept_up_to_the_limit_and_the_line_reports_it(monkeypatch, caplog):
+def test_disk_cache_without_pread_keeps_the_file_position(monkeypatch):
+    """On Windows, loader workers share one position in the file that they inherit."""
+    for name in ("pread", "pwrite"):
+        monkeypatch.delattr(os, name)
+    cache = create_cache("disk", SIZES, 0.5, "training")
+    os.lseek(cache._file.descriptor, 17, os.SEEK_SET)
+    for _ in range(2):
+        np.testing.assert_array_equal(cache.get(1, lambda: image(1)), image(1))
+    assert os.lseek(cache._file.descriptor, 0, os.SEEK_CUR) == 17
+
+
+def test_image_cache_stops_at_its_limit_and_logs_the_count(monkeypatch, caplog):
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(image_cache, "free_memory", lambda: 2 * (4096 + 90))
     cache = create_cache("ram", SIZES, 0.5, "training")
@@ -63,7 +74,7 @@ def test_images_are_kept_up_to_the_limit_and_the_line_reports_it(monkeypatch, ca
     assert "3 of 3 training images" in caplog.text
 
 
-def test_a_disk_cache_leaves_no_file_and_no_open_descriptor(monkeypatch, tmp_path):
+def test_disk_cache_leaves_no_file_or_open_descriptor(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     before = set(os.listdir("/proc/self/fd"))
     cache = create_cache("disk", SIZES, 0.5, "training")
@@ -73,13 +84,13 @@ def test_a_disk_cache_leaves_no_file_and_no_open_descriptor(monkeypatch, tmp_pat
     assert set(os.listdir("/proc/self/fd")) == before
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(monkeypatch, tmp_path):
+def test_unwritable_cache_folder_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path / "absent"))
     with pytest.raises(DatasetError, match="--cache disk: .*absent.*TMPDIR"):
         create_cache("disk", SIZES, 0.5, "training")
 
 
-def test_a_full_disk_is_an_error_with_the_next_step(monkeypatch):
+def test_full_disk_cache_error_gives_the_next_step(monkeypatch):
     cache = create_cache("disk", SIZES, 0.5, "training")
 
     def full(*arguments):
@@ -91,7 +102,7 @@ def test_a_full_disk_is_an_error_with_the_next_step(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [(900, 1200), (720, 1279), (480, 641), (640, 480), (30, 20)])
-def test_an_image_is_kept_no_larger_than_training_shows_it(size):
+def test_cached_image_is_no_larger_than_training_needs(size):
     sample = Sample(Path("image.jpg"), *size, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))
     batches = TrainBatches(table_of([sample]), TrainRecipe(640, 1))
     ((height, width),) = batches.image_sizes()
@@ -119,7 +130,7 @@ STATISTICS = "anon 1\ninactive_file 300000\nactive_file 20000"
 
 
 @pytest.mark.parametrize("group", [".", "user", "user/job"])
-def test_the_free_memory_respects_the_limit_of_any_group_above(groups, group):
+def test_free_memory_respects_limits_of_all_parent_groups(groups, group):
     assert free_memory() > 2**20
     write_group(groups / group, max="max", current=4000000, stat=STATISTICS)
     assert free_memory() > 2**20
@@ -127,7 +138,7 @@ def test_the_free_memory_respects_the_limit_of_any_group_above(groups, group):
     assert free_memory() == 1320000
 
 
-def test_a_container_that_does_not_see_its_own_path_still_sees_its_limit(groups, tmp_path):
+def test_hidden_cgroup_path_still_limits_free_memory(groups, tmp_path):
     write_group(groups, max=5000000, current=4000000, stat=STATISTICS)
     for own in ("0::/docker/0123\n", "0::/../job\n", ""):
         (tmp_path / "self").write_text(own)
@@ -137,7 +148,7 @@ def test_a_container_that_does_not_see_its_own_path_still_sees_its_limit(groups,
 
 
 @pytest.mark.parametrize("kind", ["ram", "disk"])
-def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
+def test_ranks_of_one_machine_share_a_cache(kind, caplog):
     caplog.set_level(logging.INFO)
     local_ranks = (0, 1, 2, 0, 1)  # two machines
 
@@ -155,7 +166,7 @@ def test_the_ranks_of_each_machine_have_one_cache(kind, caplog):
     np.testing.assert_array_equal(caches[3].get(0, never), image(0) + 1)
 
 
-# A second rank, by what the first has told; prints the largest value of the first image.
+# A second rank, by what the first has sent; prints the largest value of the first image.
 SECOND = """
 import sys
 import numpy as np
@@ -163,30 +174,30 @@ from duet.backend.processes import Process
 from duet.utils.processes.world import World
 from duet.utils.data.loading.image_cache import create_cache
 
-told = np.array([sys.argv[2:]], np.int64)
-world = World(Process(1, 1, 2), lambda mine: [told if len(mine) else mine, mine])
+sent = np.array([sys.argv[2:]], np.int64)
+world = World(Process(1, 1, 2), lambda mine: [sent if len(mine) else mine, mine])
 cache = create_cache(sys.argv[1], [(3, 5), (7, 2)], 0.01, "training", world)
 print(cache.get(0, lambda: np.full((3, 5, 3), 8, np.uint8)).max())
 """
 
 
 @pytest.mark.parametrize("kind", ["ram", "disk"])
-def test_processes_share_a_cache_and_take_no_other_file_for_it(kind, tmp_path, monkeypatch):
+def test_processes_share_a_cache_and_refuse_another_file(kind, tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    told = []
+    sent = []
 
     def all_gather(mine):
-        told.extend(mine.ravel().tolist())
+        sent.extend(mine.ravel().tolist())
         return [mine, mine]
 
-    def run_second(*told):
-        command = [sys.executable, "-c", SECOND, kind, *map(str, told)]
+    def run_second(*sent):
+        command = [sys.executable, "-c", SECOND, kind, *map(str, sent)]
         return subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, timeout=60)
 
     world = World(Process(0, 0, 2), all_gather)
     cache = create_cache(kind, [(3, 5), (7, 2)], 0.01, "training", world)
-    assert run_second(*told).stdout == "8\n"
+    assert run_second(*sent).stdout == "8\n"
     assert (cache.get(0, never) == 8).all()
-    refused = run_second(*told[:-1], told[-1] + 1).stderr  # as where numbers are of other processes
+    refused = run_second(*sent[:-1], sent[-1] + 1).stderr  # as where numbers are of other processes
     assert "is another file" in refused and "leave --cache out" in refused
     assert list(tmp_path.iterdir()) == []

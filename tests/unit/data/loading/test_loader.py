@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.sources.dataset import load_dataset
@@ -30,7 +30,7 @@ def digests(batches):
     return [digest(batch) for batch in batches]
 
 
-def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samples):
+def test_closing_epochs_equal_training_without_mosaic(samples):
     closing = train_loader(samples, mosaic_epochs=2)
     never = train_loader(samples, augment=dataclasses.replace(EVERYTHING, mosaic=0))
     assert digests(closing.epoch(1)) == digests(train_loader(samples).epoch(1))
@@ -38,7 +38,7 @@ def test_epochs_after_the_last_with_mosaics_are_those_of_a_training_without(samp
     assert digests(never.epoch(2)) != digests(train_loader(samples).epoch(2))
 
 
-def test_an_epoch_shows_every_sample_once_and_the_last_batch_may_be_smaller(samples):
+def test_epoch_shows_every_sample_once(samples):
     loader = train_loader(samples)
     batches = list(loader.epoch(0))
     assert len(batches) == len(loader) == 6
@@ -48,7 +48,7 @@ def test_an_epoch_shows_every_sample_once_and_the_last_batch_may_be_smaller(samp
     assert list(indices) != list(range(NUM_SAMPLES))
 
 
-def test_a_sample_does_not_depend_on_the_batch_size(samples):
+def test_sample_does_not_depend_on_batch_size(samples):
     whole = next(train_loader(samples, batch_size=NUM_SAMPLES).epoch(3))
     position = 0
     for batch in train_loader(samples, batch_size=5).epoch(3):
@@ -58,7 +58,7 @@ def test_a_sample_does_not_depend_on_the_batch_size(samples):
     assert position == NUM_SAMPLES
 
 
-def test_arrays_have_the_promised_types(samples):
+def test_batch_arrays_have_the_promised_types(samples):
     batch = next(train_loader(samples).epoch(0))
     assert (batch.images.shape, batch.images.dtype) == ((4, 3, 64, 64), np.uint8)
     assert batch.images.flags["C_CONTIGUOUS"]
@@ -77,7 +77,7 @@ def test_arrays_have_the_promised_types(samples):
     assert corners.max() <= 1 + 1e-6
 
 
-def test_training_images_are_rgb_images_of_their_samples(samples):
+def test_training_images_are_rgb(samples):
     # Without augmentation a sample at its own size is the decoded file inside grey.
     plain = AugmentConfig()
     sample = samples[0]
@@ -91,8 +91,8 @@ def test_training_images_are_rgb_images_of_their_samples(samples):
     np.testing.assert_array_equal(batch.targets.class_index, sample.class_index)
 
 
-def test_validation_batches_hold_similar_shapes_in_the_smallest_multiple(samples):
-    loader = ValLoader(samples, image_size=128, batch_size=4, workers=0, stride=16)
+def test_validation_batches_group_similar_shapes(samples):
+    loader = ValLoader(samples, ValRecipe(image_size=128, batch_size=4, stride=16))
     batches = list(loader)
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert sorted(indices) == list(range(NUM_SAMPLES))
@@ -112,15 +112,15 @@ def test_validation_batches_hold_similar_shapes_in_the_smallest_multiple(samples
 
 
 def test_square_validation_batches_keep_the_order(samples):
-    batches = list(ValLoader(samples, 100, 8, workers=0, stride=32, rectangular=False))
+    batches = list(ValLoader(samples, ValRecipe(100, 8, stride=32, rectangular=False)))
     assert {batch.images.shape[2:] for batch in batches} == {(128, 128)}
     indices = np.concatenate([batch.sample_indices for batch in batches])
     assert list(indices) == list(range(NUM_SAMPLES))
 
 
 @pytest.mark.parametrize("size", [(64, 96), (96, 64)])
-def test_each_image_is_as_large_as_fits_into_a_fixed_size(samples, size):
-    for batch in ValLoader(samples, 640, 8, workers=0, fixed_size=size):
+def test_image_fills_the_fixed_network_size(samples, size):
+    for batch in ValLoader(samples, ValRecipe(640, 8, fixed_size=size)):
         assert batch.images.shape[2:] == size
         for letterbox in batch.letterboxes:
             room = np.subtract(size, letterbox.resized_size)
@@ -130,7 +130,7 @@ def test_each_image_is_as_large_as_fits_into_a_fixed_size(samples, size):
 
 def test_validation_targets_map_back_to_the_labels(samples):
     number = 0
-    for batch in ValLoader(samples, 96, 4, workers=0):
+    for batch in ValLoader(samples, ValRecipe(96, 4)):
         height, width = batch.images.shape[2:]
         corners = cxcywh_to_xyxy(batch.targets.boxes_cxcywh_norm) * [width, height, width, height]
         for position, letterbox in enumerate(batch.letterboxes):
@@ -146,7 +146,7 @@ def test_validation_targets_map_back_to_the_labels(samples):
     assert number == sum(len(sample.class_index) for sample in samples)
 
 
-def test_the_figures_of_the_classes_change_what_is_shown_with_image_weights_alone(samples):
+def test_class_scores_matter_only_with_image_weights(samples):
     for name in ("rectangular", "image_weights"):
         loader = train_loader(samples, **{name: True})
         scores = (0.9, 0.1, 0.3, 0.0, 0.5), (0.0, 0.0, 0.0, 0.0, 0.99)
@@ -154,7 +154,7 @@ def test_the_figures_of_the_classes_change_what_is_shown_with_image_weights_alon
         assert (first != second) == (name == "image_weights")
 
 
-def test_rectangular_batches_hold_whole_images_from_wide_to_tall(samples):
+def test_rectangular_batches_hold_whole_images_by_aspect(samples):
     plain = AugmentConfig(mosaic=1.0)
     batches = list(train_loader(samples, augment=plain, image_size=128, rectangular=True).epoch(1))
     order = np.concatenate([batch.sample_indices for batch in batches])
@@ -177,7 +177,7 @@ def test_rectangular_batches_hold_whole_images_from_wide_to_tall(samples):
             np.testing.assert_allclose(found, expected, atol=1)
 
 
-def test_the_sides_of_rectangles_follow_the_stride_of_the_model(samples):
+def test_rectangle_sides_follow_the_model_stride(samples):
     with train_loader(samples, workers=1, rectangular=True) as loader:
         assert {side % 32 for batch in loader.epoch(0) for side in batch.images.shape[2:]} == {0}
         before = loader.largest_shape
@@ -192,7 +192,7 @@ def test_the_sides_of_rectangles_follow_the_stride_of_the_model(samples):
 
 @pytest.mark.parametrize("dataset", ["bccd", "coco256"])
 @pytest.mark.parametrize(("size", "batch"), [(320, 16), (640, 16), (416, 5)])
-def test_training_rectangles_have_the_public_shapes_in_the_public_order(dataset, size, batch):
+def test_training_rectangles_match_public_shapes_and_order(dataset, size, batch):
     stored = json.loads(shared_path("golden/recipe/info.json").read_text())["rect"]
     expected = stored[f"{dataset}_train_img{size}_b{batch}_pad0_s32"]
     yaml = load_dataset(shared_path(f"data/{dataset}/{dataset}.yaml"))
@@ -210,9 +210,7 @@ def test_training_rectangles_have_the_public_shapes_in_the_public_order(dataset,
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
-    samples, monkeypatch, workers
-):
+def test_batches_beyond_free_memory_are_refused_first(samples, monkeypatch, workers):
     batch_bytes = 4 * 3 * 64 * 64
     needed = (4 if workers else 1) * batch_bytes  # two in the making, two in use
     monkeypatch.setattr("duet.utils.memory.free_memory", lambda: needed - 1)
@@ -220,24 +218,24 @@ def test_batches_that_cannot_fit_into_memory_are_refused_before_any_is_made(
     with pytest.raises(UserError, match=message):
         train_loader(samples, workers)
     with pytest.raises(UserError, match=message):
-        ValLoader(samples, 64, 4, workers, rectangular=False)
+        ValLoader(samples, ValRecipe(64, 4, rectangular=False), workers)
     monkeypatch.setattr("duet.utils.memory.free_memory", lambda: needed)
     train_loader(samples, workers).close()
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_image_that_vanished_is_named(samples, tmp_path, workers):
+def test_vanished_image_is_named(samples, tmp_path, workers):
     absent = tmp_path / "absent.jpg"
     broken = [*samples[:5], dataclasses.replace(samples[5], image_path=absent)]
     with (
-        ValLoader(broken, 64, 2, workers) as loader,
+        ValLoader(broken, ValRecipe(64, 2), workers) as loader,
         pytest.raises(DatasetError, match=f"{absent}: cannot be read: No such file"),
     ):
         list(loader)
 
 
 @pytest.mark.parametrize(("workers", "kind"), [(0, RuntimeError), (2, WorkerError)])
-def test_any_other_failure_names_the_image(samples, workers, kind):
+def test_other_loading_failure_names_the_image(samples, workers, kind):
     wrong = dataclasses.replace(samples[0], boxes_cxcywh_norm=np.zeros((2, 3), np.float32))
     with (
         train_loader([wrong] * 8, workers) as loader,

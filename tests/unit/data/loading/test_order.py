@@ -36,13 +36,13 @@ def stored(golden):
     return table(*np.split(golden["classes_concat"].astype(np.int64), ends))
 
 
-def test_class_weights_are_the_public_ones(golden, stored):
+def test_class_weights_match_public_values(golden, stored):
     found = class_weights(stored.class_index, 6)
     # Stored as float32.
     np.testing.assert_allclose(found, golden["class_weights"], rtol=1e-6)
 
 
-def test_weighted_draws_come_as_often_as_the_public_weights_say(golden, stored):
+def test_weighted_draw_frequencies_match_public_weights(golden, stored):
     scores = tuple(golden["epoch1_maps"].tolist())
     wanted = golden["epoch1_image_weights"]
     epochs = 400
@@ -56,7 +56,7 @@ def test_weighted_draws_come_as_often_as_the_public_weights_say(golden, stored):
     assert (parts[wanted == 0] == 0).all()  # an image without objects is never shown
 
 
-def test_weighted_draws_are_those_of_the_uniform_numbers_on_the_summed_weights():
+def test_weighted_draws_invert_the_cumulative_weights():
     samples = table([0], [0, 0, 0], [])
     # Class 0 alone, four objects: weights 1, 3, 0 of 4.
     points = np.random.Generator(np.random.Philox(counter=7 * 2**192, key=[11, 2])).random(3)
@@ -69,13 +69,13 @@ def test_weighted_draws_are_those_of_the_uniform_numbers_on_the_summed_weights()
     ("samples", "scores"),
     [(table([0], [1]), (1.0, 1.0)), (table([], []), ()), (table([], []), (0.5,))],
 )
-def test_without_any_weight_all_images_are_drawn_alike(samples, scores):
+def test_zero_weights_draw_all_images_equally(samples, scores):
     drawn = [weighted(0, samples, Epoch(e, scores)) for e in range(200)]
     # 400 draws: 200 of each, five standard deviations of 10.
     assert abs(np.concatenate(drawn).sum() - 200) < 50
 
 
-def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_is_its_index():
+def test_draw_numbers_are_unique_within_an_epoch():
     samples = table([0], [1], [0, 0, 0, 0, 0, 0, 0], [])
     for is_weighted in (False, True):
         recipe = TrainRecipe(64, 4, image_weights=is_weighted)
@@ -89,7 +89,7 @@ def test_no_two_draws_of_an_epoch_have_one_number_and_the_first_of_each_sample_i
             seen[draw % 4] += 1
 
 
-def test_the_orders_of_samples_that_are_gone_are_not_kept():
+def test_sample_orders_are_freed_with_their_samples():
     samples = table([0], [1], [0, 1], [])
     source = TrainBatches(samples, TrainRecipe(64, 4))
     orders = [source.indices(Epoch(number), 0).tolist() for number in range(9)]

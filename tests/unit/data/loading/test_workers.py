@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from duet import backend
-from duet.utils.data.loading.batches import TrainBatches, TrainRecipe
+from duet.utils.data.loading.batches import TrainBatches, TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.loading.order import Epoch
 from duet.utils.data.loading.worker_process import start_process
@@ -94,7 +94,7 @@ def test_workers_load_no_framework(loader):
         assert "site-packages/oneflow/" not in libraries
 
 
-def test_an_epoch_may_be_left_in_the_middle(loader):
+def test_epoch_may_be_abandoned_midway(loader):
     expected = [digest(batch) for batch in loader.epoch(4)]
     for _ in range(2):
         abandoned = loader.epoch(3)
@@ -104,7 +104,7 @@ def test_an_epoch_may_be_left_in_the_middle(loader):
         next(abandoned)
 
 
-def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
+def test_closing_midway_through_an_epoch_leaves_nothing(samples):
     before = set(os.listdir("/proc/self/fd"))
     with TrainLoader(samples, TrainRecipe(64, 2, EVERYTHING), workers=2) as loader:
         batches = loader.epoch(0)
@@ -119,7 +119,7 @@ def test_close_in_the_middle_of_an_epoch_leaves_nothing_behind(samples):
     assert len(set(os.listdir("/proc/self/fd")) - before) <= 1
 
 
-def test_a_forked_process_that_closes_the_loader_leaves_the_parents_workers(loader):
+def test_forked_process_does_not_close_parent_workers(loader):
     batches = loader.epoch(0)
     next(batches)
     forked = os.fork()
@@ -134,9 +134,7 @@ def test_a_forked_process_that_closes_the_loader_leaves_the_parents_workers(load
     ("batches", "name"), [(CrashingBatches, "SIGSEGV"), (KilledBatches, "SIGKILL")]
 )
 @pytest.mark.parametrize("workers", [1, 3])
-def test_a_worker_that_dies_is_an_error_and_a_crash_names_the_image(
-    samples, capfd, batches, name, workers
-):
+def test_dead_worker_is_an_error_naming_the_crashing_image(samples, capfd, batches, name, workers):
     source = batches(table_of(samples), TrainRecipe(64, 2))
     pool = WorkerPool(source, workers)
     with pytest.raises(WorkerError, match=f"died: {name}; if a stack above names an image"):
@@ -185,7 +183,7 @@ def test_workers_end_with_a_killed_parent(dataset_yaml):
         wait_until(lambda: all(map(has_ended, running)))
 
 
-def test_workers_ignore_an_interrupt_from_the_keyboard_and_a_clusters_signals(dataset_yaml):
+def test_workers_ignore_keyboard_and_cluster_signals(dataset_yaml):
     script = PARENT + INTERRUPT_WORKERS + REPORT_WORKERS + INTERRUPT_WORKERS
     script += "print(len(list(batches)), signal.pthread_sigmask(signal.SIG_BLOCK, ()))"
     with start_parent(dataset_yaml, script) as parent:
@@ -194,7 +192,7 @@ def test_workers_ignore_an_interrupt_from_the_keyboard_and_a_clusters_signals(da
     assert printed.splitlines()[-1] == "9 set()"  # the other batches came; ours is not blocked
 
 
-def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
+def test_unclosed_loader_ends_quietly(dataset_yaml):
     with start_parent(dataset_yaml, PARENT + REPORT_WORKERS) as parent:
         printed, errors = parent.communicate(timeout=30)
     assert parent.returncode == 0
@@ -203,7 +201,7 @@ def test_a_parent_that_forgets_to_close_ends_quietly(dataset_yaml):
 
 
 @pytest.mark.parametrize("workers", [0, 3])
-def test_lent_batches_are_equal_and_their_images_lie_in_a_few_slots(samples, workers):
+def test_lent_batches_are_equal_and_reuse_a_few_slots(samples, workers):
     backend.use()
     with TrainLoader(samples, TrainRecipe(64, 3, EVERYTHING), workers) as loader:
         expected = [digest(batch) for batch in loader.epoch(0)]
@@ -260,7 +258,7 @@ def remove_images(samples) -> None:
 
 
 @pytest.mark.parametrize("loses", ["nothing", "the last epoch", "weighted samples"])
-def test_the_next_epoch_begins_while_this_one_ends(own_samples, loses):
+def test_next_epoch_starts_before_this_one_ends(own_samples, loses):
     recipe = TrainRecipe(64, 4, image_weights=loses == "weighted samples")
     with TrainLoader(own_samples, recipe, workers=2) as loader:
         first = digest(next(loader.epoch(1)))
@@ -275,8 +273,8 @@ def test_the_next_epoch_begins_while_this_one_ends(own_samples, loses):
             list(batches)
 
 
-def test_a_validation_that_is_started_has_its_first_batches(own_samples):
-    with ValLoader(own_samples, 64, 4, workers=2) as loader:
+def test_started_validation_prefetches_its_first_batches(own_samples):
+    with ValLoader(own_samples, ValRecipe(64, 4), workers=2) as loader:
         first = digest(next(iter(loader)))
         list(loader)
         loader.start()
@@ -309,7 +307,7 @@ def answers(num_objects: int) -> list[tuple[int, bool]]:
     return found
 
 
-def test_workers_get_no_copy_of_the_arrays_and_cannot_write_to_them():
+def test_workers_share_the_arrays_read_only():
     (few_kib, _), _ = answers(0)
     for kib, is_writable in answers(1_000_000):  # 24 MB
         assert not is_writable and kib - few_kib < 8_000
@@ -331,7 +329,7 @@ set_start_method("spawn")
 """
 
 
-def test_workers_neither_import_the_main_module_nor_fix_the_start_method(dataset_yaml, tmp_path):
+def test_workers_do_not_import_main_or_fix_the_start_method(dataset_yaml, tmp_path):
     program = tmp_path / "program.py"
     program.write_text(UNGUARDED)
     done = subprocess.run(

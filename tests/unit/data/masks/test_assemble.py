@@ -57,7 +57,7 @@ def assert_same_masks(found, wanted, scores) -> None:
     assert (abs(scores[differs] - 0.5) < 1e-6).all(), np.argwhere(differs)[:10]
 
 
-def test_masks_at_the_size_of_the_prototypes_are_the_public_ones(stored):
+def test_prototype_size_masks_match_public_values(stored):
     prototypes = prototypes_of(stored)
     size = prototypes.shape[1:]
     scale = np.array(size[::-1] * 2, np.float32) / np.tile(stored["input_hw"][::-1], 2)
@@ -68,7 +68,7 @@ def test_masks_at_the_size_of_the_prototypes_are_the_public_ones(stored):
     assert_same_masks(found, expected(stored, "low"), scores)
 
 
-def test_masks_in_pixels_of_the_image_are_the_public_ones_in_every_form(stored):
+def test_native_size_masks_and_runs_match_public_values(stored):
     arguments = prototypes_of(stored), stored["coef"], stored["boxes_native"], placement(stored)
     prototypes, coefficients, _, letterbox = arguments
     masks = whole_masks(*arguments)
@@ -96,7 +96,7 @@ def random_masks(seed: int, count: int, size: tuple[int, int]):
 
 
 @pytest.mark.parametrize("image_size", [(50, 37), (37, 50), (90, 260), (3, 61), (200, 150)])
-def test_a_window_has_the_pixels_of_the_whole_mask_enlarged(image_size):
+def test_window_equals_the_enlarged_whole_mask(image_size):
     """The whole: sigmoid of all prototypes, enlarged by OpenCV, then cut by the box."""
     random, prototypes, coefficients = random_masks(sum(image_size), 20, (24, 32))
     letterbox = fit_long_side(image_size, 128, (96, 128) if image_size[1] > 150 else (128, 128))
@@ -112,7 +112,7 @@ def test_a_window_has_the_pixels_of_the_whole_mask_enlarged(image_size):
         assert_same_masks(mask, (large > 0.5) & inside, large)
 
 
-def test_no_object_gives_no_mask():
+def test_no_objects_give_no_masks():
     prototypes = np.zeros((8, 16, 16), np.float32)
     nothing = np.zeros((0, 8), np.float32), np.zeros((0, 4), np.float32)
     assert prototype_masks(prototypes, *nothing).shape == (0, 16, 16)
@@ -120,7 +120,7 @@ def test_no_object_gives_no_mask():
     assert runs.num_rows == 0 and runs.values.dtype == np.uint32
 
 
-def test_numbers_that_are_none_or_infinite_give_no_pixels_and_no_warning():
+def test_non_finite_coefficients_give_no_warning():
     prototypes = np.ones((2, 8, 8), np.float32)
     coefficients = np.array([[np.nan, 0], [np.inf, 0], [-1e38, -1e38], [1e30, 1e30]], np.float32)
     boxes = np.tile(np.array([0, 0, 32, 32], np.float32), (4, 1))
@@ -138,7 +138,7 @@ def coco_outlines(name: str, size: tuple[int, int]) -> Polygons:
     return make_polygons([row * np.array(size[::-1], np.float64) for row in rows])
 
 
-def test_outlines_of_real_images_give_the_public_maps_bit_for_bit():
+def test_real_outlines_give_public_maps_bit_for_bit():
     cases = json.loads(shared_path("golden/segment/polygons_to_masks.json").read_text())
     assert {case["ratio"] for case in cases} == {1, 4}
     with np.load(shared_path("golden/segment/polygons_to_masks.npz")) as stored:
@@ -157,7 +157,7 @@ def test_outlines_of_real_images_give_the_public_maps_bit_for_bit():
             np.testing.assert_array_equal(masks.sum(axis=(1, 2)), stored[f"c{number}_areas"])
 
 
-def test_equal_areas_overlaps_and_outlines_over_the_border_are_the_public_ones():
+def test_synthetic_outlines_match_public_masks():
     with np.load(shared_path("golden/segment/polygons_to_masks.npz")) as stored:
         outlines = make_polygons([stored[f"synthetic_polygon_{index}"] for index in range(5)])
         numbers, value = index_map(outlines, (32, 40), 1)
@@ -167,7 +167,7 @@ def test_equal_areas_overlaps_and_outlines_over_the_border_are_the_public_ones()
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 3, 4])
-def test_drawing_a_part_of_the_image_gives_the_pixels_of_the_whole(ratio):
+def test_partial_drawing_equals_drawing_the_whole(ratio):
     """The whole: an outline filled in a whole image, which is then made smaller."""
     random = np.random.Generator(np.random.Philox(ratio))
     for number in range(400):
@@ -181,7 +181,7 @@ def test_drawing_a_part_of_the_image_gives_the_pixels_of_the_whole(ratio):
         np.testing.assert_array_equal(found, expected)
 
 
-def test_small_objects_lie_on_large_ones_and_equal_ones_in_the_order_of_the_labels():
+def test_small_objects_overlay_large_ones_in_label_order():
     small = [(2, 2), (3, 2), (3, 3), (2, 3)]
     large = [(0, 0), (7, 0), (7, 7), (0, 7)]
     numbers, value = index_map(make_polygons([small, large, small]), (8, 8), 1)
@@ -189,7 +189,7 @@ def test_small_objects_lie_on_large_ones_and_equal_ones_in_the_order_of_the_labe
     assert (numbers == 1).sum() == 60 and (numbers == 2).sum() == 0 and (numbers == 3).sum() == 4
 
 
-def test_more_objects_than_a_byte_counts_take_a_wider_number():
+def test_over_255_objects_use_a_wider_map_type():
     places = [(x, y) for y in range(16) for x in range(16)]
     points = [[place] for place in places]
     numbers, value = index_map(make_polygons(points[:255]), (16, 16), 1)
@@ -199,7 +199,7 @@ def test_more_objects_than_a_byte_counts_take_a_wider_number():
     np.testing.assert_array_equal(numbers.reshape(-1), value)
 
 
-def test_no_object_and_objects_that_are_not_seen_have_no_pixels():
+def test_invisible_objects_have_no_pixels():
     numbers, value = index_map(without_outlines(0), (8, 12), 4)
     assert (numbers.shape, numbers.dtype, numbers.any()) == ((2, 3), np.uint8, False)
     assert (value.shape, value.dtype) == ((0,), np.int64)

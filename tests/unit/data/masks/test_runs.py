@@ -52,7 +52,7 @@ def of_pycocotools(outlines: list[np.ndarray], size: tuple[int, int]) -> dict:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_outlines_of_one_and_more_parts_are_drawn_as_by_pycocotools(kind):
+def test_outline_runs_match_pycocotools(kind):
     random = np.random.Generator(np.random.Philox(KINDS.index(kind)))
     for _ in range(500):
         size = tuple(random.integers(1, 60, 2).tolist())
@@ -64,13 +64,13 @@ def test_outlines_of_one_and_more_parts_are_drawn_as_by_pycocotools(kind):
         assert to_text(found).encode() == expected["counts"]
 
 
-def test_no_outline_and_outlines_without_pixels_are_empty():
+def test_empty_outlines_give_empty_runs():
     for outlines in ([], [np.zeros((0, 2))], [np.full((3, 2), 2.0)], [np.full((4, 2), -50.0)]):
         assert runs_of_polygons(outlines, (6, 7)).tolist() == [42]
 
 
 @pytest.mark.parametrize("corner", [np.nan, np.inf, -np.inf, 1e300, 1e7])
-def test_outlines_that_pycocotools_cannot_take_never_reach_it(monkeypatch, corner):
+def test_outlines_beyond_pycocotools_are_refused_first(monkeypatch, corner):
     monkeypatch.setattr(pycocotools_mask, "frPyObjects", None)
     for point in ((corner, 1), (1, corner)):
         with pytest.raises(ValueError, match="an outline of .* px; at most 8,388,608 px"):
@@ -80,7 +80,7 @@ def test_outlines_that_pycocotools_cannot_take_never_reach_it(monkeypatch, corne
 
 
 @pytest.mark.parametrize("place", [1e6, 1e9, 1e10, 1e300])
-def test_an_outline_far_outside_is_empty(place):
+def test_outline_far_outside_is_empty(place):
     triangle = np.array([(0, 0), (5, 0), (0, 5)])
     for offset in ((place, 0), (0, place), (-place, 0), (0, -place)):
         assert runs_of_polygons([triangle + offset], (6, 7)).tolist() == [42]
@@ -100,7 +100,7 @@ MASKS = [draw_mask(number) for number in range(120)]
 
 
 @pytest.mark.parametrize("mask", MASKS[:60], ids=str)
-def test_a_mask_is_coded_measured_and_decoded_as_by_pycocotools(mask):
+def test_mask_runs_match_pycocotools(mask):
     coded = pycocotools_mask.encode(np.asfortranarray(mask, np.uint8))
     runs = runs_of_mask(mask)
     assert to_text(runs).encode() == coded["counts"]
@@ -110,7 +110,7 @@ def test_a_mask_is_coded_measured_and_decoded_as_by_pycocotools(mask):
     np.testing.assert_array_equal(from_text(coded["counts"].decode()), runs)
 
 
-def test_windows_are_coded_as_the_masks_around_them():
+def test_window_runs_match_the_surrounding_mask():
     """Some are as high as the mask: there one column's object may go on in the next one."""
     random = np.random.Generator(np.random.Philox(1))
     size = (9, 12)
@@ -137,7 +137,7 @@ def shapes_of(number: int, count: int, size: tuple[int, int]) -> list[np.ndarray
 
 
 @pytest.mark.parametrize("crowds", ["none", "some", "all"])
-def test_overlaps_are_those_of_the_pixels(crowds):
+def test_overlaps_match_pixel_counts(crowds):
     for number in range(40):
         size = (30 + number, 90 - number)
         found, truth = shapes_of(number, number % 7, size), shapes_of(100 + number, 9, size)
@@ -153,7 +153,7 @@ def test_overlaps_are_those_of_the_pixels(crowds):
     assert result.any()
 
 
-def test_overlaps_of_nothing_and_of_empty_masks():
+def test_overlaps_with_nothing_or_empty_masks_are_zero():
     nothing, empty = Ragged.of([], np.uint32), Ragged.of([np.array([20])], np.uint32)
     assert iou(nothing, empty).shape == (0, 1) and iou(empty, nothing).shape == (1, 0)
     full = Ragged.of([np.array([0, 20]), np.array([0, 5, 0, 5, 10])], np.uint32)
@@ -174,18 +174,18 @@ def test_overlaps_of_nothing_and_of_empty_masks():
         ("0" + "oooooo3" * 100_003, "below 0 or too large"),  # sums of differences
     ],
 )
-def test_text_that_is_no_runs_is_refused(text, reason):
+def test_malformed_run_text_is_refused(text, reason):
     with pytest.raises(ValueError, match=reason):
         from_text(text)
 
 
-def test_numbers_up_to_the_largest_come_back_from_text():
+def test_largest_numbers_survive_run_text():
     numbers = np.array([0, 2**32 - 1, 1, 0, 2**32 - 1, 2**31, 0, 0], np.uint32)
     np.testing.assert_array_equal(from_text(to_text(numbers)), numbers)
 
 
 @pytest.mark.parametrize("runs", [[19], [21], [0, 2**32 - 1] * 3, [], [2**32 - 1] * 5])
-def test_runs_of_another_size_are_refused_before_memory_is_taken(runs):
+def test_runs_of_another_size_are_refused_before_allocation(runs):
     tracemalloc.start()
     with pytest.raises(ValueError, match="runs over .* pixels; 5x4 are needed"):
         mask_of_runs(np.array(runs, np.uint32), (4, 5))
@@ -197,7 +197,7 @@ def largest_outline(mask: np.ndarray) -> np.ndarray:
     return outline_of_runs(runs_of_mask(mask), mask.shape)
 
 
-def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
+def test_largest_outlines_match_public_values():
     with np.load(shared_path("golden/segment/masks_to_polygons.npz")) as stored:
         for number, mask in enumerate(stored["masks"] > 0):
             found = largest_outline(mask)
@@ -205,7 +205,7 @@ def test_holes_pieces_points_lines_and_nothing_have_the_public_outlines():
             np.testing.assert_array_equal(found, stored[f"largest_{number}"])
 
 
-def test_a_transposed_mask_is_read_as_it_is():
+def test_transposed_mask_gives_the_same_outline():
     mask = np.zeros((4, 9), bool)
     mask[1, 2:7] = True
     np.testing.assert_array_equal(largest_outline(mask.T.copy().T), largest_outline(mask))
@@ -241,14 +241,14 @@ def as_numbers(mask: np.ndarray) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("coded", [as_text, as_numbers])
-def test_an_outline_covers_exactly_the_pixels_of_its_mask(coded):
+def test_outline_covers_exactly_its_mask(coded):
     for mask in MASKS:
         outline = mask_outline(coded(mask))
         assert outline.dtype == np.float64 and outline.shape[1] == 2
         np.testing.assert_array_equal(covered(outline, mask.shape), mask)
 
 
-def test_a_rectangle_has_four_corners_and_a_ring_one_bridge():
+def test_rectangle_has_four_corners_and_ring_one_bridge():
     mask = np.zeros((8, 9), np.uint8)
     mask[2:5, 3:7] = 1
     assert sorted(mask_outline(as_text(mask)).tolist()) == [[3, 2], [3, 5], [7, 2], [7, 5]]
@@ -276,14 +276,14 @@ def test_damaged_runs_are_refused(size, counts, text):
 @pytest.mark.parametrize("counts", [
     [0, 0, 12], [3, 0, 9], [12, 0], [0, 12, 0], [0, 0, 2, 3, 7], [0, 3, 0, 3, 6], [2, 3, 0, 0, 7],
 ])  # fmt: skip
-def test_runs_of_no_pixel_change_nothing(counts):
+def test_zero_length_runs_change_nothing(counts):
     mask = np.repeat(np.arange(len(counts)) % 2, counts).reshape(4, 3).T
     runs, size = read_runs({"size": [3, 4], "counts": counts})
     np.testing.assert_array_equal(runs, runs_of_mask(mask.astype(np.uint8)))
     np.testing.assert_array_equal(covered(whole_outline(runs, size), size), mask)
 
 
-def test_parts_are_joined_by_lines_that_enclose_nothing():
+def test_joined_parts_enclose_nothing_between_them():
     parts = [SQUARE, SQUARE + (10, 2), SQUARE + (4, 12), SQUARE[::-1] + (20, 20)]
     outline = join_parts(parts)
     expected = np.zeros((30, 30), bool)

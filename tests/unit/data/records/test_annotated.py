@@ -19,7 +19,7 @@ from tests.unit.data.records.test_dataset import run
 SIZE = 60, 80  # height, width
 
 
-def test_an_outline_that_encloses_nothing_is_written_as_its_box():
+def test_degenerate_outline_is_written_as_its_box():
     point = make_polygons([np.full((4, 2), 0.5)], np.float32)
     box = np.float32([[0.25, 0.5, 0.125, 0.75]])
     sample = Sample(Path("a.png"), *SIZE, np.zeros(1, np.int64), box, None, point)
@@ -48,7 +48,7 @@ def dataset(tmp_path) -> Path:
     return tmp_path / "cells"
 
 
-def test_samples_and_batches_are_identical_packed_and_unpacked(dataset, tmp_path):
+def test_packed_and_unpacked_batches_are_identical(dataset, tmp_path):
     packed, unpacked = tmp_path / "packed/cells.yaml", tmp_path / "unpacked/cells.yaml"
     run("pack", "--data", dataset, "--out", packed.parent)
     run("unpack", "--data", packed, "--out", unpacked.parent)
@@ -75,7 +75,7 @@ def test_samples_and_batches_are_identical_packed_and_unpacked(dataset, tmp_path
     assert digests[1] == digests[2] and len(set(digests[1])) == 3
 
 
-def test_images_in_class_folders_are_packed_with_the_object_that_fills_each(tmp_path):
+def test_class_folders_keep_their_classes_when_packed(tmp_path):
     random = np.random.Generator(np.random.Philox(2))
     for split, name in (("train", "cat/1"), ("train", "Hund ü/1"), ("val", "Hund ü/1")):
         path = tmp_path / "pets" / split / f"{name}.png"

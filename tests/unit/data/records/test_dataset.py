@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.records import __main__ as command
 from duet.utils.data.records.layout import forget_open_files, read_table
@@ -88,7 +88,7 @@ def files_below(folder: Path) -> dict[str, bytes]:
     }
 
 
-def test_a_file_holds_the_images_as_they_are_and_then_their_index(tmp_path):
+def test_record_file_holds_raw_images_then_an_index(tmp_path):
     image = add_image(tmp_path / "images/a.jpg", 2, b"1 0.5 0.5 1 1\n")
     other = add_image(tmp_path / "images/b.png", 3, None)
     add_image(tmp_path / "images/val/c.png", 3)
@@ -112,13 +112,13 @@ def test_batches_from_records_are_byte_identical(dataset, tmp_path):
         samples = samples_of(data)
         with TrainLoader(samples, TrainRecipe(64, 4, EVERYTHING, seed=3), workers=1) as loader:
             digests.append([digest(batch) for epoch in (0, 5) for batch in loader.epoch(epoch)])
-        with ValLoader(samples, 64, 4, workers=0) as loader:
+        with ValLoader(samples, ValRecipe(64, 4)) as loader:
             digests[-1] += [digest(batch) for batch in loader]
     assert len(set(digests[0])) == 9
     assert digests[0] == digests[1] == digests[2]
 
 
-def test_packed_and_unpacked_are_byte_identical(dataset, tmp_path):
+def test_packing_and_unpacking_restores_the_files(dataset, tmp_path):
     data = unpack(pack(dataset, tmp_path / "packed", file_bytes=1), tmp_path / "unpacked")
     assert len(list((tmp_path / "packed/train").iterdir())) == 9
     before, after = files_below(dataset.parent), files_below(data.parent)
@@ -130,7 +130,7 @@ def test_packed_and_unpacked_are_byte_identical(dataset, tmp_path):
     assert load_dataset(data).class_names == NAMES
 
 
-def test_a_list_keeps_its_order_and_its_repetitions(dataset, tmp_path):
+def test_packed_list_keeps_order_and_repetitions(dataset, tmp_path):
     lines = [f"images/train/{number:03d}.{SUFFIXES[number % 6]}" for number in (4, 0, 4, 2)]
     (dataset.parent / "chosen.txt").write_text("\n".join(lines), encoding="utf-8")
     data = write_yaml(dataset.parent / "chosen.yaml", train="chosen.txt", val="images/val")
@@ -139,7 +139,7 @@ def test_a_list_keeps_its_order_and_its_repetitions(dataset, tmp_path):
     assert [sample.height for sample in samples_of(unpacked)] == [34, 30, 34, 32]
 
 
-def test_a_yaml_names_files_folders_and_lists_of_them(dataset, tmp_path):
+def test_yaml_may_name_record_files_folders_and_lists(dataset, tmp_path):
     packed = pack(dataset, tmp_path / "packed", file_bytes=1).parent
     names = [f"train/PART_{number:05d}.ffr" for number in (0, 1, 2)]
     data = write_yaml(packed / "parts.yaml", train=names[::-1], val=[names[1], "val"])
@@ -150,7 +150,7 @@ def test_a_yaml_names_files_folders_and_lists_of_them(dataset, tmp_path):
     assert [sample.height for sample in samples_of(both)] == [39, 40, 30]
 
 
-def test_a_folder_of_records_and_images_is_refused(dataset, tmp_path):
+def test_folder_of_records_and_images_is_refused(dataset, tmp_path):
     packed = pack(dataset, tmp_path / "packed").parent
     stray = add_image(packed / "train/images/stray.jpg", 1)
     with pytest.raises(DatasetError, match="also images") as caught:
@@ -168,7 +168,7 @@ def damage(path: Path, number: int) -> None:
         file.write(bytes([byte ^ 1]))
 
 
-def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(dataset, tmp_path):
+def test_damaged_record_error_names_file_record_and_remedy(dataset, tmp_path):
     samples = samples_of(pack(dataset, tmp_path / "packed"))
     damage(samples[0].record.path, 6)
     with (
@@ -181,7 +181,7 @@ def test_a_damaged_record_ends_the_epoch_with_file_record_and_next_step(dataset,
 
 
 @pytest.mark.parametrize("change", ["cut", "removed"])
-def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_path, change):
+def test_record_file_changed_after_the_scan_is_an_error(dataset, tmp_path, change):
     samples = samples_of(pack(dataset, tmp_path / "packed"))
     path = samples[0].record.path
     moved = path.rename(path.with_name("moved.ffr"))
@@ -197,7 +197,7 @@ def test_a_file_that_shrinks_or_goes_after_the_scan_is_an_error(dataset, tmp_pat
         list(loader.epoch(0))
 
 
-def test_a_full_disk_leaves_nothing(dataset, tmp_path):
+def test_full_disk_leaves_no_packed_folder(dataset, tmp_path):
     before = sorted(tmp_path.iterdir())
     message = "nothing was left there.*free some space"
     with full_disk(10_000), pytest.raises(DatasetError, match=message):
@@ -205,7 +205,7 @@ def test_a_full_disk_leaves_nothing(dataset, tmp_path):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_nothing_is_written_over(dataset, tmp_path):
+def test_packing_overwrites_nothing(dataset, tmp_path):
     (tmp_path / "file").write_text("precious")
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
@@ -224,7 +224,7 @@ def test_nothing_is_written_over(dataset, tmp_path):
         (30, 9, 2**22 + 1, "its label file has 4,194,305 bytes"),
     ],
 )
-def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, label_bytes, reason):
+def test_unreadable_sizes_are_not_packed(tmp_path, side, image_bytes, label_bytes, reason):
     path = tmp_path / "a.jpg"
     for file, size in ((path, image_bytes), (path.with_suffix(".txt"), label_bytes)):
         file.touch()
@@ -236,7 +236,7 @@ def test_what_readers_would_refuse_is_not_packed(tmp_path, side, image_bytes, la
 
 
 @pytest.mark.parametrize("second", ["images/a.jpg", "train.txt", "a.yaml", "images/a.jpg/b"])
-def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
+def test_conflicting_names_are_not_unpacked(tmp_path, second):
     entries = [index_entry(name.encode()) for name in ("images/a.jpg", second)]
     (tmp_path / "a.ffr").write_bytes(image_file(*entries))
     data = write_yaml(tmp_path / "a.yaml", train="a.ffr", val="a.ffr")
@@ -245,7 +245,7 @@ def test_two_contents_of_one_name_are_not_unpacked(tmp_path, second):
     assert not (tmp_path / "out").exists()
 
 
-def test_the_commands_pack_and_unpack(dataset, tmp_path, capsys, caplog):
+def test_pack_and_unpack_commands_report_and_refuse(dataset, tmp_path, capsys, caplog):
     (dataset.parent / "images/train/broken.jpg").write_bytes(b"\xff\xd8 no image")
     add_image(dataset.parent / "images/train/wrong.jpg", 3, b"5 0.5 0.5 0.1 0.1")
     run("pack", "--data", dataset, "--out", tmp_path / "packed")

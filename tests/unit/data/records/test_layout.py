@@ -61,7 +61,7 @@ def refusal(path: Path) -> str:
     return str(caught.value)
 
 
-def test_a_file_is_written_and_read_in_the_bytes_of_the_layout(tmp_path):
+def test_record_file_matches_its_documented_bytes(tmp_path):
     path = tmp_path / "a.ffr"
     write_records(path, 3, arrays(RECORDS))
     assert path.read_bytes() == STORED
@@ -69,7 +69,7 @@ def test_a_file_is_written_and_read_in_the_bytes_of_the_layout(tmp_path):
     assert [read_record(place).tobytes() for place in read_table(path)] == list(RECORDS)
 
 
-def test_a_replaced_file_is_opened_anew(tmp_path):
+def test_replaced_record_file_is_reopened(tmp_path):
     path = write(tmp_path / "a.ffr", image_file(index_entry(b"images/a.jpg")))
     (image,) = read_record_images(path)
     assert read_record(image.place).tobytes() == b"image 0"
@@ -79,7 +79,7 @@ def test_a_replaced_file_is_opened_anew(tmp_path):
     assert [read_record(image.place).tobytes() for image in images] == [b"image 0", b"image 1"]
 
 
-def test_a_file_that_another_thread_lets_go_stays_open_during_a_read(tmp_path, monkeypatch):
+def test_record_file_stays_open_during_a_read(tmp_path, monkeypatch):
     write_records(tmp_path / "a.ffr", 3, arrays(RECORDS))
     place = read_table(tmp_path / "a.ffr").place(2)
 
@@ -91,7 +91,7 @@ def test_a_file_that_another_thread_lets_go_stays_open_during_a_read(tmp_path, m
     assert read_record(place).tobytes() == RECORDS[2]
 
 
-def test_another_programs_file_is_named_as_such_and_not_unpickled(tmp_path):
+def test_foreign_pickled_record_file_is_named_not_loaded(tmp_path):
     pickled = b"\x80\x04\x95\x0f\x00\x00\x00\x00\x00\x00\x00\x8c\x08builtins"
     path = write(tmp_path / "theirs.ffr", record_file([pickled, pickled]))
     assert "pickles are never loaded" in refusal(path)
@@ -143,13 +143,13 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("kind", BAD_FILES)
-def test_a_bad_file_is_refused_with_the_reason(tmp_path, kind):
+def test_bad_record_file_is_refused_with_the_reason(tmp_path, kind):
     content, reason = BAD_FILES[kind]
     text = refusal(write(tmp_path / "bad.ffr", content))
     assert reason in text and "copy it again" in text and text.isprintable()
 
 
-def test_only_a_letter_with_a_colon_is_a_drive(tmp_path):
+def test_only_a_letter_before_a_colon_is_a_drive(tmp_path):
     path = write(tmp_path / "good.ffr", image_file(GOOD, index_entry(b"1:x.jpg")))
     assert [image.entry.name for image in read_record_images(path)][-1] == "1:x.jpg"
 
@@ -162,7 +162,7 @@ def sparse(path: Path, start: bytes, size: int) -> Path:
 
 
 @pytest.mark.parametrize("number", [MAX_RECORDS, MAX_RECORDS + 1])
-def test_a_header_that_is_a_hole_is_refused_before_memory_is_filled(tmp_path, number):
+def test_sparse_header_is_refused_before_allocation(tmp_path, number):
     start = struct.pack("<Iq", 1, number)
     text = refusal(sparse(tmp_path / "hole.ffr", start, 12 + 12 * number))
     assert (
@@ -170,7 +170,7 @@ def test_a_header_that_is_a_hole_is_refused_before_memory_is_filled(tmp_path, nu
     ) in text
 
 
-def test_records_and_indexes_of_absurd_length_are_refused_before_memory_is_filled(tmp_path):
+def test_oversized_records_and_indexes_are_refused_first(tmp_path):
     start = header([0], [24])
     path = sparse(tmp_path / "record.ffr", start, 24 + MAX_RECORD_BYTES + 1)
     (place,) = read_table(path)

@@ -27,7 +27,7 @@ def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*.*")}
 
 
-def test_the_set_is_an_ordinary_dataset(tmp_path):
+def test_drawn_shapes_form_an_ordinary_dataset(tmp_path):
     dataset = load_dataset(draw_dataset(tmp_path / "shapes", SMALL))
     assert dataset.class_names == ("circle", "square", "triangle", "star", "cross")
     train, val = list_images(dataset.train), list_images(dataset.val)
@@ -44,7 +44,7 @@ def test_the_set_is_an_ordinary_dataset(tmp_path):
     ("name", "draw", "config"),
     [("shapes", draw_dataset, SMALL), ("shapes-cls", draw_class_dataset, SMALL_CLASSES)],
 )
-def test_the_argument_draws_a_set_once_and_reuses_it(tmp_path, monkeypatch, name, draw, config):
+def test_shapes_argument_draws_once_and_reuses(tmp_path, monkeypatch, name, draw, config):
     monkeypatch.setattr(draw, "__defaults__", (config,))
     monkeypatch.chdir(tmp_path)
     dataset = load_dataset(name)
@@ -58,7 +58,7 @@ def test_the_argument_draws_a_set_once_and_reuses_it(tmp_path, monkeypatch, name
 @pytest.mark.parametrize(
     ("draw", "config"), [(draw_dataset, SMALL), (draw_class_dataset, SMALL_CLASSES)]
 )
-def test_the_same_seed_draws_the_same_files_and_others_are_left_alone(tmp_path, draw, config):
+def test_equal_seeds_draw_equal_files_and_replace_nothing(tmp_path, draw, config):
     for name in ("a", "b"):
         draw(tmp_path / name, config)
     assert contents(tmp_path / "a") == contents(tmp_path / "b")
@@ -70,7 +70,7 @@ def test_the_same_seed_draws_the_same_files_and_others_are_left_alone(tmp_path, 
             draw(tmp_path / name, dataclasses.replace(config, seed=2))
 
 
-def test_processes_that_draw_at_once_end_with_one_set(tmp_path):
+def test_concurrent_drawing_ends_with_one_set(tmp_path):
     context = multiprocessing.get_context("spawn")
     processes = [
         context.Process(target=draw_dataset, args=(tmp_path / "shapes", SMALL)) for _ in range(2)
@@ -84,7 +84,7 @@ def test_processes_that_draw_at_once_end_with_one_set(tmp_path):
     assert len(list((tmp_path / "shapes").rglob("*.jpg"))) == 9
 
 
-def test_a_place_that_cannot_be_written_is_named(tmp_path):
+def test_unwritable_shapes_folder_is_named(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(
         DatasetError, match=f"{tmp_path}/file/shapes: cannot be written: File exists"
@@ -115,7 +115,7 @@ def test_scenes_hold_all_classes_with_large_objects(scenes):
     assert all_boxes.min() >= 0 and (all_boxes[:, 2:] <= (320, 240)).all()
 
 
-def test_the_set_of_outlines_has_the_same_images_and_other_labels(tmp_path):
+def test_outline_set_has_the_same_images_and_other_labels(tmp_path):
     boxes = draw_dataset(tmp_path / "boxes", SMALL)
     outlined = draw_dataset(tmp_path / "outlines", dataclasses.replace(SMALL, outlines=True))
     of_boxes, of_outlines = contents(boxes.parent), contents(outlined.parent)
@@ -130,7 +130,7 @@ def test_the_set_of_outlines_has_the_same_images_and_other_labels(tmp_path):
     assert (samples[1].polygons_norm.num_points > 2).all()
 
 
-def test_a_hidden_part_is_left_out_and_all_seen_pieces_are_one_outline():
+def test_visible_outline_joins_pieces_around_a_cover():
     bar = np.array([(10, 40), (110, 40), (110, 60), (10, 60)], np.float64)
     cover = np.array([(50, 20), (70, 20), (70, 80), (50, 80)], np.float64)
     image = np.zeros((100, 120, 3), np.uint8)
@@ -142,7 +142,7 @@ def test_a_hidden_part_is_left_out_and_all_seen_pieces_are_one_outline():
     np.testing.assert_allclose(over.min(axis=0), [50, 20], atol=0.6)
 
 
-def test_the_set_is_an_ordinary_dataset_of_class_folders(tmp_path):
+def test_drawn_class_folders_form_an_ordinary_dataset(tmp_path):
     dataset = load_dataset(draw_class_dataset(tmp_path / "shapes-cls", SMALL_CLASSES))
     assert dataset.class_names == tuple(sorted(CLASSES))
     for split, each in (("train", 2), ("val", 1)):
@@ -151,7 +151,7 @@ def test_the_set_is_an_ordinary_dataset_of_class_folders(tmp_path):
         assert samples.sizes.min() >= 36 and samples.sizes.max() <= 60
 
 
-def test_an_image_shows_a_large_shape_in_the_colours_of_its_class():
+def test_class_image_shows_a_large_shape_in_its_hues():
     parts = []
     for index in range(40):
         outline, hues = list(CLASSES.values())[index % len(CLASSES)]

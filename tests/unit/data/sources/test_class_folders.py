@@ -44,7 +44,7 @@ def error_of(*arguments, **named) -> str:
     return str(caught.value)
 
 
-def test_each_image_is_one_object_that_fills_it(tmp_path):
+def test_class_folder_image_is_one_full_object(tmp_path):
     write(tmp_path, "train/dog/1.png", "train/cat/2.png", "train/cat/1.png", "val/dog/1.png")
     dataset = load_dataset(tmp_path)
     assert dataset.class_names == ("cat", "dog")
@@ -58,7 +58,7 @@ def test_each_image_is_one_object_that_fills_it(tmp_path):
     assert load_split(dataset, "val").class_index.tolist() == [1]
 
 
-def test_classes_are_sorted_by_the_numbers_of_their_letters(tmp_path):
+def test_class_names_are_sorted_by_code_point(tmp_path):
     names = ["Zebra", "ant", "10", "9", "a b", "étoile", "三角", "-x", "no", "Ant"]
     write(tmp_path, *(f"{split}/{name}/1.png" for split in ("train", "val") for name in names))
     dataset = load_dataset(tmp_path)
@@ -69,7 +69,7 @@ def test_classes_are_sorted_by_the_numbers_of_their_letters(tmp_path):
     assert len(load_split(dataset, "train")) == len(names)
 
 
-def test_images_lie_at_any_depth_and_what_is_no_image_is_passed_over(tmp_path):
+def test_class_images_lie_at_any_depth_and_junk_is_skipped(tmp_path):
     write(tmp_path, "train/a/x/y/1.png", "train/b/1.png", "val/a/1.png", ".cache/z/1.png",
           "train/.ipynb_checkpoints/1.png", "train/__MACOSX/a/1.png")  # fmt: skip
     (tmp_path / "train" / "b" / "notes.md").write_text("x")
@@ -79,7 +79,7 @@ def test_images_lie_at_any_depth_and_what_is_no_image_is_passed_over(tmp_path):
     assert labelled(tmp_path) == {"train/a/x/y/1.png": "a", "train/b/1.png": "b"}
 
 
-def test_folders_without_an_image_are_no_classes_and_are_reported(tmp_path, caplog):
+def test_empty_class_folders_are_reported_and_ignored(tmp_path, caplog):
     write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png")
     (tmp_path / "train" / "empty").mkdir()
     (tmp_path / "val" / "b").mkdir()  # it has images in train
@@ -100,7 +100,7 @@ def test_folders_without_an_image_are_no_classes_and_are_reported(tmp_path, capl
         ("a/1.png",),
     ],
 )
-def test_other_folders_of_images_are_not_taken_for_classes(tmp_path, names):
+def test_other_image_folders_are_not_read_as_classes(tmp_path, names):
     assert "no dataset is recognised" in error_of(write(tmp_path, *names))
 
 
@@ -110,7 +110,7 @@ def write_yaml(folder: Path, **keys: object) -> Path:
     return path
 
 
-def test_the_names_of_a_yaml_give_the_order_and_must_have_all_folders(tmp_path):
+def test_yaml_names_set_class_order_and_must_be_complete(tmp_path):
     write(tmp_path, "train/b/1.png", "train/a/1.png", "val/a/1.png")
     dataset = load_dataset(write_yaml(tmp_path))
     assert dataset.class_names == ("a", "b")
@@ -132,7 +132,7 @@ def test_folders_that_cannot_be_classes_are_an_error(tmp_path):
     assert "--single-cls" in error_of(tmp_path / "one", single_class=True)
 
 
-def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path):
+def test_label_files_keep_class_named_folders_a_box_dataset(tmp_path):
     write(tmp_path, "images/train/cat/1.png", "images/train/dog/1.png", "images/val/cat/1.png")
     for name in ("train/cat/1.txt", "val/cat/1.txt"):
         path = tmp_path / "labels" / name
@@ -145,7 +145,7 @@ def test_folders_named_for_classes_with_label_files_stay_a_box_dataset(tmp_path)
     ]
 
 
-def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_reported(tmp_path):
+def test_images_beside_class_folders_are_only_counted(tmp_path):
     write(tmp_path, "train/a/1.png", "train/b/1.png", "val/a/1.png", "train/preview.png",
           "val/._1.png", "._2.png")  # fmt: skip
     dataset = load_dataset(tmp_path)
@@ -156,7 +156,7 @@ def test_a_few_images_beside_the_folders_of_a_split_are_left_out_and_reported(tm
     assert "preview.png" in remarks.examples["beside_classes"]
 
 
-def test_names_that_differ_only_in_case_blanks_or_the_form_of_letters_are_one_group():
+def test_similar_names_ignore_case_blanks_and_letter_forms():
     names = [
         "Cat",
         "dog",

@@ -52,7 +52,7 @@ def write(folder, content):
     return path
 
 
-def test_objects_of_chosen_classes_keep_their_crowds_and_areas(tmp_path):
+def test_chosen_objects_keep_their_crowds_and_areas(tmp_path):
     annotations = read_coco_annotations(write(tmp_path, document()), SAMPLES, CLASS_NAMES)
     same = np.arange(len(CLASS_NAMES))
     objects, chosen = annotations.objects[0], annotated_objects(annotations, same, (0, 2), 0)
@@ -65,7 +65,7 @@ def test_objects_of_chosen_classes_keep_their_crowds_and_areas(tmp_path):
     np.testing.assert_array_equal(whole.class_index, objects.class_index)
 
 
-def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
+def test_absent_crowd_and_area_get_defaults(tmp_path):
     content = document()
     content["annotations"] = [{"image_id": 8, "category_id": 9, "bbox": [1, 2, 30, 40]}]
     del content["images"][1]["height"]
@@ -75,7 +75,7 @@ def test_what_a_file_leaves_out_is_no_crowd_and_the_area_of_the_box(tmp_path):
     assert objects[0].boxes_xyxy.shape == (0, 4) and objects[0].is_crowd.dtype == bool
 
 
-def test_images_of_one_name_are_distinguished_by_their_folders(tmp_path):
+def test_coco_images_of_equal_name_differ_by_folder(tmp_path):
     content = document()
     for number, name in enumerate(("images/cam1/a.jpg", "cam2\\a.jpg", "a.jpg")):
         content["images"][number]["file_name"] = name
@@ -117,7 +117,7 @@ def changed(*keys_and_value):
         (changed("annotations", 5, "area", "big"), "area 'big'"),
     ],
 )  # fmt: skip
-def test_a_broken_file_is_refused_by_name(tmp_path, content, text):
+def test_broken_annotation_file_is_refused_by_name(tmp_path, content, text):
     path = tmp_path / "instances.json" if content is None else write(tmp_path, content)
     with pytest.raises(UserError) as caught:
         read_coco_annotations(path, SAMPLES, CLASS_NAMES)
@@ -169,7 +169,7 @@ def read(path):
 
 
 @pytest.mark.parametrize("is_crowd", [0, 1])
-def test_the_masks_are_those_of_pycocotools(tmp_path, is_crowd):
+def test_masks_match_pycocotools(tmp_path, is_crowd):
     path = write_masks(tmp_path, segmentations(), iscrowd=is_crowd)
     found = read(path).ground_truth(1)
     truth = COCO(str(path))
@@ -181,7 +181,7 @@ def test_the_masks_are_those_of_pycocotools(tmp_path, is_crowd):
     assert (found.area == 5.5).all()
 
 
-def test_an_object_without_a_segmentation_is_its_box_and_has_its_pixels_as_area(tmp_path):
+def test_object_without_segmentation_is_masked_by_its_box(tmp_path):
     for nothing in ([], None, [[1, 2, 3, 4]]):
         found = read(write_masks(tmp_path, [nothing], area=None)).ground_truth(1)
         box = np.zeros((HEIGHT, WIDTH), bool)
@@ -190,7 +190,7 @@ def test_an_object_without_a_segmentation_is_its_box_and_has_its_pixels_as_area(
         assert found.area.tolist() == [30 * 15]
 
 
-def test_where_no_masks_are_asked_for_they_are_not_read(tmp_path):
+def test_masks_are_read_only_when_requested(tmp_path):
     path = write_masks(tmp_path, [{"size": [1, 1], "counts": "damaged"}])
     found = read_coco_annotations(path, MASKED, ["cat"]).ground_truth(1)
     assert found.masks is None and found.area.tolist() == [5.5]
@@ -201,13 +201,13 @@ def test_where_no_masks_are_asked_for_they_are_not_read(tmp_path):
     ({"size": [WIDTH, HEIGHT], "counts": [HEIGHT * WIDTH]}, "its mask is 100x200 px"),
     ([["a"] * 6], "cannot be used"),
 ])  # fmt: skip
-def test_a_segmentation_that_cannot_be_used_is_named(tmp_path, segmentation, text):
+def test_unusable_segmentation_is_named(tmp_path, segmentation, text):
     good = [[1, 1, 9, 1, 9, 9]]
     with pytest.raises(UserError, match=f"instances.json: annotation 2: .*{text}"):
         read(write_masks(tmp_path, [good, segmentation, good]))
 
 
-def test_a_file_of_boxes_alone_is_refused_where_masks_are_measured(tmp_path):
+def test_box_only_file_is_refused_for_mask_metrics(tmp_path):
     path = write_masks(tmp_path, [[], None, [[1, 2, 3, 4]]])
     text = "instances.json: none of its 3 objects has a segmentation, which masks require"
     with pytest.raises(UserError, match=text):
@@ -218,7 +218,7 @@ def test_a_file_of_boxes_alone_is_refused_where_masks_are_measured(tmp_path):
     assert len(read_mask_annotations(write_masks(tmp_path, []), MASKED, ["cat"]).objects) == 2
 
 
-def test_pieces_that_go_to_and_fro_without_an_end_are_refused(tmp_path):
+def test_endless_zigzag_pieces_are_refused(tmp_path):
     """As in label files; here several objects of one image are over the bound together."""
     there_and_back = [0, 0, WIDTH, HEIGHT] * ((MOST_CROSSINGS + 10) // 4)
     assert read(write_masks(tmp_path, [[there_and_back], [[1, 1, 9, 1, 9, 9]]])).objects

@@ -50,7 +50,7 @@ def scan_with_good_one(folder: Path, path: Path):
     return report.samples[1:], report.problems
 
 
-def test_sizes_and_boxes_are_read(tmp_path):
+def test_image_sizes_and_label_boxes_are_read(tmp_path):
     path = add_image(tmp_path, "a.jpg", "2 0.5 0.25 0.125 0.5\n0 0.1 0.2 0.2 0.4\n")
     (sample,) = scan_samples([path], num_classes=3).samples
     assert (sample.height, sample.width) == (30, 40)
@@ -61,7 +61,7 @@ def test_sizes_and_boxes_are_read(tmp_path):
     assert sample.boxes_cxcywh_norm.dtype == np.float32
 
 
-def test_labels_beside_images_are_read_where_there_is_no_folder_of_labels(tmp_path):
+def test_labels_beside_images_are_read_without_label_folder(tmp_path):
     image = add_image(tmp_path, "train/a.jpg", None)
     beside = image.with_suffix(".txt")
     beside.write_text("1 0.5 0.5 0.5 0.5\n")
@@ -72,7 +72,7 @@ def test_labels_beside_images_are_read_where_there_is_no_folder_of_labels(tmp_pa
         scan_samples([image], num_classes=2)
     other = label_path(image)
     other.parent.mkdir(parents=True)
-    with pytest.raises(DatasetError, match="none has a labelled object"):
+    with pytest.raises(DatasetError, match="no labelled object in"):
         scan_samples([image], num_classes=2)  # a background, with some text beside it
     other.write_text("0 0.5 0.5 0.5 0.5\n")
     (sample,) = scan_samples([image], num_classes=2).samples
@@ -98,7 +98,7 @@ def test_labels_beside_images_are_read_where_there_is_no_folder_of_labels(tmp_pa
         ("0 10 20 30 40 50 60", "coordinate 10; accepted: normalised"),
     ],
 )
-def test_a_broken_line_leaves_the_image_out_and_explains_why(tmp_path, line, reason):
+def test_broken_line_leaves_the_image_out_with_a_reason(tmp_path, line, reason):
     path = add_image(tmp_path, "a.png", f"1 0.5 0.5 0.5 0.5\n{line}\n")
     samples, (problem,) = scan_with_good_one(tmp_path, path)
     assert len(samples) == 0
@@ -120,7 +120,7 @@ USED = [
 
 
 @pytest.mark.parametrize(("text", "classes", "boxes", "problem"), USED)
-def test_an_image_is_used_with_the_objects_that_are_right(tmp_path, text, classes, boxes, problem):
+def test_image_is_used_with_its_valid_objects(tmp_path, text, classes, boxes, problem):
     path = add_image(tmp_path, "a.png", text)
     (sample,), problems = scan_with_good_one(tmp_path, path)
     assert sample.class_index.tolist() == classes
@@ -128,14 +128,14 @@ def test_an_image_is_used_with_the_objects_that_are_right(tmp_path, text, classe
     assert problems == ([f"{label_path(path)}: {problem}"] if problem else [])
 
 
-def test_a_jpeg_without_its_end_mark_is_used_and_counted(tmp_path):
+def test_jpeg_without_end_mark_is_used_and_reported(tmp_path):
     path = add_image(tmp_path, "a.jpg")
     path.write_bytes(path.read_bytes()[:-2])
     samples, (problem,) = scan_with_good_one(tmp_path, path)
     assert len(samples) == 1 and problem == f"{path}: it is read without its end mark"
 
 
-def test_outlines_in_one_box_are_objects_and_a_box_around_one_repeats_it():
+def test_box_around_one_outline_is_a_repeated_object():
     lower, upper = "0 0.25 0.25 0.75 0.75 0.25 0.75", "0 0.25 0.25 0.75 0.25 0.75 0.75"
     box, other = "0 0.5 0.5 0.5 0.5", "1 0.5 0.5 0.5 0.5"
     found = parse_labels("\n".join([box, other, lower, upper, lower]).encode(), 2)
@@ -144,20 +144,20 @@ def test_outlines_in_one_box_are_objects_and_a_box_around_one_repeats_it():
     assert found.removed["repeated_object"] == 2
 
 
-def test_a_triangle_that_ends_at_the_lower_edge_is_none_of_a_tracked_box():
+def test_triangle_at_the_lower_edge_is_not_a_tracked_box():
     found = parse_labels(b"0 0.1 0.5 0.9 0.5 0.5 1", 1)  # as a box it would leave the image
     assert found.polygons_norm.num_points.tolist() == [3]
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
-def test_labels_of_windows_are_read_and_other_encodings_are_named(encoding):
+def test_windows_labels_are_read_and_other_encodings_named(encoding):
     assert parse_labels("0 0.5 0.5 0.5 0.5\r\n".encode(encoding), 1).class_index.tolist() == [0]
     with pytest.raises(BrokenLabelError, match="line 2: the byte 0x.. is not UTF-8; save the file"):
         parse_labels("0 0.5 0.5 0.5 0.5\n细胞".encode("gbk"), 1)
 
 
 @pytest.mark.parametrize("name", ["labels/a.TXT", "labels/a.png.txt", "images/a.txt"])
-def test_a_label_file_under_another_name_is_named(tmp_path, name):
+def test_label_file_under_another_name_is_reported(tmp_path, name):
     path = add_image(tmp_path, "a.png", None)
     (tmp_path / "labels").mkdir()
     (tmp_path / name).write_text("a photo of a cat, with words\n")
@@ -168,7 +168,7 @@ def test_a_label_file_under_another_name_is_named(tmp_path, name):
     assert problem == f"{tmp_path / name}: is not read; call it {label_path(path)}"
 
 
-def test_a_label_file_in_another_form_of_unicode_is_named(tmp_path):
+def test_label_file_in_another_unicode_form_is_reported(tmp_path):
     """Copied from macOS, names may be NFD where the labels' are NFC: they look the same."""
     path = add_image(tmp_path, unicodedata.normalize("NFD", "고양이 é.png"), None)
     (tmp_path / "labels").mkdir()
@@ -180,7 +180,7 @@ def test_a_label_file_in_another_form_of_unicode_is_named(tmp_path):
     assert problem.endswith(", of which the letters are composed otherwise (Unicode NFC, NFD)")
 
 
-def test_labels_of_another_image_are_not_those_in_another_form_of_unicode(tmp_path):
+def test_unicode_twin_labels_belong_to_their_own_image(tmp_path):
     """The two names look the same; one image has the labels, the other is a background."""
     of_label, background = (unicodedata.normalize(form, "é.png") for form in ("NFD", "NFC"))
     add_image(tmp_path, of_label, "0 0.5 0.5 0.5 0.5\n")
@@ -188,7 +188,7 @@ def test_labels_of_another_image_are_not_those_in_another_form_of_unicode(tmp_pa
     assert problems == []
 
 
-def test_the_points_of_polygons_are_kept_beside_boxes_without_any(tmp_path):
+def test_polygon_points_are_kept_beside_plain_boxes(tmp_path):
     box, triangle = "1 0.5 0.5 0.25 0.25\n", "0 0.25 0.5 0.5 0.125 0.75 0.5\n"
     square = "2 0 0 1.00005 0 1 1 -0.00005 1\n"  # a rounding error outside, clipped
     path = add_image(tmp_path, "a.png", box + triangle + box + square)
@@ -226,19 +226,22 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
     assert "No such file" in problem
 
 
-def test_a_dataset_without_usable_images_is_an_error(tmp_path):
+def test_dataset_without_usable_images_is_an_error(tmp_path):
     paths = [add_image(tmp_path, f"{i}.png", "7 0.5 0.5 0.1 0.1") for i in range(7)]
-    with pytest.raises(DatasetError, match="of 7 images none is usable") as caught:
+    with pytest.raises(DatasetError, match="0 of 7 images usable:") as caught:
         scan_samples(paths, num_classes=3)
     assert str(paths[0]) in str(caught.value)
     assert "... and 2 more" in str(caught.value)
 
 
-def test_a_dataset_without_any_object_names_the_place_of_the_labels(tmp_path):
+def test_dataset_without_objects_names_the_label_path(tmp_path):
     path = add_image(tmp_path, "a.png", None)
     with pytest.raises(DatasetError, match="labelled object") as caught:
         scan_samples([path], num_classes=3)
     assert str(tmp_path / "labels/a.txt") in str(caught.value)
+    broken = add_image(tmp_path, "b.png", "0 0.5 0.5 0,1 0.1")
+    with pytest.raises(DatasetError, match="in 1 usable image; .*b.png: left out: .*b.txt: line 1"):
+        scan_samples([path, broken], num_classes=3)
 
 
 @pytest.mark.parametrize(
@@ -253,11 +256,11 @@ def test_a_dataset_without_any_object_names_the_place_of_the_labels(tmp_path):
         ("my images/ä 图.PNG", "my images/ä 图.txt"),
     ],
 )
-def test_a_label_file_has_the_images_name_in_the_folder_labels(image, labels):
+def test_label_path_replaces_the_images_folder(image, labels):
     assert label_path(Path(image)) == Path(labels)
 
 
-def test_a_path_of_windows_has_its_labels_in_the_folder_labels():
+def test_windows_path_has_its_labels_in_the_labels_folder():
     image = PureWindowsPath("D:\\images\\images\\train\\a.jpg")
     assert label_path(image) == Path("D:/images/labels/train/a.txt")
     assert ImageFile(image).labels_at == "D:/images/labels/train/a.txt"
@@ -268,7 +271,7 @@ def test_a_path_of_windows_has_its_labels_in_the_folder_labels():
 @pytest.mark.parametrize(("side", "points", "most"), [
     (100, 20_000, "500,000"), (8000, 4000, "8,388,608"),
 ])  # fmt: skip
-def test_outlines_that_go_to_and_fro_thousands_of_times_are_damaged(side, points, most):
+def test_zigzag_outline_of_excessive_length_is_damaged(side, points, most):
     """Those of large images would take half a minute, or gigabytes, to draw."""
 
     def zigzag(points: int) -> Polygons:
@@ -300,18 +303,18 @@ def labels_of(*objects, annotated=SIZE, size=SIZE, names=("cat", "dog")) -> Labe
         ((100, 400), (100, 25, 200, 75)),  # labelled on a copy of twice the size
     ],
 )
-def test_coordinates_are_relative_to_what_the_annotation_says(annotated, box):
+def test_coordinates_are_relative_to_the_annotated_size(annotated, box):
     found = labels_of(("dog", box), annotated=annotated)
     assert found.boxes_cxcywh_norm.tolist() == [[0.375, 0.5, 0.25, 0.5]]
 
 
-def test_an_image_that_was_labelled_sideways_is_refused():
+def test_image_labelled_sideways_is_refused():
     text = "labelled as an image of 50x200 px, and has 200x50; find the image"
     with pytest.raises(BrokenLabelError, match=text):
         labels_of(("dog", (1, 1, 9, 9)), annotated=(200, 50))
 
 
-def test_what_reaches_a_little_over_the_edge_is_clipped_and_far_out_is_refused():
+def test_slight_overshoot_is_clipped_and_large_refused():
     found = labels_of(("dog", (-1, 0, 201.5, 50.25)))
     assert found.boxes_cxcywh_norm.tolist() == [[0.5, 0.5, 1, 1]]
     for box in ((0, 0, 203, 50), (-3, 0, 50, 50), (0, 0, float("nan"), 50)):
@@ -319,7 +322,7 @@ def test_what_reaches_a_little_over_the_edge_is_clipped_and_far_out_is_refused()
             labels_of(("dog", box))
 
 
-def test_objects_without_area_and_repeated_ones_are_removed_and_counted():
+def test_empty_and_repeated_objects_are_removed_and_counted():
     box = (10, 10, 20, 20)
     found = labels_of(
         ("dog", box), ("cat", box), ("dog", box), ("cat", (5, 5, 5, 9)), ("cat", (9, 5, 5, 9))
@@ -328,12 +331,12 @@ def test_objects_without_area_and_repeated_ones_are_removed_and_counted():
     assert found.removed == {"zero_area": 2, "repeated_object": 1}
 
 
-def test_a_class_that_the_dataset_lacks_is_an_error_that_names_it():
+def test_class_missing_from_the_dataset_is_an_error():
     with pytest.raises(DatasetError, match=r"class 'dog', and .* are \['cat'\]; add it to 'names'"):
         labels_of(("dog", (0, 0, 9, 9)), names=("cat",))
 
 
-def test_the_first_fault_of_an_image_is_kept_and_what_is_left_out_is_counted():
+def test_first_fault_is_kept_and_ignored_objects_counted():
     image, notes = ImageLabels(Path("b.jpg"), left_out=["crowds", "crowds"]), FileNotes()
     image.refuse("no size")
     image.refuse("no box either")
@@ -343,7 +346,7 @@ def test_the_first_fault_of_an_image_is_kept_and_what_is_left_out_is_counted():
     assert found.left_out == {"crowds": 2, "tasks": 1}
 
 
-def test_images_of_one_file_are_all_refused_and_named():
+def test_images_sharing_a_file_are_all_refused():
     images = [
         *(ImageLabels(Path(f"{name}.jpg"), called=f"task {i}") for i, name in enumerate("aba")),
         ImageLabels(Path("b.jpg"), broken="it may be b.jpg"),

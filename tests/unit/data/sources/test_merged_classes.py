@@ -1,5 +1,6 @@
 """`merge` in a dataset YAML: two names of one class, in each kind of labels."""
 
+import sys
 from pathlib import Path
 
 import cv2
@@ -11,6 +12,7 @@ from duet.utils.data.check.__main__ import run as check
 from duet.utils.data.records.__main__ import main as records
 from duet.utils.data.sources.coco_annotations import own_annotations
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
 from tests.unit.data.formats import annotation_files
@@ -83,7 +85,7 @@ def classes_of(samples) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_objects_of_two_names_are_of_one_class(tmp_path, kind):
+def test_merged_names_become_one_class(tmp_path, kind):
     dataset = load_dataset(write(tmp_path / "data", kind))
     assert dataset.class_names == ("RBC", "WBC")
     for split in ("train", "val"):
@@ -91,7 +93,7 @@ def test_objects_of_two_names_are_of_one_class(tmp_path, kind):
     assert own_annotations(dataset, "val") is None  # which have other classes
 
 
-def test_a_class_can_be_renamed(tmp_path):
+def test_class_can_be_renamed_by_merging(tmp_path):
     data = write(tmp_path / "data", write_voc, merge={"rbc": "red cell", "RBC": "red cell"})
     dataset = load_dataset(data)
     assert dataset.class_names == ("red cell", "WBC")
@@ -99,7 +101,7 @@ def test_a_class_can_be_renamed(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [write_yolo, write_voc])
-def test_check_its_copy_and_packed_images_have_the_merged_classes(tmp_path, kind, monkeypatch):
+def test_check_copy_and_pack_use_merged_classes(tmp_path, kind, monkeypatch):
     data = write(tmp_path / "data", kind)
     words = ["--data", str(data), "--out", str(tmp_path / "page")]
     found = check([*words, "--fix", str(tmp_path / "fixed")])
@@ -115,7 +117,7 @@ def test_check_its_copy_and_packed_images_have_the_merged_classes(tmp_path, kind
 
 
 @pytest.mark.parametrize("kind", [write_yolo, write_voc, write_folders])
-def test_check_shows_how_to_merge_names_that_are_nearly_equal(tmp_path, kind):
+def test_check_suggests_merging_similar_names(tmp_path, kind):
     found = check(
         ["--data", str(write(tmp_path / "data", kind, merge=None)), "--out", str(tmp_path)]
     )
@@ -137,7 +139,20 @@ def test_check_shows_how_to_merge_names_that_are_nearly_equal(tmp_path, kind):
         (write_voc, ["rbc"], "accepted: a mapping of names, such as {rbc: RBC}"),
     ],
 )
-def test_a_merge_that_cannot_be_is_refused(tmp_path, kind, merge, text):
+def test_impossible_merge_is_refused(tmp_path, kind, merge, text):
     with pytest.raises(DatasetError) as caught:
         load_dataset(write(tmp_path / "data", kind, merge=merge))
     assert text in str(caught.value)
+
+
+def test_classes_are_merged_once_not_for_each_image():
+    names = tuple(f"class {number}" for number in range(500))
+    dataset = DatasetSpec("", Path(), (), (), (), names, merge={"class 3": "class 1"}).merged()
+    calls, labels = [], np.array([1, 2, 3, 4])
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    try:
+        found = [dataset.class_of(labels).tolist() for _ in range(100)]
+    finally:
+        sys.setprofile(None)
+    assert found == [[1, 2, 1, 3]] * 100
+    assert len(calls) < 500 * 10  # 200,000 if the names are merged for each image

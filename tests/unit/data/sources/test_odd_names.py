@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from duet.utils.data.loading.batches import TrainRecipe
+from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
 from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.label_file import label_path
@@ -56,7 +56,7 @@ def colours(loader) -> list[tuple[int, int]]:
     ]
 
 
-def test_a_folder_of_odd_names_is_scanned_and_loaded(tmp_path):
+def test_oddly_named_files_are_scanned_and_loaded(tmp_path):
     paths = write_images(tmp_path / "a # b 数据\udcff", [*STEMS, *IN_NO_LIST])
     report = scan_samples(list_images([paths[0].parent]), 1)
     assert report.problems == []
@@ -66,11 +66,11 @@ def test_a_folder_of_odd_names_is_scanned_and_loaded(tmp_path):
     for workers in (0, 1):
         train = TrainLoader(report.samples, TrainRecipe(64, 8), workers)
         assert sorted(colours(train)) == expected
-        val = ValLoader(report.samples, 64, 8, workers=workers, rectangular=False)
+        val = ValLoader(report.samples, ValRecipe(64, 8, rectangular=False), workers)
         assert colours(val) == expected
 
 
-def test_a_list_file_names_what_has_no_end_of_line_in_it(tmp_path):
+def test_list_file_names_any_file_without_line_ends(tmp_path):
     stems = [stem for stem in STEMS if stem == stem.strip()]
     paths = write_images(tmp_path, stems)
     lines = [os.fsencode(path.relative_to(tmp_path)) for path in paths]
@@ -79,7 +79,7 @@ def test_a_list_file_names_what_has_no_end_of_line_in_it(tmp_path):
         assert list_images([tmp_path / "list.txt"]) == paths
 
 
-def test_detect_reads_and_writes_all_of_them(tmp_path):
+def test_detect_reads_and_writes_oddly_named_files(tmp_path):
     paths = write_images(tmp_path / "data", [*STEMS, *IN_NO_LIST])
     sources = find_sources(str(paths[0].parent), 10**6)
     assert {source.name for source in sources} == set(paths)

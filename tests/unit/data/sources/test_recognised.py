@@ -73,14 +73,14 @@ LAYOUTS = [
 
 
 @pytest.mark.parametrize(("files", "expected", "class_names"), LAYOUTS)
-def test_a_folder_is_the_dataset_that_it_holds(tmp_path, files, expected, class_names):
+def test_folder_is_recognised_as_its_dataset(tmp_path, files, expected, class_names):
     write(tmp_path, **files)
     assert names_in(tmp_path) == expected
     assert load_dataset(tmp_path).class_names == class_names
 
 
 @pytest.mark.parametrize("names", ["classes.txt", "labels/classes.txt", "labels/train/classes.txt"])
-def test_images_and_labels_in_folders_of_splits_need_only_class_names(tmp_path, names):
+def test_split_folders_need_only_class_names(tmp_path, names):
     write(tmp_path, **SPLIT, **{names: "cat\ndog\n\n"})
     assert names_in(tmp_path) == {
         "train": ["images/train/a.jpg"],
@@ -93,7 +93,7 @@ def test_images_and_labels_in_folders_of_splits_need_only_class_names(tmp_path, 
 
 
 @pytest.mark.parametrize("place", ["images/", ""])
-def test_an_undivided_folder_is_drawn_from(tmp_path, place, caplog):
+def test_undivided_folder_gets_a_drawn_split(tmp_path, place, caplog):
     caplog.set_level(logging.INFO)
     names = [f"{place}{letter}.jpg" for letter in "abcdef"]
     write(tmp_path, **images(*names), **{"classes.txt": "cat"})
@@ -105,7 +105,7 @@ def test_an_undivided_folder_is_drawn_from(tmp_path, place, caplog):
 
 
 @pytest.mark.parametrize("folder", ["annots", "Annots", "annotations", "Annotations", "annot"])
-def test_a_flat_folder_of_voc_files_is_recognised_and_its_split_drawn(tmp_path, folder):
+def test_flat_voc_folder_is_recognised_and_split(tmp_path, folder):
     """As public sets of fruit, racoons and hard hats come."""
     names = [f"{number:02}" for number in range(20)]
     box = "<bndbox><xmin>2</xmin><ymin>2</ymin><xmax>9</xmax><ymax>9</ymax></bndbox>"
@@ -132,16 +132,16 @@ def test_a_flat_folder_of_voc_files_is_recognised_and_its_split_drawn(tmp_path, 
         ({"classes.txt": ""}, "no dataset is recognised"),
         (
             {"a.yaml": dataset_yaml(), "b.yaml": dataset_yaml()},
-            "several dataset YAMLs; choose one: a.yaml, b.yaml",
+            "several dataset YAMLs; give one: FOLDER/a.yaml, FOLDER/b.yaml",
         ),
     ],
 )
-def test_files_that_cannot_be_used_are_an_error(tmp_path, files, part):
+def test_unusable_files_are_an_error(tmp_path, files, part):
     write(tmp_path, **SPLIT, **files)
-    assert part in error_of(tmp_path)
+    assert part.replace("FOLDER", str(tmp_path)) in error_of(tmp_path)
 
 
-def test_a_folder_without_any_dataset_says_what_was_looked_for(tmp_path):
+def test_unrecognised_folder_lists_the_known_formats(tmp_path):
     write(tmp_path, **SPLIT)
     text = error_of(tmp_path)
     for part in (
@@ -152,7 +152,7 @@ def test_a_folder_without_any_dataset_says_what_was_looked_for(tmp_path):
     assert len(text) < 1000
 
 
-def test_of_two_formats_one_is_taken_and_reported(tmp_path, caplog):
+def test_one_of_two_formats_is_used_and_reported(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT, "tasks.json": TASKS})
@@ -167,7 +167,7 @@ def test_of_two_formats_one_is_taken_and_reported(tmp_path, caplog):
     assert line.endswith("is read as the dataset YAML data.yaml")
 
 
-def test_what_belongs_to_no_split_is_reported(tmp_path, caplog):
+def test_annotations_of_unknown_splits_are_reported(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     parts = [
         f'<image name="{name}.jpg" subset="{subset}">{BOX}</image>'
@@ -180,7 +180,7 @@ def test_what_belongs_to_no_split_is_reported(tmp_path, caplog):
     assert "annotations.xml: 'later' belongs to no split and is ignored" in caplog.text
 
 
-def test_what_annotations_have_beside_boxes_is_counted_and_reported(tmp_path):
+def test_annotations_other_than_boxes_are_counted(tmp_path):
     more = '<tag label="b"/><points label="b"/><tag label="b"/>'
     write(tmp_path, **images("images/a.jpg"))
     write(tmp_path, **{"annotations.xml": CVAT.replace("</image>", f"{more}</image>")})
@@ -190,7 +190,7 @@ def test_what_annotations_have_beside_boxes_is_counted_and_reported(tmp_path):
     assert remarks.examples["points"] == f"left out of {tmp_path}/annotations.xml"
 
 
-def test_pipes_and_broken_links_are_passed_over(tmp_path):
+def test_pipes_and_broken_links_are_skipped(tmp_path):
     write(tmp_path, **SPLIT, **{"classes.txt": "a"})
     for name in ("data.yaml", "x.yaml", "annotations.xml", "x.json", "y.csv", "obj.data"):
         os.mkfifo(tmp_path / name)
@@ -209,7 +209,7 @@ def text_of_csv(tmp_path: Path, *rows: str) -> str:
     return error_of(tmp_path)
 
 
-def test_annotations_without_a_class_explain_why(tmp_path):
+def test_annotations_without_classes_explain_why(tmp_path):
     text = text_of_csv(tmp_path, "a,cat,wide,0,.2,.3,0")
     assert "its annotations name no class: a.jpg: line 2: no box in " in text
     assert "correct that" in text and "'names'" in text
@@ -218,7 +218,7 @@ def test_annotations_without_a_class_explain_why(tmp_path):
     assert len(text_of_csv(tmp_path, f"a,cat,{'x' * 1000},0,.2,.3,0")) < 1000
 
 
-def test_a_yaml_of_a_usual_name_must_be_that_of_a_dataset(tmp_path):
+def test_conventional_yaml_name_must_describe_a_dataset(tmp_path):
     write(tmp_path, **images("images/a.jpg"), **{"annotations.xml": CVAT})
     write(tmp_path, **{"dataset.yml": "licence: MIT", "data.yaml": "description: cats"})
     assert load_dataset(tmp_path, splits=()).class_names == ("cat",)

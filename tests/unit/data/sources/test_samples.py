@@ -26,7 +26,7 @@ def make_sample(number: int, num_boxes: int) -> Sample:
     return Sample(Path(f"folder {number}") / "ä.jpg", 10 + number, 20 + number, classes, boxes)
 
 
-def test_polygons_come_back_beside_samples_without_any():
+def test_sample_table_keeps_polygons_beside_plain_boxes():
     outlines = np.arange(14, dtype=np.float32).reshape(7, 2) / 14
     polygons = {1: [outlines[:3], outlines[:0]], 3: [outlines[3:]]}
     samples = [make_sample(number, num_boxes) for number, num_boxes in enumerate((1, 2, 0, 1, 2))]
@@ -39,7 +39,7 @@ def test_polygons_come_back_beside_samples_without_any():
 
 
 @pytest.mark.parametrize("name", ["图.jpg", "é\udcff.jpg", "\ud800.jpg"])
-def test_a_name_that_the_locale_cannot_encode_comes_back(name):
+def test_name_outside_the_locale_survives_the_table(name):
     (named,) = table_of([dataclasses.replace(make_sample(0, 1), image_path=Path(name))])
     assert named.image_path == Path(name)  # of a record file, which is written elsewhere
 
@@ -56,7 +56,7 @@ def with_everything() -> list[Sample]:
 
 
 @pytest.mark.parametrize("chosen", [slice(1, 4), slice(None, None, -1), slice(0, 0), slice(2, 99)])
-def test_a_part_of_a_table_is_a_table(chosen):
+def test_slice_of_a_table_is_a_table(chosen):
     samples = with_everything()
     assert_same_samples(table_of(samples), samples)
     part = table_of(samples)[chosen]
@@ -66,7 +66,7 @@ def test_a_part_of_a_table_is_a_table(chosen):
     assert table_of(part) is part
 
 
-def test_some_objects_of_all_images_are_kept():
+def test_table_keeps_selected_objects():
     samples = with_everything()
     table = table_of(samples)
     kept = table.with_objects(np.array([False, True, True, False, True, False]))
@@ -95,7 +95,7 @@ def samples(*boxes_of_images, outlined: bool = False) -> SampleTable:
 
 
 FULL, MIXED = samples([FULL_BOX], [FULL_BOX]), samples([FULL_BOX], [PART])
-CLASSES_ASKED = "--task classify, or --cfg yolov5s-cls.yaml"
+CLASSES_ASKED = "--task classify or --cfg yolov5s-cls.yaml"
 BOXES_ASKED = "--task detect or --cfg yolov5s.yaml"
 
 
@@ -115,14 +115,12 @@ BOXES_ASKED = "--task detect or --cfg yolov5s.yaml"
         ("segment", samples([PART], outlined=True), False, ""),
     ],
 )  # fmt: skip
-def test_a_task_takes_labels_it_learns_from_and_names_the_task_for_others(
-    task, table, is_of_folders, refusal
-):
+def test_task_refuses_labels_it_cannot_learn_from(task, table, is_of_folders, refusal):
     with pytest.raises(DatasetError, match=f"pets: .*{refusal}") if refusal else nullcontext():
         TASKS[task].check_labels(table, "pets", is_of_folders=is_of_folders)
 
 
-def test_segmentation_tells_how_many_objects_are_boxes(caplog):
+def test_segmentation_logs_how_many_objects_are_boxes(caplog):
     outlined = samples([PART], [PART, FULL_BOX], outlined=True)
     mixed = make_polygons([TRIANGLE[:0], TRIANGLE, TRIANGLE[:0]], np.float32)
     with caplog.at_level(logging.INFO):
@@ -140,7 +138,7 @@ def test_segmentation_tells_how_many_objects_are_boxes(caplog):
         ((3000, 4000), 640, 4), ((6000, 9000), 640, 8), ((100, 100), 640, 1),
     ],
 )  # fmt: skip
-def test_an_image_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long_side, reduction):
+def test_reduction_keeps_the_needed_size(size, long_side, reduction):
     assert choose_reduction(size, long_side) == reduction
 
 
@@ -148,7 +146,7 @@ def test_an_image_is_reduced_to_no_less_than_the_size_it_is_needed_in(size, long
     ("packed", "message"),
     [(False, "was scanned; start again"), (True, "was packed; pack the dataset again")],
 )
-def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
+def test_changed_image_size_error_says_what_to_do(tmp_path, packed, message):
     path, image = tmp_path / "a.ffr", np.zeros((200, 133, 3), np.uint8)
     content = cv2.imencode(".jpg", image)[1].tobytes()
     path.write_bytes(content)
@@ -160,7 +158,7 @@ def test_another_size_tells_what_to_do_about_it(tmp_path, packed, message):
 
 @pytest.mark.parametrize("reduction", [1, 2])
 @pytest.mark.parametrize("content", [b"", b"\xff\xd8\xff no image"], ids=["empty", "broken"])
-def test_an_image_that_cannot_be_decoded_is_named(tmp_path, reduction, content):
+def test_undecodable_image_is_named(tmp_path, reduction, content):
     path = tmp_path / "a.jpg"
     path.write_bytes(content)
     sample = Sample(path, 200, 133, np.zeros(0, np.int64), np.zeros((0, 4), np.float32))

@@ -38,7 +38,7 @@ LABELS = (BOX, BROKEN, TWICE, None, "", BOX + POLYGON, BOX, POLYGON, BOX, BOX)
 
 
 @pytest.fixture(autouse=True)
-def memory_of_all(tmp_path, monkeypatch):
+def cache_everything(tmp_path, monkeypatch):
     """Keep what was read of small datasets, and of files that were written a moment ago."""
     monkeypatch.setenv("DUET_CACHE", str(tmp_path / "cache"))
     for module in (scanning, annotations):
@@ -84,9 +84,7 @@ def scan(data, split="train", **settings):
     return load_split(load_dataset(data), split, **settings)
 
 
-def test_what_did_not_change_is_not_read_again_and_the_problems_are_reported_again(
-    data, read, caplog
-):
+def test_unchanged_files_are_not_reread_but_problems_repeat(data, read, caplog):
     with caplog.at_level(logging.WARNING):
         first = scan(data)
     reported = caplog.messages
@@ -98,7 +96,28 @@ def test_what_did_not_change_is_not_read_again_and_the_problems_are_reported_aga
     assert sorted(read) == LEFT_OUT and caplog.messages == reported
 
 
-def test_an_image_that_a_disk_could_not_give_once_is_there_in_the_next_run(data, monkeypatch):
+def test_log_names_100_faults_and_counts_all(data, caplog):
+    for number in range(300):
+        (data.parent / f"images/{number}.png").write_bytes(b"no image")
+    with caplog.at_level(logging.WARNING):
+        samples = scan(data)
+    assert len(caplog.messages) == 100 + 2
+    others, head = caplog.messages[-2:]
+    assert others == "... and 203 more; `duet check` lists all"
+    assert head == "train: 302 of 311 images not used as labelled"
+    assert samples.remarks.numbers["unusable_image"] == 301
+
+
+def test_state_of_a_labelled_image_takes_four_stats(tmp_path, monkeypatch):
+    """Of the folder and file of labels, then the times of image and labels."""
+    touch(tmp_path, "images/a.jpg", "labels/a.txt")
+    image, asked, stat = image_sources.ImageFile(tmp_path / "images/a.jpg"), [], os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **options: asked.append(path) or stat(path))
+    assert image.state(2**62) is not None
+    assert len(asked) <= 4
+
+
+def test_temporarily_unreadable_image_is_read_next_time(data, monkeypatch):
     with monkeypatch.context() as failing:
         for module, name in ((header, "größe 0.png"), (label_file, "größe 7.txt")):
             fail_to_open(failing, module, name)
@@ -123,12 +142,12 @@ def write_image(path, height, width):
     cv2.imwrite(str(path), np.zeros((height, width, 3), np.uint8))
 
 
-def link_another(images):
+def relink(images):
     (images / "größe 8.png").unlink()
     (images / "größe 8.png").symlink_to(images / "größe 7.png")
 
 
-def put_back_the_time(images):
+def restore_mtime(images):
     """Change a label file, but neither its size nor its time."""
     path = images.parent / "labels/größe 0.txt"
     status = path.stat()
@@ -137,19 +156,19 @@ def put_back_the_time(images):
 
 
 CHANGES = {
-    "time put back": put_back_the_time,
+    "time put back": restore_mtime,
     "label": lambda images: (images.parent / "labels/größe 0.txt").write_text(POLYGON),
     "label made": lambda images: (images.parent / "labels/größe 3.txt").write_text(BOX),
     "label removed": lambda images: (images.parent / "labels/größe 6.txt").unlink(),
     "image": lambda images: write_image(images / "größe 0.png", 40, 50),
     "added": lambda images: write_image(images / "a new one.png", 60, 70),
     "removed": lambda images: (images / "größe 9.png").unlink(),
-    "linked": link_another,
+    "linked": relink,
 }
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
-def test_any_change_is_noticed_and_all_is_read_again(data, read, change):
+def test_any_change_triggers_a_full_rescan(data, read, change):
     scan(data)
     change(data.parent / "images")
     read.clear()
@@ -159,7 +178,7 @@ def test_any_change_is_noticed_and_all_is_read_again(data, read, change):
     assert_same_samples(found, scan_samples(images, 3).samples)
 
 
-def test_of_annotations_an_object_that_is_labelled_anew_is_read(tmp_path, read):
+def test_relabelled_annotation_object_is_read_again(tmp_path, read):
     names = [f"{number}.png" for number in range(3)]
     for name in names:
         write_image(tmp_path / name, 100, 200)
@@ -178,7 +197,7 @@ def test_of_annotations_an_object_that_is_labelled_anew_is_read(tmp_path, read):
     )
 
 
-def test_settings_that_change_results_and_another_version_are_scanned_anew(data, read, monkeypatch):
+def test_other_settings_or_version_trigger_a_rescan(data, read, monkeypatch):
     few = data.with_name("few.yaml")
     few.write_text(data.read_text().replace("[a, b, c]", "[a, b]"))
     for _ in range(2):
@@ -197,7 +216,7 @@ def test_settings_that_change_results_and_another_version_are_scanned_anew(data,
         assert len(read) == 11
 
 
-def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
+def test_moved_or_copied_dataset_uses_its_own_paths(data, read):
     scan(data)
     moved = data.parent.with_name("moved")
     data.parent.rename(moved)
@@ -209,7 +228,7 @@ def test_a_moved_or_copied_dataset_is_read_where_it_lies(data, read):
 
 
 @pytest.mark.parametrize("world_size", [2, 12])
-def test_ranks_read_a_shard_each_and_share_what_one_of_them_kept(data, read, world_size):
+def test_ranks_scan_shards_and_share_a_cached_result(data, read, world_size):
     images = list_images([data.parent / "images"])
     expected = scan_samples(images, 3)
     read.clear()
@@ -233,7 +252,7 @@ def test_ranks_read_a_shard_each_and_share_what_one_of_them_kept(data, read, wor
     assert sorted(read) == LEFT_OUT
 
 
-def test_all_ranks_read_where_the_machine_of_one_has_no_memory(data, read, monkeypatch):
+def test_all_ranks_scan_when_one_machine_lacks_the_cache(data, read, monkeypatch):
     images = list_images([data.parent / "images"])
     expected = scan_samples(images, 3, memory=Memory("labels", "known"))
     read.clear()
@@ -248,7 +267,7 @@ def test_all_ranks_read_where_the_machine_of_one_has_no_memory(data, read, monke
 
 
 @pytest.mark.parametrize("chosen", [slice(0, 2), slice(4, 6)])  # none usable; none with an object
-def test_what_a_single_process_refuses_all_ranks_refuse_alike_and_each_time(data, chosen):
+def test_all_ranks_refuse_with_the_single_process_error(data, chosen):
     images = [data.parent / "images" / name for name in LEFT_OUT]
     images += [data.parent / f"images/größe {number}.png" for number in (0, 2, 3, 4)]
     errors = []
@@ -275,7 +294,7 @@ def test_ranks_with_different_images_are_an_error(data, other):
         assert "processes found different images" in str(error)
 
 
-def test_a_small_dataset_and_one_that_is_known_write_nothing(data, tmp_path, monkeypatch):
+def test_small_or_known_dataset_writes_no_cache(data, tmp_path, monkeypatch):
     monkeypatch.setattr(scanning, "FEWEST_IMAGES", 12)
     scan(data)
     assert not (tmp_path / "cache").exists()
@@ -299,7 +318,7 @@ def write_noise(path, seed):
     return path
 
 
-def test_fingerprints_are_kept_until_a_file_changes_and_of_what_has_a_look(tmp_path, fingerprinted):
+def test_fingerprints_are_cached_until_a_file_changes(tmp_path, fingerprinted):
     paths = [write_noise(tmp_path / f"{number}.png", number) for number in range(6)]
     (tmp_path / "flat.jpg").write_bytes(b"\xff\xd8\xff\xe0")
     flat = [tmp_path / "flat.jpg"]
@@ -316,7 +335,7 @@ def test_fingerprints_are_kept_until_a_file_changes_and_of_what_has_a_look(tmp_p
     assert read_fingerprints(paths) == changed and not fingerprinted
 
 
-def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, monkeypatch):
+def test_recently_written_files_are_read_again(data, read, fingerprinted, monkeypatch):
     """Within a tick of the file system's clock a file may change without another time."""
     monkeypatch.setattr(array_cache, "RECENT_NS", 10**12)
     images = list_images([data.parent / "images"])
@@ -329,7 +348,7 @@ def test_what_was_written_a_moment_ago_is_read_again(data, read, fingerprinted, 
 @pytest.mark.parametrize(
     "module", [label_file, header, runs, regular, xml_files, boxes, detections]
 )
-def test_the_version_covers_the_code_that_reads_images_and_labels(module):
+def test_cache_version_covers_the_reading_code(module):
     covered = {path for pattern in scanning._READERS for path in PROJECT.glob(pattern)}
     assert PROJECT / Path(module.__file__).resolve().relative_to(PROJECT.resolve()) in covered
 
@@ -357,7 +376,7 @@ def folder(tmp_path):
     return AnnotatedFolder("COCO JSON", tmp_path / "a.json", tmp_path / "images")
 
 
-def test_annotations_are_recalled_as_they_were_read(folder, times):
+def test_cached_annotations_equal_the_parsed_ones(folder, times):
     first, again = read_annotations(folder), read_annotations(folder)
     assert len(times) == 1
     for name in ("class_names", "paths", "broken"):
@@ -371,7 +390,7 @@ def test_annotations_are_recalled_as_they_were_read(folder, times):
     np.testing.assert_array_equal(first.polygons.starts, again.polygons.starts)
 
 
-def test_a_changed_file_or_list_and_moved_images_are_read_again(folder, times, tmp_path):
+def test_changed_annotations_list_or_images_are_read_again(folder, times, tmp_path):
     read_annotations(folder)
     text = folder.annotations.read_text()
     folder.annotations.write_text(text.replace("9.25", "8.25"))
@@ -389,7 +408,7 @@ def test_a_changed_file_or_list_and_moved_images_are_read_again(folder, times, t
     assert len(read_annotations(listed)) == 2 and len(times) == 5
 
 
-def test_a_warning_is_logged_each_time(folder, times, caplog):
+def test_annotation_warning_is_logged_each_time(folder, times, caplog):
     text = folder.annotations.read_text()
     folder.annotations.write_text(text.replace("unused", "Hund \\ud83d\\udc15"))
     for number in (1, 2):
@@ -399,7 +418,7 @@ def test_a_warning_is_logged_each_time(folder, times, caplog):
         caplog.clear()
 
 
-def test_a_small_file_keeps_nothing(folder, times, tmp_path, monkeypatch):
+def test_small_annotation_file_is_not_cached(folder, times, tmp_path, monkeypatch):
     monkeypatch.setattr(annotations, "FEWEST_IMAGES", 4)
     for _ in range(2):
         read_annotations(folder)

@@ -26,20 +26,20 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_folder_is_in_natural_order_and_others_are_counted(folder, caplog):
+def test_folder_is_read_in_natural_order_and_others_counted(folder, caplog):
     with caplog.at_level(logging.INFO):
         assert names(folder) == ["a2.webp", "a9.png", "a10.png", "b.JPG", "clip.mp4"]
     assert "3 other names ignored" in caplog.text  # notes.md, data, inner
 
 
-def test_a_pattern_names_files(folder):
+def test_glob_pattern_selects_files(folder):
     assert names(folder / "a*.png") == ["a9.png", "a10.png"]
     assert names(folder / "*.[jJ]*") == ["b.JPG"]
     assert names(folder / "**" / "*.jpg") == ["z.jpg"]
     assert sorted(names(folder / "**")) == sorted([*names(folder), "z.jpg"])
 
 
-def test_a_pattern_in_a_folder_whose_name_looks_like_one_is_in_that_folder(folder, tmp_path):
+def test_literal_folder_wins_over_a_glob_pattern(folder, tmp_path):
     (inside := tmp_path / "cat[1]" / "b*").mkdir(parents=True)
     (inside / "z.jpg").touch()
     (tmp_path / "cat1" / "bc").mkdir(parents=True)
@@ -48,13 +48,13 @@ def test_a_pattern_in_a_folder_whose_name_looks_like_one_is_in_that_folder(folde
     assert names(tmp_path / "cat[1-2]" / "*" / "*.jpg") == ["x.jpg"]
 
 
-def test_a_pattern_does_not_follow_links_that_lead_upward(folder):
+def test_glob_does_not_follow_links_upward(folder):
     for name in ("up", "on"):
         (folder / "inner" / name).symlink_to(folder)  # each pass would double the paths
     assert names(folder / "**" / "z.jpg") == ["z.jpg"]
 
 
-def test_a_list_names_files_from_its_own_folder(folder, tmp_path_factory):
+def test_list_names_files_relative_to_its_folder(folder, tmp_path_factory):
     other = tmp_path_factory.mktemp("other") / "o.jpg"
     text = f"\ufeffinner/z.jpg\r\n\n  a9.png \n{other}\nclip.mp4\nREADME\nabsent.png\n./a9.png\n"
     (folder / "list.txt").write_text(text, encoding="utf-8")
@@ -65,9 +65,7 @@ def test_a_list_names_files_from_its_own_folder(folder, tmp_path_factory):
     ]  # fmt: skip
 
 
-def test_a_list_may_start_at_the_current_folder_and_have_windows_paths(
-    folder, tmp_path_factory, monkeypatch
-):
+def test_list_may_use_the_working_folder_and_backslashes(folder, tmp_path_factory, monkeypatch):
     path = tmp_path_factory.mktemp("lists") / "a" / "list.txt"
     path.parent.mkdir()
     path.write_text("gone.png\ninner\\z.jpg\na9.png\n")
@@ -75,7 +73,7 @@ def test_a_list_may_start_at_the_current_folder_and_have_windows_paths(
     assert names(path) == ["gone.png", "z.jpg", "a9.png"]
 
 
-def test_companion_files_of_macos_are_no_images(folder, caplog):
+def test_macos_companion_files_are_ignored(folder, caplog):
     (folder / "._b.JPG").touch()
     (folder / "__MACOSX").mkdir()
     (folder / "__MACOSX" / "a.png").touch()
@@ -85,7 +83,7 @@ def test_companion_files_of_macos_are_no_images(folder, caplog):
     assert "5 other names ignored" in caplog.text
 
 
-def test_a_list_of_streams_names_urls_and_cameras(tmp_path):
+def test_stream_list_names_urls_and_cameras(tmp_path):
     path = tmp_path / "all.streams"
     path.write_text("rtsp://user:word@host:1/x\n\nhttp://h/a@b\n0\n")
     sources = find_sources(str(path), PIXELS)
@@ -99,7 +97,7 @@ def test_a_list_of_streams_names_urls_and_cameras(tmp_path):
 @pytest.mark.parametrize(
     "argument", ["0", "12", "rtsp://h/x", "RTMP://h/x", "https://h/x", "tcp://h:1", "udp://@:1"]
 )
-def test_a_camera_and_a_url_are_live(argument):
+def test_camera_and_url_are_live_sources(argument):
     (source,) = find_sources(argument, PIXELS)
     assert (source.kind, source.num_frames, source.rate) == ("live", None, None)
 
@@ -107,9 +105,12 @@ def test_a_camera_and_a_url_are_live(argument):
 REFUSED = {
     "absent.jpg": "absent.jpg: no such file or folder$",
     "": "no such file or folder",
-    "*.tiff": "no images or videos; accepted",
-    "outer": "no images or videos; 'outer/\\*\\*/\\*' looks into its folders too",
-    "empty.txt": "the list is empty",
+    "*.tiff": "no images or videos; accepted: .avif .*.webp for images, .3gp .*.wmv for videos$",
+    "outer": "no images or videos; 'outer/\\*\\*/\\*' also looks into its folders; accepted",
+    "outer/train": "no images or videos; accepted",
+    "notes.pdf": "no images or videos; accepted",
+    "lost.jpg": "no such file or folder$",
+    "empty.txt": "the list is empty; write one path or URL per line$",
     "holes.txt": "null byte",
     "fifo.txt": "is a FIFO",
     "**x/*.jpg": "accepted",
@@ -120,12 +121,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("argument", REFUSED)
-def test_an_unknown_source_is_answered_with_the_accepted_ones(argument, folder, monkeypatch):
+def test_unknown_source_error_lists_the_accepted_ones(argument, folder, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "outer/train").mkdir(parents=True)
     (folder / "empty.txt").write_text("\n \n")
     (folder / "holes.txt").write_bytes(b"a\0b")
     os.mkfifo(folder / "fifo.txt")
+    (folder / "notes.pdf").touch()
+    (folder / "lost.jpg").symlink_to("nowhere.jpg")
     with pytest.raises(UserError, match=REFUSED[argument]) as raised:
         find_sources(argument, PIXELS)
     assert str(raised.value).startswith(f"--source {argument}")

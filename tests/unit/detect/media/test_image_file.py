@@ -54,7 +54,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_broken_image_has_one_short_reason(kind, tmp_path):
+def test_broken_image_has_one_short_reason(kind, tmp_path):
     make, reason = HOSTILE[kind]
     path = tmp_path / "\x1b[31m\udce9.jpg"
     make(path)
@@ -65,7 +65,7 @@ def test_a_broken_image_has_one_short_reason(kind, tmp_path):
     assert len(str(raised.value)) < 200 and str(raised.value).isprintable()
 
 
-def test_the_limit_of_pixels_is_exact(tmp_path):
+def test_pixel_limit_is_exact(tmp_path):
     path = tmp_path / "a.png"
     path.write_bytes(encoded(PHOTO, "PNG"))
     assert read(path, HEIGHT * WIDTH).shape == (HEIGHT, WIDTH, 3)

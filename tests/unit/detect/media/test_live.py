@@ -37,12 +37,12 @@ def source_of(*feeds: Callable[[], Iterator[Frame]], **options) -> LiveSource:
 
 
 @pytest.fixture
-def quick(monkeypatch):
+def fast_retries(monkeypatch):
     monkeypatch.setattr(live, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(live, "TRIES", 2)
 
 
-def test_frames_that_nobody_took_in_time_are_left_out():
+def test_late_reader_gets_only_the_newest_frame():
     begun, go_on = threading.Event(), threading.Event()
 
     def feed():
@@ -66,7 +66,7 @@ def test_frames_that_nobody_took_in_time_are_left_out():
     source.close()
 
 
-def test_a_broken_stream_is_reopened_and_reported(quick, caplog):
+def test_broken_stream_is_reopened_and_reported(fast_retries, caplog):
     def breaks():
         yield image(1)
         time.sleep(0.05)
@@ -146,14 +146,14 @@ def read_camera(monkeypatch, capture: Camera, max_pixels: int = PIXELS):
         return feed.rate, next(iter(feed.frames)), feed
 
 
-def test_a_camera_gives_rgb(monkeypatch):
+def test_camera_frames_are_rgb(monkeypatch):
     capture = Camera(2)
     rate, image, _ = read_camera(monkeypatch, capture)
     assert (image.image == (0, 0, 255)).all() and capture.is_released
     assert rate == Fraction(2997, 100)
 
 
-def test_a_camera_that_is_not_there_says_so(monkeypatch):
+def test_absent_camera_is_reported(monkeypatch):
     with pytest.raises(BrokenSourceError, match="no such camera, or it is in use by"):
         read_camera(monkeypatch, Camera(0))
 
@@ -163,7 +163,7 @@ def frames_of(url: str) -> list:
     return list(source.frames())
 
 
-def test_a_recording_at_a_url_gives_all_frames_with_its_own_times():
+def test_recording_at_a_url_keeps_all_frames_and_times():
     content = video_bytes("libx264", "matroska", UNEVEN)
     with loopback_site() as site:
         frames = frames_of(site.put("/a.mkv", content))
@@ -172,7 +172,7 @@ def test_a_recording_at_a_url_gives_all_frames_with_its_own_times():
 
 
 @pytest.mark.parametrize("files", [{}, {"/a": b""}, {"/a": b"no video\n" * 99}])
-def test_a_broken_stream_has_one_reason_without_the_password(files, capfd):
+def test_broken_stream_error_hides_the_password(files, capfd):
     with loopback_site() as site:
         site.files = files
         with_password = site.root.replace("//", "//user:word@")
@@ -182,7 +182,7 @@ def test_a_broken_stream_has_one_reason_without_the_password(files, capfd):
     assert capfd.readouterr() == ("", "")
 
 
-def test_a_playlist_leads_to_no_other_address():
+def test_playlist_opens_no_other_address():
     playlist = b"#EXTM3U\n#EXT-X-TARGETDURATION:9\n#EXTINF:9,\n/inner.ts\n#EXT-X-ENDLIST\n"
     with loopback_site() as site:
         site.put("/inner.ts", video_bytes("libx264", "mpegts"))
@@ -201,5 +201,5 @@ def test_a_playlist_leads_to_no_other_address():
         ("http://u:p@host?x=/y@z", "http://host?x=/y@z"),
     ],
 )
-def test_a_url_is_shown_without_its_password(url, shown):
+def test_url_is_shown_without_its_password(url, shown):
     assert shown_url(url) == shown

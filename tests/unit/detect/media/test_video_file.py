@@ -30,7 +30,7 @@ def read(path: Path, stride: int = 1) -> tuple[list, str]:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_all_frames_come_in_order_with_number_and_time(name, tmp_path):
+def test_frames_come_in_order_with_number_and_time(name, tmp_path):
     path = tmp_path / name
     video(path, KINDS[name])
     frames, end = read(path)
@@ -46,7 +46,7 @@ def test_all_frames_come_in_order_with_number_and_time(name, tmp_path):
 
 
 @pytest.mark.parametrize(("degrees", "turns"), [(90, 1), (180, 2), (270, 3)])
-def test_a_turned_video_is_upright(degrees, turns, tmp_path):
+def test_rotated_video_is_upright(degrees, turns, tmp_path):
     path, plain = tmp_path / "a.mp4", tmp_path / "b.mp4"
     video(path, "libx264", rotation=degrees, qp="0")  # lossless: x264 may choose otherwise
     video(plain, "libx264", qp="0")
@@ -57,7 +57,7 @@ def test_a_turned_video_is_upright(degrees, turns, tmp_path):
     assert turned[3].image.flags.c_contiguous
 
 
-def test_every_nth_frame_has_its_own_number_and_time(tmp_path):
+def test_strided_frames_keep_their_own_number_and_time(tmp_path):
     path = tmp_path / "a.mp4"
     video(path, "libx264")
     source = VideoFile(path, PIXELS, stride=6)
@@ -70,7 +70,7 @@ def test_every_nth_frame_has_its_own_number_and_time(tmp_path):
 
 @pytest.mark.parametrize("name", ["a.mp4", "a.avi", "fast.mp4"])
 @pytest.mark.parametrize("part", [0.3, 0.8])
-def test_a_truncated_file_gives_its_frames_and_is_reported(name, part, tmp_path):
+def test_truncated_video_gives_its_frames_and_is_reported(name, part, tmp_path):
     path = tmp_path / name
     options = {"movflags": "+faststart"} if name == "fast.mp4" else {}
     video(path, KINDS.get(name, "libx264"), **options)
@@ -84,7 +84,7 @@ def test_a_truncated_file_gives_its_frames_and_is_reported(name, part, tmp_path)
     assert bool(frames) == (part >= 0.8 and name != "a.mp4")  # whose index is at its end
 
 
-def test_damage_in_the_middle_is_reported_and_the_rest_is_read(tmp_path):
+def test_damage_mid_video_is_reported_and_the_rest_read(tmp_path):
     path = tmp_path / "a.avi"
     video(path, "mjpeg", pix_fmt="yuv420p", strict="unofficial")
     content = bytearray(path.read_bytes())
@@ -98,7 +98,7 @@ def test_damage_in_the_middle_is_reported_and_the_rest_is_read(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "codec"), [("a.avi", "mpeg4"), ("a.mpg", "mpeg2video")])
-def test_the_limit_of_pixels_is_exact(name, codec, tmp_path):
+def test_pixel_limit_is_exact(name, codec, tmp_path):
     """Decoders that want room around a frame must not be refused it."""
     path = tmp_path / name
     video(path, codec)
@@ -118,7 +118,7 @@ PLAYLISTS = {
 
 
 @pytest.mark.parametrize("kind", PLAYLISTS)
-def test_a_playlist_opens_no_other_file(kind, tmp_path, monkeypatch):
+def test_playlist_opens_no_other_file(kind, tmp_path, monkeypatch):
     inner, outer = tmp_path / "a.ts", tmp_path / "b.mp4"
     video(inner, "libx264")
     monkeypatch.chdir(tmp_path)
@@ -135,7 +135,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_broken_video_has_one_reason(kind, tmp_path, capfd):
+def test_broken_video_has_one_reason(kind, tmp_path, capfd):
     make, reason = HOSTILE[kind]
     path = tmp_path / "\x1b[2J\udce9.mp4"
     make(path)
@@ -151,7 +151,7 @@ def write(path: Path, seconds: list[float], size=SIZE, rate: Fraction | None = N
             writer.write(picture(index, size), moment)
 
 
-def test_uneven_times_and_the_length_are_kept(tmp_path):
+def test_uneven_times_and_length_are_kept(tmp_path):
     path = tmp_path / "a.mp4"
     write(path, UNEVEN, rate=Fraction(4))
     frames = list(VideoFile(path, PIXELS).frames())
@@ -169,7 +169,7 @@ def test_uneven_times_and_the_length_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("size", [(47, 63), (47, 64), (48, 63), (16, 500)])
-def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
+def test_odd_side_gains_one_row_or_column(size, tmp_path):
     path = tmp_path / "a.mp4"
     write(path, [0.0, 0.1], size)
     frames = list(VideoFile(path, PIXELS).frames())
@@ -179,7 +179,7 @@ def test_an_odd_side_gets_one_more_row_or_column(size, tmp_path):
     assert np.abs(error[size[0] // 2 :, size[1] // 2 :]).max() < 10
 
 
-def test_an_exception_leaves_a_playable_video_of_the_written_frames(tmp_path):
+def test_interrupted_video_is_playable_and_complete_so_far(tmp_path):
     path = tmp_path / "a.mp4"
     with pytest.raises(KeyboardInterrupt), closing(VideoWriter(path, SIZE)) as writer:
         for index in range(5):
@@ -190,7 +190,7 @@ def test_an_exception_leaves_a_playable_video_of_the_written_frames(tmp_path):
 
 
 @pytest.mark.parametrize("num_bytes", [0, 3000, 40_000])
-def test_a_full_disk_is_one_error_and_leaves_nothing(num_bytes, tmp_path):
+def test_full_disk_is_one_error_and_leaves_no_video(num_bytes, tmp_path):
     noise = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
     with (
         full_disk(num_bytes),

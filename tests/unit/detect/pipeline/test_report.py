@@ -27,11 +27,11 @@ def broken(source):
 
 
 @pytest.fixture(autouse=True)
-def lines_are_kept(caplog):
+def log_info(caplog):
     caplog.set_level(logging.INFO)
 
 
-def test_few_images_have_a_line_each(caplog):
+def test_up_to_1000_images_get_a_line_each(caplog):
     sources = [FakeSource(number) for number in range(FEW)]
     report = RunReport(sources, "a")
     with report.progress:
@@ -45,7 +45,7 @@ def test_few_images_have_a_line_each(caplog):
     assert caplog.messages[1] == "image 1: left out: not an image"
 
 
-def test_more_images_than_a_person_reads_have_a_bar(caplog):
+def test_over_1000_images_get_a_progress_bar(caplog):
     sources = [FakeSource(number) for number in range(FEW + 1)]
     report = RunReport(sources, "a")
     with report.progress:
@@ -61,7 +61,7 @@ def test_more_images_than_a_person_reads_have_a_bar(caplog):
         ([FakeSource(n, "video", 90) for n in "12"], "detecting: 10 frames, 00:30, 0.3 frames/s"),
     ],
 )
-def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
+def test_log_gets_a_line_every_half_minute(caplog, monkeypatch, sources, line):
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr("tqdm.std.time", lambda: now[0])
@@ -73,7 +73,7 @@ def test_a_log_has_a_line_every_half_minute(caplog, monkeypatch, sources, line):
     assert caplog.messages == [line]
 
 
-def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_out(caplog):
+def test_interrupted_video_is_reported_as_incomplete(caplog):
     begun, other = FakeSource(1, "video", 9), FakeSource(2, "video", 9)
     report = RunReport([begun, other], "a")
     with report.progress:
@@ -85,7 +85,7 @@ def test_a_video_that_breaks_off_is_incomplete_and_one_that_never_began_is_left_
     ]  # fmt: skip
 
 
-def test_the_last_lines_report_detections_speed_and_skipped_sources(capsys, monkeypatch):
+def test_totals_report_detections_speed_and_skipped_sources(capsys, monkeypatch):
     now = [50.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     sources = [FakeSource(number) for number in range(3)]
@@ -102,7 +102,7 @@ def test_the_last_lines_report_detections_speed_and_skipped_sources(capsys, monk
     ]
 
 
-def test_tracked_objects_are_counted_once_with_the_frames_beside_them():
+def test_tracked_objects_are_counted_once_beside_frames():
     first, second = FakeSource(0, "video", 9), FakeSource(1, "video", 9)
     report = RunReport([first, second], "a")
     report.add(done(first, 1, 1, 0, frame=0, ids=(-1, -1, -1)))  # no number in a first frame
@@ -113,7 +113,7 @@ def test_tracked_objects_are_counted_once_with_the_frames_beside_them():
     assert report.found_line() == "found: car 3 in 5 frames, dog 1 in 2 frames, person 0 in 1 frame"
 
 
-def test_one_source_shows_its_name_without_the_password():
+def test_single_source_is_shown_without_its_password():
     source = FakeSource(0, "live")
     source.name = "rtsp://camera/"
     assert RunReport([source], "rtsp://me:secret@camera/").sources == "rtsp://camera/"

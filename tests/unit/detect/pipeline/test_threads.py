@@ -73,7 +73,7 @@ def names(batches):
     ]
 
 
-def test_batches_end_where_the_kind_of_source_changes():
+def test_batches_end_where_the_source_kind_changes():
     kinds = ["image", "image", "image", "video", "video", "image"]
     sources = [FakeSource(n, kind, 1 if kind == "image" else 3) for n, kind in enumerate(kinds)]
     found = [
@@ -82,7 +82,7 @@ def test_batches_end_where_the_kind_of_source_changes():
     assert found == [["0", "1"], ["2"], ["3", "3"], ["3"], ["4", "4"], ["4"], ["5"]]
 
 
-def test_a_source_that_breaks_is_an_entry_and_the_rest_goes_on():
+def test_broken_source_is_reported_and_the_rest_continues():
     sources = [FakeSource(0), FakeSource(1, frames=0, breaks=True), FakeSource(2),
                FakeSource(3, "video", 2, breaks=True), FakeSource(4)]  # fmt: skip
     reads = [read for batch in read_all(sources) for read in batch]
@@ -104,7 +104,7 @@ def test_large_images_are_not_read_ahead(opened, monkeypatch):
             assert [batch[0].source.number for batch in batches] == list(range(1, 20))
 
 
-def test_no_live_source_waits_for_another():
+def test_live_sources_do_not_wait_for_each_other():
     stuck, lively = FakeSource(1, "live", 1, waits=True), FakeSource(2, "live", 30)
     with make_reader() as reader, closing(reader.batches([stuck, lively])) as batches:
         seen = [next(batches)[0].source.number for _ in range(31)]
@@ -113,7 +113,7 @@ def test_no_live_source_waits_for_another():
 
 
 @pytest.mark.parametrize("kind", ["video", "live"])
-def test_the_end_wakes_a_thread_that_waits_for_a_frame(kind):
+def test_shutdown_wakes_a_thread_waiting_for_a_frame(kind):
     source = FakeSource(1, kind, 1, waits=True)
     start = time.monotonic()
     with (
@@ -131,7 +131,7 @@ def test_the_end_wakes_a_thread_that_waits_for_a_frame(kind):
 
 
 @pytest.mark.parametrize("kind", ["image", "video", "live"])
-def test_a_defect_of_a_thread_ends_the_work(kind):
+def test_thread_defect_ends_the_run(kind):
     def fail(image):
         raise RuntimeError("defect")
 

@@ -47,7 +47,7 @@ def records_of(folder) -> list[dict]:
     return json.loads((folder / "detections.json").read_text())["images"]
 
 
-def test_labels_are_the_stored_ones_once_they_are_rounded_as_those(stored, folder):
+def test_labels_match_stored_ones_after_equal_rounding(stored, folder):
     """The public boxes differ by up to a pixel, from two roundings that ours are free of.
 
     They are moved to whole pixels. And where the image's place in the input is no whole number of
@@ -63,12 +63,12 @@ def test_labels_are_the_stored_ones_once_they_are_rounded_as_those(stored, folde
         size = np.array([record["width"], record["height"]])
         input_size = np.array(line.split()[1].split("x")[::-1], int)
         corners = [found[:, 1:3] + sign * found[:, 3:5] / 2 for sign in (-1, 1)]
-        low, high = (as_the_public(corner, size, input_size, stored["imgsz"]) for corner in corners)
+        low, high = (as_public(corner, size, input_size, stored["imgsz"]) for corner in corners)
         rounded = np.hstack([(low + high) / 2 / size, (high - low) / size])
         np.testing.assert_allclose(rounded, expected[:, 1:5], **DIGITS)
 
 
-def as_the_public(points, size, input_size, long_side) -> np.ndarray:
+def as_public(points, size, input_size, long_side) -> np.ndarray:
     """Points (K, 2), fractions of the image, where the public detection would say that they are.
 
     Args:
@@ -82,6 +82,6 @@ def as_the_public(points, size, input_size, long_side) -> np.ndarray:
     return np.round((in_input - (input_size - size * scale) / 2) / scale).clip(0, size)
 
 
-def test_the_table_is_the_stored_one(stored, folder):
+def test_csv_table_matches_stored_lines(stored, folder):
     with open(folder / "predictions.csv", encoding="utf-8", newline="") as file:
         assert [",".join(row) for row in csv.reader(file)] == stored["csv"]

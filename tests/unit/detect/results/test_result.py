@@ -28,7 +28,7 @@ def result(source="street.jpg", number=None, found=3):
     return make_result(source, *rows[:found], size=(120, 160), number=number, class_names=NAMES)
 
 
-def test_a_result_as_plain_values():
+def test_result_converts_to_plain_values():
     assert result(Path("a/street.jpg"), 7).to_dict() == {
         "source": "a/street.jpg",
         "frame": 7,
@@ -43,7 +43,7 @@ def test_a_result_as_plain_values():
     assert result(found=0).to_dict()["detections"] == []
 
 
-def test_a_result_is_a_sequence():
+def test_result_is_a_sequence():
     found = result()
     assert isinstance(found, Sequence) and len(found) == 3
     assert (found[0].name, found[-1].score) == ("person", 0.25)
@@ -53,13 +53,13 @@ def test_a_result_is_a_sequence():
         result(found=0)[0]
 
 
-def test_the_summary_of_a_result_is_one_line_whatever_the_classes_are_called():
+def test_result_summary_is_one_line_for_any_class_name():
     found = make_result("a.jpg", (*BOXES[0], 0.5, 0), size=(96, 112), class_names=("a\n\x1b[31m",))
     assert found.summary() == r"96x112 1 a\n\x1b[31m"
     assert found.summary((64, 96)) == r"64x96 1 a\n\x1b[31m"
 
 
-def test_a_result_as_json_is_utf8_of_any_name():
+def test_result_json_is_utf8_for_any_name():
     text = result(os.fsdecode(b"caf\xe9 \xe8\xa1\x97.jpg")).to_json()
     assert "自行车" in text and "\n" not in text
     found = json.loads(text.encode("utf-8"))
@@ -67,7 +67,7 @@ def test_a_result_as_json_is_utf8_of_any_name():
     assert found["detections"][0]["box_xyxy"] == BOXES[0]
 
 
-def test_a_tracked_result_has_its_ids_everywhere():
+def test_tracked_result_exposes_its_ids_everywhere():
     plain = result()
     tracked = Result(plain.frame, plain.detections, NAMES, np.array([3, -1, 12]))
     assert [found.track_id for found in tracked] == [3, -1, 12]
@@ -75,7 +75,7 @@ def test_a_tracked_result_has_its_ids_everywhere():
     assert [found.track_id for found in plain] == [None] * 3
 
 
-def test_a_result_as_a_table():
+def test_result_converts_to_a_data_frame():
     pytest.importorskip("pandas")
     table = result().to_pandas()
     assert list(table.columns) == ["xmin", "ymin", "xmax", "ymax", "confidence", "class", "name"]
@@ -92,7 +92,7 @@ LOSSY = {".jpg": 3, ".jpeg": 3, ".webp": 6}  # grey values; measured 1, 1 and 3
 
 
 @pytest.mark.parametrize("suffix", [*LONGEST_SIDES, ".JPG"])
-def test_an_image_comes_back_in_its_colours(tmp_path, suffix):
+def test_saved_image_keeps_its_colours(tmp_path, suffix):
     image = np.zeros((20, 30, 3), np.uint8)
     image[:] = (200, 120, 40)
     save_image(tmp_path / f"a{suffix}", image)
@@ -101,13 +101,13 @@ def test_an_image_comes_back_in_its_colours(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("name", ["a.gif", "a", "a.txt", "a.webp"])
-def test_a_name_that_says_no_fitting_kind_is_answered_with_those_that_do(tmp_path, name):
+def test_unsuitable_image_suffix_lists_suitable_ones(tmp_path, name):
     with pytest.raises(UserError, match=r"20000x1 px .*\.bmp, \.jpeg, \.jpg, \.png"):
         save_image(tmp_path / name, np.zeros((1, 20_000, 3), np.uint8))
     assert os.listdir(tmp_path) == []
 
 
-def test_a_result_saves_its_labels(tmp_path):
+def test_result_saves_its_labels(tmp_path):
     result = make_result("a.jpg", (0, 10, 30, 30, 0.5, 1), (0, 0, 60, 40, 0.25, 0))
     result.save_txt(tmp_path / "a.txt")
     assert (tmp_path / "a.txt").read_text() == "0 0.5 0.5 1 1\n1 0.25 0.5 0.5 0.5\n"
@@ -129,7 +129,7 @@ def classes(probabilities=PROBABILITIES):
     return make_class_result("a.jpg", probabilities, class_names=CLASSES)
 
 
-def test_the_five_most_probable_classes_come_in_their_order():
+def test_top_five_classes_are_ordered_by_probability():
     found = classes()
     assert found.top5.tolist() == ORDER and len(found) == 5
     assert found.names == ["dog", "bus", "cat", "军装", "tie"]
@@ -138,14 +138,14 @@ def test_the_five_most_probable_classes_come_in_their_order():
     assert found.probabilities.tolist() == PROBABILITIES
 
 
-def test_a_table_has_the_five_classes():
+def test_class_table_has_five_rows():
     pytest.importorskip("pandas")
     table = classes().to_pandas()
     assert list(table.columns) == ["confidence", "class", "name"]
     assert table["class"].tolist() == ORDER and table["name"][0] == "dog"
 
 
-def test_nan_is_no_class():
+def test_nan_probability_is_never_a_class():
     found = classes([float("nan"), 0.5, 0.25, float("nan"), 0.125, float("inf"), 0.0])
     assert found.top5.tolist() == [1, 2, 4, 6]
     nothing = classes([float("nan")] * 7)
@@ -164,7 +164,7 @@ def mask_result(**options):
     return make_mask_result("a.png", MASKS, *ROWS, **options)
 
 
-def test_masks_come_one_by_one_and_as_one_array():
+def test_masks_are_available_singly_and_as_one_array():
     masks = mask_result().masks
     assert len(masks) == 3 and masks[1].dtype == bool
     np.testing.assert_array_equal(masks[1], MASKS[1])
@@ -182,7 +182,7 @@ def test_masks_come_one_by_one_and_as_one_array():
 
 
 @pytest.mark.parametrize("name", ["640x480_of_427x640", "640x640_of_1080x810"])
-def test_labels_are_the_stored_polygons_of_masks_at_the_size_of_the_image(name):
+def test_mask_labels_match_stored_native_polygons(name):
     stored = np.load(shared_path(f"golden/segment/assemble_{name}.npz"))
     shape = tuple(stored["native_shape"])
     masks = np.unpackbits(stored["native"])[: np.prod(shape)].reshape(shape).astype(bool)
@@ -196,7 +196,7 @@ def test_labels_are_the_stored_polygons_of_masks_at_the_size_of_the_image(name):
         np.testing.assert_allclose(line[1:], expected.ravel(), rtol=5e-6)  # of six digits
 
 
-def test_a_label_is_the_outline_of_the_piece_with_most_points_or_else_the_box():
+def test_mask_label_is_its_largest_piece_or_the_box():
     lines = mask_result(track_ids=np.array([7, -1, 3])).text_lines(scores=True)
     box = "0.833333 0 0.966667 0 0.966667 0.1 0.833333 0.1"
     assert lines[0] == f"2 {box} 0.125 3"
@@ -207,7 +207,7 @@ def test_a_label_is_the_outline_of_the_piece_with_most_points_or_else_the_box():
 
 
 @pytest.mark.filterwarnings("ignore:__array__ implementation")  # of pycocotools
-def test_json_has_the_masks_as_coco_reads_them():
+def test_json_masks_decode_with_coco():
     record = json.loads(mask_result().to_json())
     assert [found["name"] for found in record["detections"]] == ["traffic light", "person", "cat"]
     for found, mask in zip(record["detections"], MASKS, strict=True):
@@ -215,7 +215,7 @@ def test_json_has_the_masks_as_coco_reads_them():
     assert list(mask_result())[0] == Detection((10.0, 10.0, 40.0, 30.0), 0.5, 1, "traffic light")
 
 
-def test_without_objects_the_image_stays_as_it_is():
+def test_image_without_objects_stays_unchanged():
     nothing = make_mask_result("a.png", MASKS[:0])
     assert nothing.text_lines() == []
     np.testing.assert_array_equal(nothing.plot(), nothing.image)

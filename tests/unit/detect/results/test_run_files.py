@@ -3,6 +3,8 @@
 import csv
 import dataclasses
 import json
+import sys
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 from pathlib import Path
@@ -40,7 +42,7 @@ def write(folder: Path, *results, **flags: object) -> list[str]:
     return files_in(folder)
 
 
-def test_all_flags_give_the_public_layout(tmp_path):
+def test_all_flags_give_the_public_file_layout(tmp_path):
     result = make_result(Path("x/a.png"), PERSON, CAT, PERSON)
     found = write(tmp_path, result, make_result(Path("x/b.jpg")), **ALL)
     crops = ["crops/cat/a.jpg", "crops/person/a.jpg", "crops/person/a2.jpg"]
@@ -55,7 +57,14 @@ def test_all_flags_give_the_public_layout(tmp_path):
     assert table == "a.png,person,0.50\na.png,cat,0.25\na.png,person,0.50\n"
 
 
-def test_heat_maps_lie_in_a_folder_of_their_own(tmp_path):
+def test_no_image_waits_for_the_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    write(tmp_path, *(make_result(Path(f"{name}.png"), PERSON) for name in "abc"), **ALL)
+    assert len(synced) == 2  # detections.json and predictions.csv
+
+
+def test_heat_maps_are_saved_in_their_own_folder(tmp_path):
     result = make_result(Path("x/a.png"), PERSON)
     heat = np.zeros(result.size, np.float32)
     heat[0] = 1
@@ -66,14 +75,14 @@ def test_heat_maps_lie_in_a_folder_of_their_own(tmp_path):
     assert abs(drawn[0].astype(int).mean(0) - drawn[-1].astype(int).mean(0)).max() > 20
 
 
-def test_an_image_too_long_for_a_jpeg_has_its_heat_map_in_a_png(tmp_path):
+def test_heat_map_too_long_for_jpeg_is_saved_as_png(tmp_path):
     result = make_result("long", size=(10, 65_501))
     heat = np.zeros(result.size, np.float32)
     found = write(tmp_path, dataclasses.replace(result, heatmap=heat), visualize=-1)
     assert found == ["heatmaps/long.png", "long.png"]
 
 
-def test_drawings_follow_the_flags(tmp_path):
+def test_drawing_flags_change_the_drawing(tmp_path):
     result = make_result(Path("a.png"), PERSON)
     for name, flags, drawn in (
         ("plain", {}, result.plot()),
@@ -87,7 +96,7 @@ def test_drawings_follow_the_flags(tmp_path):
         np.testing.assert_array_equal(found, drawn)
 
 
-def test_each_class_has_a_safe_folder_of_its_own(tmp_path):
+def test_each_class_gets_its_own_safe_folder_name(tmp_path):
     folders = {
         "../up": "_up", "a/b\\c:d": "a_b_c_d", "a_b_c_d": "a_b_c_d-2", "人": "人", "": "class",
         "..": "class-2", " . ": "class-3", "\x1b[31mred\n\u202e": "_[31mred__", "\ud800": "_",
@@ -101,7 +110,7 @@ def test_each_class_has_a_safe_folder_of_its_own(tmp_path):
     assert files_in(tmp_path) == sorted(f"run/crops/{x}/a.jpg" for x in folders.values())
 
 
-def test_sources_of_one_name_replace_nothing_of_each_other(tmp_path):
+def test_sources_of_equal_name_do_not_overwrite_each_other(tmp_path):
     paths = ["x/a.jpg", "y/a.jpg", "x/a.png", "x/b.gif", "x/b.jpg"]
     results = [
         make_result(Path(path), (10, 10, 30, 30, 0.5, index % 3))
@@ -124,7 +133,7 @@ def test_sources_of_one_name_replace_nothing_of_each_other(tmp_path):
     )
 
 
-def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
+def test_thread_order_does_not_change_the_files(tmp_path):
     results = [
         make_result(Path(f"{number % 3}/{number % 7}.png"), *[PERSON] * (number % 4))
         for number in range(40)
@@ -144,7 +153,7 @@ def test_threads_in_any_order_leave_the_files_of_one_thread(tmp_path):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
-def test_results_added_before_an_interrupt_are_complete(tmp_path, error):
+def test_results_before_an_interrupt_are_complete(tmp_path, error):
     with pytest.raises(error), RunFiles(tmp_path, configure(**ALL), CLASS_NAMES) as files:
         files.add(make_result(Path("a.jpg"), PERSON))
         raise error
@@ -153,7 +162,7 @@ def test_results_added_before_an_interrupt_are_complete(tmp_path, error):
     assert not [name for name in files_in(tmp_path) if name.endswith(".tmp")]
 
 
-def test_the_json_file_has_all_of_a_detection(tmp_path):
+def test_json_file_has_every_field_of_a_detection(tmp_path):
     ids = np.array([7])
     result = make_result(Path("x/\x1b人.jpg"), PERSON, track_ids=ids)
     write(tmp_path, result, nosave=True, save_json=True, save_csv=True, save_txt=True)
@@ -173,7 +182,7 @@ def test_the_json_file_has_all_of_a_detection(tmp_path):
     assert (tmp_path / "labels/\x1b人.txt").read_text().endswith(" 7\n")
 
 
-def test_a_source_is_never_replaced_by_its_drawing(tmp_path):
+def test_drawing_never_replaces_its_source(tmp_path):
     path = tmp_path / "a.jpg"
     path.write_bytes(b"mine")
     with pytest.raises(UserError, match="choose another --name"):
@@ -195,7 +204,7 @@ def test_a_source_is_never_replaced_by_its_drawing(tmp_path):
         ({"nosave": True, "save_crop": True}, "crops/person/a.jpg"),
     ],
 )
-def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, flags, named):
+def test_full_disk_is_one_error_naming_the_file(tmp_path, flags, named):
     result = make_result(Path("a.png"), *[PERSON] * 500, size=(400, 400))
     with full_disk(300), pytest.raises(OSError) as caught:
         write(tmp_path, result, **flags)
@@ -203,7 +212,7 @@ def test_a_full_disk_is_one_error_that_names_the_file(tmp_path, flags, named):
     assert files_in(tmp_path) == []
 
 
-def test_a_box_that_is_not_finite_is_in_no_result():
+def test_non_finite_box_is_in_no_output():
     """Half precision can give one."""
     rows = (float("nan"), 0, 9, 9, 0.9, 1), (0, 0, float("inf"), 9, 0.8, 1), PERSON
     frame = make_result(Path("a.png")).frame
@@ -218,7 +227,7 @@ def frame_of(source: Path | str, number: int):
     return make_result(source, BOX, size=(120, 160), number=number)
 
 
-def test_frames_of_a_video_go_into_one_video_and_labels_count_from_one(tmp_path):
+def test_video_frames_share_one_video_and_count_labels(tmp_path):
     results = [frame_of(Path("clip.avi"), number) for number in (0, 3, 6)]
     with RunFiles(tmp_path, configure(line_thickness=8, **ALL), CLASS_NAMES) as files:
         for result in results:
@@ -241,7 +250,7 @@ def test_frames_of_a_video_go_into_one_video_and_labels_count_from_one(tmp_path)
     assert found == [("clip_1", 0, 0.0), ("clip_4", 3, 0.375), ("clip_7", 6, 0.75)]
 
 
-def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(tmp_path):
+def test_video_is_closed_by_the_next_and_cameras_at_the_end(tmp_path):
     x, y, url = Path("x/a.mp4"), Path("y/a.mp4"), "rtsp://u:p@cam/live"
     with RunFiles(tmp_path, configure(), CLASS_NAMES) as files:
         for source, number in ((x, 0), (x, 1), (y, 0), ("0", 0), (url, 0), ("0", 1)):
@@ -267,7 +276,7 @@ def test_a_video_is_finished_when_the_next_begins_and_cameras_when_all_is_done(t
         ("rtsp://user:p@s#s?/w@cam/live", ("cam_live", "")),
     ],
 )
-def test_a_source_gives_its_name_without_folders_and_secrets(source, name):
+def test_source_name_drops_folders_and_secrets(source, name):
     assert name_of_source(source) == name
 
 
@@ -280,15 +289,25 @@ def test_a_source_gives_its_name_without_folders_and_secrets(source, name):
         ("other_7 other.mp4 other-2_1 other clip_x", "other_7 other-2 other-2_1-2 other clip_x"),
     ],
 )
-def test_a_name_that_is_taken_gets_the_next_number(asked, given):
-    assert " ".join(taken(Names(), asked)) == given
+def test_taken_name_gets_the_next_number(asked, given):
+    assert " ".join(take_names(Names(), asked)) == given
 
 
-def taken(names: Names, asked: str) -> list[str]:
+def test_naming_thousands_of_videos_stays_linear():
+    names, calls = Names(), Counter[str]()
+    sys.setprofile(lambda frame, event, argument: calls.update([event]))
+    try:
+        found = [names.take(f"clip{number}", is_video=True) for number in range(1000)]
+    finally:
+        sys.setprofile(None)
+    assert len(set(found)) == 1000 and calls["call"] < 20 * 1000
+
+
+def take_names(names: Names, asked: str) -> list[str]:
     stems = [(name.removesuffix(".mp4"), name.endswith(".mp4")) for name in asked.split()]
     return [names.take(stem, is_video) for stem, is_video in stems]
 
 
-def test_names_that_differ_in_case_alone_are_one_where_the_system_takes_them_so():
-    assert taken(Names(folds_case=True), "a A b_1 B.mp4") == ["a", "A-2", "b_1", "B-2"]
-    assert taken(Names(folds_case=False), "a A b_1 B.mp4") == ["a", "A", "b_1", "B"]
+def test_names_differing_in_case_clash_only_where_folded():
+    assert take_names(Names(folds_case=True), "a A b_1 B.mp4") == ["a", "A-2", "b_1", "B-2"]
+    assert take_names(Names(folds_case=False), "a A b_1 B.mp4") == ["a", "A", "b_1", "B"]

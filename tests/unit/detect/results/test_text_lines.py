@@ -1,6 +1,7 @@
 """Labels and table lines as the public detection writes them."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -24,13 +25,13 @@ def stored():
 @pytest.mark.parametrize(
     ("scores", "key"), [(False, "lines_in_file_order"), (True, "lines_with_confidence")]
 )
-def test_labels_are_the_stored_lines_in_their_order(stored, scores, key):
+def test_label_lines_match_stored_ones_in_order(stored, scores, key):
     detections = make_detections(*stored["detections_x1y1x2y2_conf_class"])
     height, width, _ = stored["image_hwc"]
     assert label_lines(detections, (height, width), scores=scores) == stored[key]
 
 
-def test_a_track_id_ends_the_line_and_large_whole_numbers_keep_their_digits():
+def test_track_id_ends_the_line_and_keeps_all_digits():
     detections = make_detections(BOX, BOX)
     ids = np.array([12345678, 3])
     lines = label_lines(detections, (100, 100), True, ids)
@@ -55,7 +56,7 @@ ODD_NAMES = {"class_names": ("c\rat", "人", "=cmd|calc")}
         ([(*PLACE, 0.5, 2)], ODD_NAMES, "@a.jpg", "'@a.jpg,'=cmd|calc,0.50\n"),
     ],
 )  # fmt: skip
-def test_a_table_has_the_lowest_score_first_and_two_decimals(rows, options, image, lines):
+def test_table_lists_lowest_score_first_with_two_decimals(rows, options, image, lines):
     assert make_result("", *rows, **options).table_lines(image) == lines
 
 
@@ -67,7 +68,8 @@ def sample(path: str) -> Sample:
     return Sample(Path(path), 50, 100, *labels)
 
 
-def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
+def test_each_image_with_detections_has_a_label_file(tmp_path, monkeypatch):
+    monkeypatch.delattr("os.fsync")  # of thousands of files it takes minutes
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
     files = LabelFiles(samples, scores=True)
     files.add(2, make_detections(), NOTHING)
@@ -81,8 +83,20 @@ def test_each_image_with_detections_has_a_file_of_fractions(tmp_path):
     assert (tmp_path / "one-2.txt").read_text() == "3 0.5 0.5 1 1 0.5\n"
 
 
+def test_detections_wait_for_their_file_as_numbers():
+    """300 of each of COCO's 118,287 images take 1 GB; their lines would take 5."""
+    files = LabelFiles([sample(f"{number}.jpg") for number in range(100)], scores=True)
+    found = make_detections(*[(10, 10, 30.5, 20, number / 300, 1) for number in range(300)])
+    tracemalloc.start()
+    for image in range(100):
+        files.add(image, found, NOTHING)
+    held = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert held < 40 * 300 * 100
+
+
 @pytest.mark.parametrize(("folds_case", "second"), [(True, "A-2.txt"), (False, "A.txt")])
-def test_names_that_differ_in_case_alone_have_a_file_each(tmp_path, folds_case, second):
+def test_names_differing_in_case_get_a_file_each(tmp_path, folds_case, second):
     """Where the file system takes a.txt and A.txt for one file, the second would replace it."""
     files = LabelFiles([sample("a/a.jpg"), sample("b/A.jpg")], scores=False)
     for image in range(2):
@@ -109,6 +123,6 @@ def test_names_that_differ_in_case_alone_have_a_file_each(tmp_path, folds_case, 
         ("三角", "三角"),
     ],
 )
-def test_several_take_the_plural(name, plural):
+def test_counts_above_one_use_the_plural(name, plural):
     rows = [(*BOX[:5], 0)] * 2
     assert make_result("a.jpg", *rows, class_names=(name,)).words() == f"2 {plural}"

@@ -37,12 +37,12 @@ def new_tracker(confidence: float = CONFIDENCE) -> Tracker:
     return Tracker(RATE, confidence)
 
 
-def test_an_object_has_no_id_at_first_and_one_id_from_then_on():
+def test_object_gets_one_id_from_its_second_frame_on():
     walk = [boxes((10 + 4 * step, 20, 0.9)) for step in range(20)]
     assert track(new_tracker(), *walk) == [[NO_ID]] + [[1]] * 19
 
 
-def test_a_weak_detection_continues_a_track_and_begins_none():
+def test_weak_detection_continues_but_never_starts_a_track():
     known, unknown = (10, 10, 0.9), (300, 200, 0.2)
     tracker = new_tracker()
     track(tracker, boxes(known), boxes(known))
@@ -52,7 +52,7 @@ def test_a_weak_detection_continues_a_track_and_begins_none():
         assert found.scores.tolist() == pytest.approx([0.12])
 
 
-def test_an_object_keeps_its_id_through_a_gap_below_a_second():
+def test_object_keeps_its_id_across_a_subsecond_gap():
     walk = [boxes((10 + 4 * step, 20, 0.9)) for step in range(60)]
     hidden = [boxes() if 20 <= step < 40 else one for step, one in enumerate(walk)]
     ids = track(new_tracker(), *hidden)
@@ -60,7 +60,7 @@ def test_an_object_keeps_its_id_through_a_gap_below_a_second():
     assert ids[40:] == [[1]] * 20
 
 
-def test_an_object_that_was_gone_for_two_seconds_is_a_new_one():
+def test_object_absent_for_two_seconds_gets_a_new_id():
     walk = [boxes((10, 20, 0.9))] * 10
     ids = track(new_tracker(), *walk, *[boxes()] * (2 * RATE), *walk)
     assert ids[9] == [1] and ids[-10:] == [[NO_ID]] + [[2]] * 9
@@ -74,7 +74,7 @@ def join(*parts: Detections) -> Detections:
     return Detections(*(np.concatenate(fields) for fields in zip(*parts, strict=True)))
 
 
-def test_boxes_of_two_classes_on_one_object_keep_an_id_each():
+def test_boxes_of_two_classes_on_one_object_keep_own_ids():
     """Which NMS leaves where a chair may be a couch; now one, now the other scores higher."""
     random = np.random.default_rng(0)
     tracker = new_tracker()
@@ -89,7 +89,7 @@ def test_boxes_of_two_classes_on_one_object_keep_an_id_each():
             assert ids.tolist() == [expected[index] for index in found.class_index.tolist()]
 
 
-def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
+def test_changed_class_keeps_its_id_only_when_agnostic():
     walk = [of_class(2 if step < 10 else 7, (10 + 4 * step, 20, 0.9)) for step in range(20)]
     ids = track(Tracker(RATE, CONFIDENCE, class_agnostic=True), *walk)
     assert ids == [[NO_ID]] + [[1]] * 19
@@ -98,7 +98,7 @@ def test_an_object_that_changes_its_class_keeps_its_id_only_with_agnostic_nms():
 
 
 @pytest.mark.parametrize("side", [np.nan, np.inf, -np.inf])
-def test_a_box_that_is_not_finite_has_no_id_and_disturbs_no_other(side):
+def test_non_finite_box_gets_no_id_and_disturbs_no_track(side):
     rows = boxes((10, 10, 0.9), (200, 100, 0.8))
     broken = boxes((10, 10, 0.9), (200, 100, 0.8))
     broken.boxes_xyxy[0, 2] = side
@@ -116,19 +116,19 @@ def video(name: str, *numbers: int) -> list[Frame]:
     return [Frame(IMAGE, Path(name), number, number / 25) for number in numbers]
 
 
-def test_ids_begin_at_1_in_each_video():
+def test_ids_restart_at_1_in_each_video():
     trackers = SourceTrackers(0.25)
     for name in ("a.mp4", "b.mp4"):
         assert ids_of(trackers, *video(name, 0, 1, 2)) == [NEW, KNOWN, KNOWN]
 
 
-def test_sources_that_take_turns_do_not_disturb_each_other():
+def test_interleaved_sources_are_tracked_separately():
     turns = zip(video("a.mp4", 0, 1, 2), video("b.mp4", 5, 6, 7), strict=True)
     found = ids_of(SourceTrackers(0.25), *[one for turn in turns for one in turn])
     assert found == [NEW, NEW, KNOWN, KNOWN, KNOWN, KNOWN]
 
 
-def test_images_of_a_folder_are_one_sequence():
+def test_folder_images_form_one_sequence():
     trackers = SourceTrackers(0.25)
     images = [Frame(IMAGE, Path(f"{number}.jpg")) for number in range(3)]
     assert ids_of(trackers, *images) == [NEW, KNOWN, KNOWN]
@@ -136,7 +136,7 @@ def test_images_of_a_folder_are_one_sequence():
 
 
 @pytest.mark.parametrize(("rate", "between"), [(25, 2.5), (0.2, 5.0), (None, 1.5)])
-def test_rare_frames_are_tracked_and_may_miss_an_object_twice(rate, between):
+def test_slow_frames_are_tracked_despite_two_misses(rate, between):
     """As of a stream that the network is too slow for: one image in more than a second."""
     tracker = Tracker(rate, CONFIDENCE)
     ids = []

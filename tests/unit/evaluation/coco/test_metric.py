@@ -62,7 +62,7 @@ def random_image(
 @pytest.mark.parametrize(("num_classes", "max_objects", "max_detections"), [
     (1, 6, 12), (5, 12, 40), (3, 20, 450),
 ])  # fmt: skip
-def test_random_images_give_the_figures_of_pycocotools(
+def test_random_images_match_pycocotools(
     num_classes, max_objects, max_detections, score_levels, coarse, outlined
 ):
     random = generator(num_classes)
@@ -107,14 +107,14 @@ NO_OBJECTS, NO_DETECTIONS = ground_truth([], []), detections([], [], [])
     {1: (detections([[5, 5, 5, 9], BOX], [0.9, 0.8], [0, 0]),
          ground_truth([0], [[0, 0, 90, 90]], [True]))},
 ], ids=["no detections", "no objects", "empty image", 
-        "object found by the 101st", "equal overlaps",
-        "equal overlaps in turn", "only a crowd", "crowd and object at one place",
-        "objects of two sizes at one place", "areas on the bounds", "within a crowd"])  # fmt: skip
-def test_edge_case_gives_the_figures_of_pycocotools(images):
+        "object found at rank 101", "equal overlaps",
+        "alternating equal overlaps", "only a crowd", "crowd over an object",
+        "two sizes at one place", "areas at the limits", "within a crowd"])  # fmt: skip
+def test_edge_case_matches_pycocotools(images):
     assert_equal_to_pycocotools(images, num_classes=3)
 
 
-def test_nothing_added_gives_zero_means_and_nan_classes():
+def test_empty_evaluation_gives_zero_means_and_nan_classes():
     result = evaluate({}, 2)
     assert result.means == (0, 0, 0, 0)
     assert (result.num_images, result.confidence) == (0, 0)
@@ -124,7 +124,7 @@ def test_nothing_added_gives_zero_means_and_nan_classes():
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_precision_and_recall_are_those_at_the_best_mean_f1(seed):
+def test_precision_and_recall_are_taken_at_the_best_mean_f1(seed):
     # Far apart: a detection of an object's class is right wherever it lies on its box.
     random = generator(seed)
     num_classes, num_images, objects_each = 3, 8, 6

@@ -1,5 +1,7 @@
 """Outcomes per image: average precision over any choice of images, intervals, and their file."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -32,7 +34,7 @@ def images_of(seed, number=12, score_levels=0, moved=0.0):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_each_image_once_it_is_the_metric(seed):
+def test_per_image_ap_with_unit_counts_equals_the_metric(seed):
     result = evaluate(images_of(seed), NUM_CLASSES + 1)  # the last class has no object
     found = result.per_image.average_precision(np.ones(12, np.int64))
     np.testing.assert_allclose(found, result.ap, rtol=1e-12)
@@ -40,7 +42,7 @@ def test_with_each_image_once_it_is_the_metric(seed):
     assert mean_over_classes(found) == pytest.approx(result.map)
 
 
-def test_drawn_images_count_as_copies_of_them():
+def test_repeated_images_count_as_copies():
     """Scores are all different, so that the order of copies in the whole set is certain."""
     images = images_of(5)
     times = np.array([2, 0, 1, 3, 0, 1, 1, 0, 2, 1, 1, 0])
@@ -50,12 +52,27 @@ def test_drawn_images_count_as_copies_of_them():
     np.testing.assert_allclose(found, wanted.ap, rtol=1e-12)
 
 
-def test_draws_are_the_same_each_time():
+def test_bootstrap_draws_are_reproducible():
     per_image = evaluate(images_of(1), NUM_CLASSES).per_image
     first, again = (per_image.bootstrap(20) for _ in range(2))
     np.testing.assert_array_equal(first, again)
     low, high = interval(mean_over_classes(first))
     assert low < mean_over_classes(per_image.average_precision(np.ones(12, np.int64))) < high
+
+
+def test_false_positive_costs_few_bytes_per_draw():
+    """COCO's 5,000 images have 1.5 million; a number for each threshold would take 80 bytes."""
+    number = 100_000
+    places, correct = np.arange(number), np.zeros((10, number), bool)
+    correct[:, ::10_000] = True
+    objects = np.ones((number, 1), np.int32)
+    found = PerImage(places, np.zeros(number, np.int64), correct, ~np.zeros_like(correct), objects)
+    tracemalloc.start()
+    (only,) = found.average_precision(np.ones(number, np.int64))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert only == pytest.approx(1 / 101)  # precision 1 at recall 0, and 10 of 100,000 objects
+    assert peak < 60 * number
 
 
 def write(folder, images, names=None, classes="abc"):
@@ -70,7 +87,7 @@ def compare(monkeypatch, *runs):
     compare_runs.main()
 
 
-def test_a_file_gives_back_what_was_written(tmp_path):
+def test_per_image_file_round_trips(tmp_path):
     images = images_of(2)
     found, names, classes = read_per_image(write(tmp_path / "a", images) / FILE)
     wanted = evaluate(images, NUM_CLASSES).per_image
@@ -78,7 +95,7 @@ def test_a_file_gives_back_what_was_written(tmp_path):
     assert (len(names), names[1], classes) == (12, "1.jpg", ["a", "b", "c"])
 
 
-def test_a_clear_difference_is_more_than_noise_and_none_is_not(monkeypatch, capsys, tmp_path):
+def test_significance_separates_clear_difference_from_noise(monkeypatch, capsys, tmp_path):
     images = images_of(3, number=30)
     one, same = write(tmp_path / "one", images), write(tmp_path / "same", images)
     compare(monkeypatch, one, same)
@@ -93,7 +110,7 @@ def test_a_clear_difference_is_more_than_noise_and_none_is_not(monkeypatch, caps
     assert len(text.split("differ most:")[1].strip().splitlines()) == compare_runs.MOST_IMAGES
 
 
-def test_runs_on_other_images_are_refused(monkeypatch, tmp_path):
+def test_comparing_runs_on_other_images_is_refused(monkeypatch, tmp_path):
     one = write(tmp_path / "one", images_of(3))
     for name, other in {
         "images": write(tmp_path / "images", images_of(3), [f"b{x}" for x in range(12)]),
@@ -104,13 +121,15 @@ def test_runs_on_other_images_are_refused(monkeypatch, tmp_path):
             compare(monkeypatch, one, other)
 
 
-def test_damaged_files_are_refused(monkeypatch, tmp_path):
+def test_damaged_per_image_files_are_refused(monkeypatch, tmp_path):
     one = write(tmp_path / "one", images_of(3))
     content = (one / FILE).read_bytes()
     other = tmp_path / "other"
     other.mkdir()
-    with pytest.raises(UserError, match="give folders of val.py, of detectors or segmenters"):
+    with pytest.raises(UserError, match="other: no per_image.npz in it; give the results folders"):
         compare(monkeypatch, one, other)
+    with pytest.raises(UserError, match="per_image.npz: no per_image.npz in it; give the results"):
+        compare(monkeypatch, one, one / FILE)
     for damaged in (b"", content[: len(content) // 2], content.replace(b"words", b"wards")):
         (other / FILE).write_bytes(damaged)
         with pytest.raises(UserError, match="damaged, or not written by val.py"):
@@ -122,7 +141,7 @@ def test_damaged_files_are_refused(monkeypatch, tmp_path):
     [{"image": np.zeros(1)}, {"image": np.zeros((1, 1), int)}, {"correct": np.ones((10, 1))},
      {"objects": np.full((1, 1), np.nan)}, {"class_index": np.array(["a"])}],
 )  # fmt: skip
-def test_arrays_of_other_kinds_are_refused(tmp_path, change):
+def test_inconsistent_per_image_arrays_are_refused(tmp_path, change):
     rows, flags = np.zeros(1, np.int64), np.ones((10, 1), bool)
     whole = PerImage(rows, rows, flags, flags, np.ones((1, 1), np.int32))
     write_per_image(tmp_path / FILE, whole, ["a.jpg"], ["a"])
@@ -139,7 +158,7 @@ def random_detections(random, num_classes, number):
     return scores, random.integers(0, num_classes, number), random.uniform(size=number) < 0.4
 
 
-def test_at_each_confidence_those_count_that_reach_it():
+def test_curves_count_detections_at_each_confidence():
     random = np.random.Generator(np.random.Philox(5))
     scores, class_index, correct = random_detections(random, 4, 300)
     objects = np.array([200, 0, 50, 100])
@@ -172,7 +191,7 @@ def evaluator_of(scores_by_image):
     return evaluator.result()
 
 
-def test_curves_pass_through_the_figures_at_the_best_confidence():
+def test_curves_contain_the_metrics_at_best_confidence():
     result = evaluator_of({0: [0.75, 0.5], 1: [0.5, 0.125]})
     assert result.confidence == 0.5
     place = int(np.searchsorted(CONFIDENCE_GRID, 0.5))
@@ -182,7 +201,7 @@ def test_curves_pass_through_the_figures_at_the_best_confidence():
     assert curves.recall[0, place] == result.means[1] == 1
 
 
-def test_the_first_images_are_kept_with_detections_above_a_quarter():
+def test_examples_keep_first_images_and_scores_above_025():
     result = evaluator_of({50: [0.9], 47: [0.75, 0.25, 0.5], 3: []})
     assert NUM_EXAMPLES == 48 and list(result.examples) == [3, 47]
     assert result.examples[47].found.scores.tolist() == [0.75, 0.5]

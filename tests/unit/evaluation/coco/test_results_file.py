@@ -26,7 +26,7 @@ def write(folder: Path, names: list[str], paths: list[str], images) -> list[dict
     return json.loads((folder / "predictions.json").read_text())
 
 
-def test_rows_have_cocos_keys_ids_and_box_format(tmp_path):
+def test_rows_have_coco_keys_ids_and_box_format(tmp_path):
     found = detections([OTHER, BOX], [0.5, 0.25], [79, 11])
     rows = write(tmp_path, COCO_NAMES, ["a/000000000139.jpg", "b/000000000285.png"], {1: found})
     assert rows == [
@@ -36,14 +36,14 @@ def test_rows_have_cocos_keys_ids_and_box_format(tmp_path):
     ]  # fmt: skip
 
 
-def test_images_are_written_in_order_and_those_without_detections_left_out(tmp_path):
+def test_rows_follow_image_order_without_empty_images(tmp_path):
     found, nothing = detections([BOX], [0.5], [0]), detections([], [], [])
     images = {2: found, 1: nothing, 0: found}
     rows = write(tmp_path, ["cell"], ["3.jpg", "2.jpg", "1.jpg"], images)
     assert [row["image_id"] for row in rows] == [3, 1]
 
 
-def test_boxes_that_are_not_finite_are_left_out(tmp_path):
+def test_non_finite_boxes_are_left_out(tmp_path):
     found = detections([[np.nan, 0, 9, 9], BOX], [0.5, 0.25], [0, 0])
     rows = write(tmp_path, ["cell"], ["a.jpg"], {0: found})
     assert [row["score"] for row in rows] == [0.25]
@@ -59,7 +59,7 @@ def test_coco_is_recognised_by_its_names_in_any_order():
 @pytest.mark.parametrize("names", [
     ["person", "car"], COCO_NAMES[:79], [*COCO_NAMES[:79], "brush"], [*COCO_NAMES, "brush"],
     [*COCO_NAMES[:79], "person"],
-], ids=["two", "79", "one other", "81", "a name twice"])  # fmt: skip
+], ids=["two", "79", "one other", "81", "duplicate name"])  # fmt: skip
 def test_other_classes_keep_their_index(names):
     assert category_ids(names) == list(range(len(names)))
 
@@ -72,7 +72,7 @@ def test_other_classes_keep_their_index(names):
     (["a/bus.jpg", "b/bus.jpg"], [1, 2]),
     (["a/²³.jpg", "a/3.jpg"], ["²³", "3"]),
     ([], []),
-], ids=["numbers", "names", "equal numbers", "equal names of digits", "equal names",
-        "digits that are no number", "none"])  # fmt: skip
-def test_images_are_called_by_their_file_names_where_these_differ(paths, ids):
+], ids=["numbers", "names", "equal numbers", "equal numeric names", "equal names",
+        "non-decimal digits", "none"])  # fmt: skip
+def test_image_ids_are_file_stems_when_unique(paths, ids):
     assert image_ids([Path(path) for path in paths]) == ids

@@ -18,7 +18,7 @@ from duet.utils.detect.config import parse_detect_flags
 from duet.utils.detect.media.video import VideoWriter
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     STRIDE,
     noise,
@@ -59,20 +59,20 @@ def assert_same(results, others):
         np.testing.assert_array_equal(rows(result), rows(other))
 
 
-def test_a_detector_describes_itself_and_names_its_classes(detector):
+def test_detector_describes_itself_and_names_its_classes(detector):
     classes = f"{len(CLASS_NAMES)} classes"
     assert repr(detector) == f"TrainedDetector(detect, {classes}, on cpu, stride {STRIDE})"
     assert detector.names == dict(enumerate(CLASS_NAMES))
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, pickle.dumps])
-def test_a_detector_is_not_copied_and_the_error_names_the_way(detector, copied):
+def test_copying_a_detector_is_refused_with_the_alternative(detector, copied):
     with pytest.raises(TypeError, match="threads may share it, and each process loads its own"):
         copied(detector)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-def test_a_result_keeps_its_image_when_the_caller_uses_the_array_again(detector, channels):
+def test_result_keeps_its_image_when_the_array_is_reused(detector, channels):
     given = IMAGE[..., 0].copy() if channels == 1 else np.resize(IMAGE, (64, 96, channels))
     (result,) = detector(given, size=SIZE)
     before = result.image.copy()
@@ -81,7 +81,7 @@ def test_a_result_keeps_its_image_when_the_caller_uses_the_array_again(detector,
     assert before.any()
 
 
-def test_a_notebook_shows_the_drawn_image(detector):
+def test_notebook_shows_the_drawn_image(detector):
     (result,) = detector(IMAGE, size=SIZE)
     shown = cv2.imdecode(np.frombuffer(result._repr_png_(), np.uint8), cv2.IMREAD_COLOR_RGB)
     np.testing.assert_array_equal(shown, result.plot())
@@ -97,13 +97,13 @@ def test_classes_are_given_by_number_or_name(detector):
         detector(IMAGE, size=SIZE, classes=CLASS_NAMES[1])
 
 
-def test_the_commands_classes_are_numbers_or_names_too(weights):
+def test_classes_flag_takes_numbers_or_names(weights):
     words = ["--weights", str(weights), "--device", "cpu", "--classes", CLASS_NAMES[2], "0"]
     detector = make_detector(parse_detect_flags(words), [load_to_detect(str(weights))])
     assert detector.suppression.classes == (2, 0)
 
 
-def test_one_image_gives_a_list_of_one_result_of_numpy_fields(detector):
+def test_one_image_gives_one_result_of_numpy_fields(detector):
     (result,) = detector(IMAGE, size=SIZE)
     assert (detector.class_names, detector.device, detector.stride) == (CLASS_NAMES, "cpu", STRIDE)
     assert len(result) > 10
@@ -117,7 +117,7 @@ def test_one_image_gives_a_list_of_one_result_of_numpy_fields(detector):
     np.testing.assert_array_equal(result.image, IMAGE)
 
 
-def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
+def test_every_kind_of_input_gives_the_same_result(detector, tmp_path):
     path = tmp_path / "一.png"
     path.write_bytes(encoded(IMAGE))
     every_other = np.repeat(np.frombuffer(path.read_bytes(), np.uint8), 2)
@@ -135,7 +135,7 @@ def test_all_kinds_of_input_are_the_same_image(detector, tmp_path):
     assert str(sources[-1]) == str(path)
 
 
-def test_a_photo_that_was_turned_is_seen_upright(detector):
+def test_rotated_photo_is_seen_upright(detector):
     exif = Image.Exif()
     exif[0x0112] = 6  # show it turned by a quarter to the right
     content = encoded(np.rot90(IMAGE), exif=exif)
@@ -158,7 +158,7 @@ def test_each_option_has_its_effect(detector):
     assert len(large) != len(plain)
 
 
-def test_an_image_that_shrinks_is_bilinear_as_in_yolov5(detector):
+def test_shrinking_is_bilinear_as_in_yolov5(detector):
     image = np.random.default_rng(0).integers(0, 256, (192, 256, 3), np.uint8)
     small = cv2.resize(image, (SIZE, 48), interpolation=cv2.INTER_LINEAR)
     (found,), (expected,) = detector(image, size=SIZE), detector(small, size=SIZE)
@@ -166,17 +166,17 @@ def test_an_image_that_shrinks_is_bilinear_as_in_yolov5(detector):
     np.testing.assert_array_equal(found.scores, expected.scores)
 
 
-def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
+def test_unsupported_input_is_refused(detector):
     closed = Image.fromarray(IMAGE)
     closed.close()
     cases = {
         "image0 is an array of float32, not uint8": IMAGE.astype(np.float32) / 255,
         r"shape \(3, 64, 96\)": IMAGE.transpose(2, 0, 1),
         r"shape \(64, 96, 2\)": IMAGE[..., :2],
-        "image0 is a dict": {},
-        "image1 is a int": [IMAGE, 3],
+        "image0 is of type dict": {},
+        "image1 is of type int": [IMAGE, 3],
         "an iterator needs detector.stream": iter([IMAGE]),
-        "image0 is a BytesIO; accepted: a file name": io.BytesIO(b""),
+        "image0 is of type BytesIO; accepted: a file name": io.BytesIO(b""),
         "nothing is downloaded": "https://example.com/bus.jpg",
         "image0: Operation on closed image": closed,
         "image0: conversion from La to L not supported": Image.fromarray(IMAGE).convert("La"),
@@ -186,7 +186,7 @@ def test_an_array_without_a_third_channel_or_of_floats_is_refused(detector):
             detector(given, size=SIZE)
 
 
-def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
+def test_unreadable_file_error_names_the_file(detector, tmp_path):
     text = tmp_path / "words\x1b[31m.jpg"
     text.write_text("no image")
     cut = tmp_path / "cut.png"
@@ -211,38 +211,41 @@ def test_a_file_that_cannot_be_read_names_itself(detector, tmp_path):
         ({"conf": 2}, "--conf 2"),
         ({"conf": "high"}, "conf 'high'; accepted: a number"),
         ({"classes": [0, 5]}, "classes 5; the model has classes 0 to 4"),
+        ({"classes": ["0,1"]}, "classes '0,1': .*; separate classes with spaces"),
         ({"classes": ["x"]}, "classes 'x': the model has [^.]*$"),  # five names, no "..."
         ({"overlap": 0.2}, "--overlap 0.2 is the overlap of tiles"),
     ],
 )
-def test_a_wrong_option_is_named(detector, option, message):
+def test_wrong_option_is_named(detector, option, message):
     for use in (detector, detector.stream):
         with pytest.raises(UserError, match=message):
             use(IMAGE, **{"size": SIZE, **option})
 
 
-def test_an_option_of_a_call_is_no_attribute(detector):
+def test_call_option_cannot_be_set_as_attribute(detector):
     """YOLOv5's hub models take `model.conf = 0.9`; ignoring it would give other detections."""
     for name, value in {"conf": 0.9, "iou": 0.3, "classes": [0], "size": SIZE}.items():
         with pytest.raises(AttributeError, match=f"an option of a call: .*{name}="):
             setattr(detector, name, value)
 
 
-def test_loading_names_the_fault(weights, tmp_path):
+def test_loading_error_names_the_fault(weights, tmp_path):
     other = {"torch": "oneflow", "oneflow": "torch"}[backend.use()]
     cases = {
         "absent.safetensors: no such file": ([tmp_path / "absent.safetensors"], {}),
         "device 'tpu'": ([weights], {"device": "tpu"}),
         "unknown backend 'jax'": ([weights], {"backend": "jax"}),
         f"already uses '{backend.use()}'": ([weights], {"backend": other}),
-        "weights: ": ([[]], {}),
+        r"weights: \[\]; accepted: a file": ([[]], {}),
+        "weights: ''; accepted: a file": ([""], {}),
+        "weights: None; accepted: a file": ([None], {}),
     }
     for message, (arguments, options) in cases.items():
         with pytest.raises(ValueError, match=message):
             load(*arguments, **options)
 
 
-def test_threads_find_the_results_of_one_thread(detector):
+def test_concurrent_threads_get_single_thread_results(detector):
     images = [noise(48 + 8 * seed, 96, seed) for seed in range(8)]
     serial = [detector(image, size=SIZE, conf=0.5 + seed / 20) for seed, image in enumerate(images)]
     found = {}
@@ -266,7 +269,7 @@ def test_threads_find_the_results_of_one_thread(detector):
             assert_same(results, expected)
 
 
-def test_a_stream_reads_no_further_than_its_batch(detector):
+def test_stream_reads_no_further_than_its_batch(detector):
     read = []
 
     def images():
@@ -281,7 +284,7 @@ def test_a_stream_reads_no_further_than_its_batch(detector):
 
 
 @pytest.mark.parametrize("kind", ["images", "video"])
-def test_the_threads_of_a_stream_end_when_nobody_asks_for_more(detector, video, kind):
+def test_closed_stream_ends_its_threads(detector, video, kind):
     before = set(threading.enumerate())
     stream = detector.stream([IMAGE] * 50 if kind == "images" else video, size=SIZE)
     assert set(threading.enumerate()) == before  # nothing begins before the first result
@@ -291,7 +294,7 @@ def test_the_threads_of_a_stream_end_when_nobody_asks_for_more(detector, video, 
     assert set(threading.enumerate()) == before
 
 
-def test_a_stream_of_a_folder_names_broken_files_and_continues(detector, tmp_path, caplog):
+def test_stream_names_broken_files_and_continues(detector, tmp_path, caplog):
     for name in ("a.png", "c.png"):
         (tmp_path / name).write_bytes(encoded(IMAGE))
     (tmp_path / "b.png").write_text("no image")
@@ -313,7 +316,7 @@ def video(tmp_path):
     return path
 
 
-def test_a_stream_of_a_video_gives_its_frames(detector, video):
+def test_video_stream_yields_its_frames(detector, video):
     results = list(detector.stream(video, size=SIZE))
     assert [result.frame.number for result in results] == list(range(6))
     np.testing.assert_allclose([result.frame.seconds for result in results], np.arange(6) / 10)
@@ -328,7 +331,7 @@ def test_a_stream_of_a_video_gives_its_frames(detector, video):
         detector.stream(video, vid_stride=0)
 
 
-def test_a_tracked_stream_numbers_visible_objects(detector):
+def test_tracked_stream_confirms_objects_in_second_frame(detector):
     pytest.importorskip("trackers")
     results = list(detector.stream([IMAGE] * 4, size=SIZE, conf=0.5, max_det=20, track=True))
     assert [result.track_ids.dtype for result in results] == [np.int64] * 4
@@ -351,7 +354,7 @@ def as_set(result):
     return {tuple(row) for row in np.round(rows(result), 3).tolist()}
 
 
-def test_an_ensemble_of_both_kinds_joins_the_rows_of_its_members(free, weights):
+def test_ensemble_of_both_head_kinds_joins_member_rows(free, weights):
     options = {"size": SIZE, "iou": 1.0, "max_det": 10_000}
     alone = [as_set(load(path, device="cpu")(IMAGE, **options)[0]) for path in (free, weights)]
     for pair in ((free, weights), (weights, free)):
@@ -359,7 +362,7 @@ def test_an_ensemble_of_both_kinds_joins_the_rows_of_its_members(free, weights):
         assert as_set(both) == alone[0] | alone[1]
 
 
-def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path, caplog):
+def test_default_size_is_the_training_size(detector, tmp_path, caplog):
     trained = load(write_tiny_weights(tmp_path, trained_size=SIZE), device="cpu")
     assert_same(trained(IMAGE), detector(IMAGE, size=SIZE))
     assert_same(list(trained.stream([IMAGE])), detector(IMAGE, size=SIZE))
@@ -370,7 +373,7 @@ def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path, c
     assert line.endswith("trained at 64 px, used at 320 px: expect worse results")
 
 
-def test_a_tile_is_resized_to_the_training_size(detector, tmp_path):
+def test_tile_is_resized_to_the_training_size(detector, tmp_path):
     trained = load(write_tiny_weights(tmp_path, trained_size=SIZE), device="cpu")
     image, tiles = noise(200, 200), {"tile": 100}
     assert_same(trained(image, **tiles), detector(image, size=SIZE, **tiles))

@@ -14,7 +14,7 @@ from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
 from tests.coco_reference import rows_as_detections
 from tests.environments import shared_path
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 IMAGE = noise(64, 96)
 SIZE = 64
@@ -44,7 +44,7 @@ def golden_results():
     return HubResults(results, (1.0, 2.0, 3.0), (3, 3, 640, 640))
 
 
-def test_the_network_sees_images_in_the_public_shapes():
+def test_network_sees_images_in_public_shapes():
     cases = golden("autoshape")
     assert len(cases) == 100
     for case in cases:
@@ -62,14 +62,14 @@ def test_the_network_sees_images_in_the_public_shapes():
         assert len(views) == case["network_input"][0]
 
 
-def test_the_network_sees_the_public_pixels():
+def test_network_sees_public_pixels():
     stored = np.load(shared_path("golden/inference/autoshape_pixels.npz"))
     views = hub_views([stored["image0_rgb"], stored["image1_rgb"]], 128, 32)
     seen = np.stack([view.pixels.transpose(2, 0, 1) for view in views])
     np.testing.assert_array_equal(seen, stored["network_input_u8"])
 
 
-def test_arrays_are_taken_as_the_public_wrapper_takes_them(model):
+def test_hub_accepts_the_public_array_layouts(model):
     cases = {(50, 60): (50, 60, 3), (3, 40, 60): (40, 60, 3), (40, 60, 4): (40, 60, 3)}
     for shape, seen in cases.items():
         results = model(np.zeros(shape, np.uint8), size=SIZE)
@@ -77,7 +77,7 @@ def test_arrays_are_taken_as_the_public_wrapper_takes_them(model):
         assert results.files == ["image0.jpg"]
 
 
-def test_a_call_takes_files_pillow_images_and_lists(model, tmp_path):
+def test_hub_accepts_files_pillow_images_and_lists(model, tmp_path):
     path = tmp_path / "bus.png"
     Image.fromarray(IMAGE).save(path)
     results = model([str(path), path, IMAGE, Image.fromarray(IMAGE)], size=SIZE)
@@ -93,7 +93,7 @@ def ops_to_numpy(tensor):
     return tensor.cpu().numpy()
 
 
-def test_settings_are_attributes_of_the_model(model):
+def test_hub_settings_are_model_attributes(model):
     assert (model.conf, model.iou, model.max_det) == (0.25, 0.45, 1000)
     assert (model.classes, model.agnostic, model.multi_label) == (None, False, False)
     assert model.names == dict(enumerate(CLASS_NAMES)) and model.stride == STRIDE
@@ -112,7 +112,7 @@ def test_settings_are_attributes_of_the_model(model):
         model(IMAGE, size=SIZE)
 
 
-def test_older_public_names_are_taken_or_answered(model, weights):
+def test_old_public_names_are_accepted_or_refused(model, weights):
     results = model(IMAGE, size=SIZE, profile=True)
     assert results.imgs is results.ims
     assert hubconf.custom(path_or_model=weights, autoshape=True, _verbose=False).names
@@ -123,7 +123,7 @@ def test_older_public_names_are_taken_or_answered(model, weights):
         hubconf.yolov5n(pretrained=False, verbos=False)
 
 
-def test_the_model_moves_and_reports_its_precision(model, caplog):
+def test_hub_model_moves_and_reports_its_precision(model, caplog):
     assert model.to("cpu") is model and model.cpu().eval().float() is model
     assert model.device == "cpu"
     assert model.half() is model
@@ -137,7 +137,7 @@ def test_the_model_moves_and_reports_its_precision(model, caplog):
 
 
 @pytest.mark.parametrize("kind", ["xyxy", "xyxyn", "xywh", "xywhn"])
-def test_boxes_are_the_stored_ones_as_tensors_and_as_tables(kind):
+def test_hub_boxes_match_stored_tensors_and_tables(kind):
     pytest.importorskip("pandas")
     results = golden_results()
     tables, tensors = getattr(results.pandas(), kind), getattr(results, kind)
@@ -153,7 +153,7 @@ def test_boxes_are_the_stored_ones_as_tensors_and_as_tables(kind):
     assert results.pred is results.xyxy
 
 
-def test_the_text_of_results_is_the_stored_one(capsys):
+def test_hub_result_text_matches_the_stored_one(capsys):
     results = golden_results()
     assert str(results) == golden("results_text")
     results.print()
@@ -162,7 +162,7 @@ def test_the_text_of_results_is_the_stored_one(capsys):
     assert "1.0 ms pre-process, 2.0 ms inference, 3.0 ms NMS" in printed
 
 
-def test_crops_are_the_stored_ones(tmp_path, capsys):
+def test_hub_crops_match_stored_ones(tmp_path, capsys):
     crops = golden_results().crop(save_dir=tmp_path / "crops of bus")
     expected = golden("results_crop")
     assert len(crops) == len(expected) == 4
@@ -202,7 +202,7 @@ def test_drawn_images_are_returned_and_saved(tmp_path):
         results.save(save_dir=tmp_path / "file" / "exp")
 
 
-def test_images_are_shown_by_a_viewer_or_an_error_names_the_next_step(monkeypatch):
+def test_show_uses_a_viewer_or_names_the_next_step(monkeypatch):
     class Viewer(ImageShow.Viewer):
         shown = []
 
@@ -220,7 +220,7 @@ def test_images_are_shown_by_a_viewer_or_an_error_names_the_next_step(monkeypatc
         golden_results().show()
 
 
-def test_the_default_size_is_the_training_size(weights, tmp_path, caplog):
+def test_hub_default_size_is_the_training_size(weights, tmp_path, caplog):
     trained = write_tiny_weights(tmp_path, trained_size=48)
     model = hubconf.custom(str(trained), device="cpu")
     assert model(IMAGE).s == (1, 3, 32, 48) and caplog.messages == []
@@ -230,7 +230,7 @@ def test_the_default_size_is_the_training_size(weights, tmp_path, caplog):
     assert hubconf.custom(str(weights), device="cpu")(IMAGE).s == (1, 3, 432, 640)
 
 
-def test_a_public_name_finds_weights_in_the_project(monkeypatch, tmp_path, weights):
+def test_public_name_finds_weights_in_the_project(monkeypatch, tmp_path, weights):
     monkeypatch.setattr(hubconf, "PROJECT", tmp_path)
     (tmp_path / "weights").mkdir()
     (tmp_path / "weights" / "yolov5n.safetensors").write_bytes(weights.read_bytes())
@@ -240,7 +240,7 @@ def test_a_public_name_finds_weights_in_the_project(monkeypatch, tmp_path, weigh
         hubconf.yolov5n(classes=80, device="cpu")
 
 
-def test_a_public_name_without_pretraining_is_a_model_of_so_many_classes():
+def test_public_name_without_pretraining_builds_new_model():
     model = hubconf.yolov5n(pretrained=False, classes=3, device="cpu")
     assert model.names == {0: "class0", 1: "class1", 2: "class2"} and model.stride == 32
     assert model(IMAGE, size=SIZE).s == (1, 3, 64, 64)

@@ -13,7 +13,7 @@ from duet import load
 from duet.utils.data.image.image_file import save_image
 from duet.utils.detect.results.result import ClassResult
 from duet.utils.errors import UserError
-from tests.tiny_weights import noise, write_tiny_classifier, write_tiny_segmenter
+from tests.small import noise, write_tiny_classifier, write_tiny_segmenter
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
 SIZE = 64
@@ -53,7 +53,7 @@ def probabilities(results):
     return np.stack([result.probabilities for result in results])
 
 
-def test_the_probabilities_of_an_image_depend_neither_on_others_nor_on_the_way(detector):
+def test_class_probabilities_do_not_depend_on_batch_or_call(detector):
     singles = [detector(image)[0] for image in IMAGES]
     assert all(isinstance(result, ClassResult) and len(result) == 5 for result in singles)
     found = probabilities(singles)
@@ -65,7 +65,7 @@ def test_the_probabilities_of_an_image_depend_neither_on_others_nor_on_the_way(d
     np.testing.assert_allclose(together, found, atol=BATCH_TOLERANCE)
 
 
-def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path):
+def test_default_size_is_the_training_size(detector, tmp_path):
     found = probabilities(detector(IMAGES))
     np.testing.assert_array_equal(found, probabilities(detector(IMAGES, size=SIZE)))
     assert np.abs(found - probabilities(detector(IMAGES, size=640))).max() > 1e-3
@@ -75,7 +75,7 @@ def test_without_a_size_images_are_seen_as_in_the_training(detector, tmp_path):
     )
 
 
-def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys, caplog):
+def test_detect_writes_classes_of_each_image(detector, run, tmp_path, capsys, caplog):
     with caplog.at_level("INFO"):
         folder = run("--save-txt", "--save-json", "--save-csv")
     results = detector([tmp_path / f"images/{number}.png" for number in range(4)])
@@ -102,13 +102,13 @@ def test_detect_writes_the_classes_of_each_image(detector, run, tmp_path, capsys
         (("--line-thickness", "3"), "--line-thickness: "),
     ],
 )
-def test_flags_that_mean_nothing_to_a_classifier_are_refused(run, tmp_path, flags, named):
+def test_detection_flags_are_refused_for_a_classifier(run, tmp_path, flags, named):
     with pytest.raises(UserError, match=f"^{named}.*leave it out$"):
         run(*flags)
     assert not (tmp_path / "run").exists()
 
 
-def test_the_hub_names_the_function_for_a_classifier(weights):
+def test_hub_refers_classifiers_to_load(weights):
     with pytest.raises(UserError, match="results are boxes.*use `duet.load` instead"):
         hubconf.custom(str(weights), device="cpu")
 
@@ -133,13 +133,13 @@ def assert_same(results, others):
             np.testing.assert_array_equal(field, same)
 
 
-def test_results_of_an_image_do_not_depend_on_the_batch_or_the_call(finder):
+def test_results_do_not_depend_on_batch_or_call(finder):
     singles = [finder(image, size=SIZE)[0] for image in IMAGES]
     assert_same(finder(IMAGES, size=SIZE), singles)
     assert_same(list(finder.stream(IMAGES, size=SIZE)), singles)
 
 
-def test_detect_writes_the_results_of_a_call(finder, segmenter, run):
+def test_detect_writes_the_same_results_as_a_call(finder, segmenter, run):
     folder = run("--weights", segmenter, "--img", SIZE, "--save-txt", "--save-json")
     records = json.loads((folder / "detections.json").read_text())["images"]
     for number, (record, result) in enumerate(zip(records, finder(IMAGES, size=SIZE), strict=True)):
@@ -163,7 +163,7 @@ def test_tracked_objects_keep_their_masks(finder):
     assert masks.keys() & set(map(tuple, frames[-1].boxes_xyxy.tolist()))
 
 
-def test_the_hubs_results_are_the_boxes_and_drawings_with_masks(segmenter, finder):
+def test_hub_results_include_masks_in_the_drawings(segmenter, finder):
     image = noise(SIZE, SIZE)  # of another size the hub's model resizes otherwise
     results = hubconf.custom(str(segmenter), device="cpu")(image, size=SIZE)
     (result,) = finder(image, size=SIZE)
@@ -171,7 +171,7 @@ def test_the_hubs_results_are_the_boxes_and_drawings_with_masks(segmenter, finde
     np.testing.assert_array_equal(results.render()[0], result.plot())
 
 
-def test_options_that_masks_do_not_support_are_refused_before_reading(finder, segmenter):
+def test_options_unsupported_for_masks_are_refused_first(finder, segmenter):
     with pytest.raises(UserError, match="--tile: masks from tiles cannot be merged"):
         finder("absent.jpg", size=SIZE, tile=64)
     with pytest.raises(UserError, match="--augment|augment"):

@@ -17,7 +17,7 @@ from duet.models.inference.predictors import PredictorAround
 from duet.utils.detect.media.source import Frame
 from duet.utils.errors import BrokenSourceError
 from duet.utils.evaluation.nms import SuppressionSettings
-from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from tests.small import CLASS_NAMES, noise, tiny_checkpoint
 
 
 class Images:
@@ -94,28 +94,28 @@ def detect(detector, sources, **options):
     return files.begun, files.written, reported
 
 
-def expected(detector, sources):
+def detect_one_by_one(detector, sources):
     """What the detector finds in one image after another."""
     images = [image for source in sources for image in source.images()]
     return [detector.detect([image])[0] for image in images]
 
 
-def found(reported):
+def detections_of(reported):
     return [done.result.detections for done in reported if done.result is not None]
 
 
 @pytest.mark.parametrize(("threads", "lanes"), [(1, 1), (4, 1), (1, 3), (4, 3)])
-def test_results_equal_single_images_bit_for_bit(predictor, threads, lanes):
+def test_pipeline_equals_single_images_bit_for_bit(predictor, threads, lanes):
     detector = make_detector(predictor, lanes)
     _, _, reported = detect(detector, SOURCES, threads=threads)
-    wanted = expected(detector, SOURCES)
+    wanted = detect_one_by_one(detector, SOURCES)
     assert sum(len(one.scores) for one in wanted) > 20
-    for one, other in zip(found(reported), wanted, strict=True):
+    for one, other in zip(detections_of(reported), wanted, strict=True):
         assert all(map(np.array_equal, one, other))
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])
-def test_frames_are_reported_in_order_and_video_frames_written_in_order(detector, batch_size):
+def test_frames_are_reported_and_written_in_order(detector, batch_size):
     begun, written, reported = detect(detector, SOURCES, batch_size=batch_size, threads=4)
     order = [(n, None) for n in range(7)] + [(7, n) for n in range(5)] + [(9, None)]
     assert begun == order and sorted(written, key=str) == sorted(order, key=str)
@@ -126,7 +126,7 @@ def test_frames_are_reported_in_order_and_video_frames_written_in_order(detector
     ]
 
 
-def test_no_more_threads_than_lanes_are_in_the_network(predictor):
+def test_network_calls_never_exceed_the_lanes(predictor):
     """Runtimes of exported files count on it."""
 
     class Counted(PredictorAround):
@@ -146,7 +146,7 @@ def test_no_more_threads_than_lanes_are_in_the_network(predictor):
     assert Counted.most == 1
 
 
-def test_a_batch_is_queued_while_the_results_of_the_one_before_are_waited_for(predictor):
+def test_next_batch_is_queued_while_results_are_pending(predictor):
     together = threading.Barrier(2, timeout=60)
 
     class Late(PredictorAround):
@@ -160,7 +160,7 @@ def test_a_batch_is_queued_while_the_results_of_the_one_before_are_waited_for(pr
         assert all(lanes.map(detector.predict, batches))
 
 
-def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():
+def test_lanes_share_cpu_threads_and_return_them():
     before = device.host_threads()
     with Lanes(2) as lanes:
         found = {lanes.submit(device.host_threads).result() for _ in range(4)}
@@ -170,7 +170,7 @@ def test_lanes_share_the_threads_of_the_cpu_and_give_them_back():
     assert 1 <= num_lanes("cpu") <= before
 
 
-def test_a_failure_to_write_ends_the_run(detector):
+def test_write_failure_ends_the_run(detector):
     def write(place):
         if place[0] == 2:
             raise OSError(28, "No space left on device", "2.jpg")

@@ -26,20 +26,20 @@ def samples(folder: Path, number: int, height: int = 32, width: int = 64) -> lis
     return found
 
 
-def test_images_are_padded_and_between_0_and_1(tmp_path: Path) -> None:
+def test_calibration_images_are_padded_and_in_unit_range(tmp_path: Path) -> None:
     (image,) = calibration_images(samples(tmp_path, 1, height=32, width=32), METADATA)()
     assert image.shape == (1, 3, 32, 64) and image.dtype == np.float32
     assert image[0, :, 0, 0].tolist() == pytest.approx([114 / 255] * 3)  # the border
     assert image[0, :, 16, 32].tolist() == [0, 0, 1]
 
 
-def test_images_are_chosen_evenly_from_first_to_last(tmp_path: Path) -> None:
+def test_calibration_images_are_evenly_chosen(tmp_path: Path) -> None:
     images = list(calibration_images(samples(tmp_path, 2 * MOST_IMAGES - 1), METADATA)())
     colours = [round(float(image[0, 0, 0, 0] * 255)) for image in images]
     assert colours == list(range(0, 2 * MOST_IMAGES, 2))
 
 
-def test_last_batch_is_filled(tmp_path: Path) -> None:
+def test_last_batch_is_filled_with_its_last_image(tmp_path: Path) -> None:
     metadata = Metadata(class_names=("a",), stride=32, image_size=(32, 64), batch_size=3)
     first, last = calibration_images(samples(tmp_path, 5), metadata)()
     assert first.shape == last.shape == (3, 3, 32, 64)
@@ -47,7 +47,7 @@ def test_last_batch_is_filled(tmp_path: Path) -> None:
     assert colours == [0, 1, 2, 3, 4, 4]  # with its own last image
 
 
-def test_dynamic_graph_gets_one_image_at_a_time(tmp_path: Path) -> None:
+def test_dynamic_graph_is_calibrated_one_image_at_a_time(tmp_path: Path) -> None:
     """Calibration holds all maps of a batch, and nothing is to be filled."""
     metadata = Metadata(("a",), 32, image_size=(32, 64), batch_size=2, dynamic=True)
     images = list(calibration_images(samples(tmp_path, 3), metadata)())
@@ -67,14 +67,14 @@ def of(fitness: float) -> Score:
         ("float32", MASKS, 0.4, 0.38, 0.378),  # cut coarsely
     ],
 )
-def test_the_accepted_loss_is_small_beside_the_fitness(precision, output, model, accepted, refused):
+def test_accepted_fitness_loss_is_small(precision, output, model, accepted, refused):
     metadata = dataclasses.replace(METADATA, precision=precision, output=output)
     assert fault_of_score(of(accepted), of(model), metadata) == ""
     fault = fault_of_score(of(refused), of(model), metadata)
     assert f"fitness {refused:.4f} instead of {model:.4f}; accepted: at most" in fault
 
 
-def test_without_data_a_file_is_checked_on_photographs_and_drawings_whose_licence_is_known():
+def test_default_check_images_have_known_licences():
     images = chosen_images(None)
     photos = sorted(PHOTOS.glob("*.jpg"))
     assert len(images) == 8 and len(photos) == 4

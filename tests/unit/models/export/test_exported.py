@@ -15,7 +15,7 @@ from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, Metadata
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import ExportedWeights
-from tests.tiny_weights import tiny_checkpoint
+from tests.small import tiny_checkpoint
 
 NAMES = ("a", "b", "c", "d", "e")
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, multi_label=False)
@@ -56,7 +56,7 @@ def detector(runtime, **given):
 
 
 @pytest.mark.parametrize("num_images, calls", [(1, 1), (2, 1), (3, 2), (4, 2)])
-def test_a_batch_is_filled_up_and_the_rest_thrown_away(num_images, calls):
+def test_batch_is_filled_up_and_surplus_rows_dropped(num_images, calls):
     runtime = Runtime(batch_size=2)
     images = np.stack([np.full((3, 32, 48), 50 * index, np.uint8) for index in range(num_images)])
     found = ExportedPredictor(runtime)(images)
@@ -65,7 +65,7 @@ def test_a_batch_is_filled_up_and_the_rest_thrown_away(num_images, calls):
     np.testing.assert_allclose([rows[0, 4] for (rows,) in found], expected, rtol=1e-5)
 
 
-def test_a_dynamic_file_takes_a_batch_as_it_is():
+def test_dynamic_file_takes_any_batch():
     runtime = Runtime(dynamic=True, batch_size=1)
     predictor = ExportedPredictor(runtime)
     assert predictor.fixed_size is None
@@ -73,7 +73,7 @@ def test_a_dynamic_file_takes_a_batch_as_it_is():
     assert runtime.seen[0].shape == (5, 3, 64, 16) and runtime.seen[0].dtype == np.float32
 
 
-def test_every_image_is_letterboxed_into_the_fixed_size_and_boxes_come_back():
+def test_image_is_letterboxed_and_boxes_are_mapped_back():
     runtime = Runtime()
     # 64 x 64 px become 32 x 32 in the middle of 32 x 48: 8 px to the right, twice as small.
     (found,) = detector(runtime).detect([np.full((64, 64, 3), 255, np.uint8)])
@@ -87,7 +87,7 @@ def test_every_image_is_letterboxed_into_the_fixed_size_and_boxes_come_back():
 
 
 @pytest.mark.parametrize("number", [5, -1, 1e9, np.nan, np.inf])
-def test_a_class_that_the_metadata_do_not_name_is_refused(number):
+def test_class_beyond_the_metadata_is_refused(number):
     runtime = Found([1, 2, 21, 30, 0.75, number], image_size=(32, 32))
     with pytest.raises(
         UserError, match="a.onnx: it returns the class .* has 5 classes; export it again"
@@ -101,7 +101,7 @@ def test_rows_of_another_width_are_refused():
 
 
 @pytest.mark.parametrize("head", ["Nope", "Segment", "Conv"])
-def test_an_unknown_head_is_named_with_the_file_and_the_next_step(head):
+def test_unknown_head_error_names_file_and_next_step(head):
     with pytest.raises(
         UserError, match=rf"--weights a\.onnx: .* head '{head}' .*; use the weights"
     ):
@@ -111,7 +111,7 @@ def test_an_unknown_head_is_named_with_the_file_and_the_next_step(head):
 # Together with other weights.
 
 
-def test_a_file_and_weights_detect_together(tmp_path):
+def test_exported_file_and_weights_detect_together(tmp_path):
     model = tiny_checkpoint(tmp_path)
     file = ExportedWeights("a.onnx", Runtime(names=model.class_names))
     both = make_predictor([file, model], "cpu")
@@ -126,7 +126,7 @@ def test_a_file_and_weights_detect_together(tmp_path):
     np.testing.assert_allclose(rows[0, 4], 100 / 255, rtol=1e-5)
 
 
-def test_two_files_need_one_size():
+def test_ensemble_of_fixed_files_needs_one_size():
     first, second = Runtime(), Runtime(image_size=(48, 32))
     pair = [ExportedPredictor(runtime, name) for runtime, name in ((first, "a"), (second, "b"))]
     with pytest.raises(UserError, match="b accepts only images of 48 x 32 px, .* --dynamic"):
@@ -139,12 +139,12 @@ def test_two_files_need_one_size():
 # What cannot be, refused or told.
 
 
-def test_the_file_decides_the_precision(caplog):
+def test_file_decides_the_precision(caplog):
     make_predictor([ExportedWeights("a.onnx", Runtime(precision="int8"))], "cpu", half=True)
     assert "--half: a.onnx computes in int8, as it was exported" in caplog.text
 
 
-def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
+def test_nms_limits_of_a_file_are_logged(caplog):
     within = {"confidence_threshold": 0.25, "iou_threshold": 0.45, "max_detections": 100}
     make_predictor([ExportedWeights("a.onnx", Runtime(suppression=within))], "cpu")
     (record,) = caplog.records
@@ -152,7 +152,7 @@ def test_the_limits_of_the_nms_in_a_file_are_logged(caplog):
     assert "--conf 0.25, --iou 0.45, --max-det 100" in record.getMessage()
 
 
-def test_weights_that_fill_an_onnx_file_are_refused():
+def test_weights_too_large_for_onnx_are_refused():
     weights = {"a": np.broadcast_to(np.zeros(1, np.float32), 2**29)}  # takes the memory of one
     with pytest.raises(UserError, match="2,147,483,648 bytes; an ONNX file holds .* --half, or"):
         run_export(ExportConfig(weights="x.pt"), Checkpoint(Header({}, ()), {}, weights, {}), None)
@@ -166,7 +166,7 @@ def test_weights_that_fill_an_onnx_file_are_refused():
         ({"trained_size": 64}, 48),
     ],
 )
-def test_without_a_size_a_file_takes_the_training_size_if_it_can(given, size, caplog):
+def test_exported_file_uses_its_training_size_if_possible(given, size, caplog):
     runtime = Runtime(**given)
     assert (
         input_size(None, ExportedPredictor(runtime), [ExportedWeights("a.onnx", runtime)]) == size
@@ -174,7 +174,7 @@ def test_without_a_size_a_file_takes_the_training_size_if_it_can(given, size, ca
     assert caplog.messages == []
 
 
-def test_a_file_of_one_size_takes_no_other(caplog):
+def test_fixed_size_file_accepts_no_other_size(caplog):
     runtime = Runtime(trained_size=128)
     with pytest.raises(UserError, match="--img 640: .* accepts only images of 32 x 48 px"):
         input_size(640, ExportedPredictor(runtime), [ExportedWeights("a.onnx", runtime)])

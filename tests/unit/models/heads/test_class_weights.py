@@ -21,8 +21,7 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import UserError
 from duet.utils.state.job import TrainData
 from tests.golden_models import cost_of, loss_settings
-from tests.small import TINY, TINY_ANCHOR_FREE, TINY_SEGMENTER
-from tests.tiny_weights import CLASSIFIER
+from tests.small import CLASSIFIER, TINY, TINY_ANCHOR_FREE, TINY_SEGMENTER
 
 MODELS = {"boxes": TINY, "free": TINY_ANCHOR_FREE, "masks": TINY_SEGMENTER, "classes": CLASSIFIER}
 WEIGHTS = (3.0, 0.25, 1.0, 0.5, 0.25)
@@ -56,7 +55,7 @@ def losses_of(kind, targets, weights=(), compiled=False):
 
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("kind", MODELS)
-def test_weights_of_one_change_nothing(kind, compiled):
+def test_unit_class_weights_change_nothing(kind, compiled):
     targets = targets_of(0, 1, 4)
     plain, plain_gradient = losses_of(kind, targets)
     ones, gradient = losses_of(kind, targets, (1.0,) * 5, compiled)
@@ -66,7 +65,7 @@ def test_weights_of_one_change_nothing(kind, compiled):
 
 
 @pytest.mark.parametrize("kind", ["boxes", "masks", "classes"])
-def test_the_class_loss_of_one_class_takes_its_weight_and_no_other_loss_does(kind):
+def test_class_weight_scales_only_the_class_loss(kind):
     for label in (0, 1):
         plain, _ = losses_of(kind, targets_of(label, label))
         weighted, _ = losses_of(kind, targets_of(label, label), WEIGHTS)
@@ -77,7 +76,7 @@ def test_the_class_loss_of_one_class_takes_its_weight_and_no_other_loss_does(kin
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_the_class_loss_of_several_classes_is_linear_in_their_weights(kind):
+def test_class_loss_is_linear_in_the_class_weights(kind):
     targets = targets_of(0, 1, 1)
     plain = losses_of(kind, targets)[0]["classification"]
     first = losses_of(kind, targets, (2.0, 1.0, 1.0, 1.0, 1.0))[0]["classification"] - plain
@@ -88,7 +87,7 @@ def test_the_class_loss_of_several_classes_is_linear_in_their_weights(kind):
     np.testing.assert_allclose(found, wanted, rtol=10 * TOLERANCE)
 
 
-def test_effective_weights_are_those_of_the_paper():
+def test_effective_weights_follow_the_paper():
     """Cui et al. 2019, equation 2, E = (1 - beta^n) / (1 - beta), with sums of powers."""
     numbers = np.array([1000, 20, 0])
     effective = [sum(0.999**i for i in range(n)) for n in numbers[:2]]
@@ -98,7 +97,7 @@ def test_effective_weights_are_those_of_the_paper():
     assert effective_weights(np.array([7, 7])) == (1.0, 1.0)
 
 
-def weighed(weights, *classes):
+def weights_from(weights, *classes):
     index = np.array(classes, np.int64)
     boxes = np.full((len(index), 4), 0.5, np.float32)
     samples = table_of([Sample(Path("a.jpg"), 64, 64, index, boxes)])
@@ -107,21 +106,21 @@ def weighed(weights, *classes):
     return with_class_weights(hyp, data).cls_weights
 
 
-def test_auto_logs_the_rarest_class_with_its_weight(caplog):
+def test_auto_weights_log_the_rarest_class(caplog):
     with caplog.at_level(logging.INFO):
-        found = weighed("auto", 0, 0, 0, 1)
+        found = weights_from("auto", 0, 0, 0, 1)
     assert found == effective_weights(np.array([3, 1, 0]))
     assert "cls_weights: bus, the rarest class (1 object), 1.5; all from 0.5 to 1.5" in caplog.text
 
 
-def test_a_list_needs_a_weight_per_class():
-    assert weighed("1,2,4", 0, 1) == (1.0, 2.0, 4.0)
-    assert weighed("", 0) == ()
+def test_weight_list_needs_one_weight_per_class():
+    assert weights_from("1,2,4", 0, 1) == (1.0, 2.0, 4.0)
+    assert weights_from("", 0) == ()
     with pytest.raises(UserError, match="2 weights for 3 classes; accepted: one per class, or"):
-        weighed("1,2", 0)
+        weights_from("1,2", 0)
 
 
-def test_weights_reach_the_loss_as_they_were_read():
+def test_class_weights_survive_the_state():
     hyp = read_hyperparameters(parse_train_flags([]).hyp)
     for value, wanted in (("auto", ()), ([1, 2.5], (1.0, 2.5)), ([], ())):
         changed = dataclasses.replace(hyp, cls_weights=value)

@@ -18,17 +18,17 @@ from tests.unit.models.heads.mask import test_loss as masks
 Case = tuple[Any, list[np.ndarray], Targets]  # a loss, raw maps and targets
 
 
-def of_boxes(count: int, classes: int = 3) -> Case:
+def anchor_case(count: int, classes: int = 3) -> Case:
     loss = boxes.make_loss(classes, objectness_positive=1.5, classification_positive=0.7)
     raw = [ops.to_numpy(x) for x in boxes.raw_maps(classes, images=3)]
     return loss, raw, boxes.drawn_targets(count, classes)
 
 
-def of_edges(count: int) -> Case:
+def anchor_free_case(count: int) -> Case:
     return edges.make_loss(edges.STRIDES, 3), *edges.drawn(count=count, seed=count)
 
 
-def of_like_images() -> Case:
+def equal_images_case() -> Case:
     """Two equal images: the sum of scores, by which these losses are divided, is then halved."""
     maps, targets = edges.drawn(images=1, count=5)
     twice = Targets(
@@ -39,11 +39,11 @@ def of_like_images() -> Case:
     return edges.make_loss(edges.STRIDES, 3), [np.concatenate([x, x]) for x in maps], twice
 
 
-def of_masks(count: int, images: int = 2) -> Case:
+def mask_case(count: int, images: int = 2) -> Case:
     return masks.small_loss(), *masks.random_batch(images, count)
 
 
-def of_classes() -> Case:
+def classification_case() -> Case:
     random = np.random.default_rng(0)
     logits, classes = random.normal(0, 2, (7, 4)).astype(np.float32), random.integers(0, 4, 7)
     whole = np.tile(np.float32([0.5, 0.5, 1, 1]), (7, 1))
@@ -54,13 +54,13 @@ def of_classes() -> Case:
 @pytest.mark.parametrize(
     ("case", "ends", "rtol", "atol"),
     [
-        (of_like_images, (1, 2), 1e-9, 1e-12),
-        (partial(of_masks, 7, 3), (2, 3), 1e-12, 1e-12),
-        (of_classes, (3, 7), 1e-5, 1e-6),
+        (equal_images_case, (1, 2), 1e-9, 1e-12),
+        (partial(mask_case, 7, 3), (2, 3), 1e-12, 1e-12),
+        (classification_case, (3, 7), 1e-5, 1e-6),
     ],
     ids=["edges", "masks", "classes"],
 )
-def test_chunks_add_up_to_the_batch(case: Any, ends: Any, rtol: float, atol: float) -> None:
+def test_chunked_loss_adds_up_to_the_batch(case: Any, ends: Any, rtol: float, atol: float) -> None:
     loss, raw, targets = case()
     wanted, gradients = cost_of(loss, raw, targets)
     whole, terms, parts = WholeBatch(ends[-1], targets), [], []
@@ -81,14 +81,14 @@ def test_chunks_add_up_to_the_batch(case: Any, ends: Any, rtol: float, atol: flo
 @pytest.mark.parametrize(
     ("make", "counts", "tolerance"),
     [
-        (of_boxes, (1, 40, 400), 1e-9),
-        (partial(of_boxes, classes=1), (1, 40, 400), 1e-9),
-        (of_edges, (1, 40, 300), 1e-9),
-        (of_masks, (0, 1, 7), 1e-12),
+        (anchor_case, (1, 40, 400), 1e-9),
+        (partial(anchor_case, classes=1), (1, 40, 400), 1e-9),
+        (anchor_free_case, (1, 40, 300), 1e-9),
+        (mask_case, (0, 1, 7), 1e-12),
     ],
     ids=["boxes", "one class", "edges", "masks"],
 )
-def test_the_padded_form_that_is_compiled_costs_the_same(
+def test_padded_compiled_loss_equals_the_plain_one(
     make: Any, counts: Any, tolerance: float
 ) -> None:
     for case in map(make, counts):
@@ -103,8 +103,8 @@ def test_the_padded_form_that_is_compiled_costs_the_same(
             np.testing.assert_allclose(level, gradient, rtol=0, atol=atol)
 
 
-def test_an_image_without_a_class_costs_nothing() -> None:
-    loss, (logits,), targets = of_classes()
+def test_image_without_a_class_costs_nothing() -> None:
+    loss, (logits,), targets = classification_case()
     alone, _ = cost_of(loss, [logits[:1]], targets.between(0, 1))
     both, _ = cost_of(loss, [logits[:2]], targets.between(0, 1))
     np.testing.assert_allclose(both["classification"], alone["classification"] / 2, rtol=1e-5)
@@ -124,15 +124,15 @@ def rounded(x: Any, dtype: str) -> Any:
 
 HALVES = {
     "boxes": lambda: (boxes.make_loss(3), map(ops.to_numpy, boxes.raw_maps(3)), boxes.CROWDED),
-    "edges": partial(of_edges, 12),
+    "edges": partial(anchor_free_case, 12),
     "masks": lambda: (masks.make_loss(), masks.raw_arrays(), masks.encoded("overlap")),
-    "classes": of_classes,
+    "classes": classification_case,
 }
 
 
 @pytest.mark.parametrize("case", HALVES)
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_maps_cost_what_they_do_in_float32(case: str, dtype: str) -> None:
+def test_half_precision_maps_cost_as_in_float32(case: str, dtype: str) -> None:
     if dtype not in amp.supported("cpu"):
         pytest.skip(f"the backend has no {dtype}")
     loss, arrays, targets = HALVES[case]()

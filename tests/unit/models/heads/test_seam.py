@@ -27,7 +27,7 @@ def build(text):
     return Detector(parse_model(yaml.safe_load(text)))
 
 
-def test_only_a_head_with_anchors_asks_for_them():
+def test_only_anchor_heads_require_anchors():
     document = yaml.safe_load(TINY)
     del document["anchors"]
     with pytest.raises(UserError, match="missing anchors"):
@@ -35,7 +35,7 @@ def test_only_a_head_with_anchors_asks_for_them():
     assert "anchors" not in build(presence_head.YAML).spec.document
 
 
-def test_a_head_that_leaves_something_out_is_not_built():
+def test_incomplete_head_cannot_be_built():
     class NoLoss(PresenceHead):
         make_loss = Head.make_loss
 
@@ -43,7 +43,7 @@ def test_a_head_that_leaves_something_out_is_not_built():
         NoLoss(5, 8, 8)
 
 
-def test_detection_has_the_public_columns_and_fitness():
+def test_detection_has_public_columns_and_fitness():
     assert tuple(columns_of(AnchorHead)) == RESULT_COLUMNS
     result = SimpleNamespace(means=(0.1, 0.2, 0.5, 0.25))
     assert AnchorHead.metrics(result) == {
@@ -52,7 +52,7 @@ def test_detection_has_the_public_columns_and_fitness():
     assert AnchorHead.fitness(result) == pytest.approx(0.1 * 0.5 + 0.9 * 0.25)
 
 
-def test_the_box_loss_is_fused_where_that_is_asked_for():
+def test_box_loss_is_fused_on_request():
     head = build(TINY).head
     plain, fast = (head.make_loss(loss_settings(64, {"fused": fused})) for fused in (False, True))
     assert plain.implementations == {"box_iou": "plain"} and plain.box_iou is complete_iou

@@ -13,7 +13,7 @@ from duet.models.stored import load_detector
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect, load_weights
-from tests.tiny_weights import (
+from tests.small import (
     noise,
     write_tiny_classifier,
     write_tiny_segmenter,
@@ -28,7 +28,7 @@ def weights(tmp_path_factory):
     return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
-def test_the_first_component_of_one_pattern_is_the_pattern():
+def test_first_component_of_one_pattern_is_the_pattern():
     pattern = np.array([[0.0, 1, 4], [2, 0, 0]])
     channels = np.array([3.0, -0.5, 1])
     maps = channels[:, None, None] * pattern
@@ -37,7 +37,7 @@ def test_the_first_component_of_one_pattern_is_the_pattern():
     assert eigen_cam(np.zeros((3, 2, 2))).tolist() == [[0, 0], [0, 0]]
 
 
-def test_it_matches_numpys_singular_values():
+def test_eigen_cam_matches_numpy_svd():
     maps = np.random.default_rng(0).normal(size=(5, 4, 6))
     flat = maps.reshape(5, -1)
     first = np.linalg.svd(flat, full_matrices=False)[0][:, 0] @ flat
@@ -47,7 +47,7 @@ def test_it_matches_numpys_singular_values():
 
 
 @pytest.mark.parametrize("layer", [True, 1])
-def test_a_result_has_the_heat_map_of_its_layer(weights, layer):
+def test_result_has_the_heat_map_of_its_layer(weights, layer):
     (result,) = load(weights, device="cpu")(IMAGE, size=96, visualize=layer)
     model = load_detector(load_weights(weights), "cpu")
     with autograd.no_grad():
@@ -60,7 +60,7 @@ def test_a_result_has_the_heat_map_of_its_layer(weights, layer):
     assert result.plot_heatmap().shape == IMAGE.shape
 
 
-def test_a_call_without_visualize_has_none(weights):
+def test_call_without_visualize_has_no_heat_map(weights):
     (result,) = load(weights, device="cpu")(IMAGE)
     assert result.heatmap is None
     with pytest.raises(UserError, match="call the detector with visualize=True"):
@@ -68,7 +68,7 @@ def test_a_call_without_visualize_has_none(weights):
 
 
 @pytest.mark.parametrize("write", [write_tiny_segmenter, write_tiny_classifier])
-def test_masks_and_classes_have_heat_maps_too(tmp_path, write):
+def test_masks_and_classes_have_heat_maps(tmp_path, write):
     detector = load(write(tmp_path), device="cpu")
     (result,) = detector.stream([IMAGE], size=64, visualize=True)
     assert result.heatmap.shape == (64, 96) and result.heatmap.max() > 0.5
@@ -78,13 +78,13 @@ def test_masks_and_classes_have_heat_maps_too(tmp_path, write):
     ("layer", "message"),
     [("4", "--visualize 4; the model has layers 0 to 3 before its head"), ("-2", "at least -1")],
 )
-def test_a_layer_that_is_not_there_is_refused(weights, layer, message):
+def test_absent_layer_is_refused(weights, layer, message):
     with pytest.raises(UserError, match=message):
         config = parse_detect_flags(["--weights", str(weights), "--visualize", layer])
         make_detector(config, [load_to_detect(str(weights))])
 
 
-def test_several_weights_have_no_layers_to_show(weights):
+def test_several_weights_cannot_be_visualized(weights):
     flags = ["--weights", str(weights), str(weights), "--visualize"]
     with pytest.raises(UserError, match="exported files keep only their outputs; give one"):
         make_detector(parse_detect_flags(flags), [load_to_detect(str(weights))] * 2)

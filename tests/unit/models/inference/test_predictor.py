@@ -12,8 +12,13 @@ from duet.models.inference.predictors import Augmented, Ensemble
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.load import load_weights
-from tests.small import write_tiny_model
-from tests.tiny_weights import initial_model, untrained, with_trained_size, write_checkpoint
+from tests.small import (
+    initial_model,
+    untrained,
+    with_trained_size,
+    write_checkpoint,
+    write_tiny_model,
+)
 
 NAMES = ("a", "b", "c")
 
@@ -34,7 +39,7 @@ def rows(model):
         return model.decode_above(model(ops.tensor(images)), SuppressionSettings(0.0))[0]
 
 
-def test_one_file_is_a_model_with_batch_norm_folded(weights):
+def test_single_file_model_has_batch_norm_folded(weights):
     model, plain = (make_predictor(weights[:1], "cpu", fold=fold) for fold in (True, False))
     assert isinstance(model, Detector)
     assert "model.0.conv.bias" in nn.state_arrays(model)
@@ -43,7 +48,7 @@ def test_one_file_is_a_model_with_batch_norm_folded(weights):
     np.testing.assert_allclose(rows(model), rows(plain), rtol=1e-4, atol=1e-4)
 
 
-def test_several_files_detect_together_in_their_order(weights):
+def test_several_files_form_an_ordered_ensemble(weights):
     model = make_predictor(weights, "cpu")
     assert isinstance(model, Ensemble)
     alone = [rows(make_predictor([checkpoint], "cpu")) for checkpoint in weights]
@@ -51,7 +56,7 @@ def test_several_files_detect_together_in_their_order(weights):
     assert not np.array_equal(*alone)
 
 
-def test_each_model_is_augmented(weights):
+def test_each_member_is_augmented(weights):
     model = make_predictor(weights, "cpu", augment=True)
     assert all(isinstance(member, Augmented) for member in model.members)
     # Three anchors in cells of 8 and 16 px: of 32 x 64 px without the coarser map, of 26.6 x 53.1,
@@ -59,14 +64,14 @@ def test_each_model_is_augmented(weights):
     assert len(rows(model)) == 2 * 3 * (4 * 8 + (4 * 8 + 2 * 4) + 2 * 3)
 
 
-def test_half_on_a_cpu_is_float32_and_a_line_reports_it(weights, caplog):
+def test_half_on_a_cpu_is_float32_with_a_log_line(weights, caplog):
     with caplog.at_level(logging.INFO, "models"):
         model = make_predictor(weights, "cpu", half=True)
     assert caplog.messages == ["--half: using float32 on a CPU"]
     np.testing.assert_array_equal(rows(model), rows(make_predictor(weights, "cpu")))
 
 
-def test_models_of_other_class_names_do_not_detect_together(weights, tmp_path):
+def test_ensemble_refuses_differing_class_names(weights, tmp_path):
     other = write_weights(tmp_path, "other.safetensors", ("a", "c", "b"))
     with pytest.raises(UserError) as caught:
         make_predictor([weights[0], other], "cpu")
@@ -86,7 +91,7 @@ def test_models_of_other_class_names_do_not_detect_together(weights, tmp_path):
         (-3, 640, "the default, because the weights do not store their training size"),
     ],
 )
-def test_without_a_size_images_have_the_training_size(weights, caplog, stored, size, source):
+def test_default_size_is_the_training_size(weights, caplog, stored, size, source):
     trained = [with_trained_size(weights[0], stored)]
     model = make_predictor(trained, "cpu")
     with caplog.at_level(logging.INFO, "models"):
@@ -103,7 +108,7 @@ def test_half_to_double_the_training_size_gives_no_warning(weights, caplog, size
 
 
 @pytest.mark.parametrize("size", [16, 144])
-def test_a_size_far_from_the_training_size_is_one_warning(weights, caplog, size):
+def test_distant_size_gives_one_warning(weights, caplog, size):
     """Of an ensemble, of the models that it concerns; a call for each of many images repeats it."""
     trained = [with_trained_size(weights[0], 64), with_trained_size(weights[1], size)]
     model = make_predictor(trained, "cpu")
@@ -115,6 +120,6 @@ def test_a_size_far_from_the_training_size_is_one_warning(weights, caplog, size)
 
 
 @pytest.mark.parametrize("names", [("class0", "class1", "class2"), ("0", "1", "2")])
-def test_a_model_without_names_detects_together_with_any(weights, tmp_path, names):
+def test_model_without_names_joins_any_ensemble(weights, tmp_path, names):
     other = write_weights(tmp_path, "other.safetensors", names)
     assert isinstance(make_predictor([weights[0], other], "cpu"), Ensemble)

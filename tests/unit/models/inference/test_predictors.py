@@ -18,7 +18,7 @@ from duet.utils.files.yaml_files import parse_yaml
 from tests.frameworks import dispatched, total
 from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
-from tests.small import TINY, write_tiny_classifier
+from tests.small import TINY, write_classifier_yaml
 
 # Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
 # measured for OneFlow.
@@ -41,7 +41,7 @@ def assert_rows_near(found, wanted):
 
 
 @pytest.mark.parametrize("name", ["tta_p5", "tta_p6"])
-def test_predictions_are_the_stored_ones(name):
+def test_augmented_predictions_match_stored_rows(name):
     case = info("inference")[name]
     folder = "hub/" if name == "tta_p6" else ""
     model = Augmented(drawn_model(folder + case["yaml"], case["gain"]))
@@ -57,7 +57,7 @@ class PresentOnly:
     fixed_size, takes_arrays = None, False
 
 
-def test_a_head_without_boxes_is_refused():
+def test_augmenting_a_head_without_boxes_is_refused():
     with pytest.raises(UserError, match="--augment: not supported for the task presence.*omit it"):
         Augmented(PresentOnly())
 
@@ -80,7 +80,7 @@ def as_rows(found):
     return np.concatenate([found.boxes_xyxy, *columns], axis=1)
 
 
-def test_rows_of_both_models_are_the_stored_ones_also_after_nms(members):
+def test_ensemble_rows_match_stored_ones_with_and_after_nms(members):
     rows, wanted = (
         all_rows(Ensemble(members, NAMES), drawn_input([2, 3, 192, 256])),
         stored("inference/ensemble"),
@@ -97,7 +97,7 @@ def test_rows_of_both_models_are_the_stored_ones_also_after_nms(members):
         assert_rows_near(found[None, :, :5], boxes[None, :, :5])
 
 
-def test_augmented_members_give_the_stored_rows(members):
+def test_augmented_ensemble_matches_stored_rows(members):
     rows = all_rows(
         Ensemble([Augmented(member) for member in members], NAMES), drawn_input([2, 3, 192, 256])
     )
@@ -105,7 +105,7 @@ def test_augmented_members_give_the_stored_rows(members):
     assert_rows_near(rows[:, ::8], stored("inference/ensemble")["merged_augment_every8"])
 
 
-def test_the_stride_is_one_that_all_members_take():
+def test_ensemble_stride_fits_all_members():
     class Member:
         head = drawn_model("yolov5n.yaml", 1.8).head
         fixed_size, takes_arrays = None, False
@@ -117,13 +117,13 @@ def test_the_stride_is_one_that_all_members_take():
     assert Ensemble([Member(32), Member(48)], NAMES).stride == 96
 
 
-def test_members_of_unequally_many_classes_are_refused(members):
+def test_ensemble_refuses_differing_class_counts(members):
     other = drawn_model("yolov5n.yaml", 1.8, classes=1)
     with pytest.raises(UserError, match=r"b.pt has 1 class, a.pt has 5; .* the same number"):
         Ensemble([members[0], other], NAMES)
 
 
-def test_members_of_other_tasks_are_refused(members):
+def test_ensemble_refuses_other_tasks(members):
     with pytest.raises(UserError, match="b.pt .task presence. cannot .* a.pt .task detect."):
         Ensemble([members[0], PresentOnly()], NAMES)
     with pytest.raises(
@@ -135,7 +135,7 @@ def test_members_of_other_tasks_are_refused(members):
 # Folded.
 
 
-def test_a_model_is_folded_once():
+def test_folding_twice_changes_nothing():
     part, random = Conv(2, 3).eval(), np.random.default_rng(0)
     drawn = {name: random.random(x.shape) for name, x in nn.state_arrays(part).items()}
     nn.load_state_arrays(part, drawn)
@@ -164,7 +164,7 @@ def maps(predictor, images):
 
 
 @pytest.mark.parametrize("dtype", HALF_TOLERANCES)
-def test_maps_are_float32_and_near_the_float32_result(float32_model, dtype):
+def test_half_precision_maps_are_float32_and_close(float32_model, dtype):
     if dtype not in amp.supported("cpu"):
         pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
     images = drawn_input([1, 3, 64, 96])
@@ -181,7 +181,7 @@ def test_maps_are_float32_and_near_the_float32_result(float32_model, dtype):
 
 
 @pytest.mark.parametrize("dtype", HALF_TOLERANCES)
-def test_casting_weights_once_equals_casting_in_each_pass(float32_model, dtype):
+def test_weights_cast_once_equal_casting_in_each_pass(float32_model, dtype):
     if dtype not in amp.supported("cpu"):
         pytest.skip(f"{backend.use()} has no {dtype} on a CPU")
     model, images = nn.frozen_copy(float32_model), drawn_input([1, 3, 64, 96])
@@ -230,7 +230,7 @@ def one_class():
     return OneClass(Finds(Detector(parse_model(parse_yaml(TINY.encode()), 5)).head))
 
 
-def test_each_row_keeps_its_best_class_score(one_class):
+def test_single_class_rows_keep_their_best_score(one_class):
     found = one_class.decode_above(one_class([0, 0]), SuppressionSettings(0.1))
     assert len(found) == 2
     best = np.array([0.8, 0.7, 0.9], np.float32)
@@ -238,7 +238,7 @@ def test_each_row_keeps_its_best_class_score(one_class):
     assert found[0].dtype == np.float32
 
 
-def test_boxes_of_different_classes_suppress_each_other(one_class):
+def test_single_class_nms_compares_boxes_across_classes(one_class):
     (rows,) = one_class.decode_above(1, SuppressionSettings(0.1))
     place = fit_letterbox((64, 64), (64, 64))
     found = one_class.head.finish(rows, place, SuppressionSettings(0.1, 0.5))
@@ -253,7 +253,7 @@ def test_boxes_of_different_classes_suppress_each_other(one_class):
 
 @pytest.fixture
 def classifier(tmp_path):
-    model = Detector(read_model_yaml(write_tiny_classifier(tmp_path)))
+    model = Detector(read_model_yaml(write_classifier_yaml(tmp_path)))
     model.initialize(seed=3)
     return model.eval()
 
@@ -263,7 +263,7 @@ def softmax(logits):
     return powers / powers.sum(1, keepdims=True)
 
 
-def test_scores_are_the_mean_of_an_image_and_its_mirror(classifier):
+def test_augmented_scores_average_image_and_mirror(classifier):
     images = np.random.default_rng(0).random((3, 3, 32, 40)).astype(np.float32)
     images[:, :, :, :16] *= 0.2  # the mirror is another image
     with autograd.no_grad():

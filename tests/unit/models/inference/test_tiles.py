@@ -38,7 +38,7 @@ def gradient(height, width):
     )
 
 
-def test_whole_views_have_the_shapes_of_the_public_wrapper():
+def test_whole_views_have_public_shapes():
     cases = json.loads(shared_path("golden/inference/info.json").read_text())["autoshape"]
     checked = 0
     for case in cases:
@@ -63,7 +63,7 @@ def test_whole_views_have_the_shapes_of_the_public_wrapper():
         ((641, 640), (640, 640)),
     ],
 )
-def test_any_shape_of_image_has_a_view(size, expected):
+def test_image_of_any_shape_has_a_view(size, expected):
     view = whole_view(np.full((*size, 3), 200, np.uint8), 640, 32)
     assert view.pixels.shape == (*expected, 3)
     assert min(view.placement.resized_size) >= 1
@@ -72,7 +72,7 @@ def test_any_shape_of_image_has_a_view(size, expected):
     assert np.isfinite(view.placement.to_original(box)).all()
 
 
-def test_a_tile_is_a_part_of_the_image_and_the_whole_comes_last():
+def test_tiles_share_image_memory_and_the_whole_is_last():
     image = gradient(150, 300)
     *tiles, whole = views_of(image, 128, 32, Tiling(128, 0.25))
     np.testing.assert_array_equal(whole.pixels, whole_view(image, 128, 32).pixels)
@@ -185,7 +185,7 @@ class Received:
         self.images.append((image_id, found, truth))
 
 
-def test_validation_detects_batch_by_batch_as_all_at_once(samples, monkeypatch):
+def test_tiled_validation_equals_detection_of_all_tiles(samples, monkeypatch):
     calls, sink = [], Received()
     monkeypatch.setattr(evaluate.watchdog, "progress", lambda: calls.append(None))
     tiled(samples[:1], [sink])
@@ -197,7 +197,7 @@ def test_validation_detects_batch_by_batch_as_all_at_once(samples, monkeypatch):
 
 
 @pytest.mark.parametrize("world_size", [2, 5])
-def test_ranks_validate_in_tiles_as_one_process_does(samples, world_size):
+def test_ranks_validate_tiles_like_a_single_process(samples, world_size):
     def work(world):
         sink = Received()
         found = tiled(samples, [sink], world)

@@ -19,7 +19,7 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.report.results import read_results
 from duet.utils.state.job import Job, TrainData
 from duet.utils.strengths import FEW_IMAGES
-from tests.small import write_outlined_dataset, write_tiny_segmenter
+from tests.small import write_outlined_dataset, write_segmenter_yaml
 from tests.train.short_runs import short_flags, start
 
 NAMES = ("circle", "square", "cross\x1b")
@@ -41,7 +41,7 @@ def job_of(*flags, train=(0, 1, 2), val=(0, 1, 2), number=1):
 WEIGHTS = ("--weights", "a.safetensors")
 
 
-def test_few_images_with_weights_are_advised_the_small_recipe():
+def test_small_dataset_with_weights_gets_recipe_advice():
     (line,) = advice_at_start(job_of(*WEIGHTS, number=292))
     assert line == "292 images: --hyp small usually ends higher"
 
@@ -56,11 +56,11 @@ def test_few_images_with_weights_are_advised_the_small_recipe():
         ((*WEIGHTS, "--override", "lr0=0.02"), 292),
     ],
 )
-def test_the_small_recipe_is_not_advised_where_it_was_not_measured(flags, number):
+def test_recipe_advice_is_limited_to_measured_cases(flags, number):
     assert advice_at_start(job_of(*flags, number=number)) == []
 
 
-def test_a_resumed_run_which_keeps_its_recipe_gets_no_advice():
+def test_resumed_run_gets_no_recipe_advice():
     job = job_of(*WEIGHTS, val=(0,))
     assert advice_at_start(dataclasses.replace(job, point=SimpleNamespace())) == []
 
@@ -78,15 +78,15 @@ def test_many_missing_classes_are_counted():
     assert "of b, c, d, e, f and 2 more, which" in advice_at_start(job)[0]
 
 
-def end_of(*flags, epoch, best, updated=7):
+def final_advice(*flags, epoch, best, updated=7):
     state = SimpleNamespace(epoch=epoch, best_epoch=best, last_update=updated)
     state.schedule, state.batch_number = SimpleNamespace(accumulate=16), 10
     return advice_at_end(parse_train_flags(list(flags)), state, Path("run/weights/last.x"))
 
 
-def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
+def test_late_best_epoch_suggests_the_command_for_more():
     flags = ("--epochs", "20", "--cfg", "yolov5n", "--img", "64", "--exist-ok", "--seed", "3")
-    first, command = end_of(*flags, epoch=20, best=19)
+    first, command = final_advice(*flags, epoch=20, best=19)
     assert first == "epoch 19 of 20 was the best: more epochs may help:"
     words = shlex.split(command)
     more = parse_train_flags(words[words.index("--img=64") :])
@@ -94,9 +94,9 @@ def test_a_best_epoch_in_the_last_tenth_gives_the_command_for_more_epochs():
     assert not more.exist_ok
 
 
-def test_a_run_without_a_single_update_says_so():
+def test_run_without_an_update_explains_why():
     """8 images, 5 epochs and warmup_epochs=0: ten batches of 4, where one update takes 16."""
-    (line,) = end_of("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
+    (line,) = final_advice("--epochs", "5", "--batch", "4", epoch=5, best=5, updated=-1)
     assert line.startswith("nothing was learned: an update takes 16 batches, and the run had 10;")
     assert line.endswith("give more --epochs, or --override nbs=4")
 
@@ -111,7 +111,7 @@ def test_a_run_without_a_single_update_says_so():
     ],
 )
 def test_other_runs_end_without_advice(flags, epoch, best):
-    assert end_of(*flags, epoch=epoch, best=best) == []
+    assert final_advice(*flags, epoch=epoch, best=best) == []
 
 
 def rows_of(folder):
@@ -120,7 +120,7 @@ def rows_of(folder):
     return dict(line.strip("| ").split(" | ", 1) for line in lines[4:])
 
 
-def test_a_training_leaves_a_card_with_its_data_recipe_and_metrics(tmp_path):
+def test_training_leaves_a_card_with_recipe_and_metrics(tmp_path):
     folder = start([*short_flags(tmp_path), "--seed", "3", "--override", "lr0=0.02"])
     rows = rows_of(folder)
     assert rows["model"] == "tiny.yaml, task detect" and rows["seed"] == "3"
@@ -135,7 +135,7 @@ def test_a_training_leaves_a_card_with_its_data_recipe_and_metrics(tmp_path):
     assert 0 <= low <= high <= 1 and np.isfinite([low, high]).all()
 
 
-def test_the_card_is_there_though_the_last_lines_cannot_be_printed(tmp_path, monkeypatch):
+def test_card_is_written_before_the_last_lines(tmp_path, monkeypatch):
     def on_a_full_disk(*lines):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -145,19 +145,19 @@ def test_the_card_is_there_though_the_last_lines_cannot_be_printed(tmp_path, mon
     assert rows_of(next(tmp_path.rglob("card.md")).parent)["best epoch"]
 
 
-def test_masks_have_an_interval_too(tmp_path):
+def test_mask_metrics_have_an_interval(tmp_path):
     flags = ["--data", str(write_outlined_dataset(tmp_path)), *short_flags(tmp_path)[2:]]
-    flags += ["--cfg", str(write_tiny_segmenter(tmp_path)), "--epochs", "1"]
+    flags += ["--cfg", str(write_segmenter_yaml(tmp_path)), "--epochs", "1"]
     assert "95 % interval" in (start(flags) / "card.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    ("weights", "words"),
     [
-        ([], "none: trained from scratch"),
-        (["--weights", "yolov5n.pt"], "AGPL-3.0 if public weights of YOLOv5"),
-        (["--weights", "a/best.safetensors"], "as card.md of its run says"),
+        ("", "none: trained from scratch"),
+        ("yolov5n.pt", "AGPL-3.0 if public weights of YOLOv5"),
+        ("a/best.safetensors", "as card.md of its run says"),
     ],
 )
-def test_the_licence_follows_from_the_initial_weights(flags, words):
-    assert words in licence_of(parse_train_flags(flags))
+def test_licence_follows_from_the_initial_weights(weights, words):
+    assert words in licence_of(weights)

@@ -21,11 +21,11 @@ from tests.frameworks import run_out_of_memory
         ({0: 10}, 5, 1),
     ],
 )
-def test_a_line_through_the_largest_sizes_says_what_fits(peaks, budget, fitting):
+def test_batch_size_follows_a_line_through_measured_peaks(peaks, budget, fitting):
     assert fit_line(peaks, budget) == fitting
 
 
-def test_sizes_double_as_long_as_the_next_may_fit_on_all_ranks():
+def test_measured_sizes_double_while_they_fit_on_all_ranks():
     asked = []
 
     def measure(images):
@@ -40,20 +40,20 @@ def test_sizes_double_as_long_as_the_next_may_fit_on_all_ranks():
     assert measure_sizes(measure, 0, 64, 1000, full) == {0: 0}
 
 
-def test_running_out_of_memory_bounds_what_fits_and_other_failures_end_the_measuring():
+def test_out_of_memory_bounds_the_fit_and_others_raise():
     peaks = measure_sizes(lambda n: run_out_of_memory() if n > 2 else 10 * n, 0, 64, 1000, ALONE)
     assert fit_line(peaks, 1000) == 2
     with pytest.raises(ZeroDivisionError):
         measure_sizes(lambda images: images // 0, 0, 64, 1000, ALONE)
 
 
-def test_graphs_leave_half_of_the_memory_to_a_batch_without_one(monkeypatch):
+def test_cuda_graphs_halve_the_memory_budget(monkeypatch):
     monkeypatch.setattr(batch_size.backend.device, "free_memory", lambda device: 1000)
     assert batch_size.memory_budget("cuda:0", 50, may_have_graphs=False) == 850
     assert batch_size.memory_budget("cuda:0", 50, may_have_graphs=True) == 450
 
 
-def test_every_image_of_a_measured_batch_is_crowded():
+def test_measured_batch_is_crowded_in_every_image():
     batch = crowded_batch(3, 64, 7)
     assert batch.images.shape == (3, 3, 64, 64) and batch.images.dtype == np.uint8
     assert np.bincount(batch.targets.image_index).tolist() == [7, 7, 7]

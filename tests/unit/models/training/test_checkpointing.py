@@ -37,13 +37,13 @@ def run(tmp_path):
     return Run(Job(config, hyp, TrainData(tuple("abcde"), [], [])), tmp_path)
 
 
-def test_what_is_captured_is_what_the_kinds_describe(run, state):
+def test_captured_progress_matches_its_schema(run, state):
     progress = capture(run, state).header.progress
     assert progress.keys() == PROGRESS.keys()
     assert read_progress(json.loads(json.dumps(progress))) == progress
 
 
-def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
+def test_state_with_other_losses_is_refused_by_name(run, state):
     checkpoint = capture(run, state)
     header = checkpoint.header
     progress = {**header.progress, "loss_names": ["mask", "box"]}
@@ -60,8 +60,6 @@ def test_a_state_of_other_losses_is_refused_by_their_names(run, state):
         (2, ["--sync-bn"], ["2 processes before, 1 now: sums round differently"]),
     ],
 )
-def test_a_run_that_goes_on_in_another_number_of_processes_says_what_that_changes(
-    before, flags, reported
-):
+def test_resuming_with_other_world_size_reports_changes(before, flags, reported):
     header = SimpleNamespace(backend=backend.use(), progress={"world_size": before})
     assert list(differences(header, parse_train_flags(flags).sync_bn)) == reported

@@ -24,7 +24,7 @@ FLAGS = ("--workers 1", "--workers 4", "--workers 1 --cache ram")
         ((5.0, 5.0, 5.0), "loader, at 0.50", "no flag made it faster: use --img below"),
     ],
 )
-def test_the_slower_part_is_named_and_the_flag_against_it(measured, start, advice):
+def test_verdict_names_the_slower_part_and_a_flag(measured, start, advice):
     speeds = list(zip(FLAGS, measured, strict=True))
     text = verdict(320, 10.0, speeds, on_cpu=False)
     assert text.startswith(f"bottleneck: the {start}") and advice in text
@@ -35,7 +35,7 @@ def test_the_slower_part_is_named_and_the_flag_against_it(measured, start, advic
     assert f"the loader uses about {share} %" in text
 
 
-def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
+def test_doctor_measures_the_given_flags_first(monkeypatch):
     monkeypatch.setattr("os.sched_getaffinity", lambda process: {0, 1, 2, 3})  # may be used
     for flags, chosen in (
         (["--workers", "1"], [(1, ""), (4, ""), (1, "ram")]),
@@ -48,9 +48,7 @@ def test_the_choice_of_the_flags_is_measured_first(monkeypatch):
 
 
 @pytest.mark.parametrize("write_model", [write_small_model, write_tiny_anchor_free])
-def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
-    write_model, tmp_path, monkeypatch, capsys
-):
+def test_doctor_names_the_bottleneck(write_model, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor, "SECONDS", 0.05)
     data, model = write_small_dataset(tmp_path), write_model(tmp_path)
     flags = f"doctor --data {data} --cfg {model} --img 64 --batch 4 --device cpu --workers 0"
@@ -65,7 +63,7 @@ def test_loader_and_model_are_measured_and_the_bottleneck_is_named(
     assert printed.count("bottleneck: the ") == 1
 
 
-def test_without_flags_the_system_is_described(monkeypatch, capsys):
+def test_doctor_without_flags_describes_the_system(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["duet doctor"])
     monkeypatch.setattr(doctor, "EXTRAS", {"onnx": "export", "no_such_package": "export"})
     monkeypatch.setattr(doctor, "install_command", "pip install {}".format)
@@ -79,7 +77,7 @@ def test_without_flags_the_system_is_described(monkeypatch, capsys):
     assert "--data shapes" in last
 
 
-def test_flags_and_labels_that_cannot_be_measured_are_refused(tmp_path, monkeypatch):
+def test_doctor_refuses_unmeasurable_flags_and_labels(tmp_path, monkeypatch):
     data = write_small_dataset(tmp_path)
     for flags, message in (
         ("--nproc 2 --batch 16", "--nproc 2: doctor measures a single process.* --batch-size 8"),

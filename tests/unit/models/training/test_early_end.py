@@ -21,7 +21,7 @@ def stored_cases():
     return json.loads(path.read_text(encoding="utf-8"))["early_stopping"]
 
 
-def test_epochs_are_best_and_runs_end_as_the_public_yolov5_decides():
+def test_best_epoch_and_patience_match_public_yolov5():
     cases = stored_cases()
     assert len(cases) == 36 and {case["patience"] for case in cases} == {0, 1, 2, 3, 5, 100}
     for case in cases:
@@ -53,13 +53,13 @@ HALF_AN_HOUR = "--time 0.5: reached the limit of 0.5 hours"
         (rule_of(3, 2.0), 3, 1, 0, ""),
     ],
 )
-def test_a_run_ends_by_epochs_patience_or_time_and_says_by_which(
+def test_run_ends_by_epochs_patience_or_time_and_says_which(
     rule, epoch, best_epoch, seconds, reason
 ):
     assert rule.reason(epoch, best_epoch, seconds) == reason
 
 
-def test_the_rest_of_a_training_takes_as_long_per_batch_as_before():
+def test_remaining_time_follows_past_batches():
     schedule = SimpleNamespace(epochs=4, batches_per_epoch=25)
     state = SimpleNamespace(schedule=schedule, batch_number=20)
     assert seconds_left(30.0, state) == pytest.approx(120.0)  # 80 batches of 1.5 s

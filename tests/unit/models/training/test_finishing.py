@@ -25,7 +25,7 @@ has_finishing = pytest.mark.skipif(
 
 
 @has_finishing
-def test_a_step_takes_the_pixels_that_the_loader_would_have_made(tmp_path):
+def test_device_finishing_matches_the_loader(tmp_path):
     state, batch = make_state(tmp_path), draw_batch()
     expected = ops.to_numpy(
         network_images(state, batch._replace(images=finished(batch.images, UNFINISHED)))
@@ -38,7 +38,7 @@ def test_a_step_takes_the_pixels_that_the_loader_would_have_made(tmp_path):
 
 @has_finishing
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
-def test_it_is_one_graph():
+def test_finishing_compiles_to_one_graph():
     dynamo = importlib.import_module("torch._dynamo")
     module = importlib.import_module("duet.backend.torch.finishing")
     scales, *constants = (
@@ -53,7 +53,7 @@ def test_it_is_one_graph():
         assert (found.graph_count, found.graph_break_count) == (1, 0), found.break_reasons
 
 
-def test_a_processor_leaves_colours_and_flips_to_the_loader(caplog):
+def test_cpu_leaves_colours_and_flips_to_the_loader(caplog):
     with caplog.at_level("INFO", "train"):
         assert not finishing.choose_finishing(True, (64, 64), "cpu", "float32", False)
         assert not finishing.choose_finishing(False, (64, 64), "cuda:0", "float32", False)
@@ -64,7 +64,7 @@ def test_a_processor_leaves_colours_and_flips_to_the_loader(caplog):
 
 
 @has_finishing
-def test_a_kernel_is_tried_before_it_is_used(monkeypatch):
+def test_kernel_is_tried_before_it_is_used(monkeypatch):
     def trial():
         return finishing.trial_problem((32, 64), "cpu", "float32", False)
 
@@ -81,7 +81,7 @@ def test_a_kernel_is_tried_before_it_is_used(monkeypatch):
     assert trial().startswith("pixels differ by 0.01")
 
 
-def test_a_batch_without_numbers_is_only_normalized(tmp_path):
+def test_batch_without_finishing_is_only_normalized(tmp_path):
     state, batch = make_state(tmp_path), draw_batch()
     assert isinstance(batch, Batch) and batch.finishing is None
     np.testing.assert_array_equal(ops.to_numpy(network_images(state, batch)), batch.images / 255)

@@ -44,7 +44,7 @@ def pairs(levels):
     return np.reshape(np.array(levels, np.float64), (-1, 2))
 
 
-def test_the_decision_is_the_public_one_on_bccd(choose):
+def test_anchor_decision_matches_the_public_one_on_bccd(choose):
     sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
     cases = json.loads(shared_path("golden/metrics/autoanchor.json").read_text())["check_anchors"]
     for case in cases:
@@ -53,7 +53,7 @@ def test_the_decision_is_the_public_one_on_bccd(choose):
         assert (anchors is YOLOV5) == kept, case["message"]
 
 
-def test_anchors_that_fit_badly_are_replaced_and_the_lines_report_it(choose):
+def test_poorly_fitting_anchors_are_replaced_and_reported(choose):
     anchors, text = choose(YOLOV5, THIN)
     assert measure_fit(THIN, pairs(YOLOV5), 4).best_possible_recall < 0.98
     assert measure_fit(THIN, pairs(anchors), 4).best_possible_recall == 1
@@ -65,20 +65,20 @@ def test_anchors_that_fit_badly_are_replaced_and_the_lines_report_it(choose):
     assert f"{anchors[0][0]:g} x {anchors[0][1]:g}, " in text
 
 
-def test_anchors_are_kept_where_none_fit_better(choose):
+def test_anchors_are_kept_when_none_fit_better(choose):
     boxes = [[1.0, 900.0], [0.4, 0.4]]  # beyond a factor of four of anchors from 2 px up
     anchors, text = choose([[2, 900, 2, 900]], boxes, strides=(8,))
     assert anchors == [[2, 900, 2, 900]]
     assert "fit poorly" in text and "found no better ones" in text
 
 
-def test_larger_anchors_go_to_larger_strides_in_any_order_of_levels(choose):
+def test_larger_anchors_go_to_larger_strides(choose):
     sizes = [[8, 8], [60, 60], [400, 400]]
     anchors, _ = choose(1, sizes, strides=(32, 8, 16))
     assert anchors == [[400, 400], [8, 8], [60, 60]]
 
 
-def test_levels_that_run_against_their_strides_are_turned_round(choose):
+def test_anchors_against_stride_order_are_reversed(choose):
     sizes = np.load(shared_path("golden/metrics/autoanchor.npz"))["wh_img640"]
     anchors, text = choose(YOLOV5[::-1], sizes)
     assert anchors == YOLOV5 and "reversed" in text
@@ -86,41 +86,39 @@ def test_levels_that_run_against_their_strides_are_turned_round(choose):
 
 
 @pytest.mark.parametrize(("asked", "number"), [(3.412, 3), (1.6, 2), (1, 1)])
-def test_the_hyper_parameter_asks_for_a_number_of_new_anchors(choose, asked, number):
+def test_hyperparameter_requests_a_number_of_new_anchors(choose, asked, number):
     anchors, text = choose(YOLOV5, THIN, anchors=asked)
     assert np.shape(anchors) == (3, 2 * number) and f"fitted {number} per level" in text
 
 
-def test_without_labels_anchors_are_kept_or_an_error(choose):
+def test_anchors_without_labels_are_kept_or_an_error(choose):
     assert choose(YOLOV5, np.zeros((0, 2)))[0] is YOLOV5
     for anchors, changes in ((3, {}), (YOLOV5, {"anchors": 3.0})):
         with pytest.raises(UserError, match="the training images have no labels"):
             choose(anchors, np.zeros((0, 2)), **changes)
 
 
-def kept(document, config, hyp):
+def apply_anchors(document, config, hyp):
     return with_anchors(SimpleNamespace(document=document), SimpleNamespace(config=config, hyp=hyp))
 
 
 @pytest.mark.parametrize(("anchors", "override"), [(3, "lr0=0.01"), (YOLOV5, "anchors=3")])
-def test_keeping_anchors_and_asking_for_new_ones_is_refused(anchors, override):
+def test_noautoanchor_conflicts_with_requested_anchors(anchors, override):
     config = parse_train_flags(["--noautoanchor", "--override", override])
     hyp = read_hyperparameters(config.hyp, config.override)
     with pytest.raises(UserError, match="--noautoanchor conflicts with"):
-        kept({"anchors": anchors}, config, hyp)
+        apply_anchors({"anchors": anchors}, config, hyp)
 
 
-def test_noautoanchor_keeps_anchors_that_fit_badly():
+def test_noautoanchor_keeps_poor_anchors():
     config = parse_train_flags(["--noautoanchor"])
     hyp = read_hyperparameters(config.hyp, config.override)
     document = {"anchors": YOLOV5, "nc": 3}
-    assert kept(document, config, hyp) == document
+    assert apply_anchors(document, config, hyp) == document
 
 
 @pytest.mark.parametrize(("thin", "is_kept"), [(5, True), (20, False)])  # of 100 labels
-def test_a_head_that_is_kept_gives_up_its_anchors_only_where_many_labels_need_others(
-    choose, thin, is_kept
-):
+def test_kept_head_changes_anchors_only_for_many_misfits(choose, thin, is_kept):
     sizes = np.concatenate([np.full((100 - thin, 2), 40.0), np.tile([[300.0, 12.0]], (thin, 1))])
     assert choose(YOLOV5, sizes)[0] is not YOLOV5
     assert (choose(YOLOV5, sizes, keeps_head=True)[0] is YOLOV5) == is_kept

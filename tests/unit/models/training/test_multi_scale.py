@@ -17,7 +17,7 @@ def golden():
     return json.loads(shared_path("golden/recipe/info.json").read_text())["multi_scale"]
 
 
-def test_sizes_and_shapes_are_the_public_ones(golden):
+def test_multi_scale_sizes_and_shapes_match_public_values(golden):
     assert len(golden) == 21
     for case in golden:
         scale = MultiScale(case["imgsz"], case["grid"], seed=0)
@@ -28,7 +28,7 @@ def test_sizes_and_shapes_are_the_public_ones(golden):
             assert list(scale.largest((5, 3, *size_hw))) == [5, 3, *max(expected)]
 
 
-def test_sizes_come_as_often_as_in_the_public_draw(golden):
+def test_multi_scale_frequencies_match_public_weights(golden):
     for case in golden[::4]:
         scale, draws = MultiScale(case["imgsz"], case["grid"], seed=9), 3000
         found = Counter(scale.draw(number) for number in range(draws))
@@ -39,7 +39,7 @@ def test_sizes_come_as_often_as_in_the_public_draw(golden):
         assert (np.abs(parts - weights) < 5 * np.sqrt(weights * (1 - weights) / draws)).all()
 
 
-def test_a_size_is_a_function_of_seed_and_batch():
+def test_multi_scale_size_depends_only_on_seed_and_batch():
     first, other = (MultiScale(640, 32, seed) for seed in (0, 1))
     drawn = [first.draw(number) for number in range(40)]
     assert drawn == [MultiScale(640, 32, 0).draw(number) for number in range(40)]
@@ -47,7 +47,7 @@ def test_a_size_is_a_function_of_seed_and_batch():
     assert first.draw(2**40) in first.sizes()
 
 
-def test_a_batch_gets_its_size_by_linear_interpolation():
+def test_multi_scale_resizes_linearly():
     scale = MultiScale(64, 32, seed=0)
     numbers = {scale.draw(number): number for number in range(50)}
     # Along each row the values are those of the pixels' centres, in 64ths of the width.
@@ -63,7 +63,7 @@ def test_a_batch_gets_its_size_by_linear_interpolation():
     assert scale.resize(images, numbers[64]) is images
 
 
-def test_a_rank_without_images_gets_as_few_of_the_same_size():
+def test_rank_without_images_gets_the_drawn_size():
     scale = MultiScale(64, 32, seed=0)
     number = next(number for number in range(50) if scale.draw(number) == 96)
     nothing = ops.tensor(np.zeros((0, 3, 64, 32), np.float32))

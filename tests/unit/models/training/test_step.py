@@ -60,7 +60,7 @@ def run_steps(state, batches=2):
 @pytest.mark.parametrize(
     ("flags", "repeat"), [({}, True), ({"multi_scale": True}, False), ({"rect": True}, False)]
 )
-def test_a_step_declares_whether_its_shapes_repeat(tmp_path, monkeypatch, flags, repeat):
+def test_step_declares_whether_its_shapes_repeat(tmp_path, monkeypatch, flags, repeat):
     asked = []
 
     def shapes_repeat(device, repeat):
@@ -73,7 +73,7 @@ def test_a_step_declares_whether_its_shapes_repeat(tmp_path, monkeypatch, flags,
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_gradients_and_losses_of_pieces_add_up_to_those_of_the_batch(tmp_path, size):
+def test_micro_batches_add_up_to_the_whole_batch(tmp_path, size):
     whole, cut = (make_state(tmp_path, micro_batch=number) for number in (0, size))
     found, wanted = run_steps(cut), run_steps(whole)
     for name, gradient in wanted[0].items():
@@ -85,7 +85,7 @@ def test_gradients_and_losses_of_pieces_add_up_to_those_of_the_batch(tmp_path, s
         assert left == pytest.approx(right, rel=1e-12)
 
 
-def test_a_batch_without_objects_or_images_is_computed_too(tmp_path):
+def test_batch_without_objects_or_images_is_computed(tmp_path):
     whole, cut = (make_state(tmp_path, micro_batch=number) for number in (0, 2))
     terms = [train_step(s, draw_batch(0, [0, 0, 0]), StageTimer()) for s in (whole, cut)]
     values = [float(ops.to_numpy(x.by_name["objectness"])) for x in terms]
@@ -94,7 +94,7 @@ def test_a_batch_without_objects_or_images_is_computed_too(tmp_path):
     assert [len(piece.images) for piece in empty.pieces(2)] == [0]
 
 
-def test_an_update_of_pieces_moves_weights_and_average_alike(tmp_path):
+def test_update_from_pieces_moves_the_average_alike(tmp_path):
     whole, cut = (make_state(tmp_path, micro_batch=number) for number in (0, 3))
     for x in (whole, cut):
         run_steps(x, batches=5)  # the fourth is the last of an update
@@ -104,7 +104,7 @@ def test_an_update_of_pieces_moves_weights_and_average_alike(tmp_path):
         np.testing.assert_allclose(array, arrays[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-def test_pieces_are_as_few_and_as_equal_as_they_can_be():
+def test_pieces_are_few_and_nearly_equal():
     batch = draw_batch()
     sizes = {0: [5], 1: [1] * 5, 2: [1, 2, 2], 3: [2, 3], 4: [2, 3], 5: [5], 9: [5]}
     for size, wanted in sizes.items():
@@ -121,7 +121,7 @@ def norm_of(sync_bn=False):
     return start.parallelize(nn.BatchNorm2d(2).train(), sync_bn)
 
 
-def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
+def test_sync_bn_in_one_process_is_reported_as_idle(caplog):
     caplog.set_level(logging.INFO, "train")
     norm_of()
     assert caplog.messages == []
@@ -129,7 +129,7 @@ def test_a_flag_for_several_processes_is_named_where_there_is_one(caplog):
     assert caplog.messages == ["--sync-bn has no effect in a single process"]
 
 
-def test_sync_bn_in_one_process_keeps_the_plain_layers():
+def test_sync_bn_in_one_process_keeps_plain_layers():
     x = ops.tensor(np.random.default_rng(0).normal(3, 2, (4, 2, 5, 5)).astype(np.float32))
     plain, asked = (ops.to_numpy(norm_of(sync_bn=joins)(x)) for joins in (False, True))
     np.testing.assert_array_equal(asked, plain)

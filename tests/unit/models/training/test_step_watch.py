@@ -19,7 +19,7 @@ def add(watch, step, losses):
     watch.add(BatchName(1, step, np.array([step])), LossTerms(by_name, terms[0]))
 
 
-def test_losses_that_are_not_finite_are_left_out_of_the_means():
+def test_non_finite_losses_are_left_out_of_the_means():
     watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (1, 1, 1))
     add(watch, 2, (np.nan, 1, 1))
@@ -31,7 +31,7 @@ def number(value):
     return ops.tensor(np.array(value, np.float32))
 
 
-def has_happened(watch, norm, scale_can_fall=False):
+def update_applied(watch, norm, scale_can_fall=False):
     """What the host reads of an update, which must be what the device decided."""
     lost = float(ops.to_numpy(watch.close_update(norm)))
     happened = watch.settle(scale_can_fall)
@@ -40,14 +40,14 @@ def has_happened(watch, norm, scale_can_fall=False):
     return happened
 
 
-def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(caplog):
+def test_skipped_update_names_lost_batches_or_all_of_them(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for step, loss in ((1, 1), (2, np.nan), (3, 1)):
         add(watch, step, (loss, 1, 1))
-    assert not has_happened(watch, number(1))
+    assert not update_applied(watch, number(1))
     for step in (4, 5):
         add(watch, step, (1, 1, 1))
-    assert not has_happened(watch, number(np.inf))
+    assert not update_applied(watch, number(np.inf))
     of_losses, of_gradient = caplog.messages
     assert "the loss is not finite: box nan" in of_losses
     assert [f"step {step}," in of_losses for step in (1, 2, 3)] == [False, True, False]
@@ -55,25 +55,25 @@ def test_a_skipped_update_names_the_batches_with_a_lost_loss_or_all_of_them(capl
     assert [f"step {step}," in of_gradient for step in (3, 4, 5)] == [False, True, True]
 
 
-def test_a_request_to_stop_travels_with_the_losses_of_an_update():
+def test_stop_request_travels_with_the_losses():
     watch = StepWatch(AnchorHead.loss_names)
     requests = [False, True]
     watch.carry_requests(requests.pop)
     found = [watch.asked]
     for step in (1, 2):
         add(watch, step, (1, 2, 3))
-        assert has_happened(watch, number(1))
+        assert update_applied(watch, number(1))
         found.append(watch.asked)
     assert found == [False, True, False]
     assert watch.means().tolist() == [1, 2, 3]
 
 
-def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
+def test_epoch_counts_its_skipped_updates_and_lost_batches(caplog):
     watch = StepWatch(AnchorHead.loss_names)
     for lost in (np.nan, np.inf):
         for loss in (1, lost, lost):
             add(watch, 1, (loss, 1, 1))
-        assert not has_happened(watch, number(1))
+        assert not update_applied(watch, number(1))
     assert watch.skipped == 2
     caplog.clear()
     watch.end_epoch()
@@ -81,30 +81,30 @@ def test_an_epoch_counts_its_own_skipped_updates_and_lost_batches(caplog):
     assert watch.skipped == 0
     caplog.clear()
     add(watch, 1, (1, 1, 1))
-    assert has_happened(watch, number(1))
+    assert update_applied(watch, number(1))
     watch.end_epoch()
     assert not caplog.messages
 
 
-def test_one_finite_update_ends_a_row_of_skipped_ones():
+def test_finite_update_resets_the_skip_count():
     watch = StepWatch(AnchorHead.loss_names)
     for _ in range(3):
         for _ in range(9):
-            assert not has_happened(watch, number(np.nan))
-        assert has_happened(watch, number(1))
+            assert not update_applied(watch, number(np.nan))
+        assert update_applied(watch, number(1))
 
 
-def test_overflows_count_as_a_lost_run_only_once_the_loss_scale_cannot_fall():
+def test_overflows_are_fatal_only_at_the_lowest_loss_scale():
     watch, overflow = StepWatch(AnchorHead.loss_names), ops.tensor(np.array(np.inf, np.float32))
     for step in range(30):
         add(watch, step, (1, 1, 1))
-        assert not has_happened(watch, overflow, scale_can_fall=True)
+        assert not update_applied(watch, overflow, scale_can_fall=True)
     for step in range(step_watch.MOST_IN_A_ROW - 1):
         add(watch, step, (1, 1, 1))
-        assert not has_happened(watch, overflow)
+        assert not update_applied(watch, overflow)
     add(watch, 0, (1, 1, 1))
     with pytest.raises(UserError, match="10 updates in a row"):
-        has_happened(watch, overflow)
+        update_applied(watch, overflow)
 
 
 def run_updates(restarts):
@@ -125,12 +125,12 @@ def run_updates(restarts):
                 add(watch, step, losses)
                 watch.restore(stored)
         if step % 2 == 0:
-            answers.append(has_happened(watch, one))
+            answers.append(update_applied(watch, one))
     return answers, watch.state(), watch.end_epoch().tolist()
 
 
 @pytest.mark.parametrize("restarts", [{1}, {1, 3, 5}])
-def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(restarts, caplog):
+def test_restored_watch_continues_identically(restarts, caplog):
     answers, state, means = run_updates(restarts)
     again = [record.message for record in caplog.records]
     caplog.clear()
@@ -141,10 +141,10 @@ def test_a_watch_that_was_stored_at_any_step_goes_on_as_if_it_had_not_been(resta
     assert again == [record.message for record in caplog.records]
 
 
-def test_an_update_is_lost_by_a_loss_that_was_read_before_it():
+def test_update_is_lost_by_a_loss_read_before_it():
     watch = StepWatch(AnchorHead.loss_names)
     add(watch, 1, (np.nan, 1, 1))
     watch.state()
     add(watch, 2, (1, 1, 1))
-    assert not has_happened(watch, number(1))
-    assert has_happened(watch, number(1))
+    assert not update_applied(watch, number(1))
+    assert update_applied(watch, number(1))

@@ -39,7 +39,7 @@ def choose(device="cpu", ranks=1, **flags):
     choose_step_threads(images * gflops, device)
 
 
-def test_a_small_step_has_one_thread_and_a_line_reports_it(chosen, caplog):
+def test_small_step_gets_one_thread_and_a_log_line(chosen, caplog):
     caplog.set_level(logging.INFO)
     assert 0.5 < 8 * count_gflops(plan_layers(SPEC), 96) < 1
     choose(img=96, batch_size=8)
@@ -47,13 +47,13 @@ def test_a_small_step_has_one_thread_and_a_line_reports_it(chosen, caplog):
     assert "threads: using 1 of 4: more do not speed up a step of 0." in caplog.text
 
 
-def test_what_a_rank_computes_at_a_time_counts(chosen):
+def test_thread_choice_counts_images_per_rank_and_pass(chosen):
     choose(img=320, batch_size=16, micro_batch=1)
     choose(img=320, batch_size=16, ranks=16)
     assert chosen == [2, 2]
 
 
-def test_the_users_number_and_other_devices_are_left_alone(chosen, monkeypatch):
+def test_users_thread_count_and_other_devices_are_untouched(chosen, monkeypatch):
     choose(img=96, batch_size=8, device="cuda:0")
     monkeypatch.setattr(cores, "_are_asked_for", True)
     choose(img=96, batch_size=8)

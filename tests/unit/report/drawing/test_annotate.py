@@ -32,7 +32,7 @@ def grey(height=480, width=640, level=128):
 
 
 @pytest.mark.parametrize("level", [0, 128, 255])
-def test_an_outline_is_in_the_colour_of_its_class_at_the_edges_of_its_box(level):
+def test_box_outline_has_its_class_colour_at_the_edges(level):
     drawn = drawn_on(grey(level=level), [(100, 50, 300, 250), (400, 300, 500, 400)])
     for (left, top, right, bottom), index in (((100, 50, 300, 250), 0), ((400, 300, 500, 400), 1)):
         colour = class_colour(index)
@@ -48,7 +48,7 @@ def test_an_outline_is_in_the_colour_of_its_class_at_the_edges_of_its_box(level)
     (-50, -50, -10, -10), (700, 10, 800, 20), (10, 500, 30, 600), (np.nan, 0, 9, 9),
     (0, 0, np.inf, 9), (-np.inf, 0, 9, 9), (10, np.nan, np.nan, 20),
 ], ids=str)  # fmt: skip
-def test_a_box_outside_of_the_image_or_not_finite_is_left_out(box):
+def test_outside_or_non_finite_box_is_left_out(box):
     np.testing.assert_array_equal(drawn_on(grey(), [box], ["x 0.5"]), grey())
 
 
@@ -57,13 +57,13 @@ def test_a_box_outside_of_the_image_or_not_finite_is_left_out(box):
     (100, 100, 100.2, 300), (200, 100, 100, 50), (0, 0, 0.1, 0.1), (600, -3e38, 3e38, 10),
 ], ids=str)  # fmt: skip
 @pytest.mark.parametrize("line_width", [None, 1, 10**9])
-def test_any_other_box_is_drawn(box, line_width):
+def test_every_other_box_is_drawn(box, line_width):
     drawn = drawn_on(grey(), [box], ["x 0.5"], line_width=line_width)
     assert (drawn == class_colour(0)).all(axis=2).any()
 
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 700), (700, 1), (2, 3), (0, 5), (5, 0)])
-def test_an_image_of_any_size_is_drawn_on(size):
+def test_image_of_any_size_can_be_drawn_on(size):
     height, width = size
     for drawn in (
         drawn_on(grey(height, width), [(0, 0, width, height)], ["person 0.87"]),
@@ -78,7 +78,7 @@ def test_an_image_of_any_size_is_drawn_on(size):
     ((100, 5, 300, 479), 480 - HEIGHT, 100),  # nor below: inside, at the lower edge
     ((620, 100, 640, 300), 100 - HEIGHT, None),  # up to the right border
 ], ids=str)  # fmt: skip
-def test_a_label_stands_above_its_box_or_where_there_is_room(box, top, left):
+def test_label_stands_above_its_box_or_in_free_room(box, top, left):
     label = label_image("person 0.87", default_font_size((480, 640)), class_colour(0), 640)
     left = 640 - label.shape[1] if left is None else left
     drawn = drawn_on(grey(), [box], ["person 0.87"])
@@ -89,7 +89,7 @@ def test_a_label_stands_above_its_box_or_where_there_is_room(box, top, left):
     np.testing.assert_array_equal(drawn, without)
 
 
-def test_a_name_in_another_script_is_drawn_with_the_font_that_has_it(tmp_path, monkeypatch):
+def test_name_in_another_script_uses_a_suitable_font(tmp_path, monkeypatch):
     make_font("红细胞0123456789. ").save(tmp_path / "some.ttf")
     use_folder(monkeypatch, tmp_path)
     ink = (label_image("红", 50, BLUE, 500) != np.array(BLUE)).any(axis=2)
@@ -100,7 +100,7 @@ def test_a_name_in_another_script_is_drawn_with_the_font_that_has_it(tmp_path, m
 
 
 @pytest.mark.parametrize("max_width", [8, 30, 60, 100, 200])
-def test_a_long_text_ends_in_dots_within_its_width(max_width):
+def test_long_label_ends_in_dots_within_its_width(max_width):
     label = label_image("a very long name of a class 0.87", 14, BLUE, max_width)
     assert label.shape[1] <= max_width
     if max_width >= 30:
@@ -109,7 +109,7 @@ def test_a_long_text_ends_in_dots_within_its_width(max_width):
         assert dots.any() and not dots[: label_height(14) // 2].any()  # at the baseline
 
 
-def test_lines_stand_in_the_upper_half_each_on_its_colour():
+def test_class_lines_stand_in_the_upper_half_in_own_colours():
     colours = [class_colour(index) for index in range(5)]
     drawn = draw_lines(grey(), [f"0.{index} dog" for index in range(5)], colours)
     for index, colour in enumerate(colours):
@@ -133,7 +133,7 @@ def tint(index):
     return np.rint((GREY + np.array(class_colour(index))) / 2).astype(int).tolist()
 
 
-def test_an_object_has_a_tint_and_a_line_around_it():
+def test_mask_is_tinted_and_outlined():
     masks = np.zeros((1, 30, 40), bool)
     masks[0, 5:20, 10:30] = True
     image = drawn(masks, [3])
@@ -144,7 +144,7 @@ def test_an_object_has_a_tint_and_a_line_around_it():
     assert (image[~masks[0]] == GREY).all()
 
 
-def test_the_first_of_several_shows_and_the_image_through_it():
+def test_first_of_overlapping_masks_shows():
     masks = np.zeros((3, 30, 40), bool)
     masks[0, 5:20, 5:20] = masks[1, 10:28, 10:30] = masks[2] = True
     image = drawn(masks, [7, 1, 2])
@@ -153,7 +153,7 @@ def test_the_first_of_several_shows_and_the_image_through_it():
     ]  # fmt: skip
 
 
-def test_labels_of_a_crowd_cover_no_other_label_and_hardly_a_head():
+def test_crowded_labels_overlap_no_label_and_few_heads():
     """People side by side and behind each other, as in a photograph of a team."""
     heights = [150, 90, 170, 100, 140, 80, 160, 120]
     boxes = np.array([(30 + 70 * i, 300 - h, 120 + 70 * i, 320 + h) for i, h in enumerate(heights)])

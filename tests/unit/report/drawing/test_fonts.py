@@ -12,18 +12,18 @@ from tests.unit.report.conftest import DEJAVU, make_font
 
 
 @pytest.mark.parametrize("name", ["person", "Fußgänger", "автомобиль", "Ελλάδα", "a 'b' $c$"])
-def test_latin_greek_and_cyrillic_names_are_drawn_with_no_font_installed(only_dejavu, name):
+def test_common_scripts_are_drawn_without_installed_fonts(only_dejavu, name):
     assert drawable_name(name, 3) == name
 
 
-def test_names_without_a_font_are_numbers_and_one_line_names_the_remedy(only_dejavu, caplog):
+def test_names_without_a_font_become_numbers_with_a_remedy(only_dejavu, caplog):
     caplog.set_level(logging.INFO)
     assert [drawable_name(name, 7) for name in ("红细胞", "자전거", "हाथी")] == ["class 7"] * 3
     (line,) = caplog.messages
     assert "fonts-noto-cjk" in line and "fonts-noto-core" in line
 
 
-def test_a_font_with_all_letters_and_figures_of_a_name_is_taken(only_dejavu):
+def test_font_must_cover_all_letters_of_a_name(only_dejavu):
     (only_dejavu / "a.ttf").write_bytes(b"no font")
     (only_dejavu / "b.ttf").write_bytes(DEJAVU.read_bytes()[:5000])
     (only_dejavu / "c.ttc").write_bytes(b"ttcf" + bytes(40))
@@ -39,7 +39,7 @@ def test_a_font_with_all_letters_and_figures_of_a_name_is_taken(only_dejavu):
     ("\x1b[31m", r"\x1b[31m"), ("a\nb", r"a\nb"), ("\u202eab", r"\u202eab"), ("e\u0301", "é"),
     ("\udce9", r"\xe9"),
 ])  # fmt: skip
-def test_a_name_is_drawn_as_it_would_be_printed(only_dejavu, name, drawn):
+def test_name_is_drawn_as_it_would_be_printed(only_dejavu, name, drawn):
     assert drawable_name(name, 0) == drawn
 
 
@@ -65,12 +65,12 @@ def contrast(a: tuple[int, int, int], b: tuple[int, int, int]) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_any_two_of_80_colours_are_distinguished():
+def test_any_two_of_80_colours_are_distinguishable():
     # A difference of 2.3 is just noticed (Mahy et al. 1994); 10 is seen side by side at a glance.
     distances = lab_distances() + 1000 * np.eye(80)
     assert distances.min() > 10
 
 
-def test_ink_is_read_on_every_grey_and_every_class():
+def test_ink_is_readable_on_every_grey_and_class_colour():
     for colour in [*PALETTE, *((level, level, level) for level in range(256))]:
         assert contrast(colour, ink_on(colour)) >= 4.5

@@ -68,7 +68,7 @@ def test_plot_draws_on_a_copy():
     assert not result.plot(labels=False)[:97].any()
 
 
-def test_the_label_of_a_track_begins_with_its_number(drawn_labels):
+def test_track_label_starts_with_its_number(drawn_labels):
     result = result_of(None, [(0, 0, 9, 9)] * 2, classes=[0, 1])
     result = dataclasses.replace(result, track_ids=np.array([7, 12]))
     result.plot()

@@ -56,7 +56,7 @@ def run_in_two_parts(name: str, folder: Path) -> None:
     second.close()
 
 
-def test_tensorboard_reads_each_epoch_once_and_the_plots(tmp_path, caplog):
+def test_tensorboard_receives_each_epoch_once_and_the_plots(tmp_path, caplog):
     run_in_two_parts("tensorboard", tmp_path / "runs/exp")
     assert not caplog.records
     events = read_events(tmp_path / "runs/exp/tensorboard")
@@ -107,9 +107,7 @@ class FakeWandb(SimpleNamespace):
 
 
 @pytest.mark.parametrize("mode", [None, "online"])
-def test_wandb_is_offline_by_default_and_continues_under_its_id(
-    tmp_path, caplog, monkeypatch, mode
-):
+def test_wandb_is_offline_by_default_and_keeps_its_id(tmp_path, caplog, monkeypatch, mode):
     wandb = FakeWandb()
     monkeypatch.setitem(sys.modules, "wandb", wandb)
     monkeypatch.delenv("WANDB_MODE", raising=False)
@@ -155,7 +153,7 @@ class Demanding(Recorder):
         self.address = address
 
 
-def test_a_class_of_ones_own_gets_all_events(tmp_path, monkeypatch):
+def test_custom_logger_class_receives_all_events(tmp_path, monkeypatch):
     monkeypatch.setattr(Recorder, "events", [])
     loggers = make_loggers([f"{__name__}:Recorder"])
     reported = [begins(tmp_path), epoch(1), ends(tmp_path)]
@@ -166,7 +164,7 @@ def test_a_class_of_ones_own_gets_all_events(tmp_path, monkeypatch):
     assert [*reported, "closed"] == Recorder.events
 
 
-def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkeypatch, caplog):
+def test_failing_logger_is_named_once_and_others_continue(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(Recorder, "events", [])
     other = Recorder()
     other.epoch_ends = Recorder.events.append
@@ -188,20 +186,20 @@ def test_a_logger_that_fails_is_named_once_and_the_others_go_on(tmp_path, monkey
         ("collections:Counter", "lacks run_begins, epoch_ends, run_ends, close; see utils/report"),
     ],
 )
-def test_a_wrong_name_is_refused(name, message):
+def test_wrong_logger_name_is_refused(name, message):
     with pytest.raises(UserError, match=message):
         make_loggers([name])
 
 
 @pytest.mark.parametrize(("name", "package"), [("tensorboard", "tensorboardX"), ("wandb", "wandb")])
-def test_an_absent_package_is_named_with_its_install_command(name, package, monkeypatch):
+def test_absent_package_error_names_its_install_command(name, package, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
     command = re.escape(install_command(package))
     with pytest.raises(UserError, match=f"--loggers {name} needs {package}; install it: {command}"):
         make_loggers([name])
 
 
-def test_results_are_written_as_json_lines_too(tmp_path):
+def test_results_are_written_as_json_lines(tmp_path):
     results = Results(["epoch", MAP])
     results.append({"epoch": 0, MAP: 0.125})
     results.append({"epoch": 1, MAP: math.nan, "x/new": 1e-7})
@@ -211,7 +209,7 @@ def test_results_are_written_as_json_lines_too(tmp_path):
     assert rows == [{"epoch": 0, MAP: 0.125, "x/new": None}, {"epoch": 1, MAP: None, "x/new": 1e-7}]
 
 
-def test_the_start_check_makes_no_class_of_ones_own(monkeypatch):
+def test_start_check_does_not_instantiate_a_custom_logger(monkeypatch):
     def begun(self):
         raise AssertionError("made")
 

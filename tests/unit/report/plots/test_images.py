@@ -67,7 +67,7 @@ def test_batch_shows_the_masks_of_each_image(tmp_path, side):
     assert first[400, 240].max() < 20 and second[240, 120].max() < 20
 
 
-def test_examples_show_masks_of_labels_and_detections_at_tile_size(tmp_path):
+def test_examples_show_label_and_prediction_masks(tmp_path):
     cv2.imwrite(str(tmp_path / "grey.png"), np.full((60, 120, 3), 100, np.uint8))
     nothing = np.zeros(0, np.int64), np.zeros((0, 4), np.float32)
     sample = Sample(tmp_path / "grey.png", 60, 120, *nothing)
@@ -120,7 +120,7 @@ def test_labels_and_detections_share_images_and_places(tmp_path):
     assert is_coloured(of_labels[236:244, TILE + 200], 1)
 
 
-def test_an_image_that_is_gone_leaves_its_tile_grey_and_is_named(tmp_path, caplog):
+def test_vanished_image_leaves_a_grey_tile_and_is_named(tmp_path, caplog):
     samples = [write_image(tmp_path, number, (8, 8), (0, 0, 90)) for number in range(2)]
     samples[0].image_path.unlink()
     example = Example(detections([(0, 0, 8, 8)], [0.9], [0]), ground_truth([0], [(0, 0, 8, 8)]))

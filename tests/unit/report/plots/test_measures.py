@@ -35,9 +35,7 @@ def legend_of(figure):
     return texts_of(figure.legends[0].get_texts())
 
 
-def test_curves_over_confidence_go_through_the_points_that_the_detections_give(
-    monkeypatch, tmp_path
-):
+def test_confidence_curves_match_hand_computed_points(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, measures)
     plot_over_confidence(two_classes(), tmp_path)
     assert tuple(kept) == CURVES
@@ -82,7 +80,7 @@ def of_matrix(matrix):
     return Confusion(len(matrix) - 1, predicted, true, matrix[predicted, true])
 
 
-def test_each_column_is_in_parts_of_its_sum_and_written_where_it_is_not_zero(monkeypatch, tmp_path):
+def test_confusion_columns_are_normalised_and_labelled(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, measures)
     plot_confusion(of_matrix([[6, 0, 3], [2, 0, 9], [2, 0, 0]]), ["a", "b"], tmp_path / "m.png")
     (axes,) = kept["m.png"].axes
@@ -97,7 +95,7 @@ def test_each_column_is_in_parts_of_its_sum_and_written_where_it_is_not_zero(mon
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("true class", "predicted class")
 
 
-def test_of_images_no_cell_is_for_the_background(monkeypatch, tmp_path):
+def test_classification_confusion_has_no_background_cell(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, measures)
     path = tmp_path / "m.png"
     plot_confusion(of_matrix([[6, 1, 0], [2, 3, 0], [0, 0, 0]]), ["a", "b"], path, False)
@@ -122,7 +120,7 @@ def counts_of(axes):
     return np.ma.filled(axes.get_images()[0].get_array(), 0)
 
 
-def test_classes_are_counted_and_boxes_lie_where_they_are(monkeypatch, tmp_path):
+def test_label_plot_counts_classes_and_places_boxes(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, label_statistics)
     samples = [sample_of([0, 2], [(0.11, 0.91, 0.2, 0.1), (0.51, 0.51, 1, 1)]),
                sample_of([2], [(0.11, 0.91, 0.4, 0.6)])]  # fmt: skip
@@ -150,7 +148,7 @@ def test_few_labels_are_drawn(tmp_path, samples):
     assert coloured.any() == bool(len(samples) and len(samples[0].class_index))
 
 
-def test_boxes_that_fill_their_images_give_counts_and_sizes_alone(monkeypatch, tmp_path):
+def test_full_image_boxes_give_only_counts_and_sizes(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, label_statistics)
     samples = [sample_of([index], [FULL_BOX]) for index in (1, 0, 1)]
     plot_labels(samples, ["a", "b"], tmp_path / "labels.jpg")

@@ -28,7 +28,7 @@ def test_few_or_missing_values_are_drawn(tmp_path, rows):
 
 
 @pytest.mark.parametrize("figures", [[], ["accuracy"], ["a", "b", "c"], ["recall(B)", "mAP(B)"]])
-def test_losses_and_figures_of_any_task_have_panels(monkeypatch, tmp_path, figures):
+def test_losses_and_metrics_of_any_task_have_panels(monkeypatch, tmp_path, figures):
     columns = ["epoch", "train/num_loss", *(f"metrics/{name}" for name in figures), "val/num_loss",
                "x/lr0", "x/lr1", "x/lr2"]  # fmt: skip
     rows = [",".join(str(epoch) for _ in columns) for epoch in range(3)]
@@ -39,7 +39,7 @@ def test_losses_and_figures_of_any_task_have_panels(monkeypatch, tmp_path, figur
     assert titles == ["Num loss", *pairs, "Learning rate"]
 
 
-def test_each_panel_shows_all_trials_and_marks_the_first_and_the_best(monkeypatch, tmp_path):
+def test_evolution_panels_mark_first_and_best_trials(monkeypatch, tmp_path):
     kept = kept_figures(monkeypatch, results)
     values = {"lr0": [0.01, 1e-4, 0.05], "box": [0.05, 0.06, 0.04]}
     plot_evolution(values, [0.2, 0.3, 0.1], tmp_path / "x.png")

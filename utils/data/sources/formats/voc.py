@@ -76,15 +76,15 @@ def _lists(root: Path) -> Iterator[tuple[str, Path]]:
         found.setdefault(split_of(name), []).append(path)
     if "trainval" in lists and not {"train", "val"} & set(found):
         yield "train", lists["trainval"]
+    found.pop("", None)  # lists of no split
     for split, paths in found.items():
         own = [path for path in paths if path.stem == split] or paths
-        if split and len(own) > 1:
+        if len(own) > 1:
             raise DatasetError(
                 f"{own[0]} and {own[1]} are both for the split {split!r}; call one of them "
                 f"{split}.txt, or move one away"
             )
-        if split:
-            yield split, own[0]
+        yield split, own[0]
 
 
 def is_voc(path: Path) -> bool:

@@ -30,7 +30,7 @@ def find(folder: Path, files: tuple[str, ...], *names: str) -> tuple[str, str]:
         (("cam1/a.jpg", "day/cam1/a.jpg"), "bucket/day/cam1/a.jpg", "day/cam1/a.jpg"),
     ],
 )
-def test_a_name_is_the_file_whose_folders_it_shares(tmp_path, files, name, found):
+def test_name_resolves_to_the_file_sharing_most_folders(tmp_path, files, name, found):
     assert find(tmp_path, files, name) == (found, "")
 
 
@@ -43,17 +43,17 @@ def test_a_name_is_the_file_whose_folders_it_shares(tmp_path, files, name, found
         (("a.jpg", "cam2/a.jpg"), "cam1/a.jpg"),
     ],
 )
-def test_a_file_that_is_absent_is_never_one_of_other_folders(tmp_path, files, name):
+def test_absent_file_never_resolves_to_another_folder(tmp_path, files, name):
     assert find(tmp_path, files, name) == (name, "")
 
 
-def test_files_that_fit_alike_are_named(tmp_path):
+def test_ambiguous_name_is_reported(tmp_path):
     _, trouble = find(tmp_path, ("x/cam1/a.jpg", "y/cam1/a.jpg"), "cam1/a.jpg")
     assert trouble.startswith("2 files have its name")
 
 
 @pytest.mark.parametrize("name", ["//etc/a.jpg", "/etc/a.jpg", "../../etc/a.jpg"])
-def test_a_name_never_leads_out_of_the_folder(tmp_path, name):
+def test_name_never_escapes_the_folder(tmp_path, name):
     assert find(tmp_path, (), name) == ("etc/a.jpg", "")
 
 
@@ -79,10 +79,10 @@ def listed(folder: Path, files: tuple[str, ...], text: str) -> list[str]:
         (("a.jpg",), '\n/\n..\n""\n', []),
     ],
 )
-def test_a_list_names_images_with_their_folders(tmp_path, files, text, found):
+def test_list_entry_resolves_with_its_folders(tmp_path, files, text, found):
     assert listed(tmp_path, files, text) == found
 
 
-def test_a_line_that_may_be_two_images_is_an_error(tmp_path):
+def test_ambiguous_list_line_is_an_error(tmp_path):
     with pytest.raises(DatasetError, match=r"list.txt: 'a': 2 files have its name"):
         listed(tmp_path, ("cam1/a.jpg", "cam2/a.jpg"), "a\n")

@@ -27,7 +27,7 @@ def cells_along(x, size):
     return [np.clip(int(x + shift), 0, size - 1) for shift in (0, -0.5, 0.5)], (near, far)
 
 
-def test_any_targets_get_the_cells_of_the_plain_rule_in_its_order():
+def test_assigned_cells_match_the_plain_rule_in_order():
     random = np.random.default_rng(0)
     centres = random.integers(0, 4 * 32 + 1, (300, 2)) / 4  # many on lines and edges
     boxes = np.concatenate([centres, random.uniform(0.5, 20, (300, 2))], axis=1)
@@ -45,7 +45,7 @@ def test_any_targets_get_the_cells_of_the_plain_rule_in_its_order():
     assert list(zip(*(x.tolist() for x in fields), strict=True)) == [x[1:] for x in sorted(wanted)]
 
 
-def test_the_limit_is_that_of_the_public_anchor_check():
+def test_anchor_threshold_excludes_its_exact_limit():
     """Of BCCD's boxes some are exactly 4 or 8 times an anchor; its stored count has none of them.
 
     Anchors above the threshold is the mean number of anchors within it of a box, in pixels of the

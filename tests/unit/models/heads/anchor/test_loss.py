@@ -42,7 +42,7 @@ def raw_maps(num_classes, dtype=np.float64, images=2, seed=0):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_complete_iou_and_gradient_are_finite_for_degenerate_boxes(dtype):
+def test_complete_iou_is_finite_for_degenerate_boxes(dtype):
     sides = np.array([0, 1e-12, 1e-3, 1, 1e4], dtype)
     width, height = (grid.ravel() for grid in np.meshgrid(sides, sides))
     boxes = np.stack([np.zeros_like(width), np.zeros_like(width), width, height], axis=1)
@@ -63,19 +63,19 @@ def drawn_targets(count, num_classes):
     return Targets(images, random.integers(0, num_classes, count), boxes)
 
 
-def test_one_class_has_no_classification_loss():
+def test_single_class_has_no_classification_loss():
     targets = ONE_TARGET._replace(class_index=np.array([0]))
     terms = make_loss(1)(raw_maps(1), targets)
     assert float(ops.to_numpy(terms.by_name["classification"])) == 0
     assert float(ops.to_numpy(terms.by_name["box"])) > 0
 
 
-def test_of_equal_claims_on_a_cell_the_last_counts():
+def test_last_of_equal_claims_wins_the_cell():
     assert wins_cell(np.array([5, 2, 5, 0]), 6).tolist() == [False, True, True, True]
     assert len(wins_cell(np.zeros(0, np.int64), 6)) == 0
 
 
-def test_gains_follow_classes_levels_and_image_size():
+def test_gains_scale_with_classes_levels_and_image_size():
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     gains = hyp.loss_gains().scaled(num_levels=4, num_classes=20, image_size=320)
     assert gains.box == pytest.approx(0.05 * 3 / 4)
@@ -93,7 +93,7 @@ def test_gains_follow_classes_levels_and_image_size():
         (5, [4.0, 1.0, 0.25, 0.06, 0.02]),
     ],
 )
-def test_objectness_of_each_level_has_its_weight(num_levels, balance):
+def test_each_level_has_its_objectness_weight(num_levels, balance):
     """A level of one cell whose logit is x costs log(1 + exp(x)) without targets."""
     hyp = read_hyperparameters(DEFAULT_HYPERPARAMETERS)
     gains = hyp.loss_gains().scaled(num_levels, 3, 640)
@@ -106,7 +106,7 @@ def test_objectness_of_each_level_has_its_weight(num_levels, balance):
 
 
 @pytest.mark.parametrize("gamma", [1e-3, 0.5, 1.5, 10.0])
-def test_the_focal_loss_of_extreme_logits_is_finite_with_its_gradient(gamma):
+def test_focal_loss_and_gradient_are_finite_at_extremes(gamma):
     logits = np.array([-1e4, -100, -20, 0, 20, 100, 1e4], np.float32)
     for truth in (0.0, 0.4, 1.0):
         x = autograd.variable(logits)
@@ -115,12 +115,12 @@ def test_the_focal_loss_of_extreme_logits_is_finite_with_its_gradient(gamma):
         assert np.isfinite(ops.to_numpy(loss)) and np.isfinite(ops.to_numpy(gradient)).all()
 
 
-def test_gamma_zero_is_the_plain_cross_entropy():
+def test_gamma_zero_equals_plain_cross_entropy():
     x, truth = ops.tensor(np.array([0.5, -2.0])), ops.tensor(np.array([1.0, 0.2]))
     found = float(ops.to_numpy(cross_entropy(x, truth, 2.0, 0.0)))
     assert found == float(ops.to_numpy(ops.bce_with_logits(x, truth, 2.0)))
 
 
-def test_sizes_are_few_and_hold_what_is_asked():
+def test_padded_sizes_are_few_and_sufficient():
     counts = (0, 1, 256, 257, 1024, 1025, 5000)
     assert [padded_size(count) for count in counts] == [256, 256, 256, 512, 1024, 2048, 8192]

@@ -18,7 +18,7 @@ from duet.models.heads.classify.head import ClassificationLoss, dropout_factors
 from duet.models.training.step_watch import StageTimer
 from duet.utils.data.loading.batch import Targets
 from tests.golden_models import assert_near, draw, drawn_input, info, numbers_by_layer, stored
-from tests.small import write_tiny_classifier
+from tests.small import write_classifier_yaml
 
 SIZES = ("n", "s")
 NETWORK_TOLERANCE = 1e-5
@@ -48,7 +48,7 @@ def targets_of(size):
 
 @pytest.mark.parametrize("classes", [10, 1000])
 @pytest.mark.parametrize("size", "nsmlx")
-def test_the_state_has_the_public_numbers(size, classes):
+def test_classifier_state_matches_public_counts(size, classes):
     plans = plan_layers(read_model_yaml(f"models/yolov5{size}-cls.yaml", classes))
     case = info("classify")[f"yolov5{size}-cls_{classes}"]
     wanted = numbers_by_layer(case["state"])  # of 10 classes, only the head's
@@ -60,7 +60,7 @@ def test_the_state_has_the_public_numbers(size, classes):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
+def test_evaluation_logits_and_layers_match_stored_values(size):
     model, wanted = drawn(size).eval(), golden(size)
     with autograd.no_grad():
         *layers, (logits,) = model.run_layers(ops.tensor(drawn_input([2, 3, 224, 192])))
@@ -79,7 +79,7 @@ def test_logits_and_layers_of_evaluation_are_the_stored_ones(size):
         )
 
 
-def test_logits_loss_and_gradients_of_training_are_the_stored_ones():
+def test_training_loss_and_gradients_match_stored_values():
     model, wanted = drawn("n"), golden("n")
     model.train()
     images = ops.tensor(drawn_input([2, 3, 224, 192]))
@@ -105,7 +105,7 @@ def test_logits_loss_and_gradients_of_training_are_the_stored_ones():
         assert_near(gradients[place], wanted[f"grad_{name}_weight"], TRAINED_TOLERANCE)
 
 
-def test_the_detector_normalizes_the_images_of_a_classifier():
+def test_model_normalizes_classifier_images_itself():
     model = drawn("n").eval()
     images = drawn_input([1, 3, 64, 64])
     with autograd.no_grad():
@@ -118,7 +118,7 @@ def test_the_detector_normalizes_the_images_of_a_classifier():
 IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
-def test_a_grey_image_is_normalized_by_the_luma_of_mean_and_deviation():
+def test_grey_image_is_normalized_by_luma_of_mean_and_std():
     images = np.random.default_rng(0).random((1, 1, 4, 4)).astype(np.float32)
     luma = np.array([0.299, 0.587, 0.114])
     wanted = (images - luma @ IMAGENET[0]) / (luma @ IMAGENET[1])
@@ -131,13 +131,13 @@ def factors(seed=3, batch_number=5, batch_size=8, places=None, probability=0.25)
     return dropout_factors(probability, PassImages(seed, batch_number, batch_size, places))
 
 
-def test_a_part_of_a_batch_gets_its_rows_of_the_whole():
+def test_dropout_of_a_sub_batch_equals_rows_of_the_whole():
     whole = factors()
     np.testing.assert_array_equal(factors(places=[2, 3, 4]), whole[2:5])
     assert factors(places=[]).shape == (0, 1280)
 
 
-def test_the_draws_are_those_of_philox_and_kept_numbers_count_more():
+def test_dropout_draws_are_philox_and_rescaled():
     """So that both backends, and every version, leave out the same."""
     counter = np.array([0, 0, 5, 0], np.uint64)
     key = np.array([3, 15], np.uint64)
@@ -147,7 +147,7 @@ def test_the_draws_are_those_of_philox_and_kept_numbers_count_more():
 
 @pytest.fixture
 def classifier(tmp_path):
-    model = Detector(read_model_yaml(write_tiny_classifier(tmp_path)))
+    model = Detector(read_model_yaml(write_classifier_yaml(tmp_path)))
     model.initialize(seed=0)
     return model
 
@@ -156,7 +156,7 @@ def logits(model, images):
     return ops.to_numpy(model(images)[0])
 
 
-def test_dropout_changes_training_alone(classifier):
+def test_dropout_changes_only_training(classifier):
     images = ops.tensor(np.random.default_rng(0).random((2, 3, 32, 32)).astype(np.float32))
     plain_train, plain_eval = logits(classifier.train(), images), logits(classifier.eval(), images)
     classifier.head.dropout = 0.5

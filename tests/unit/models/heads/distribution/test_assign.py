@@ -85,17 +85,17 @@ def assert_as_stored(name, precision, padded):
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize("name", CASES)
-def test_positions_objects_and_scores_are_the_stored_ones(name, precision, padded):
+def test_assignment_matches_stored_values(name, precision, padded):
     assert_as_stored(name, precision, padded)
 
 
 @pytest.mark.parametrize("name", ["none", "padding_only"])
-def test_without_objects_there_is_no_candidate(name):
+def test_targets_without_objects_give_no_candidates(name):
     case, _, targets, grids, _, _ = case_of(name, "float32")
     assert not find_candidates(targets, grids, case["strides"], "float32").num_pairs
 
 
-def test_of_any_number_of_pairs_those_that_are_added_have_cells():
+def test_pair_indices_are_exact_beyond_float32():
     number, grid = 2**14 + 1, (32, 32)  # each object has all cells: 2**24 and a few pairs
     none, boxes = np.zeros(number, np.int64), np.array([[0.5, 0.5, 1, 1]], np.float32)
     targets = Targets(none, none, boxes.repeat(number, axis=0))
@@ -107,7 +107,7 @@ def test_of_any_number_of_pairs_those_that_are_added_have_cells():
     np.testing.assert_array_equal(cells, np.arange(len(cells)) % 1024)
 
 
-def test_of_equal_candidates_ten_are_taken_each_with_the_largest_score():
+def test_ties_keep_ten_candidates_with_the_top_score():
     _, scores = assigned("ties_all_equal", "fp64")
     wanted = expected("ties_all_equal", "fp64")[1]
     assert (scores > 0).sum() == (wanted > 0).sum() == 10

@@ -60,7 +60,7 @@ def joined(gradients):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("precision", TOLERANCES)
 @pytest.mark.parametrize(("name", "targets"), CASES)
-def test_losses_and_gradients_are_the_stored_ones(name, targets, precision, form, is_fused):
+def test_loss_and_gradients_match_stored_values(name, targets, precision, form, is_fused):
     case, wanted = info("anchor_free/loss")["cases"][name], stored(f"anchor_free/loss/{name}")
     key, tolerance = f"{precision}_{targets}_", TOLERANCES[precision]
     loss = FORMS[form](make_loss(case["strides"], case["nc"], is_fused))
@@ -93,7 +93,7 @@ def drawn(images=3, classes=3, seed=0, count=12, sides=(8, 4, 2)):
 
 
 @pytest.mark.parametrize("objects_at", [0, 1])
-def test_an_image_without_objects_counts_in_a_piece_as_in_the_batch(objects_at):
+def test_objectless_image_weighs_in_a_piece_as_in_the_batch(objects_at):
     maps, targets = drawn(images=2)
     targets = targets._replace(image_index=np.full(12, objects_at))
     loss, whole = make_loss(STRIDES, 3), WholeBatch(2, targets)
@@ -107,7 +107,7 @@ def test_an_image_without_objects_counts_in_a_piece_as_in_the_batch(objects_at):
         assert found == pytest.approx(wanted, rel=0.8 if piece < objects_at else 1e-9)
 
 
-def test_images_without_cells_cost_nothing_and_can_be_differentiated():
+def test_images_without_cells_cost_zero_and_keep_gradients():
     maps = [np.zeros((0, 67, side, side)) for side in (8, 4, 2)]
     terms, gradients = cost_of(make_loss(STRIDES, 3), maps, NO_TARGETS)
     assert all(value == 0 for value in terms.values())
@@ -116,7 +116,7 @@ def test_images_without_cells_cost_nothing_and_can_be_differentiated():
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("form", FORMS)
-def test_predictions_that_are_no_numbers_cost_none_and_raise_nothing(form, bad):
+def test_non_finite_predictions_give_a_non_finite_loss(form, bad):
     maps, targets = drawn()
     for level in maps:
         level[1] = bad

@@ -28,7 +28,7 @@ def trainable(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_three_updates_give_the_stored_losses_weights_and_averages(name):
+def test_three_updates_match_stored_losses_and_weights(name):
     wanted, case = stored(f"anchor_free/steps/{name}"), info("anchor_free/steps")[name]
     model = trainable(name)
     before = nn.state_arrays(model)

@@ -67,7 +67,7 @@ def assert_decoded(found, wanted, loosened=1):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_yaml_has_the_public_state_parameters_and_operations(name):
+def test_yaml_matches_public_state_parameters_and_gflops(name):
     case = json.loads(shared_path(f"golden/{FOLDER}/scales.json").read_text())[name]
     spec = read_model_yaml(str(shipped_model(name)))
     plans = plan_layers(spec)
@@ -84,7 +84,7 @@ def test_yaml_has_the_public_state_parameters_and_operations(name):
 
 
 @pytest.mark.parametrize("name", ["yolov5nu", "yolov5n6u", "yolov8n"])
-def test_state_has_the_public_names_and_shapes_in_the_public_order(name):
+def test_state_matches_public_names_shapes_and_order(name):
     case = json.loads(shared_path(f"golden/{FOLDER}/scales.json").read_text())[name]
     model = Detector(read_model_yaml(str(shipped_model(name))))
     shapes = {key: list(x.shape) for key, x in nn.state_tensors(model).items()}
@@ -93,7 +93,7 @@ def test_state_has_the_public_names_and_shapes_in_the_public_order(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_evaluation_gives_the_stored_maps_boxes_and_scores(name):
+def test_evaluation_matches_stored_maps_boxes_and_scores(name):
     model, wanted = model_of(name), golden(name)
     with autograd.no_grad():
         *layers, raw = model.run_layers(images_of(name))
@@ -107,7 +107,7 @@ def test_evaluation_gives_the_stored_maps_boxes_and_scores(name):
 
 
 @pytest.mark.parametrize("name", DEEP)
-def test_larger_sizes_have_their_own_depth_and_channel_limit(name):
+def test_larger_sizes_match_stored_rows_with_own_depth(name):
     name = f"{name}_w0125_own_depth"
     model, wanted = model_of(name), golden(name)
     found = decoded_of(model, images_of(name))
@@ -115,7 +115,7 @@ def test_larger_sizes_have_their_own_depth_and_channel_limit(name):
 
 
 @pytest.mark.parametrize("name", MODELS[:3])
-def test_test_time_augmentation_gives_the_stored_rows(name):
+def test_test_time_augmentation_matches_stored_rows(name):
     model = Augmented(model_of(name))
     with autograd.no_grad():
         (rows,) = model.decode_above(model(images_of(name)[:1]), SuppressionSettings(0.0))
@@ -126,7 +126,7 @@ def test_test_time_augmentation_gives_the_stored_rows(name):
 
 @pytest.mark.parametrize("classes", [1, 3, 5, 80, 120])
 @pytest.mark.parametrize("name", ["yolov5nu", "yolov8n"])
-def test_first_biases_are_the_stored_ones(name, classes):
+def test_initial_biases_match_stored_values(name, classes):
     levels = json.loads(shared_path(f"golden/{FOLDER}/initialisation.json").read_text())
     model = Detector(read_model_yaml(str(shipped_model(name)), classes))
     model.initialize(0)
@@ -138,7 +138,7 @@ def test_first_biases_are_the_stored_ones(name, classes):
         np.testing.assert_allclose(scores, wanted["class_bias"], rtol=1e-6)
 
 
-def test_the_whole_numbers_of_cells_are_neither_drawn_nor_trained():
+def test_dfl_bin_weights_are_neither_drawn_nor_trained():
     model = Detector(read_model_yaml(str(shipped_model("yolov8n")), 3))
     model.initialize(0)
     name = "model.22.dfl.conv.weight"

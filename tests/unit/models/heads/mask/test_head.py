@@ -44,12 +44,12 @@ def run(model, images):
         ("[nc, anchors, 32, x]", "prototype_channels is 'x'; accepted: whole"),
     ],
 )
-def test_args_that_make_no_masks_are_refused_before_anything_is_made(args, message):
+def test_invalid_mask_args_are_refused_before_building(args, message):
     with pytest.raises(UserError, match=message):
         build(TINY.replace("Detect, [nc, anchors]", f"Segment, {args}"), width_multiple=1.0)
 
 
-def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
+def test_rows_above_threshold_equal_decoded_maps():
     case = info("segment")["w0125"]
     model = drawn_model("yolov5n-seg.yaml", case["gain"])
     raw = run(model, drawn_input(case["input"]))
@@ -67,7 +67,7 @@ def test_rows_above_a_threshold_are_those_of_the_decoded_maps():
         assert rows.dtype == prototypes.dtype == np.float32
 
 
-def test_coefficients_stay_with_the_boxes_that_suppression_keeps():
+def test_masks_follow_the_boxes_kept_by_nms():
     """With one prototype of ones at each coefficient's own place a mask tells its row."""
     head = build(nc=2).head
     random = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def test_coefficients_stay_with_the_boxes_that_suppression_keeps():
         assert not mask[(np.arange(64) < 8 * index - 4) | (np.arange(64) >= 8 * index + 12)].any()
 
 
-def test_nothing_found_has_the_form_of_what_is_found():
+def test_empty_result_has_the_form_of_a_full_one():
     head = build(nc=1).head
     nothing = MaskRows(np.zeros((0, 12), np.float32), np.zeros((6, 16, 16), np.float32))
     found = head.finish(nothing, SQUARE, SuppressionSettings())
@@ -101,7 +101,7 @@ def test_nothing_found_has_the_form_of_what_is_found():
         assert (array.shape, array.dtype) == (wanted.shape, wanted.dtype)
 
 
-def test_of_one_class_the_best_score_and_the_coefficients_stay():
+def test_best_class_rows_keep_score_and_coefficients():
     head = build(nc=3).head
     rows = np.arange(28, dtype=np.float32).reshape(2, 14)
     prototypes = np.zeros((6, 4, 4), np.float32)
@@ -123,14 +123,14 @@ def result():
     return evaluate_masks({0: (found, masked_truth([WHOLE, OTHER], [0, 2]))}, 3)
 
 
-def test_figures_are_those_of_boxes_and_then_of_masks(result):
+def test_metrics_list_boxes_then_masks(result):
     figures = MaskHead.metrics(result)
     assert list(figures) == list(MaskHead.metric_names)
     # Of two classes one is found: its box at all ten thresholds, its mask at the first of them.
     assert list(figures.values()) == pytest.approx([0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.05])
 
 
-def test_fitness_is_that_of_boxes_and_that_of_masks_together(result):
+def test_mask_fitness_adds_boxes_and_masks(result):
     assert MaskHead.fitness(result) == pytest.approx(0.5 + 0.1 * 0.5 + 0.9 * 0.05)
     with np.load(shared_path("golden/segment/mask_metric.npz")) as stored:
         for row, fitness in zip(stored["fitness_in"], stored["fitness_out"], strict=True):
@@ -138,6 +138,6 @@ def test_fitness_is_that_of_boxes_and_that_of_masks_together(result):
             assert MaskHead.fitness(MaskResult(*of)) == pytest.approx(fitness, abs=1e-9)
 
 
-def test_the_score_of_a_class_is_the_mean_of_both(result):
+def test_class_score_is_the_mean_of_boxes_and_masks(result):
     # A class without objects has the mean of the others: 0.5 of boxes, 0.05 of masks.
     assert MaskHead.class_scores(result) == pytest.approx(((1 + 0.1) / 2, 0.55 / 2, 0))

@@ -62,7 +62,7 @@ def encoded(name):
     ("dtype", "key", "tolerance"),
     [("float32", "fp32", FLOAT32), ("float64", "fp64", TARGETS_FLOAT32)],
 )
-def test_losses_and_gradients_are_the_stored_ones(name, dtype, key, tolerance):
+def test_loss_and_gradients_match_stored_values(name, dtype, key, tolerance):
     wanted = stored("segment/loss")
     terms, gradients = cost_of(make_loss(), raw_arrays(dtype), encoded(name))
     assert list(terms) == ["box", "mask", "objectness", "classification", "total"]
@@ -76,7 +76,7 @@ def test_losses_and_gradients_are_the_stored_ones(name, dtype, key, tolerance):
 
 
 @pytest.mark.parametrize("ratio", [1, 2])
-def test_masks_of_another_size_are_compared_at_the_prototypes(ratio):
+def test_masks_of_another_size_are_resized_to_prototypes(ratio):
     wanted = stored("segment/loss")
     rows = wanted[f"overlap_ratio{ratio}_targets"]
     terms, _ = cost_of(
@@ -86,7 +86,7 @@ def test_masks_of_another_size_are_compared_at_the_prototypes(ratio):
     np.testing.assert_allclose([*terms.values()], expected, rtol=FLOAT32)
 
 
-def test_images_without_objects_have_a_loss_of_objectness_alone():
+def test_images_without_objects_have_only_objectness_loss():
     wanted = stored("segment/loss")
     terms, gradients = cost_of(make_loss(), raw_arrays(), NO_TARGETS)
     expected = [*wanted["empty_items"], *wanted["empty_loss"]]
@@ -121,7 +121,7 @@ def loss_of_any_side():
     return wide
 
 
-def test_more_objects_than_a_byte_counts_cost_what_they_cost_in_maps_of_their_own():
+def test_over_255_objects_cost_the_same_as_separate_maps():
     """Each of 256 objects is a pixel of an image of 16 x 16."""
     places = np.stack(np.meshgrid(np.arange(16.0), np.arange(16.0)), -1).reshape(-1, 2)
     outlines, none = Polygons(places, np.arange(257)), np.zeros(256, np.int64)
@@ -139,7 +139,7 @@ def test_more_objects_than_a_byte_counts_cost_what_they_cost_in_maps_of_their_ow
         np.testing.assert_array_equal(found, other)
 
 
-def test_a_box_between_the_corners_of_cells_has_no_mask_and_no_gradient():
+def test_box_covering_no_cell_centre_has_no_mask_gradient():
     raw, targets = random_batch(images=1, objects=1)
     narrow = targets._replace(boxes_cxcywh_norm=np.array([[0.55, 0.5, 0.05, 0.5]], np.float32))
     terms, gradients = cost_of(loss_of_any_side(), raw, narrow)  # columns 6.3 to 6.9 of 12
@@ -148,7 +148,7 @@ def test_a_box_between_the_corners_of_cells_has_no_mask_and_no_gradient():
 
 
 @pytest.mark.parametrize("most", [2**23, 200])
-def test_objects_that_are_computed_together_cost_what_they_cost_alone(monkeypatch, most):
+def test_grouped_mask_loss_equals_single_objects(monkeypatch, most):
     monkeypatch.setattr(mask_loss, "MOST_NUMBERS", most)
     raw, targets = random_batch(images=3, objects=12)
     *levels, prototypes = raw

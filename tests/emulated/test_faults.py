@@ -1,21 +1,27 @@
 """Processes of their own: what a program does wrong with a GPU shows on the emulated one.
 
-`python -m tests.emulated.faults check_` makes the checks of one process, and with `ranks_check_`
-under torchrun those of two ranks. The first rank prints the name of each.
+`python -m tests.emulated.test_faults check_` makes the checks of one process, and with
+`ranks_check_` under torchrun those of two ranks. The first rank prints the name of each.
 """
 
+# ruff: noqa: E402
 import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+if os.environ["YOLO_BACKEND"] != "torch":
+    pytest.skip("it is PyTorch's", allow_module_level=True)
+
 import torch
 from torch import distributed
 from torch.distributed import HashStore
 
-from tests.emulated import collectives
 from tests.emulated.gpu import emulated_gpu
-from tests.emulated.streams import GPU, NUM_GPUS, OWN, inside
+from tests.emulated.streams import ENGINE, GPU, NUM_GPUS, OWN, Link, inside, make_engine
+from tests.environments import python
 
 RANKS_CHECK = "ranks_check_"  # begins the names of the checks of two ranks
 ZERO = torch.zeros(())
@@ -197,7 +203,7 @@ def ranks_check_a_sum_that_is_used_before_it_is_there() -> None:
         if waits:
             work.wait()
         assert numbers(x) == [expected] * 3
-        collectives.Link.stream.run()
+        Link.stream.run()
 
 
 def ranks_check_each_collective_gives_what_all_ranks_sent() -> None:
@@ -228,7 +234,7 @@ def ranks_check_a_sum_of_sums_that_the_host_waits_for() -> None:
 
 
 def ranks_check_a_tensor_of_the_host_under_nccl() -> None:
-    group = distributed.new_group(backend=f"{inside(0).type}:{collectives.ENGINE}")
+    group = distributed.new_group(backend=f"{inside(0).type}:{ENGINE}")
     assert "No backend type" in refusal(lambda: distributed.all_reduce(torch.ones(3), group=group))
 
 
@@ -248,7 +254,24 @@ def ranks_check_a_tensor_with_gaps() -> None:
 def ranks_check_two_ranks_on_one_gpu() -> None:
     store = HashStore()
     store.add(HERE, 1)
-    assert "Duplicate GPU" in refusal(lambda: collectives.make_engine(store, 0, 2, None))
+    assert "Duplicate GPU" in refusal(lambda: make_engine(store, 0, 2, None))
+
+
+# The tests.
+
+
+def names_of(which: str) -> list[str]:
+    return sorted(name for name in globals() if name.startswith(which))
+
+
+@pytest.mark.parametrize("which", ["check_", RANKS_CHECK])
+def test_emulated_gpu_shows_each_fault(which: str) -> None:
+    from tests.distributed.conftest import run_ranks  # with models, which come after the GPU
+
+    words = ("-m", "tests.emulated.test_faults", which)
+    done = python(*words) if which == "check_" else run_ranks(2, *words, raw=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == names_of(which) != []
 
 
 if __name__ == "__main__":
@@ -256,11 +279,10 @@ if __name__ == "__main__":
     with emulated_gpu():
         if which == RANKS_CHECK:
             distributed.init_process_group("cpu:gloo,cuda:nccl", device_id=torch.device(HERE))
-        for name, check in sorted(globals().items()):
-            if name.startswith(which):
-                check()
-                if OWN == 0:
-                    print(name, flush=True)
+        for name in names_of(which):
+            globals()[name]()
+            if OWN == 0:
+                print(name, flush=True)
         if which == RANKS_CHECK:
             distributed.destroy_process_group()
             # Not by the interpreter's end, in which a thread of gloo, which refused collectives
