@@ -148,7 +148,7 @@ def test_classifier_is_refused(monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_folders_of_classes_have_no_boxes_to_audit(weights, monkeypatch, tmp_path):
+def test_class_folders_have_no_boxes_to_audit(weights, monkeypatch, tmp_path):
     data = write_class_folders(tmp_path / "data", 2, 2, CLASS_NAMES)
     with pytest.raises(UserError, match="--data .*: images in folders .* have no boxes to audit"):
         run(monkeypatch, weights, data, tmp_path / "runs")

@@ -197,7 +197,7 @@ def found_with(modes: list[str], words: list[str], folder: Path) -> str:
     return done.stderr.splitlines()[-1]
 
 
-def test_the_defaults_and_random_numbers_of_a_program_are_its_own(small_and_tiny, tmp_path) -> None:
+def test_calls_keep_the_programs_defaults_and_random_state(small_and_tiny, tmp_path) -> None:
     """Neither do they change what Duet computes, nor does Duet draw from them."""
     expected = found_with([], small_and_tiny, tmp_path)
     for mode in MODES[use()]:
@@ -219,7 +219,7 @@ print("done", file=open(file, "w"))
 """
 
 
-def test_a_program_without_standard_streams_calls_all_functions(small_and_tiny, tmp_path) -> None:
+def test_calls_work_without_standard_streams(small_and_tiny, tmp_path) -> None:
     """As one of Windows without a console, and one that a service manager starts with `>&-`."""
     file = tmp_path / "done"
     words = [sys.executable, "-c", WITHOUT_STREAMS, *small_and_tiny, str(file)]

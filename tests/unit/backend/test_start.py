@@ -34,7 +34,7 @@ def test_training_without_compile_imports_no_compiler() -> None:
     assert python("-c", code).returncode == 0
 
 
-def test_choosing_a_backend_draws_no_random_number_of_the_program() -> None:
+def test_use_draws_no_random_number() -> None:
     code = "import random; before = random.getstate(); from duet import backend; backend.use()\n"
     assert python("-c", code + "assert random.getstate() == before").returncode == 0
 

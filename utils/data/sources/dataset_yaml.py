@@ -68,10 +68,13 @@ class DatasetSpec:
 
     def class_of(self, labels: np.ndarray) -> np.ndarray:
         """Return the classes of class numbers in labels, int64."""
-        if not self.label_names:
-            return labels
-        merged = [self.merge.get(name, name) for name in self.label_names]
-        return np.array([self.class_names.index(name) for name in merged], np.int64)[labels]
+        return self._merged_numbers[labels] if self.label_names else labels
+
+    @cached_property
+    def _merged_numbers(self) -> np.ndarray:
+        number_of = {name: number for number, name in enumerate(self.class_names)}
+        merged = [number_of[self.merge.get(name, name)] for name in self.label_names]
+        return np.array(merged, np.int64)
 
     def merged(self) -> DatasetSpec:
         """Return the dataset with each class that `merge` names counted as another, or renamed."""

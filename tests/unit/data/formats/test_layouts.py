@@ -164,7 +164,7 @@ def test_annotation_file_finds_its_images(tmp_path, file, text, images):
     assert os.path.normpath(path) == os.path.normpath(tmp_path / images / "a.jpg")
 
 
-def test_annotations_that_gave_the_names_are_not_read_again_for_the_images(tmp_path):
+def test_annotations_are_read_once_for_names_and_images(tmp_path):
     touch(tmp_path, "train/a.jpg", "valid/b.jpg")
     for place in ("train/a", "valid/b"):
         write(tmp_path / f"{place}.xml", BOX)
@@ -176,7 +176,7 @@ def test_annotations_that_gave_the_names_are_not_read_again_for_the_images(tmp_p
     assert [len(one) for one in dataset.annotations.values()] == [1]  # of val
 
 
-def test_only_annotations_of_splits_that_are_read_are_kept(tmp_path):
+def test_only_annotations_of_requested_splits_are_kept(tmp_path):
     touch(tmp_path, "train/a.jpg", "valid/b.jpg")
     for place in ("train/a", "valid/b"):
         write(tmp_path / f"{place}.xml", BOX)

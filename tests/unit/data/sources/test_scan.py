@@ -96,7 +96,7 @@ def test_unchanged_files_are_not_reread_but_problems_repeat(data, read, caplog):
     assert sorted(read) == LEFT_OUT and caplog.messages == reported
 
 
-def test_of_thousands_of_faults_a_hundred_are_named_and_all_are_counted(data, caplog):
+def test_log_names_100_faults_and_counts_all(data, caplog):
     for number in range(300):
         (data.parent / f"images/{number}.png").write_bytes(b"no image")
     with caplog.at_level(logging.WARNING):
@@ -106,6 +106,15 @@ def test_of_thousands_of_faults_a_hundred_are_named_and_all_are_counted(data, ca
     assert others == "... and 203 more; `duet check` lists all"
     assert head == "train: 302 of 311 images not used as labelled"
     assert samples.remarks.numbers["unusable_image"] == 301
+
+
+def test_state_of_a_labelled_image_takes_four_stats(tmp_path, monkeypatch):
+    """Of the folder and file of labels, then the times of image and labels."""
+    touch(tmp_path, "images/a.jpg", "labels/a.txt")
+    image, asked, stat = image_sources.ImageFile(tmp_path / "images/a.jpg"), [], os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **options: asked.append(path) or stat(path))
+    assert image.state(2**62) is not None
+    assert len(asked) <= 4
 
 
 def test_temporarily_unreadable_image_is_read_next_time(data, monkeypatch):
