@@ -76,6 +76,14 @@ def samples(tmp_path_factory: pytest.TempPathFactory):
     return load_split(load_dataset(draw_dataset(folder, config)), "train")
 
 
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The weights of the smallest detector, which finds something."""
+    from tests.small import write_tiny_weights
+
+    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
+
+
 @pytest.fixture
 def validate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Return a function that runs val.py into tmp_path/runs and returns its result."""
