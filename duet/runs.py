@@ -18,7 +18,7 @@ from duet.backend import BackendError
 from duet.backend.processes import this_process
 from duet.utils.cli.flags import FlagValues, UnknownFlagError, words_of_flags
 from duet.utils.errors import UserError
-from duet.utils.processes.start import called_as
+from duet.utils.processes.start import called_as, set_handlers
 from duet.utils.processes.suspend import HANDLED
 from duet.utils.progress import begin_lines
 
@@ -58,13 +58,11 @@ def words_of(flags: FlagValues) -> list[str]:
 
 @contextmanager
 def _handling_signals_as_before() -> Iterator[None]:
-    in_main_thread = threading.current_thread() is threading.main_thread()
-    signals = {number: signal.getsignal(number) for number in HANDLED if in_main_thread}
+    signals = {number: signal.getsignal(number) for number in HANDLED}
     try:
         yield
     finally:
-        for number, handler in signals.items():
-            signal.signal(number, handler)
+        set_handlers(signals)
 
 
 class _Output:

@@ -132,10 +132,14 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def set_handlers(handlers: Mapping[signal.Signals, Any]) -> None:
-    """Set signal handlers; no effect outside the main thread, where Python allows none."""
+    """Set signal handlers; no effect outside the main thread, where Python allows none.
+
+    None, as `signal.getsignal` returns for a handler in C, leaves what there is.
+    """
     if threading.current_thread() is threading.main_thread():
         for number, handler in handlers.items():
-            signal.signal(number, handler)
+            if handler is not None:
+                signal.signal(number, handler)
 
 
 @contextmanager

@@ -97,8 +97,10 @@ class StopRequests:
     def take_signals(self) -> None:
         """Install the signal handlers; call it again after imports that install their own."""
         for number in HANDLED:
-            # Ctrl-C is ignored in a shell's background, SIGHUP under nohup.
-            if number.name in ALWAYS or signal.getsignal(number) is not signal.SIG_IGN:
+            # None: handled by a host program in C. Ctrl-C is ignored in a shell's background,
+            # SIGHUP under nohup.
+            left = (None,) if number.name in ALWAYS else (None, signal.SIG_IGN)
+            if signal.getsignal(number) not in left:
                 asks = number in SUSPENDING
                 set_handlers({number: self._notice if asks else self._notice_interrupt})
         unblock(SUSPENDING)  # blocked by `launch.py`

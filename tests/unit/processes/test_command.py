@@ -204,6 +204,34 @@ def test_a_closing_terminal_asks_for_nothing_under_nohup():
         signal.signal(signal.SIGHUP, before)
 
 
+# A new `_signal` module takes the handlers that it finds, as at the start of a program in C.
+IN_A_HOST_PROGRAM = """
+import ctypes, os, signal, sys, time
+
+number, handler = signal.SIGHUP, ctypes.CFUNCTYPE(None, ctypes.c_int)(lambda _: print("host's"))
+libc = ctypes.CDLL(None)
+libc.signal.restype = ctypes.c_void_p
+libc.signal(int(number), handler)
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+del sys.modules["_signal"], sys.modules["signal"]
+import signal
+
+assert signal.getsignal(number) is None
+from duet.runs import _handling_signals_as_before
+from duet.utils.processes.suspend import listening
+
+with _handling_signals_as_before(), listening("", None) as stop:
+    os.kill(os.getpid(), number)
+    assert stop.cause() is None
+os.kill(os.getpid(), number)
+"""
+
+
+def test_a_signal_that_a_host_program_in_c_handles_stays_its_own():
+    done = python("-c", IN_A_HOST_PROGRAM)
+    assert (done.returncode, done.stdout) == (0, "host's\nhost's\n"), done.stderr
+
+
 UNTIL_THE_TERMINAL_CLOSES = """
 import os, sys, time
 from duet.utils.processes.command import run_command
