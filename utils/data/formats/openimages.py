@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
     AnnotatedFolder,
@@ -73,8 +71,8 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         broken = own.broken if len(candidates) == 1 else ambiguous(candidates)
         image = ImageLabels(candidates[0], NORMALISED, broken=broken)
         image.left_out = ["crowds"] * own.num_crowds
-        for number, left, top, right, bottom in np.array(own.boxes).reshape(-1, 5).tolist():
-            image.add(names[int(number)], (left, top, right, bottom))
+        for number, *box in zip(*[iter(own.boxes)] * 5, strict=True):
+            image.add(names[int(number)], (box[0], box[1], box[2], box[3]))
         yield image
 
 
