@@ -22,16 +22,16 @@ BUDGETS = {
     "models/training": 2792,
     "scripts": 1173,
     "utils": 1008,
-    "utils/cli": 1356,
+    "utils/cli": 1358,
     "utils/comparison": 1263,
-    "utils/data": 11235,
+    "utils/data": 11238,
     "utils/detect": 2038,
     "utils/evaluation": 1753,
     "utils/evolution": 410,
     "utils/export": 1663,
-    "utils/files": 1116,
+    "utils/files": 1111,
     "utils/geometry": 339,
-    "utils/processes": 1172,
+    "utils/processes": 1177,
     "utils/report": 1440,
     "utils/serve": 862,
     "utils/setup": 364,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54847, "benchmarks": 2669}
+OTHERS = {"tests": 54915, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:

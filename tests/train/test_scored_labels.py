@@ -116,11 +116,6 @@ def score_text(folder, samples, class_names):
     return metrics(evaluator.result())
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
-
-
 @pytest.fixture
 def in_process(monkeypatch, caplog):
     """Run a command's main in this process."""

@@ -21,7 +21,7 @@ from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, yaml_text
-from duet.utils.project import how_to_fetch
+from duet.utils.project import PROJECT, how_to_fetch
 from duet.utils.text import count
 
 SPLITS = ("train", "val", "test")
@@ -194,6 +194,8 @@ class _DatasetYaml:
         candidates = [
             base / one for one in _spellings(value) for base in (self.path.parent, Path())
         ]
+        if self.path.parent == PROJECT / "data":  # `duet fetch` writes into datasets/ from here
+            candidates.append(Path(value.removeprefix("../")))
         roots = list(filter(os.path.isdir, candidates))
         if not roots:
             raise self._not_found("path", value, candidates)

@@ -31,11 +31,6 @@ SIZE = 64
 
 
 @pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
-
-
-@pytest.fixture(scope="module")
 def detector(weights):
     return load(weights, device="cpu")
 

@@ -21,11 +21,6 @@ SIZE = 64
 ROUNDING = 1e-6  # float32 box arithmetic, relative
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
-
-
 @pytest.fixture
 def model(weights):
     return hubconf.custom(str(weights), device="cpu")

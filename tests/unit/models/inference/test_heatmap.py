@@ -17,15 +17,9 @@ from tests.small import (
     noise,
     write_tiny_classifier,
     write_tiny_segmenter,
-    write_tiny_weights,
 )
 
 IMAGE = noise(64, 96)
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
 def test_first_component_of_one_pattern_is_the_pattern():
