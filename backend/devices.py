@@ -33,7 +33,7 @@ def check_device(name: str, backend: str = "") -> None:
         accepted = "accepted: cpu, cuda, a GPU such as 0, or 0,1, or mps"
         raise BackendError(f"--device {name!r} is invalid; {accepted}")
     if MPS in devices and (backend not in ("", "torch") or name != MPS):
-        raise BackendError(f"--device {name!r}: mps is one device of --backend torch")
+        raise BackendError(f"--device {name!r}: mps needs --backend torch, and is one device")
     if set(devices) - {"", CPU, MPS} and not sees_driver():
         raise BackendError(
             f"--device {name!r} is not available: no GPU driver found ({NVIDIA_DRIVER}); use "

@@ -25,6 +25,7 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_configure(config: pytest.Config) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored under nohup
     os.environ.setdefault(CACHE_VARIABLE, "")  # nothing is kept in the folder of who tests
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # of those who import it themselves
     name = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -56,7 +57,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def signals_come_back() -> Iterator[None]:
     """A command that a test runs in this process answers signals until it has ended."""
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
     before = [signal.getsignal(number) for number in numbers]
     yield
     for number, handler in zip(numbers, before, strict=True):
@@ -73,6 +74,14 @@ def samples(tmp_path_factory: pytest.TempPathFactory):
     config = ShapesConfig(22, 1, image_side=80, outlines=True)
     folder = tmp_path_factory.mktemp("data") / "shapes"
     return load_split(load_dataset(draw_dataset(folder, config)), "train")
+
+
+@pytest.fixture(scope="session")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The weights of the smallest detector, which finds something."""
+    from tests.small import write_tiny_weights
+
+    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture

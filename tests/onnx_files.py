@@ -1,6 +1,5 @@
 """Small ONNX files, written node by node: detectors, and files that are none; running graphs."""
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -147,7 +146,6 @@ def write_classifier(
 # The smallest network of an exported file: it doubles its images and calls them rows.
 ODD_NAME = "é<&\"'\n三"
 METADATA = Metadata(class_names=(ODD_NAME,), stride=32, image_size=(SIDE, SIDE))
-DYNAMIC = dataclasses.replace(METADATA, dynamic=True)
 
 
 def write_doubling(path: Path, factor: float = 2, dynamic: bool = False) -> Path:

@@ -3,7 +3,6 @@
 import logging
 import math
 from contextlib import closing
-from dataclasses import asdict
 from functools import partial
 
 import numpy as np
@@ -12,7 +11,7 @@ from duet import backend
 from duet.backend import nn
 from duet.backend.checks import CPU
 from duet.backend.processes import this_process
-from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION, Evaluation, Validation
+from duet.models.evaluation.evaluate import Evaluation, Validation
 from duet.models.heads.base import Result
 from duet.models.inference.predictors import in_precision
 from duet.models.training.checkpointing import capture, rebuild_model, restore
@@ -87,9 +86,7 @@ def run_job(job: Job, train_loader: TrainLoader) -> Trained:
                 raise out_of_memory(*flags, ranks) from error
             raise
         conclude_run(run, state, best)
-    cached = {"training": train_loader.cached, "validation": loader.cached}
-    loader_work = {"train_images": len(job.data.train), "cached": cached}
-    write_work(run, state, loader_work, asdict(DEFAULT_SUPPRESSION))
+    write_work(run, state, {"training": train_loader.cached, "validation": loader.cached})
     return trained(run, state, best)
 
 

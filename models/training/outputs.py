@@ -3,12 +3,14 @@
 import logging
 import textwrap
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
 
 from duet import backend
 from duet.backend.processes import this_process
 from duet.models.detector import count_parameters
+from duet.models.evaluation.evaluate import DEFAULT_SUPPRESSION
 from duet.models.graph import count_gflops, plan_layers
 from duet.models.heads.base import Head, Result
 from duet.models.training.advice import advice_at_end, advice_at_start
@@ -19,7 +21,6 @@ from duet.utils.cli.train_config import run_settings
 from duet.utils.data.loading.batch import Batch
 from duet.utils.data.loading.batches import finished
 from duet.utils.data.sources.samples import table_of
-from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import write_yaml
 from duet.utils.processes.cores import loader_workers
 from duet.utils.processes.ranks import on_main
@@ -202,13 +203,13 @@ def next_commands(run: Run, weights: Path) -> list[str]:
 
 
 @on_main
-def write_work(run: Run, state: TrainState, loader_work: Document, suppression: Document) -> None:
+def write_work(run: Run, state: TrainState, cached: Mapping[str, str]) -> None:
     """Write work.json: the work that compare.py requires to be equal before comparing times.
 
-    loader_work, suppression: work of the loaders, and NMS settings.
+    cached: how many images each loader's cache takes.
     """
     config = run.job.config
-    every = state.epoch if config.no_val else 1
+    validation = {"images": len(run.job.data.val), "every": state.epoch if config.no_val else 1}
     work = {
         "device": state.device.partition(":")[0],  # "cpu" or "cuda"
         "processes": this_process().world_size,
@@ -219,13 +220,14 @@ def write_work(run: Run, state: TrainState, loader_work: Document, suppression: 
         "accumulate": state.schedule.accumulate,
         "optimizer_steps": state.ema.updates,
         "parameters": count_parameters(state.model),
-        **loader_work,
+        "train_images": len(run.job.data.train),
+        "cached": dict(cached),
         "epochs": state.epoch,
         "plotted_batches": plotted_batches(config.no_plots),
-        "validation": {"images": len(run.job.data.val), "every": every, **suppression},
+        "validation": {**validation, **asdict(DEFAULT_SUPPRESSION)},
         "hyperparameters": as_document(run.job.hyp),
         "settings": run_settings(config),
     }
-    framework = backend.device.describe(state.device)
-    path, losses = run.folder / "work.json", state.watch.first_losses
-    run.work.write(path, framework, state.device, work, state.implementations, losses)
+    name, means = backend.device.describe(state.device), dict(state.implementations)
+    described = {"framework": name, "device": state.device, "means": means}
+    run.work.write(run.folder / "work.json", described, work, state.watch.first_losses)

@@ -12,8 +12,13 @@ import val
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.project import PROJECT
 from tests.distributed.conftest import run_ranks
-from tests.small import write_small_dataset, write_small_model
-from tests.tiny_weights import initial_model, untrained, write_checkpoint
+from tests.small import (
+    initial_model,
+    untrained,
+    write_checkpoint,
+    write_small_dataset,
+    write_small_model,
+)
 
 
 @pytest.fixture(scope="module")

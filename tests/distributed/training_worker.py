@@ -43,13 +43,13 @@ from tests.conformance.judging import CHECKS, Backend
 from tests.frameworks import keep_compiler_out
 from tests.small import (
     write_class_folders,
+    write_classifier_yaml,
     write_outlined_dataset,
+    write_segmenter_yaml,
     write_small_dataset,
     write_small_model,
     write_tiny_anchor_free,
-    write_tiny_classifier,
     write_tiny_model,
-    write_tiny_segmenter,
 )
 
 TIMEOUT_S = 240.0
@@ -164,9 +164,9 @@ def write_inputs(folder: Path) -> None:
     write_tiny_model(folder)
     write_tiny_anchor_free(folder)
     write_outlined_dataset(folder)
-    write_tiny_segmenter(folder)
+    write_segmenter_yaml(folder)
     write_class_folders(folder / "colours")
-    write_tiny_classifier(folder)
+    write_classifier_yaml(folder)
 
 
 def write_failed_checks(folder: Path) -> None:

@@ -29,9 +29,9 @@ from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.export.config import parse_export_flags
 from duet.utils.project import PROJECT
-from tests.small import write_small_dataset
-from tests.tiny_weights import (
+from tests.small import (
     noise,
+    write_small_dataset,
     write_tiny_classifier,
     write_tiny_segmenter,
     write_tiny_weights,

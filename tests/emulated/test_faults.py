@@ -265,7 +265,7 @@ def names_of(which: str) -> list[str]:
 
 
 @pytest.mark.parametrize("which", ["check_", RANKS_CHECK])
-def test_each_fault_shows(which: str) -> None:
+def test_emulated_gpu_shows_each_fault(which: str) -> None:
     from tests.distributed.conftest import run_ranks  # with models, which come after the GPU
 
     words = ("-m", "tests.emulated.test_faults", which)

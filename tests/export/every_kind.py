@@ -22,7 +22,7 @@ from duet.utils.export.onnx import write_onnx
 from duet.utils.export.opening import open_runtime
 from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
-from tests.tiny_weights import (
+from tests.small import (
     noise,
     tiny_classifier,
     tiny_segmenter,

@@ -25,16 +25,14 @@ from duet.utils.optional import install_command
 from duet.utils.project import PROJECT
 from tests.export.every_kind import change_constant, write_graphs
 from tests.small import (
-    with_names,
-    write_class_folders,
-    write_outlined_dataset,
-    write_small_dataset,
-)
-from tests.tiny_weights import (
     CLASS_NAMES,
     tiny_anchor_free,
     tiny_segmenter,
+    with_names,
     write_checkpoint,
+    write_class_folders,
+    write_outlined_dataset,
+    write_small_dataset,
     write_tiny_classifier,
     write_tiny_weights,
 )

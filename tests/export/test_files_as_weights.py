@@ -31,8 +31,7 @@ from duet.utils.project import PROJECT
 from duet.utils.weights.load import load_weights
 from tests.export.every_kind import write_graphs
 from tests.onnx_files import shapes
-from tests.small import write_small_dataset
-from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, noise, write_small_dataset, write_tiny_weights
 
 FILES = {
     "static": ("--imgsz=64",),

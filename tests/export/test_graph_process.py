@@ -16,17 +16,34 @@ from duet.utils.export.config import ExportConfig
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import Checkpoint, save_checkpoint
 from tests.environments import BACKENDS, SECONDS, has_ended, python_of, wait_until
-from tests.tiny_weights import tiny_checkpoint
+from tests.small import tiny_checkpoint
 
-STAND_IN = "tests.export.ends_badly"
-STARTER = """
+# A module in place of the process that writes graphs; the name of its weights says how it ends.
+STAND_IN = "ends_badly"
+ENDS_BADLY = """
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+out, weights = sys.argv[1], sys.argv[2].partition("=")[2]
+deed = Path(weights).name
+if deed == "fails":
+    raise KeyError("a defect of ours")
+if deed == "is-killed":
+    os.kill(os.getpid(), signal.SIGKILL)
+if deed == "stays":
+    Path(out).write_text(str(os.getpid()))
+    time.sleep(300)
+"""
+STARTER = f"""
 import signal, sys
 from pathlib import Path
 from duet.models.export import graph_process
 from duet.utils.export.config import ExportConfig
 from duet.utils.processes.command import run_command
 from duet.utils.processes.start import ending_at_termination
-graph_process.MODULE = "tests.export.ends_badly"
+graph_process.MODULE = {STAND_IN!r}
 def main():
     with ending_at_termination():
         graph_process.write_graph(ExportConfig(weights="stays"), Path(sys.argv[1]))
@@ -64,6 +81,14 @@ def test_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.onnx*"))
 
 
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / f"{STAND_IN}.py").write_text(ENDS_BADLY)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
+
+
+@pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize(
     ("end", "text"),
     [
@@ -72,13 +97,13 @@ def test_weight_beyond_half_precision_is_named(tmp_path: Path) -> None:
     ],
 )
 def test_defect_shows_its_traceback_and_kill_its_signal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, text: str
+    tmp_path: Path, end: str, text: str
 ) -> None:
-    monkeypatch.setattr(graph_process, "MODULE", STAND_IN)
     with pytest.raises(WorkerError, match=text):
         write_graph(config_for(end), tmp_path / "graph.onnx")
 
 
+@pytest.mark.usefixtures("stand_in")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_graph_process_ends_with_its_starter(tmp_path: Path, number: signal.Signals) -> None:
     reported = tmp_path / "process"

@@ -21,16 +21,17 @@ from duet.utils.errors import UserError
 from duet.utils.export.metadata import RAW_FORMS
 from duet.utils.project import PROJECT
 from tests.export.examples.examples import run_python
-from tests.small import TINY, write_small_dataset
-from tests.tiny_weights import (
+from tests.small import (
     BOX_GAIN,
     CLASS_NAMES,
     SCORE_GAIN,
+    TINY,
     initial_model,
     noise,
     untrained,
     with_gains,
     write_checkpoint,
+    write_small_dataset,
     write_tiny_classifier,
     write_tiny_free_weights,
     write_tiny_segmenter,

@@ -18,8 +18,7 @@ from duet.utils.evaluation.nms import SuppressionSettings, non_max_suppression
 from duet.utils.weights.checkpoint import save_checkpoint
 from tests.export.every_kind import MODULES, write_graphs
 from tests.onnx_files import run_graph, small_graph
-from tests.small import TINY
-from tests.tiny_weights import initial_model, untrained
+from tests.small import TINY, initial_model, untrained
 
 # Of the largest value. Convolutions of a framework and of ONNX Runtime add in another order, each
 # time with an error of 6e-8; what these models showed was at most 1e-6.

@@ -22,7 +22,7 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, FLOATS, Metadata
 from tests.export.every_kind import FLAGS, change_constant
-from tests.tiny_weights import noise
+from tests.small import noise
 
 LOOSE = {"half", "mask half", "mask half nms", "class half"}
 

@@ -30,7 +30,7 @@ from duet.utils.errors import BrokenSourceError, UserError
 from duet.utils.evaluation.coco.per_image import FILE, PerImage, read_per_image, write_per_image
 from duet.utils.files.array_cache import VARIABLE, read_arrays, write_arrays
 from duet.utils.image_limits import MAX_PIXELS
-from tests.fuzz.mutants import MIB, Reader
+from tests.fuzz.campaign import MIB, Reader
 from tests.unit.data.fetch.conftest import tarred, zipped
 from tests.unit.data.image.test_kinds import HEIC
 from tests.unit.data.image_files import KINDS, index_entry, index_record, record_file, turned

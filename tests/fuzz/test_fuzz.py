@@ -9,8 +9,7 @@ import pytest
 
 from duet.utils.errors import UserError
 from duet.utils.project import PROJECT
-from tests.fuzz.campaign import judge, read_mutants, readers
-from tests.fuzz.mutants import MAX_BYTES, MIB, Reader
+from tests.fuzz.campaign import MAX_BYTES, MIB, Reader, judge, read_mutants, readers
 from tests.structure.test_imports import PYTHON_FILES
 
 READERS = readers()

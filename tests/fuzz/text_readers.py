@@ -46,7 +46,7 @@ from duet.utils.serve.requests import (
     read_tokens,
 )
 from duet.utils.state.resume import newest_runs
-from tests.fuzz.mutants import MIB, Reader
+from tests.fuzz.campaign import MIB, Reader
 from tests.onnx_files import METADATA
 from tests.small import RESULT_COLUMNS, TINY
 from tests.unit.data.formats.annotation_files import (

@@ -27,7 +27,7 @@ from duet.utils.weights.checkpoint import CHECKSUM_KEY, HEADER_KEY, _checksum
 from duet.utils.weights.load import load_weights, stored_model
 from tests.foreign_files import TorchFile, dump, module, small_arrays, small_model, write_zip
 from tests.fuzz.binary_readers import ZIP_WORDS
-from tests.fuzz.mutants import MIB, Reader
+from tests.fuzz.campaign import MIB, Reader
 from tests.fuzz.text_readers import JSON_WORDS, XML_WORDS
 from tests.onnx_files import (
     FOREIGN,

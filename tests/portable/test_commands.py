@@ -17,8 +17,7 @@ from duet.utils.export.opening import EXIT_NO_MEMORY
 from duet.utils.project import PROJECT
 from duet.utils.system.children import EXIT_NO_READER, child_options, signal_group
 from tests.environments import END, SEVERAL, wait_until
-from tests.small import write_small_dataset, write_tiny_model
-from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from tests.small import CLASS_NAMES, write_small_dataset, write_tiny_model, write_tiny_weights
 from tests.unit.serve.conftest import Server, image_file
 
 pytestmark = pytest.mark.skipif(use() == "oneflow", reason="OneFlow runs on Linux alone")

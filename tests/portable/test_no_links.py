@@ -12,8 +12,7 @@ import pytest
 from duet import __version__
 from duet.backend import use
 from duet.utils.project import PROJECT
-from tests.small import write_small_dataset
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_small_dataset, write_tiny_weights
 
 PARTS = ("backend", "data", "duet", "models", "utils", "setup.py", "pyproject.toml", "README.md",
          "LICENSE", "train.py", "val.py", "detect.py", "export.py", "compare.py")  # fmt: skip

@@ -15,12 +15,12 @@ from duet.utils.data import crops
 from duet.utils.errors import UserError
 from duet.utils.geometry.boxes import pairwise_iou, xyxy_to_cxcywh
 from duet.utils.weights.checkpoint import save_checkpoint
-from tests.small import write_class_folders
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     noise,
     tiny_checkpoint,
     with_trained_size,
+    write_class_folders,
     write_tiny_classifier,
     write_tiny_free_weights,
     write_tiny_segmenter,
@@ -148,7 +148,7 @@ def test_classifier_is_refused(monkeypatch, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-def test_folders_of_classes_have_no_boxes_to_audit(weights, monkeypatch, tmp_path):
+def test_class_folders_have_no_boxes_to_audit(weights, monkeypatch, tmp_path):
     data = write_class_folders(tmp_path / "data", 2, 2, CLASS_NAMES)
     with pytest.raises(UserError, match="--data .*: images in folders .* have no boxes to audit"):
         run(monkeypatch, weights, data, tmp_path / "runs")

@@ -18,7 +18,7 @@ from duet.runs import words_of
 from duet.utils.project import PROJECT
 from tests.small import write_small_dataset, write_tiny_model
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 def in_a_thread(call: Callable[..., Any], *arguments: Any, **flags: Any) -> Any:

@@ -25,8 +25,7 @@ from duet.utils.processes.exit_status import EXIT_FAILED, EXIT_INTERRUPTED
 from duet.utils.processes.start import EXIT_TERMINATED
 from duet.utils.project import PROJECT
 from tests.environments import shared_path, wait_until
-from tests.small import SMALL_SHAPES
-from tests.tiny_weights import noise, write_tiny_weights
+from tests.small import SMALL_SHAPES, noise, write_tiny_weights
 
 CPU = ("--device", "cpu")
 PERSON, CHAIR = 0, 56  # of COCO's 80 classes

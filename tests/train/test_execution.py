@@ -228,16 +228,18 @@ def test_validation_uses_the_training_precision(training):
 
 
 @pytest.mark.skipif("float16" not in amp.supported("cpu"), reason="the backend has no float16")
-def test_float16_overflow_lowers_the_scale_and_trains_on(training, caplog):
+def test_float16_overflow_skips_updates_and_trains_on(training, caplog):
     start, batches = training
     state = start("--amp", "fp16")
     state.loss_scale.value = 2.0**40
     skipped = 0
     while state.ema.updates == 0:
+        scale, before = state.loss_scale.value, skipped
         train_step(state, batches[0], StageTimer())
         settle(state)
         skipped = state.watch.skipped
         assert skipped < 10
+        assert state.loss_scale.value == (scale / 2 if skipped > before else scale)
         state.loss_scale.value /= 2.0**4  # faster than by halves
     assert skipped > 0 and "a gradient is not finite" in caplog.text
     assert all(np.isfinite(array).all() for array in nn.state_arrays(state.model).values())
@@ -288,7 +290,7 @@ def record(tmp_path):
         model.initialize(seed=0)
         state = build_state(config, hyp, model, batches=3, device="cpu")
         job = Job(config, hyp, TrainData(("a", "b", "c"), [], []))
-        write_work(Run(job, tmp_path), state, {}, {})
+        write_work(Run(job, tmp_path), state, {})
         return json.loads((tmp_path / "work.json").read_text())
 
     return record

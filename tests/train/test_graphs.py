@@ -32,13 +32,13 @@ from duet.utils.data.loading.loader import TrainLoader
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.splits import load_split
 from tests.small import (
+    CLASSIFIER,
     write_outlined_dataset,
+    write_segmenter_yaml,
     write_small_dataset,
     write_tiny_anchor_free,
     write_tiny_model,
-    write_tiny_segmenter,
 )
-from tests.tiny_weights import CLASSIFIER
 from tests.train.short_runs import losing
 
 
@@ -151,7 +151,7 @@ def boxes(tmp_path_factory):
 @pytest.fixture(scope="module")
 def masks(tmp_path_factory):
     folder = tmp_path_factory.mktemp("masks")
-    return inputs_of(write_outlined_dataset(folder), write_tiny_segmenter(folder), MaskItems())
+    return inputs_of(write_outlined_dataset(folder), write_segmenter_yaml(folder), MaskItems())
 
 
 def start(inputs, flags):
@@ -236,7 +236,7 @@ def test_unrecordable_step_is_not_recorded(monkeypatch, drops, device, ranks, re
 @ON_TORCH
 @pytest.mark.filterwarnings("ignore")  # the compiler's own
 @pytest.mark.parametrize(
-    "write_model", [write_tiny_model, write_tiny_anchor_free, write_tiny_segmenter, classifier]
+    "write_model", [write_tiny_model, write_tiny_anchor_free, write_segmenter_yaml, classifier]
 )
 def test_compiled_functions_have_no_graph_breaks(tmp_path, write_model):
     dynamo = importlib.import_module("torch._dynamo")

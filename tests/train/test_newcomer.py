@@ -17,8 +17,7 @@ from duet.utils.data.fetch.download import find_list
 from duet.utils.project import PROJECT
 from duet.utils.serve.config import parse_serve_flags
 from tests.environments import SEVERAL
-from tests.small import write_small_dataset
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_small_dataset, write_tiny_weights
 
 PAGES = ("README.md", "docs/en/index.md")
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

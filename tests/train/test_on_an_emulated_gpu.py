@@ -22,13 +22,14 @@ from duet.utils.processes.launch import run_ranks
 from duet.utils.project import PROJECT
 from duet.utils.weights.checkpoint import load_checkpoint
 from tests.small import (
+    CLASS_NAMES,
     TINY_SEGMENTER,
     write_outlined_dataset,
     write_small_dataset,
     write_tiny_anchor_free,
     write_tiny_model,
+    write_tiny_weights,
 )
-from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
 from tests.train.short_runs import assert_equal_runs
 
 pytestmark = pytest.mark.skipif(backend.use() != "torch", reason="it is PyTorch's")

@@ -22,7 +22,7 @@ from duet.utils.evaluation.nms import SuppressionSettings
 from duet.utils.geometry.boxes import cxcywh_to_xyxy, xyxy_to_cxcywh
 from duet.utils.geometry.detections import Detections
 from duet.utils.weights.load import load_weights
-from tests.tiny_weights import CLASS_NAMES, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, noise, write_tiny_weights
 
 HEIGHT, WIDTH = 64, 96
 SIX_DIGITS = 5e-6  # of numbers up to 1
@@ -114,11 +114,6 @@ def score_text(folder, samples, class_names):
         found = Detections(boxes_xyxy, rows[:, 5].astype(np.float32), rows[:, 0].astype(np.int64))
         evaluator.add(index, found, ground_truth(sample))
     return metrics(evaluator.result())
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture

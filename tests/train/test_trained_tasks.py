@@ -26,14 +26,14 @@ from duet.utils.weights.load import load_weights
 from tests.environments import shared_path
 from tests.small import (
     COLOURS,
+    untrained,
     write_class_folders,
+    write_classifier_yaml,
     write_outlined_dataset,
+    write_segmenter_yaml,
     write_small_dataset,
     write_tiny_anchor_free,
-    write_tiny_classifier,
-    write_tiny_segmenter,
 )
-from tests.tiny_weights import untrained
 from tests.train.short_runs import StopAt, assert_equal_runs, rows, short_flags, start
 
 BOXES = ("precision", "recall", "mAP_0.5", "mAP_0.5:0.95")
@@ -51,14 +51,14 @@ class Case(NamedTuple):
 
 CASES = {
     "segment": Case(
-        write_outlined_dataset, write_tiny_segmenter, "--img 64 --noautoanchor",
+        write_outlined_dataset, write_segmenter_yaml, "--img 64 --noautoanchor",
         ("box", "seg", "obj", "cls"), tuple(f"{name}({of})" for of in "BM" for name in BOXES),
     ),
     "detect-anchor-free": Case(
         write_small_dataset, write_tiny_anchor_free, "--img 64", ("box", "cls", "dfl"), BOXES
     ),
     "classify": Case(
-        write_class_folders, write_tiny_classifier, "--img 32 --dropout 0.4",
+        write_class_folders, write_classifier_yaml, "--img 32 --dropout 0.4",
         ("cls",), ("accuracy_top1", "accuracy_top5"),
     ),
 }  # fmt: skip

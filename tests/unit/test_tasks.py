@@ -36,7 +36,7 @@ from duet.utils.tasks import (
 )
 from duet.utils.weights import checkpoint
 from tests.environments import shared_path
-from tests.tiny_weights import noise, write_tiny_classifier, write_tiny_segmenter
+from tests.small import noise, write_tiny_classifier, write_tiny_segmenter
 
 PARTS = ("items", "view", "report", "result", "exported", "annotations", "legacy")
 
@@ -77,7 +77,7 @@ def test_default_flags_are_accepted_by_all_tasks():
 
 @pytest.mark.parametrize("ratio", ["0", "-1", "33", "4.5"])
 def test_impossible_mask_ratio_is_refused(ratio):
-    with pytest.raises(UserError):
+    with pytest.raises(UserError, match=f"--mask-ratio {ratio}; accepted: "):
         parse_train_flags(["--mask-ratio", ratio])
 
 

@@ -362,7 +362,7 @@ def _owner(name: str) -> str:
 def from_one(text: str) -> int:
     """Parse a whole number of at least 1; for use as argparse `type`."""
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}; accepted: a whole number of at least 1")
+        raise argparse.ArgumentTypeError(f"{_shown(text)}; accepted: a whole number of at least 1")
     return int(text)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from duet.utils.errors import UserError, brief
-from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
+from duet.utils.files.yaml_files import find_yaml, read_yaml
 from duet.utils.project import PROJECT
 from duet.utils.strengths import STRENGTHS, AugmentConfig, LossGains
 
@@ -128,8 +128,8 @@ def read_hyperparameters(path: str | Path, overrides: Sequence[str] = ()) -> Hyp
         overrides: "KEY=VALUE" pairs that replace values in the file.
     """
     path = find_yaml(str(path), FOLDER, prefix="hyp.")
-    near = "" if path.exists() else near_yamls(str(path), FOLDER)
-    document = read_yaml("--hyp", path, f"the default is {DEFAULT_HYPERPARAMETERS}{near}")
+    shipped = sorted(file.stem.removeprefix("hyp.") for file in (PROJECT / FOLDER).glob("*.yaml"))
+    document = read_yaml("--hyp", path, f"accepted: a YAML file, or one of {', '.join(shipped)}")
     fields = {field.name: field.default for field in dataclasses.fields(Hyperparameters)}
     needed = {name for name, default in fields.items() if default is dataclasses.MISSING}
     unknown = sorted(set(document) - set(fields), key=str)

@@ -44,5 +44,5 @@ class LabelFiles:
                 path.unlink(missing_ok=True)
                 continue
             lines = label_lines(found, (sample.height, sample.width), self._scores)
-            with atomic_text_file(path) as file:
+            with atomic_text_file(path, synced=False) as file:
                 file.writelines(f"{line}\n" for line in lines)

@@ -129,7 +129,7 @@ def check_export(weights: str, include: Sequence[str], backend: str, suffix: str
     if any(row.has_written(Path(weights)) for row in FORMATS):
         raise UserError(
             f"--weights {weights} is an exported file, which keeps too little of its model; give "
-            "the weights that it was made from"
+            "the weights that it was exported from"
         )
     missing: dict[str, str] = {}
     for row in map(format_named, ("onnx", *include)):  # a graph is made, or held against the rest

@@ -113,7 +113,7 @@ def metadata_of_json(content: str | bytes) -> Metadata:
     try:
         fields = parse_json(content)
     except ValueError as error:
-        raise UserError(f"its {METADATA_FILE} is no JSON: {error}") from error
+        raise UserError(f"its {METADATA_FILE} is not JSON: {error}") from error
     if not isinstance(fields, dict):
         raise UserError(f"its {METADATA_FILE} holds no object; export it with export.py")
     return checked(fields)

@@ -56,7 +56,7 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
     except Exception as error:  # of protobuf, whose error class depends on its build
         if isinstance(error, OSError):
             raise
-        raise UserError("damaged, or no ONNX file") from error
+        raise UserError("damaged, or not an ONNX file") from error
     given = _images_of(model)
     if model.functions or model.graph.sparse_initializer:
         raise UserError("it has functions or sparse tensors; a detector has none of them")
@@ -74,7 +74,7 @@ def read_onnx(path: Path) -> tuple[bytes, Metadata, str]:
 
 def _images_of(model: Any) -> Any:
     if not model.graph.node:
-        raise UserError("damaged, or no ONNX file: it has no graph")
+        raise UserError("damaged, or not an ONNX file: it has no graph")
     # Up to version 3 of the format, initializers are inputs too.
     initial = {tensor.name for tensor in model.graph.initializer}
     inputs = [given for given in model.graph.input if given.name not in initial]

@@ -136,8 +136,8 @@ def sampled(name: str, values: np.ndarray) -> np.ndarray:
     low, high = float(flat.min()), float(flat.max())
     if not np.isfinite((low, high)).all():
         raise UserError(
-            f"--int8: what the model computes is not finite (map {name}, {low:g} to {high:g}); "
-            "its weights are damaged, or were when it was trained"
+            f"--int8: the values of the model are not finite (map {name}, {low:g} to {high:g}); "
+            "its weights are damaged or training diverged"
         )
     step = max(1, flat.size // MOST_VALUES)
     while math.gcd(step, flat.size) > 1:  # or it would leave out some columns

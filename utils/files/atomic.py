@@ -17,17 +17,20 @@ from duet.utils.system import files
 LONGEST_ON_WINDOWS = 260 - len(".0123456789abcdef.tmp")  # unless it is set up for longer ones
 
 
-def atomic_file(path: Path) -> AbstractContextManager[BinaryIO]:
+def atomic_file(path: Path, synced: bool = True) -> AbstractContextManager[BinaryIO]:
     """Yield a file that replaces `path` when the block ends, and is removed if it fails.
+
+    synced: whether it survives a power failure; that takes milliseconds, which one of thousands of
+        files that can be made again is not worth.
 
     OSError: it cannot be written; the error names `path`.
     """
-    return _opened(path, "wb")
+    return _opened(path, "wb", synced)
 
 
-def atomic_text_file(path: Path) -> AbstractContextManager[TextIO]:
+def atomic_text_file(path: Path, synced: bool = True) -> AbstractContextManager[TextIO]:
     """Like `atomic_file`, for UTF-8 text; line ends are written as given, as a CSV writer needs."""
-    return _opened(path, "w", encoding="utf-8", newline="")
+    return _opened(path, "w", synced, encoding="utf-8", newline="")
 
 
 def link_or_copy(source: Path, path: Path) -> None:
@@ -54,7 +57,7 @@ def remove_unfinished(folder: Path) -> None:
 
 
 @contextmanager
-def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
+def _opened(path: Path, mode: str, synced: bool, **options: Any) -> Iterator[Any]:
     """Yield a temporary file in the folder of `path` that replaces it at the end."""
     temporary = _temporary_name(path)
     with naming(path, temporary):
@@ -65,7 +68,8 @@ def _opened(path: Path, mode: str, **options: Any) -> Iterator[Any]:
             with open(descriptor, mode, **options) as file:
                 yield file
                 file.flush()
-                os.fsync(descriptor)
+                if synced:
+                    os.fsync(descriptor)
             files.replace(temporary, path)
         except BaseException:
             temporary.unlink(missing_ok=True)

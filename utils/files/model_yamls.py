@@ -1,5 +1,6 @@
 """Find the project's model YAMLs by name, and apply their multiples."""
 
+import difflib
 import json
 import math
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 from duet.utils.errors import UserError
 from duet.utils.files.json_files import Document, parse_json
-from duet.utils.files.yaml_files import find_yaml, near_yamls, read_yaml
+from duet.utils.files.yaml_files import find_yaml, read_yaml
 from duet.utils.project import PROJECT
 
 PUBLIC_MODELS = (
@@ -33,9 +34,11 @@ def shipped_model(name: str) -> Path:
 def read_model(argument: str) -> tuple[Path, Document]:
     path = find_model(argument)
     if not path.exists():
+        names = [file.stem for folder in FOLDERS for file in (PROJECT / folder).glob("*.yaml")]
+        near = difflib.get_close_matches(path.name.removesuffix(".yaml"), names, n=3)
         raise UserError(
             f"--cfg {argument}: no such file or public model; accepted: a model YAML, or one of "
-            f"the {PUBLIC_MODELS}{near_yamls(argument, *FOLDERS)}"
+            f"the {PUBLIC_MODELS}" + (f"; did you mean {' or '.join(near)}?" if near else "")
         )
     return path, read_yaml("--cfg", path, PUBLIC_MODELS)
 

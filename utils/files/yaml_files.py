@@ -4,7 +4,6 @@ Files are untrusted: anything but JSON values, with 64-bit integers, finite floa
 integers as keys, is refused before it is built.
 """
 
-import difflib
 import math
 import re
 from collections.abc import Iterator
@@ -67,13 +66,6 @@ def find_yaml(argument: str, *folders: str, prefix: str = "") -> Path:
     names = [f"{start}{name}{end}" for start in ("", prefix) for end in ("", ".yaml")]
     shipped = (PROJECT / folder / name for folder in folders for name in names)
     return next((path for path in shipped if path.is_file()), given)
-
-
-def near_yamls(argument: str, *folders: str) -> str:
-    """Suggest close names from the project's folders: "; did you mean a or b?", or ""."""
-    names = [path.stem for folder in folders for path in (PROJECT / folder).glob("*.yaml")]
-    near = difflib.get_close_matches(Path(argument).name.removesuffix(".yaml"), names, n=3)
-    return f"; did you mean {' or '.join(near)}?" if near else ""
 
 
 def yaml_text(document: Document) -> str:

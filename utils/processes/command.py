@@ -1,6 +1,7 @@
 """Run a command: user errors become one message, every ending an exit code."""
 
 import contextlib
+import errno
 import faulthandler
 import gc
 import logging
@@ -80,10 +81,12 @@ def _flush() -> None:
 
 @contextlib.contextmanager
 def _perhaps_unread() -> Iterator[None]:
-    """Ignore a closed reader of the output written in the block."""
+    """Ignore a closed reader, or terminal, of the output written in the block."""
     try:
         yield
-    except BrokenPipeError:
+    except OSError as error:
+        if error.errno != errno.EIO and not isinstance(error, BrokenPipeError):
+            raise
         discard_unread()
 
 

@@ -14,6 +14,7 @@ from duet.utils.processes.start import set_handlers
 from duet.utils.system.children import INTERRUPTS, SUSPENDING, unblock
 
 FILE_VARIABLE = "DUET_SUSPEND_FILE"  # path of the file for requests by `launch.py`
+ALWAYS = ("SIGTERM", "SIGUSR1")  # handled even if a parent ignored them
 HANDLED = (*SUSPENDING, *INTERRUPTS)
 
 
@@ -95,10 +96,11 @@ class StopRequests:
 
     def take_signals(self) -> None:
         """Install the signal handlers; call it again after imports that install their own."""
-        set_handlers(dict.fromkeys(SUSPENDING, self._notice))
-        for number in INTERRUPTS:
-            if signal.getsignal(number) is not signal.SIG_IGN:  # ignored in a shell's background
-                set_handlers({number: self._notice_interrupt})
+        for number in HANDLED:
+            # Ctrl-C is ignored in a shell's background, SIGHUP under nohup.
+            if number.name in ALWAYS or signal.getsignal(number) is not signal.SIG_IGN:
+                asks = number in SUSPENDING
+                set_handlers({number: self._notice if asks else self._notice_interrupt})
         unblock(SUSPENDING)  # blocked by `launch.py`
 
     def _notice(self, number: int, frame: FrameType | None) -> None:

@@ -62,30 +62,21 @@ class WorkRecord:
         self._batches, self._hash = state["batches"], state["sha1"]
 
     def write(
-        self,
-        path: Path,
-        framework: str,
-        device: str,
-        work: Document,
-        implementations: Mapping[str, str | bool],
-        losses: Sequence[np.ndarray],
+        self, path: Path, described: Document, work: Document, losses: Sequence[np.ndarray]
     ) -> None:
         """Write work.json.
 
         Args:
-            framework: version and device, for display.
-            work: work that must be equal in compared runs, by name.
-            implementations: in use, by name; may differ between backends.
+            described: what may differ between compared runs, by name.
+            work: what must be equal.
             losses: losses of the first batches; null if not finite, which JSON cannot represent.
         """
         batches = {"batches": self._batches, "batches_sha1": self._hash}
         document = {
             "schema": SCHEMA,
-            "framework": framework,
-            "device": device,
+            **described,
             "variables": thread_variables(),  # number of threads, and how they wait
             "work": {**batches, **work},
-            "means": dict(implementations),
             "losses": [[_rounded(loss) for loss in row] for row in losses],
         }
         with atomic_text_file(path) as file:

@@ -23,7 +23,7 @@ KILL = getattr(signal, "SIGKILL", signal.SIGTERM)
 # Of those below, the ones this system has.
 INTERRUPTS, SUSPENDING = (
     tuple(signal.Signals(getattr(signal, name)) for name in names if hasattr(signal, name))
-    for names in (("SIGINT", "SIGBREAK"), ("SIGTERM", "SIGUSR1"))
+    for names in (("SIGINT", "SIGBREAK"), ("SIGTERM", "SIGUSR1", "SIGHUP"))
 )
 EXIT_NO_READER = 128 + 13  # shells' status for SIGPIPE, as of a program piped into `head`
 

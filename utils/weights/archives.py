@@ -21,6 +21,7 @@ from typing import Any
 
 from duet.utils.errors import UserError, as_user_error, brief
 from duet.utils.files.regular import ZIP_ERRORS, open_regular, read_bytes
+from duet.utils.project import WEIGHTS_FILES
 from duet.utils.text import count
 from duet.utils.weights.checkpoint import MAX_WEIGHTS_BYTES
 from duet.utils.weights.pickle_reader import (
@@ -131,7 +132,7 @@ def read_torch_zip(members: Members) -> Contents:
     prefix = pickles[0].removesuffix("data.pkl")
     if f"{prefix}constants.pkl" in members.sizes:
         raise UserError(
-            "it is a TorchScript export, a program; give the .pt checkpoint it was made from"
+            "it is a TorchScript export, a program; give the .pt checkpoint it was exported from"
         )
     order = f"{prefix}byteorder"
     if order in members.sizes and members.read(order) != b"little":
@@ -228,10 +229,7 @@ def open_foreign(path: Path) -> Iterator[Contents]:
             "and save it again with torch.save"
         )
     else:
-        raise UserError(
-            "no known format; accepted: .safetensors of a training run, .pt of the public "
-            "YOLOv5, a directory of oneflow.save or a zip of one"
-        )
+        raise UserError(f"unknown format; accepted: {WEIGHTS_FILES}, or what oneflow.save wrote")
 
 
 def read_oneflow(members: Members) -> Contents:

@@ -150,7 +150,7 @@ def _opened(path: Path) -> Iterator[Any]:
             with safe_open(name, framework="numpy") as file:
                 yield file
         except SafetensorError as error:
-            raise UserError(f"damaged or no safetensors file ({brief(str(error))})") from error
+            raise UserError(f"damaged or not a safetensors file ({brief(str(error))})") from error
 
 
 def _read_array(file: Any, name: str) -> np.ndarray:

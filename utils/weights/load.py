@@ -136,7 +136,7 @@ def load_to_detect(path: str | Path, runtime: str = "", several: bool = False) -
         return ExportedWeights(str(path), *wing.open_to_detect(Path(path), runtime, several))
     if runtime:
         raise UserError(
-            f"--runtime {runtime} runs exported files, and --weights {path} is none; leave it out"
+            f"--runtime {runtime} runs exported files, and --weights {path} is not one; omit it"
         )
     return load_weights(path)
 

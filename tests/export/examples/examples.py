@@ -29,7 +29,7 @@ import export
 from duet.utils.project import PROJECT
 from tests.browser.chromium import Page, chromium
 from tests.browser.install import WEB_RUNTIME, WEB_RUNTIME_FILES, installed_folder
-from tests.tiny_weights import noise, write_tiny_weights
+from tests.small import noise, write_tiny_weights
 from tests.unit.data.fetch.conftest import loopback_site
 
 EXAMPLES = PROJECT / "docs" / "examples" / "export"

@@ -111,6 +111,8 @@ def test_page_refuses_a_file_of_another_program(page, tmp_path):
 
 @pytest.mark.parametrize("size", [0, 3000])
 def test_page_refuses_damaged_files_without_showing_boxes(page, tmp_path, size):
+    by_page(page, "square")
+    assert page.text("found")
     path = tmp_path / f"{size}.onnx"
     path.write_bytes(tiny().model.read_bytes()[:size])
     assert page.choose("model", path).startswith("error: ")

@@ -64,7 +64,7 @@ def test_mps_is_one_explicit_pytorch_device():
     check_device("mps")
     check_device("mps", "torch")
     for device, framework in (("mps", "oneflow"), ("mps,mps", "torch"), ("mps,0", "")):
-        with pytest.raises(BackendError, match="mps is one device of --backend torch"):
+        with pytest.raises(BackendError, match="mps needs --backend torch, and is one device"):
             check_device(device, framework)
     usable = ["mps", "cpu"]
     assert [devices.own_device(name, usable) for name in ("", "cpu", "mps")] == [

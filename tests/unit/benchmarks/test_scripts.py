@@ -24,8 +24,13 @@ from duet import backend
 from duet.utils.data.loading.batch import Batch, Targets
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.errors import WorkerError
-from tests.small import write_small_dataset, write_small_model, write_tiny_model
-from tests.tiny_weights import CLASS_NAMES, write_tiny_weights
+from tests.small import (
+    CLASS_NAMES,
+    write_small_dataset,
+    write_small_model,
+    write_tiny_model,
+    write_tiny_weights,
+)
 
 MULTI = "multi_tensor"
 

@@ -54,6 +54,14 @@ def test_wrong_hyperparameters_are_refused_by_name(tmp_path, change, message):
         read_hyperparameters(path)
 
 
+def test_an_absent_file_is_answered_with_the_names_that_are_accepted():
+    with pytest.raises(UserError, match="--hyp high: No such file or directory; accepted: ") as end:
+        read_hyperparameters("high")
+    names = str(end.value).rpartition("one of ")[2].split(", ")
+    assert {"scratch-high", "small", "VOC"} < set(names)
+    assert all(read_hyperparameters(name) for name in names)
+
+
 @pytest.mark.parametrize("path", sorted(Path("data/hyps").glob("*.yaml")), ids=lambda p: p.name)
 def test_every_shipped_hyperparameter_file_reads(path):
     assert isinstance(read_hyperparameters(path), Hyperparameters)

@@ -85,7 +85,7 @@ def test_pnnx_writes_ncnn_files_that_ncnn_runs(tmp_path, monkeypatch, trace):
     np.testing.assert_array_equal(runtime(images)[0], rows_of(images))
     for name, text, fault in (
         ("model.ncnn.param", "damaged", "ncnn cannot read it"),
-        ("metadata.json", "[", "metadata.json is no JSON"),
+        ("metadata.json", "[", "metadata.json is not JSON"),
         ("model.ncnn.bin", None, "lacks model.ncnn.bin"),
     ):
         path = tmp_path / "made" / name

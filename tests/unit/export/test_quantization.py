@@ -23,7 +23,7 @@ from duet.utils.export.quantization import (
 )
 from tests.export.every_kind import change_constant, write_graphs
 from tests.onnx_files import NODE, constant, make_file, run_graph, write_doubling
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 SIDE = 64
 GRAPHS = {

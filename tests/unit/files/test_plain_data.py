@@ -5,6 +5,7 @@ import io
 import json
 import math
 import time
+import tracemalloc
 from contextlib import suppress
 from xml.etree import ElementTree
 
@@ -177,8 +178,18 @@ def test_written_yaml_is_read_back_equal(tmp_path):
     assert path.read_text(encoding="utf-8") == yaml_text(document)
 
 
+def test_bytes_of_a_json_file_are_gone_when_it_is_parsed(tmp_path):
+    number = 4_000_000
+    (tmp_path / "a.json").write_text(f'["{"a" * number}"]')
+    tracemalloc.start()
+    (found,) = read_json(tmp_path / "a.json")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found) == number and peak < 2.5 * number  # the text, and its bytes or the value
+
+
 @pytest.mark.parametrize("content", [b"<a><b/></a>", b"<a><b/>"])
-def test_nothing_of_a_document_waits_for_the_collector(tmp_path, content):
+def test_parsed_xml_leaves_nothing_to_the_garbage_collector(tmp_path, content):
     """It is paused while thousands of annotation files are read: each would take 20 kB."""
     (tmp_path / "a.xml").write_bytes(content)
     gc.collect()

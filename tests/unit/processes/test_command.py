@@ -1,9 +1,11 @@
 """How a command ends: messages and exit codes, and what asks a run to stop and save its state."""
 
+import fcntl
 import os
 import signal
 import subprocess
 import sys
+import termios
 
 import pytest
 
@@ -181,7 +183,7 @@ def test_another_broken_pipe_is_reported(tmp_path):
     assert (done.returncode, done.stderr) == (2, "error: camera: Broken pipe\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_stop_signal_persists_and_handlers_are_restored(number):
     before = signal.getsignal(number)
     with listening("", None) as stop:
@@ -192,6 +194,45 @@ def test_stop_signal_persists_and_handlers_are_restored(number):
     assert signal.getsignal(number) is before
 
 
+def test_a_closing_terminal_asks_for_nothing_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with listening("", None) as stop:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stop.cause() is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+UNTIL_THE_TERMINAL_CLOSES = """
+import os, sys, time
+from duet.utils.processes.command import run_command
+from duet.utils.processes.suspend import Suspended, listening
+
+def main():
+    with listening("", None) as stop:
+        print("ready")
+        while (cause := stop.cause()) is None:
+            time.sleep(0.01)
+        raise Suspended(f"suspended: {cause}")
+
+run_command(main)
+"""
+
+
+def test_a_run_whose_terminal_closes_is_suspended():
+    ours, theirs = os.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-c", UNTIL_THE_TERMINAL_CLOSES], cwd=PROJECT, stdin=theirs, stdout=theirs,
+        stderr=theirs, start_new_session=True, preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY),
+    )  # fmt: skip
+    os.close(theirs)
+    while os.read(ours, 1) != b"\n":
+        pass
+    os.close(ours)
+    assert process.wait(60) == 75
+
+
 def test_suspended_command_reports_why_despite_late_signals(capsys):
     def main():
         with listening("", None):
@@ -199,7 +240,7 @@ def test_suspended_command_reports_why_despite_late_signals(capsys):
 
     with pytest.raises(SystemExit) as end:
         run_command(main)
-    for number in (signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         os.kill(os.getpid(), number)
     assert (end.value.code, capsys.readouterr().out) == (75, "suspended: the reason\n")
 

@@ -252,7 +252,7 @@ def test_repeated_signals_are_one_request_to_the_ranks(tmp_path):
     assert command.end() in ((75, "SIGTERM\n", ""), (75, "SIGUSR1\n", ""))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_signal_before_the_ranks_start_is_passed_on(tmp_path, number):
     assert Command(tmp_path, LISTENING, number).end() == (75, f"{number.name}\n", "")
 

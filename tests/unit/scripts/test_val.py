@@ -18,12 +18,14 @@ from duet.utils.errors import UserError
 from duet.utils.evaluation.coco.per_image import FILE, read_per_image
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
 from tests.environments import python
-from tests.small import write_class_folders, write_small_dataset, write_small_model
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     initial_model,
     untrained,
     write_checkpoint,
+    write_class_folders,
+    write_small_dataset,
+    write_small_model,
     write_tiny_classifier,
 )
 

@@ -8,8 +8,7 @@ import pytest
 
 from duet.utils.errors import DatasetError, UserError
 from tests.coco_reference import EXACT, as_coco, by_pycocotools_of_files
-from tests.small import write_small_dataset
-from tests.tiny_weights import CLASS_NAMES, with_polygons, write_tiny_segmenter
+from tests.small import CLASS_NAMES, with_polygons, write_small_dataset, write_tiny_segmenter
 
 # COCO's decoder warns of NumPy 2's keyword `copy`.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation")

@@ -11,13 +11,14 @@ import yaml
 
 from duet.utils.errors import UserError
 from tests.onnx_files import CLASSES, write_detector
-from tests.small import write_class_folders, write_small_dataset
-from tests.tiny_weights import (
+from tests.small import (
     tiny_checkpoint,
     tiny_classifier,
     tiny_segmenter,
     with_polygons,
     write_checkpoint,
+    write_class_folders,
+    write_small_dataset,
 )
 
 NAMES = ("circle", "square", "triangle", "star", "cross")

@@ -32,7 +32,7 @@ SIZE = 64
 
 
 def image_file(height: int = 64, width: int = 96, suffix: str = ".png") -> bytes:
-    from tests.tiny_weights import noise
+    from tests.small import noise
 
     return cv2.imencode(suffix, noise(height, width))[1].tobytes()
 
@@ -161,7 +161,7 @@ MAX_PIXELS = 70_000
 @pytest.fixture(scope="session")
 def weights(tmp_path_factory):
     """Files of a detector, a segmenter, a classifier and an anchor-free one, by model name."""
-    from tests.tiny_weights import (
+    from tests.small import (
         tiny_segmenter,
         write_checkpoint,
         write_tiny_classifier,

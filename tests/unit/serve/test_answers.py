@@ -10,7 +10,7 @@ from PIL import Image
 
 from duet import load
 from duet.utils.serve import app
-from tests.tiny_weights import CLASS_NAMES, noise
+from tests.small import CLASS_NAMES, noise
 from tests.unit.serve.conftest import DETECT, SIZE, image_file
 
 SIZES = [(64, 96), (96, 64), (64, 64), (30, 200)]

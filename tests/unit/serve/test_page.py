@@ -13,7 +13,7 @@ from PIL import Image
 
 from duet.utils.colours import class_colour
 from tests.browser.chromium import Page, chromium, violations
-from tests.tiny_weights import noise
+from tests.small import noise
 from tests.unit.serve.conftest import DETECT, HOSTILE, TOKENS
 
 

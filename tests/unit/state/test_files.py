@@ -148,7 +148,7 @@ def written(path, batches, losses=()):
         record, before = WorkRecord(), record
         record.restore(json.loads(json.dumps(before.state())))
         record.add_batch(batch)
-    record.write(path / "work.json", "PyTorch", "cpu", {"precision": "float32"}, {}, losses)
+    record.write(path / "work.json", {"device": "cpu"}, {"precision": "float32"}, losses)
     return json.loads((path / "work.json").read_text(), parse_constant=pytest.fail)
 
 

@@ -37,7 +37,7 @@ with RunLock() as lock:
 """
 
 
-def test_lock_ends_with_its_process_however_killed(tmp_path):
+def test_lock_ends_with_its_killed_process(tmp_path):
     command = [sys.executable, "-c", HOLDER, tmp_path]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True) as process:
         others = [int(word) for word in process.stdout.readline().split()]

@@ -85,8 +85,10 @@ def test_state_outside_a_run_is_refused(tmp_path):
     write_run(tmp_path / "exp", 7)
     (state_file,) = (tmp_path / "exp" / "weights").glob("state-*")
     moved = state_file.rename(tmp_path / state_file.name)
+    content, beside = moved.read_bytes(), sorted(tmp_path.rglob("*"))
     with pytest.raises(UserError, match=r"RUN/weights/state-00000007.*--weights"):
         point(tmp_path, str(moved))
+    assert (moved.read_bytes(), sorted(tmp_path.rglob("*"))) == (content, beside)
 
 
 def point(folder, asked, *flags):

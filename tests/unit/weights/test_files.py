@@ -152,12 +152,12 @@ def test_plain_state_dict_gives_arrays_and_requires_a_model(tmp_path, key):
         ("pipe.safetensors", os.mkfifo, "is a FIFO"),
         ("device.pt", lambda path: path.symlink_to("/dev/zero"), "is a device"),
         ("folder", os.mkdir, "not written by oneflow.save, .* one pickled_data [(]found: 0"),
-        ("empty.pt", b"", "no known format"),
-        ("page.pt", b"<!DOCTYPE html>", "no known format"),
+        ("empty.pt", b"", "unknown format; accepted: a .safetensors of a training"),
+        ("page.pt", b"<!DOCTYPE html>", "unknown format; accepted: a .safetensors of a training"),
         ("bare.pt", dump({"model": 1}), "a bare pickle"),
         ("cut.pt", b"PK\x03\x04", "damaged zip"),
         ("long.safetensors", struct.pack("<Q", 2**62) + b"{}", r"damaged or .*header too large"),
-        ("long.pt", struct.pack("<Q", 90_000_000) + b"{ }", "damaged or no safetensors file"),
+        ("long.pt", struct.pack("<Q", 90_000_000) + b"{ }", "damaged or not a safetensors file"),
     ],
 )
 def test_show_describes_an_odd_file(tmp_path, name, content, reported):

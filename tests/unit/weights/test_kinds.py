@@ -33,7 +33,7 @@ from tests.foreign_files import (
     write_zip,
 )
 from tests.onnx_files import MEAN, ROW, SIDE, write_detector
-from tests.tiny_weights import write_tiny_weights
+from tests.small import write_tiny_weights
 from tests.unit.weights.hostile_files import OWN_HEADER
 from tests.unit.weights.test_files import assert_equal_arrays
 
@@ -142,7 +142,7 @@ def test_exported_file_opens_by_name_or_in_a_given_runtime(tmp_path, name, runti
     ("name", "runtime", "text"),
     [
         ("a.onnx", "ncnn", "--runtime ncnn does not read .*a.onnx; accepted: onnx, o"),
-        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is none"),
+        ("tiny0.safetensors", "onnx", "--runtime onnx runs exported files, and .* is not one"),
         ("A.TorchScript", "", "give --runtime torchscript"),
         ("gone.onnx", "", "gone.onnx: no such file"),
         ("folder.onnx", "", "folder.onnx: is a folder, not a regular file"),

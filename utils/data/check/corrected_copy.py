@@ -152,4 +152,5 @@ def _line(row: LabelRow) -> str:
     if right <= left or bottom <= top:
         return ""
     numbers = outline if len(outline) else xyxy_to_cxcywh(np.array([left, top, right, bottom]))
-    return " ".join([str(row.class_index), *(f"{number:.9g}" for number in numbers)]) + "\n"
+    end = ".0" if len(outline) and outline[-1] == 1 else ""  # behind a box, 1 reads as a track id
+    return " ".join([str(row.class_index), *(f"{number:.9g}" for number in numbers)]) + end + "\n"

@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 # Title and advice, in the order shown: the most harmful first.
 _PROBLEMS = {
     "leak": ("Images that are in two splits",
-        "Delete one, or list it in one split; --split 0.8 draws a val"),
+        "Delete one, or list it in one split; without val, --split 0.8 draws one"),
     "near_leak": ("Images that look alike, in two splits",
         "Move both to one side, as --split 0.8 does"),
     "two_classes": ("Images that are in the folders of two classes",

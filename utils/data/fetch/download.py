@@ -72,7 +72,7 @@ class FetchList(NamedTuple):
 def find_list(argument: str) -> FetchList:
     """Read a list by its path, or by its name in data/fetch; UserError names an invalid value."""
     path, known = Path(argument), f"a list is a YAML file, or one of: {', '.join(list_names())}"
-    if not path.exists() and not path.suffix:
+    if not path.is_file() and not path.suffix:  # a folder may have the name of its list
         path = FETCH_FOLDER / f"{path.name}.yaml"
     if not path.exists():
         raise UserError(f"LIST {argument}: no such list; {how_to_fetch(argument) or known}")

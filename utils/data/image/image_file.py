@@ -39,7 +39,7 @@ def save_image(path: Path, image: np.ndarray) -> None:
             f"{', '.join(sorted(LONGEST_SIDES))}, and .jpg holds up to 65500 px per side, "
             ".webp 16383"
         )
-    with atomic_file(path) as file:
+    with atomic_file(path, synced=False) as file:
         file.write(encode_image(path.suffix, image))
 
 

@@ -21,7 +21,7 @@ from duet.utils.data.sources.image_sources import has_images, is_of_windows, no_
 from duet.utils.errors import DatasetError, brief
 from duet.utils.files.json_files import Document
 from duet.utils.files.yaml_files import read_yaml, yaml_text
-from duet.utils.project import how_to_fetch
+from duet.utils.project import PROJECT, how_to_fetch
 from duet.utils.text import count
 
 SPLITS = ("train", "val", "test")
@@ -68,10 +68,13 @@ class DatasetSpec:
 
     def class_of(self, labels: np.ndarray) -> np.ndarray:
         """Return the classes of class numbers in labels, int64."""
-        if not self.label_names:
-            return labels
-        merged = [self.merge.get(name, name) for name in self.label_names]
-        return np.array([self.class_names.index(name) for name in merged], np.int64)[labels]
+        return self._merged_numbers[labels] if self.label_names else labels
+
+    @cached_property
+    def _merged_numbers(self) -> np.ndarray:
+        number_of = {name: number for number, name in enumerate(self.class_names)}
+        merged = [number_of[self.merge.get(name, name)] for name in self.label_names]
+        return np.array(merged, np.int64)
 
     def merged(self) -> DatasetSpec:
         """Return the dataset with each class that `merge` names counted as another, or renamed."""
@@ -191,6 +194,8 @@ class _DatasetYaml:
         candidates = [
             base / one for one in _spellings(value) for base in (self.path.parent, Path())
         ]
+        if self.path.parent == PROJECT / "data":  # `duet fetch` writes into datasets/ from here
+            candidates.append(Path(value.removeprefix("../")))
         roots = list(filter(os.path.isdir, candidates))
         if not roots:
             raise self._not_found("path", value, candidates)

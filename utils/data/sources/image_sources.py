@@ -91,8 +91,9 @@ class ImageFile(ImageSource):
         return label_file_of(self.path.as_posix())
 
     def state(self, now_ns: int) -> bytes | None:
-        files = str(self.path), self.labels_at, overlooked_labels(self.path.as_posix())
-        return state_of_files(tuple(filter(None, files)), now_ns)
+        labels = self.labels_at
+        other = "" if os.path.exists(labels) else overlooked_labels(self.path.as_posix())
+        return state_of_files((str(self.path), labels, *filter(None, [other])), now_ns)
 
     def remarks(self, num_objects: int) -> list[Remark]:
         overlooked = "" if num_objects else overlooked_labels(self.path.as_posix())

@@ -64,12 +64,12 @@ def recognise(path: Path, splits: Sequence[str]) -> DatasetSpec | None:
 
 def unrecognised_text(folder: Path) -> str:
     return (
-        f"--data {folder}: no dataset is recognised in this folder. Looked for: a dataset YAML "
-        f"({YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train); annotations: "
-        f"{format_names()}; "
-        f"YOLO label files with the names of their classes in {', '.join(CLASS_FILES)} or "
-        f"{DARKNET_FILE}; or, to classify, images in folders that are named for their classes, as "
-        "train/cat and val/cat. Name the folder in which one of these lies, or write a dataset YAML"
+        f"--data {folder}: no dataset is recognised in this folder; write a dataset YAML, or "
+        "name a folder that has\n"
+        f"a dataset YAML: {YAML_NAMES[0]}, {YAML_NAMES[1]}, or one with the key train;\n"
+        f"annotations: {format_names()};\n"
+        f"YOLO label files, and class names in {', '.join(CLASS_FILES)} or {DARKNET_FILE};\n"
+        "or, to classify, images in folders named for their classes, as train/cat and val/cat"
     )
 
 

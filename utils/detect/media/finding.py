@@ -93,7 +93,7 @@ def _find_live(argument: str, max_pixels: int, stride: int) -> LiveSource | None
     elif url := _URL.match(argument):
         name, opened = shown_url(argument), partial(open_stream, argument, max_pixels)
         if url[1].lower() not in SCHEMES:
-            raise UserError(f"--source {name}: {url[1]} is not supported; {ACCEPTED}")
+            raise UserError(f"--source {name:.400}: {url[1]:.80} is not supported; {ACCEPTED}")
         import_optional("av", "a stream")
     else:
         return None

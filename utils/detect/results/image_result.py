@@ -147,7 +147,7 @@ class ImageResult(Sequence[Any]):
         save_image(Path(path), self.plot(**options))
 
     def save_txt(self, path: Path | str, scores: bool = False) -> None:
-        with atomic_text_file(Path(path)) as file:
+        with atomic_text_file(Path(path), synced=False) as file:
             file.writelines(f"{line}\n" for line in self.text_lines(scores))
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """How well anchors fit boxes, and anchors that fit them better."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +50,16 @@ def test_anchor_fit_matches_hand_computed_boxes():
     assert measure_fit(sizes[:0], anchors, 4) == (0, 0, 0)
     assert measure_fit(np.zeros((3, 2)), anchors, 4) == (0, 0, 0)
     assert measure_fit(np.zeros((3, 2)), np.zeros((2, 2)), 4) == (0, 0, 0)
+
+
+def test_the_fit_of_millions_of_boxes_takes_little_more_than_they():
+    sizes, anchors = np.tile([[16.0, 16], [4, 4], [90, 9]], (100_000, 1)), np.full((9, 2), 16.0)
+    tracemalloc.start()
+    fit = measure_fit(sizes, anchors, 3)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert fit == (1 / 3, 9 / 3, 1 / 3)
+    assert peak < 100 * len(sizes)  # likeness to all nine alone has 72
 
 
 def test_anchor_recall_on_bccd_matches_public_values():

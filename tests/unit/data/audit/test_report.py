@@ -13,7 +13,7 @@ import pytest
 from duet.models.evaluation.audit.findings import MISPLACED, OVERLOOKED, SWAPPED, UNSEEN, Finding
 from duet.models.evaluation.audit.report import COLUMNS, Audit, audit_page, write_table
 from duet.utils.data.sources.samples import Sample
-from tests.tiny_weights import noise
+from tests.small import noise
 
 NAME = '<b>dog\x1b[2J, "x"'
 SHOWN_NAME = NAME.replace("\x1b", r"\x1b")

@@ -4,6 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from duet.utils.data.check.checking import check_dataset
@@ -11,6 +12,7 @@ from duet.utils.data.check.corrected_copy import refuse_place, write_corrected
 from duet.utils.data.check.report import check_page, class_table, split_table, summary_lines
 from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.label_file import parse_labels
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
 from tests.unit.data.check.test_check import GOOD, LABELS, pattern, write_dataset, write_planted
@@ -68,6 +70,15 @@ def test_objects_are_clipped_dropped_or_kept_unchanged(copied):
     assert labels["over"] == f"{GOOD}0 0.8975 0.5 0.205 0.25\n"  # from 0.795 to 1.005
     assert labels["over_point"] == "0 1 0.5 0.9 0.1 0.9 0.9\n"
     assert labels["background"] == "" and "unlabelled" not in labels
+
+
+def test_a_triangle_that_ends_at_the_lower_edge_is_no_box_with_a_track_id(tmp_path):
+    """Its first four numbers would be a box within the image, the last two a score and an id."""
+    triangle = "0 0.3 0.4 0.1 0.6 0.2 1.00005\n"
+    data = write_dataset(tmp_path / "old", {"a.jpg": triangle, "b.jpg": GOOD}, YAML)
+    write_corrected(check_dataset(load_dataset(data, splits=("train",))), tmp_path / "new")
+    labels = parse_labels((tmp_path / "new/labels/train/a.txt").read_bytes(), num_classes=2)
+    assert labels.polygons_norm.outline(0).tolist()[-1] == [np.float32(0.2), 1]
 
 
 def test_copy_links_images_and_lists_undecided_ones(copied):

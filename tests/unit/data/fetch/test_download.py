@@ -67,6 +67,12 @@ def test_file_that_is_no_download_list_is_an_error(tmp_path, document):
         find_list(str(path))
 
 
+def test_a_folder_of_the_name_of_a_list_does_not_hide_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "coco128").mkdir()
+    assert find_list("coco128").items[0].name == "coco128.zip"
+
+
 def test_built_in_lists_are_pinned_to_their_publishers():
     servers = {
         "bccd": "https://github.com/Shenggan/BCCD_Dataset/archive/",

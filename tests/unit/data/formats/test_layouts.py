@@ -176,7 +176,7 @@ def test_annotations_are_read_once_for_names_and_images(tmp_path):
     assert [len(one) for one in dataset.annotations.values()] == [1]  # of val
 
 
-def test_only_annotations_of_splits_that_are_read_are_kept(tmp_path):
+def test_only_annotations_of_requested_splits_are_kept(tmp_path):
     touch(tmp_path, "train/a.jpg", "valid/b.jpg")
     for place in ("train/a", "valid/b"):
         write(tmp_path / f"{place}.xml", BOX)

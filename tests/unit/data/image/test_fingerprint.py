@@ -123,7 +123,7 @@ def test_equal_bytes_are_duplicates_but_unread_files_not():
     assert near_duplicates([]).tolist() == []
 
 
-def test_crowded_fingerprints_take_bounded_work():
+def test_thousands_of_close_fingerprints_form_one_group():
     """20,000 looks within 2^16 would have 10^8 pairs; each is compared with a few."""
     numbers = np.random.default_rng(0).choice(1 << 16, 20_000, replace=False) + (1 << 40)
     assert set(near_duplicates(looks(*numbers.tolist())).tolist()) == {0}

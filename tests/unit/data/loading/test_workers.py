@@ -155,7 +155,7 @@ loader.start()
 """
 INTERRUPT_WORKERS = """
 for process_id in worker_ids():
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP):
         os.kill(process_id, number)
 """
 REPORT_WORKERS = """

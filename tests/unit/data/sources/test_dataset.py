@@ -69,6 +69,14 @@ def test_path_is_relative_to_yaml_then_working_folder(dataset, tmp_path_factory,
     assert load_dataset(elsewhere).root.resolve() == dataset
 
 
+def test_a_yaml_of_ours_finds_what_was_fetched_into_the_working_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "datasets/coco128; correct the path" in error_of(Path("coco128.yaml"))
+    touch(tmp_path, "datasets/coco128/images/train2017/a.jpg")
+    (root,) = {path.parents[1].resolve() for path in load_dataset("coco128.yaml").train}
+    assert root == tmp_path / "datasets/coco128"
+
+
 def test_unrequested_split_need_not_exist(dataset):
     path = write_yaml(dataset / "cells.yaml", train="absent", test="absent.txt")
     assert load_dataset(path, splits=("val",)).val == (dataset / "images/val",)

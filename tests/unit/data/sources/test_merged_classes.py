@@ -1,5 +1,6 @@
 """`merge` in a dataset YAML: two names of one class, in each kind of labels."""
 
+import sys
 from pathlib import Path
 
 import cv2
@@ -11,6 +12,7 @@ from duet.utils.data.check.__main__ import run as check
 from duet.utils.data.records.__main__ import main as records
 from duet.utils.data.sources.coco_annotations import own_annotations
 from duet.utils.data.sources.dataset import load_dataset
+from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.splits import load_split
 from duet.utils.errors import DatasetError
 from tests.unit.data.formats import annotation_files
@@ -141,3 +143,16 @@ def test_impossible_merge_is_refused(tmp_path, kind, merge, text):
     with pytest.raises(DatasetError) as caught:
         load_dataset(write(tmp_path / "data", kind, merge=merge))
     assert text in str(caught.value)
+
+
+def test_classes_are_merged_once_not_for_each_image():
+    names = tuple(f"class {number}" for number in range(500))
+    dataset = DatasetSpec("", Path(), (), (), (), names, merge={"class 3": "class 1"}).merged()
+    calls, labels = [], np.array([1, 2, 3, 4])
+    sys.setprofile(lambda frame, event, argument: calls.append(event))
+    try:
+        found = [dataset.class_of(labels).tolist() for _ in range(100)]
+    finally:
+        sys.setprofile(None)
+    assert found == [[1, 2, 1, 3]] * 100
+    assert len(calls) < 500 * 10  # 200,000 if the names are merged for each image

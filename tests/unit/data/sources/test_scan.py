@@ -108,6 +108,15 @@ def test_log_names_100_faults_and_counts_all(data, caplog):
     assert samples.remarks.numbers["unusable_image"] == 301
 
 
+def test_state_of_a_labelled_image_takes_four_stats(tmp_path, monkeypatch):
+    """Of the folder and file of labels, then the times of image and labels."""
+    touch(tmp_path, "images/a.jpg", "labels/a.txt")
+    image, asked, stat = image_sources.ImageFile(tmp_path / "images/a.jpg"), [], os.stat
+    monkeypatch.setattr(os, "stat", lambda path, **options: asked.append(path) or stat(path))
+    assert image.state(2**62) is not None
+    assert len(asked) <= 4
+
+
 def test_temporarily_unreadable_image_is_read_next_time(data, monkeypatch):
     with monkeypatch.context() as failing:
         for module, name in ((header, "größe 0.png"), (label_file, "größe 7.txt")):

@@ -102,6 +102,13 @@ def test_camera_and_url_are_live_sources(argument):
     assert (source.kind, source.num_frames, source.rate) == ("live", None, None)
 
 
+def test_a_long_url_is_cut_in_its_message(tmp_path):
+    (tmp_path / "a.streams").write_text("x" * 9000 + "://host\n")
+    with pytest.raises(UserError, match="xxx is not supported; accepted") as raised:
+        find_sources(str(tmp_path / "a.streams"), PIXELS)
+    assert len(str(raised.value)) < 1000
+
+
 REFUSED = {
     "absent.jpg": "absent.jpg: no such file or folder$",
     "": "no such file or folder",

@@ -57,6 +57,13 @@ def test_all_flags_give_the_public_file_layout(tmp_path):
     assert table == "a.png,person,0.50\na.png,cat,0.25\na.png,person,0.50\n"
 
 
+def test_no_image_waits_for_the_disk(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("os.fsync", synced.append)
+    write(tmp_path, *(make_result(Path(f"{name}.png"), PERSON) for name in "abc"), **ALL)
+    assert len(synced) == 2  # detections.json and predictions.csv
+
+
 def test_heat_maps_are_saved_in_their_own_folder(tmp_path):
     result = make_result(Path("x/a.png"), PERSON)
     heat = np.zeros(result.size, np.float32)

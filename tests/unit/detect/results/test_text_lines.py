@@ -68,7 +68,8 @@ def sample(path: str) -> Sample:
     return Sample(Path(path), 50, 100, *labels)
 
 
-def test_each_image_with_detections_has_a_label_file(tmp_path):
+def test_each_image_with_detections_has_a_label_file(tmp_path, monkeypatch):
+    monkeypatch.delattr("os.fsync")  # of thousands of files it takes minutes
     samples = [sample("a/one.jpg"), sample("b/one.jpg"), sample("a/two.jpg")]
     files = LabelFiles(samples, scores=True)
     files.add(2, make_detections(), NOTHING)

@@ -18,7 +18,7 @@ from duet.utils.detect.config import parse_detect_flags
 from duet.utils.detect.media.video import VideoWriter
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect
-from tests.tiny_weights import (
+from tests.small import (
     CLASS_NAMES,
     STRIDE,
     noise,
@@ -28,11 +28,6 @@ from tests.tiny_weights import (
 
 IMAGE = noise(64, 96)
 SIZE = 64
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture(scope="module")

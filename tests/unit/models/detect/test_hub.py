@@ -14,16 +14,11 @@ from duet.utils.detect.results.result import Result
 from duet.utils.errors import UserError
 from tests.coco_reference import rows_as_detections
 from tests.environments import shared_path
-from tests.tiny_weights import CLASS_NAMES, STRIDE, noise, write_tiny_weights
+from tests.small import CLASS_NAMES, STRIDE, noise, write_tiny_weights
 
 IMAGE = noise(64, 96)
 SIZE = 64
 ROUNDING = 1e-6  # float32 box arithmetic, relative
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
 @pytest.fixture

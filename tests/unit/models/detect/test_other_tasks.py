@@ -13,7 +13,7 @@ from duet import load
 from duet.utils.data.image.image_file import save_image
 from duet.utils.detect.results.result import ClassResult
 from duet.utils.errors import UserError
-from tests.tiny_weights import noise, write_tiny_classifier, write_tiny_segmenter
+from tests.small import noise, write_tiny_classifier, write_tiny_segmenter
 
 IMAGES = [noise(64, 96, 1), noise(96, 64, 2), noise(33, 70, 3), noise(64, 96, 4)]
 SIZE = 64

@@ -17,7 +17,7 @@ from duet.models.inference.predictors import PredictorAround
 from duet.utils.detect.media.source import Frame
 from duet.utils.errors import BrokenSourceError
 from duet.utils.evaluation.nms import SuppressionSettings
-from tests.tiny_weights import CLASS_NAMES, noise, tiny_checkpoint
+from tests.small import CLASS_NAMES, noise, tiny_checkpoint
 
 
 class Images:

@@ -15,7 +15,7 @@ from duet.utils.export.config import ExportConfig
 from duet.utils.export.metadata import DETECTIONS, Metadata
 from duet.utils.weights.checkpoint import Checkpoint, Header
 from duet.utils.weights.load import ExportedWeights
-from tests.tiny_weights import tiny_checkpoint
+from tests.small import tiny_checkpoint
 
 NAMES = ("a", "b", "c", "d", "e")
 SETTINGS = SuppressionSettings(confidence_threshold=0.25, multi_label=False)

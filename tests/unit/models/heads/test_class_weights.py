@@ -21,8 +21,7 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.errors import UserError
 from duet.utils.state.job import TrainData
 from tests.golden_models import cost_of, loss_settings
-from tests.small import TINY, TINY_ANCHOR_FREE, TINY_SEGMENTER
-from tests.tiny_weights import CLASSIFIER
+from tests.small import CLASSIFIER, TINY, TINY_ANCHOR_FREE, TINY_SEGMENTER
 
 MODELS = {"boxes": TINY, "free": TINY_ANCHOR_FREE, "masks": TINY_SEGMENTER, "classes": CLASSIFIER}
 WEIGHTS = (3.0, 0.25, 1.0, 0.5, 0.25)

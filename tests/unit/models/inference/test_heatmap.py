@@ -13,19 +13,13 @@ from duet.models.stored import load_detector
 from duet.utils.detect.config import parse_detect_flags
 from duet.utils.errors import UserError
 from duet.utils.weights.load import load_to_detect, load_weights
-from tests.tiny_weights import (
+from tests.small import (
     noise,
     write_tiny_classifier,
     write_tiny_segmenter,
-    write_tiny_weights,
 )
 
 IMAGE = noise(64, 96)
-
-
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    return write_tiny_weights(tmp_path_factory.mktemp("weights"))
 
 
 def test_first_component_of_one_pattern_is_the_pattern():

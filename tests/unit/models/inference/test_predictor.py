@@ -12,8 +12,13 @@ from duet.models.inference.predictors import Augmented, Ensemble
 from duet.utils.errors import UserError
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.load import load_weights
-from tests.small import write_tiny_model
-from tests.tiny_weights import initial_model, untrained, with_trained_size, write_checkpoint
+from tests.small import (
+    initial_model,
+    untrained,
+    with_trained_size,
+    write_checkpoint,
+    write_tiny_model,
+)
 
 NAMES = ("a", "b", "c")
 

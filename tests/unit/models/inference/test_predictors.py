@@ -18,7 +18,7 @@ from duet.utils.files.yaml_files import parse_yaml
 from tests.frameworks import dispatched, total
 from tests.golden_models import assert_near, drawn_input, drawn_model, info, stored
 from tests.presence_head import PresenceHead
-from tests.small import TINY, write_tiny_classifier
+from tests.small import TINY, write_classifier_yaml
 
 # Float32 sums of a whole network in another order, relative to the largest value; 2e-6 was
 # measured for OneFlow.
@@ -253,7 +253,7 @@ def test_single_class_nms_compares_boxes_across_classes(one_class):
 
 @pytest.fixture
 def classifier(tmp_path):
-    model = Detector(read_model_yaml(write_tiny_classifier(tmp_path)))
+    model = Detector(read_model_yaml(write_classifier_yaml(tmp_path)))
     model.initialize(seed=3)
     return model.eval()
 

@@ -19,7 +19,7 @@ from duet.utils.data.sources.samples import Sample, table_of
 from duet.utils.report.results import read_results
 from duet.utils.state.job import Job, TrainData
 from duet.utils.strengths import FEW_IMAGES
-from tests.small import write_outlined_dataset, write_tiny_segmenter
+from tests.small import write_outlined_dataset, write_segmenter_yaml
 from tests.train.short_runs import short_flags, start
 
 NAMES = ("circle", "square", "cross\x1b")
@@ -147,7 +147,7 @@ def test_card_is_written_before_the_last_lines(tmp_path, monkeypatch):
 
 def test_mask_metrics_have_an_interval(tmp_path):
     flags = ["--data", str(write_outlined_dataset(tmp_path)), *short_flags(tmp_path)[2:]]
-    flags += ["--cfg", str(write_tiny_segmenter(tmp_path)), "--epochs", "1"]
+    flags += ["--cfg", str(write_segmenter_yaml(tmp_path)), "--epochs", "1"]
     assert "95 % interval" in (start(flags) / "card.md").read_text(encoding="utf-8")
 
 

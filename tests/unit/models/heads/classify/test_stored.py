@@ -18,7 +18,7 @@ from duet.models.heads.classify.head import ClassificationLoss, dropout_factors
 from duet.models.training.step_watch import StageTimer
 from duet.utils.data.loading.batch import Targets
 from tests.golden_models import assert_near, draw, drawn_input, info, numbers_by_layer, stored
-from tests.small import write_tiny_classifier
+from tests.small import write_classifier_yaml
 
 SIZES = ("n", "s")
 NETWORK_TOLERANCE = 1e-5
@@ -147,7 +147,7 @@ def test_dropout_draws_are_philox_and_rescaled():
 
 @pytest.fixture
 def classifier(tmp_path):
-    model = Detector(read_model_yaml(write_tiny_classifier(tmp_path)))
+    model = Detector(read_model_yaml(write_classifier_yaml(tmp_path)))
     model.initialize(seed=0)
     return model
 
