@@ -116,7 +116,7 @@ def run_once(
     line, log = [*command, *common_flags(flags, place)], folder / f"{turn.name}.log"
     rows, load = ArrivingRows(place / "results.csv"), LoadWatch()
     try:
-        outcome = run_process(line, log, 60 * flags.timeout, flags.device, (rows,))
+        outcome = run_process(line, log, 60 * flags.timeout, flags.device, rows)
     except (OSError, IndexError) as error:
         raise UserError(f"{shlex.join(line)} cannot be started: {error}") from error
     run = describe_run(turn, line, outcome, log)

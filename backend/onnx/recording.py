@@ -309,15 +309,7 @@ def _broadcast(one: Sequence[int], other: Sequence[int]) -> list[int]:
 
 
 def _complete(shape: Sequence[int], old: Sequence[int]) -> list[int]:
-    if not shape or sum(size == -1 for size in shape) > 1 or min(shape) < -1:
-        raise ValueError(f"reshape{tuple(shape)}: expected sizes of 0 or more and at most one -1")
-    numbers, known = math.prod(map(int, old)), math.prod(int(x) for x in shape if x != -1)
-    rest = numbers // max(known, 1) if -1 in shape else 1
-    if known * rest != numbers:
-        raise ValueError(
-            f"reshape{tuple(shape)}: a tensor of shape {tuple(old)} has a different number of "
-            "elements"
-        )
+    np.broadcast_to(0, tuple(map(int, old))).reshape(tuple(map(int, shape)))  # or ValueError
     return [_quotient(old, shape) if size == -1 else size for size in shape]
 
 
@@ -346,55 +338,44 @@ def _completed_by_onnx(sizes: Sequence[int], old: Sequence[int]) -> list[int]:
     return target
 
 
-def take(x: Tensor, index: tuple[object, ...]) -> Tensor:
+def take(x: Tensor, index: tuple[Any, ...]) -> Tensor:
     """Return x[index], for integers, slices and one `...`."""
-    index = without_ellipsis(index, x.ndim)
-    slices = [part for part in index if isinstance(part, slice)]
-    bounds = [bound for part in slices for bound in (part.start, part.stop, part.step)]
-    if any(isinstance(bound, Size) for bound in (*index, *bounds)):
-        raise ValueError("a dynamic size cannot be an index; accepted: integers and slices")
-    if cut := {dim: part for dim, part in enumerate(index) if part != slice(None)}:
-        x = _sliced(x, cut)
-    if dropped := [dim for dim, part in cut.items() if isinstance(part, int)]:
+    at = index.index(...) if ... in index else len(index)
+    missing = x.ndim - len(index) + (... in index)
+    if missing < 0:
+        raise IndexError(f"{len(index)} indices for a tensor of {x.ndim} dimensions")
+    index = (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
+    shape, spans = list(x.shape), {}
+    for dim, part in enumerate(index):
+        if part != slice(None):
+            shape[dim], spans[dim] = _cut(part, shape[dim])
+    if spans:
+        starts, ends, steps = map(constant, np.array([*spans.values()], np.int64).T)
+        axes = constant(np.array([*spans], np.int64))
+        x = apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
+    if dropped := [dim for dim in spans if not isinstance(index[dim], slice)]:
         shape = [size for dim, size in enumerate(x.shape) if dim not in dropped]
         x = apply("Squeeze", (x, constant(np.array(dropped, np.int64))), shape, x.dtype)
     return x
 
 
-def _sliced(x: Tensor, parts: Mapping[int, object]) -> Tensor:
-    """Return x cut in some dimensions; an integer leaves one of size 1."""
-    shape, spans = list(x.shape), []
-    for dim, part in parts.items():
-        size, is_free = int(x.shape[dim]), isinstance(x.shape[dim], Size)
-        start, end, step = span_of(part, size)
-        length = len(range(size)[start : None if end == FAR else end : step])
-        shape[dim] = Size(length) if is_free and isinstance(part, slice) else length
-        spans.append((start, end, step))
-    starts, ends, steps = (constant(column) for column in np.array(spans, np.int64).T)
-    axes = constant(np.array(list(parts), np.int64))
-    return apply("Slice", (x, starts, ends, axes, steps), shape, x.dtype)
-
-
-def without_ellipsis(index: tuple[object, ...], ndim: int) -> tuple[object, ...]:
-    """Return the index expanded to one part per dimension."""
-    missing = ndim - sum(part is not ... for part in index)
-    if missing < 0 or sum(part is ... for part in index) > 1:
-        raise IndexError(f"{len(index)} indices for a tensor of {ndim} dimensions")
-    at = next((i for i, part in enumerate(index) if part is ...), len(index))
-    return (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
-
-
-def span_of(part: object, size: int) -> tuple[int, int, int]:
-    """Return start, end and step for ONNX's Slice."""
-    if isinstance(part, int):
-        if not -size <= part < size:
-            raise IndexError(f"index {part} is out of range for a dimension of size {size}")
-        return part, part + 1 if part != -1 else FAR, 1
-    if not isinstance(part, slice):
+def _cut(part: Any, size: int) -> tuple[int, tuple[int, int, int]]:
+    """Return the size of a part, 1 for an integer, and start, end and step for ONNX's Slice."""
+    if isinstance(part, slice):
+        span = part
+    elif isinstance(part, int):
+        span = slice(part, part + 1 or None)
+    else:
         raise TypeError(
-            f"an index cannot be a {type(part).__name__}; accepted: integers, slices and ..."
+            f"an index cannot be a {type(part).__name__}; accepted: integers, slices and one ..."
         )
-    step = 1 if part.step is None else part.step
+    if any(isinstance(bound, Size) for bound in (part, span.start, span.stop, span.step)):
+        raise ValueError("a dynamic size cannot be an index; accepted: integers and slices")
+    start, end, step = span.start or 0, FAR if span.stop is None else span.stop, span.step or 1
     if step < 1:
         raise ValueError(f"slice step {step} is not supported; accepted: 1 or more")
-    return part.start or 0, FAR if part.stop is None else part.stop, step
+    length = len(range(int(size))[span])
+    if not length and span is not part:
+        raise IndexError(f"index {part} is out of range for a dimension of size {size}")
+    is_free = span is part and isinstance(size, Size)
+    return Size(length) if is_free else length, (start, end, step)

@@ -5,7 +5,7 @@ best class only, and the masks of `utils/data/masks/assemble.py` in prototype si
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from duet.backend.onnx.recording import (
     apply,
     apply_for_several,
     constant,
+    elementwise,
     graph_input,
     size_tensor,
 )
@@ -27,7 +28,13 @@ from duet.models.export.raw import maps_by_name, require_allowed
 from duet.models.stored import detector_of_weights, fold_batch_norm
 from duet.utils.errors import UserError
 from duet.utils.export.config import ExportConfig
-from duet.utils.export.metadata import DETECTION_COLUMNS, DETECTIONS, MASKS, output_names
+from duet.utils.export.metadata import (
+    BOX_COLUMNS,
+    DETECTION_COLUMNS,
+    DETECTIONS,
+    MASKS,
+    output_names,
+)
 from duet.utils.geometry.detections import SuppressionSettings
 from duet.utils.weights.checkpoint import Checkpoint
 
@@ -56,56 +63,30 @@ def recorded_graph(config: ExportConfig, checkpoint: Checkpoint) -> bytes:
 
 
 def named_outputs(model: Any, images: Tensor, config: ExportConfig) -> dict[str, Any]:
+    name_tensors(model)
     if config.raw:
-        name_tensors(model)
         return maps_by_name(model, images, config.raw)
-    kind = exported_kind(model.head, config.nms)
-    predicted = predictions(model, images, config.half)
-    outputs = finished(kind, predicted, config, images.shape[2:], model.head.num_classes)
-    return dict(zip(output_names(kind), outputs, strict=True))
-
-
-def finished(
-    kind: str,
-    predicted: tuple[Any, ...],
-    config: ExportConfig,
-    input_size: Sequence[int],
-    num_classes: int,
-) -> tuple[Any, ...]:
+    head, kind = model.head, exported_kind(model.head, config.nms)
+    maps = maps_in_half(model, images) if config.half else model(images)
+    predicted: tuple[Any, ...] = form_of(head).outputs(head, maps)  # float32, as NMS requires
     first, *others = predicted
-    settings, top = config.suppression, config.top_per_class
-    if kind == DETECTIONS:
-        return (detections(first, settings, top),)
-    if kind == MASKS:
-        columns = 5 + num_classes
-        found = detections(first[..., :columns], settings, top, first[..., columns:])
-        boxes_xyxy, coefficients = found[..., 0:4], found[..., DETECTION_COLUMNS:]
-        masks = masks_in_boxes(others[0], coefficients, boxes_xyxy, input_size)
-        return found[..., :DETECTION_COLUMNS], masks
-    return predicted
-
-
-def predictions(model: Any, images: Tensor, half: bool) -> tuple[Any, ...]:
-    """Return all predictions, float32.
-
-    half: compute the layers in half precision; boxes are decoded in float32, as NMS requires.
-    """
-    raw = raw_maps(model, images, half)
-    predicted: tuple[Any, ...] = form_of(model.head).outputs(model.head, raw)
-    first = predicted[0]
     if isinstance(first.shape[1], Size):
         first.shape[1].name = NUM_ROWS
-    return predicted
+    if kind in (DETECTIONS, MASKS):
+        num_others = first.shape[2] - BOX_COLUMNS - head.num_classes
+        first = detections(first, config.suppression, config.top_per_class, num_others)
+    if kind == MASKS:
+        boxes_xyxy, coefficients = first[..., 0:4], first[..., DETECTION_COLUMNS:]
+        others = [masks_in_boxes(others[0], coefficients, boxes_xyxy, images.shape[2:])]
+        first = first[..., :DETECTION_COLUMNS]
+    return dict(zip(output_names(kind), (first, *others), strict=True))
 
 
-def raw_maps(model: Any, images: Tensor, half: bool) -> tuple[Tensor, ...]:
-    name_tensors(model)
-    if not half:
-        return tuple(model(images))
+def maps_in_half(model: Any, images: Tensor) -> list[Tensor]:
+    """Return the head's maps, computed in half precision, as float32."""
     require_half(nn.state_arrays(model))
     layers = nn.place(nn.frozen_copy(model), "cpu", "float16")
-    name_tensors(layers)
-    return tuple(ops.cast(level, "float32") for level in layers(ops.cast(images, "float16")))
+    return [ops.cast(level, "float32") for level in layers(ops.cast(images, "float16"))]
 
 
 def require_half(arrays: Mapping[str, np.ndarray]) -> None:
@@ -123,78 +104,58 @@ def require_half(arrays: Mapping[str, np.ndarray]) -> None:
 LEAST_IOU = float(np.finfo(np.float32).tiny)
 
 
-class Candidates(NamedTuple):
-    """Input of NMS: each row with its best class."""
-
-    boxes_xyxy: Tensor  # (B, N, 4)
-    scores: Tensor  # (B, N) of the best class, 0 where not above the threshold
-    class_index: Tensor  # (B, N) int64; the first of equal classes
-    num_classes: int
-
-
 def detections(
-    rows: Tensor,
-    settings: SuppressionSettings,
-    top_per_class: int,
-    others: Tensor | None = None,
+    rows: Tensor, settings: SuppressionSettings, top_per_class: int, num_others: int = 0
 ) -> Tensor:
     """Return each image's detections, (B, K, 6 + M) float32, with K = `max_detections`.
 
-    x1, y1, x2, y2, score, class, `others`; highest score first, then by row. Unused rows are 0.
+    x1, y1, x2, y2, score, class, others; highest score first, then by row. Unused rows are 0.
 
     Args:
-        rows: (B, N, 5 + C) float32, per image as in `non_max_suppression`.
+        rows: (B, N, 5 + C + M) float32, per image as in `non_max_suppression`, and other values.
         top_per_class: maximum detections per class; unused with `class_agnostic`.
-        others: (B, N, M) float32, further values of the rows; None for M = 0.
+        num_others: M.
     """
-    found = candidates(rows, settings.confidence_threshold)
-    kept = kept_scores(found, settings, top_per_class)
-    scores, index = best(kept, settings.max_detections)
-    numbers = found.scores, ops.cast(found.class_index, "float32")
-    columns = [x.reshape(*x.shape, 1) for x in numbers]
-    columns += [] if others is None else [others]
-    table = ops.cat([found.boxes_xyxy, *columns], dim=2)
-    chosen = _take_rows(table, index)
-    used = (scores > 0.0).reshape(*scores.shape, 1)
-    return _where(used, chosen, _zero())
-
-
-def candidates(rows: Tensor, confidence_threshold: float) -> Candidates:
-    """Return each row with its best class; scores not above the threshold become 0."""
     batch, number, width = rows.shape
+    columns = width - num_others
     half_size, centre = rows[..., 2:4] / 2.0, rows[..., 0:2]
     boxes_xyxy = ops.cat([centre - half_size, centre + half_size], dim=2)
     # Of equal values TopK returns the first, as NumPy's argmax does.
-    scores, class_index = best(rows[..., 5:] * rows[..., 4:5], 1)
-    scores, class_index = (x.reshape(batch, number) for x in (scores, class_index))
+    scores_of_best = best(rows[..., BOX_COLUMNS:columns] * rows[..., 4:5], 1)
+    scores, class_index = (x.reshape(batch, number) for x in scores_of_best)
     # Not left to NonMaxSuppression: runtimes differ for scores equal to the threshold.
-    above = scores > confidence_threshold
-    scores = _where(above, scores, _zero())
-    return Candidates(boxes_xyxy, scores, class_index, width - 5)
-
-
-def kept_scores(found: Candidates, settings: SuppressionSettings, top_per_class: int) -> Tensor:
-    batch, number = found.scores.shape
-    if settings.class_agnostic:
-        scores, limit = found.scores.reshape(batch, 1, number), settings.max_detections
-    else:
-        scores, limit = of_each_class(found), top_per_class
-    thresholds = threshold_of_iou(settings.iou_threshold), settings.confidence_threshold
-    selected = apply(
-        "NonMaxSuppression",
-        (
-            found.boxes_xyxy,
-            scores,
-            constant(np.array([limit], np.int64)),
-            *(constant(np.array([value], np.float32)) for value in thresholds),
-        ),
-        (Size(0), 3),
-        "int64",
+    scores = _where(scores > settings.confidence_threshold, scores)
+    by_class, limit = scores.reshape(batch, 1, number), settings.max_detections
+    if not settings.class_agnostic:
+        chosen, limit = one_hot(class_index, columns - BOX_COLUMNS), top_per_class
+        by_class = chosen * by_class
+    kept, index = best(
+        kept_scores(boxes_xyxy, scores, by_class, limit, settings), settings.max_detections
     )
+    numbers = (x.reshape(batch, number, 1) for x in (scores, ops.cast(class_index, "float32")))
+    others = [rows[..., columns:]] if num_others else []
+    values = ops.cat([boxes_xyxy, *numbers, *others], dim=2)
+    return _where((kept > 0.0).reshape(*kept.shape, 1), _take_rows(values, index))
+
+
+def one_hot(index: Tensor, num_classes: int) -> Tensor:
+    """Return 1 in the class of each row and 0 elsewhere, (B, C, N) float32, of indices (B, N)."""
+    batch, number = index.shape
+    inputs = index, constant(np.array(num_classes)), constant(np.array([0, 1], np.float32))
+    return apply("OneHot", inputs, (batch, num_classes, number), "float32", axis=1)
+
+
+def kept_scores(
+    boxes_xyxy: Tensor, scores: Tensor, by_class: Tensor, limit: int, settings: SuppressionSettings
+) -> Tensor:
+    """Return the scores, (B, N), of the boxes that NMS keeps, else 0."""
+    limits = threshold_of_iou(settings.iou_threshold), settings.confidence_threshold
+    numbers = np.array([limit], np.int64), *np.array(limits, np.float32).reshape(2, 1)
+    inputs = boxes_xyxy, by_class, *map(constant, numbers)
+    selected = apply("NonMaxSuppression", inputs, (Size(0), 3), "int64")
     places = apply("Gather", (selected, constant(np.array([0, 2]))), (Size(0), 2), "int64", axis=1)
-    kept = apply("GatherND", (found.scores, places), (Size(0),), "float32")
-    nothing = found.scores * 0.0
-    return apply("ScatterND", (nothing, places, kept), (batch, number), "float32")
+    kept = apply("GatherND", (scores, places), (Size(0),), "float32")
+    return apply("ScatterND", (scores * 0.0, places, kept), scores.shape, "float32")
 
 
 def threshold_of_iou(iou_threshold: float) -> float:
@@ -207,14 +168,6 @@ def threshold_of_iou(iou_threshold: float) -> float:
     if float(rounded) < iou_threshold:
         rounded = np.nextafter(rounded, np.float32(0))
     return max(float(rounded), LEAST_IOU)
-
-
-def of_each_class(found: Candidates) -> Tensor:
-    (batch, number), classes = found.scores.shape, found.num_classes
-    depth, values = constant(np.array(classes)), constant(np.array([0, 1], np.float32))
-    shape = batch, classes, number
-    chosen = apply("OneHot", (found.class_index, depth, values), shape, "float32", axis=1)
-    return chosen * found.scores.reshape(batch, 1, number)
 
 
 def best(scores: Tensor, number: int) -> tuple[Tensor, Tensor]:
@@ -256,9 +209,7 @@ def masks_in_boxes(
             (boxes_xyxy[..., column] * scale).reshape(batch, found, 1, 1)
             for column in (axis, axis + 2)
         )
-        outside, inside = first > places, end > places
-        scores = apply("Where", (outside, _zero(), scores), outside.shape, "float32")
-        scores = apply("Where", (inside, scores, _zero()), inside.shape, "float32")
+        scores = _where(elementwise("And", first <= places, end > places), scores)
     return scores
 
 
@@ -271,12 +222,9 @@ def _take_rows(table: Tensor, index: Tensor) -> Tensor:
     return apply("GatherND", (table, inside), shape, table.dtype, batch_dims=1)
 
 
-def _where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return apply("Where", (condition, x, y), x.shape, x.dtype)
-
-
-def _zero() -> Tensor:
-    return constant(np.zeros((), np.float32))
+def _where(condition: Tensor, x: Tensor) -> Tensor:
+    """Return x where a condition holds, else 0."""
+    return apply("Where", (condition, x, constant(np.zeros((), np.float32))), x.shape, x.dtype)
 
 
 def _float(size: int) -> Tensor:

@@ -42,7 +42,7 @@ from tests.unit.detect.made import video_bytes
 def read_image(path: Path) -> object:
     """Scan an image and, if it is usable, decode it; as training and detect.py do."""
     path.with_suffix(".txt").write_bytes(b"0 0.5 0.5 0.25 0.25\n")
-    report = scan_samples([path], num_classes=3)
+    report = scan_samples([ImageFile(path)], num_classes=3)
     fingerprint_of(np.frombuffer(path.read_bytes(), np.uint8))
     images = [decode(sample) for sample in report.samples]
     seen = decode_image(path.read_bytes(), MAX_PIXELS)

@@ -22,7 +22,7 @@ BUDGETS = {
     "models/training": 2792,
     "scripts": 1173,
     "utils": 1008,
-    "utils/cli": 1356,
+    "utils/cli": 1358,
     "utils/comparison": 1263,
     "utils/data": 11238,
     "utils/detect": 2038,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54914, "benchmarks": 2669}
+OTHERS = {"tests": 54915, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:

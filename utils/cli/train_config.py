@@ -207,6 +207,8 @@ class TrainConfig(RunConfig):
             )
         if self.remap_classes and not self.weights:
             raise UserError("--remap-classes reuses classes of --weights; add --weights")
+        if self.storage and not self.evolve:
+            raise UserError("--storage is the file of a search; add --evolve, or leave it out")
         if self.batch_size == AUTO_BATCH and self.micro_batch:
             raise UserError("--micro-batch needs a fixed --batch-size, not -1")
 

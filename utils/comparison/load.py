@@ -32,18 +32,15 @@ class LoadWatch:
     """Measures the load from other processes, from its creation on."""
 
     def __init__(self) -> None:
-        self._start, self._all, self._own = time.monotonic(), seconds_of_cores(), _own_seconds()
+        self._start, self._taken = time.monotonic(), _seconds_of_others()
 
     def others(self) -> float | None:
         """Return how many cores other processes used on average.
 
         None in less than `SHORTEST`, as the system counts in ticks of 10 ms.
         """
-        seconds, now = time.monotonic() - self._start, seconds_of_cores()
-        if seconds < SHORTEST:
-            return None
-        taken = now - self._all - (_own_seconds() - self._own)
-        return round(max(0.0, taken) / seconds, 2)
+        seconds, taken = time.monotonic() - self._start, _seconds_of_others() - self._taken
+        return round(max(0.0, taken) / seconds, 2) if seconds >= SHORTEST else None
 
 
 def disturbs(others: float | None, cores: int) -> bool:
@@ -51,11 +48,12 @@ def disturbs(others: float | None, cores: int) -> bool:
     return others is not None and others > SHARE * cores
 
 
-def seconds_of_cores() -> float:
-    """Return the processor time of all processes on the cores of this one."""
+def _seconds_of_others() -> float:
+    """Return the processor time of the usable cores, without this process and its descendants."""
     cores, usable = enumerate(psutil.cpu_times(percpu=True)), cores_of()
     used = (core._asdict().items() for number, core in cores if number in usable)
-    return sum(time for core in used for name, time in core if name not in NOT_WORK)
+    all_work = sum(time for core in used for name, time in core if name not in NOT_WORK)
+    return all_work - _own_seconds()
 
 
 def _own_seconds() -> float:

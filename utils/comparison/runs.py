@@ -232,7 +232,7 @@ def run_process(
     log: Path,
     timeout: float,
     devices: str,
-    watchers: Sequence[Callable[[], None]] = (),
+    watch: Callable[[], None] = lambda: None,
 ) -> Outcome:
     """Run a command without a shell; none of its processes outlives this call, even on Ctrl-C.
 
@@ -240,11 +240,12 @@ def run_process(
         log: file for its output.
         timeout: seconds after which it is stopped.
         devices: as for train.py, such as "0,1"; "cpu": do not run nvidia-smi.
-        watchers: called repeatedly while it runs, and once at the end.
+        watch: called repeatedly while it runs, and once at the end.
     """
     samples = log.with_suffix(".device-memory")
+    peak_kib, timed_out, taken = 0, False, sum(os.times()[2:4])  # of children that have ended
     with log.open("wb") as stream, device_samples(devices, samples), ending_children():
-        start, taken = time.monotonic(), sum(os.times()[2:4])  # of children that have ended
+        start = time.monotonic()
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -253,15 +254,14 @@ def run_process(
             env={**ALIKE, **os.environ},
             **child_options(ask_for_signal_when_parent_ends),
         )
-        peak_kib = 0
-
-        def measure() -> None:  # not wait4, whose peak a process inherits from its parent
-            nonlocal peak_kib
-            for child in (process.pid, *(one.pid for one in descendants(process.pid))):
-                peak_kib = max(peak_kib, peak_kib_of_process(child))
-
         try:
-            timed_out = not _wait(process, start + timeout, (measure, *watchers))
+            while process.poll() is None and not timed_out:
+                # Not wait4, whose peak a process inherits from its parent.
+                for child in (process.pid, *(one.pid for one in descendants(process.pid))):
+                    peak_kib = max(peak_kib, peak_kib_of_process(child))
+                watch()
+                time.sleep(POLL_SECONDS)
+                timed_out = time.monotonic() > start + timeout and process.poll() is None
         except BaseException:
             _end(process, signal.SIGINT)
             raise
@@ -269,28 +269,16 @@ def run_process(
             _end(process, signal.SIGTERM)
         seconds = time.monotonic() - start
     taken = sum(os.times()[2:4]) - taken
-    for look in watchers:
-        look()
+    watch()
     peak_device = rise(samples, 1 + devices.count(","))
     samples.unlink(missing_ok=True)
     return Outcome(process.returncode, timed_out, seconds, taken, peak_kib / 1024, peak_device)
 
 
-def _wait(
-    process: subprocess.Popen[bytes], deadline: float, watchers: Sequence[Callable[[], None]]
-) -> bool:
-    while process.poll() is None:
-        if time.monotonic() > deadline:
-            return False
-        for look in watchers:
-            look()
-        time.sleep(POLL_SECONDS)
-    return True
-
-
 def _end(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
     signal_group(process, number)
-    _wait(process, time.monotonic() + SECONDS_TO_END, ())
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(SECONDS_TO_END)
     process.kill()  # no effect if it has ended
     process.wait()
 

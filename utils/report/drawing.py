@@ -62,10 +62,10 @@ def draw_boxes(
     size = image.shape[0], image.shape[1]
     left, top, right, bottom = boxes_xyxy.T
     is_seen = (left < size[1]) & (top < size[0]) & (right > 0) & (bottom > 0)
-    seen = np.flatnonzero(is_seen & np.isfinite(boxes_xyxy).all(axis=1))[::-1]
-    boxes = np.round(clip_boxes(boxes_xyxy[seen].astype(np.float64), size)).astype(int).tolist()
+    seen = np.flatnonzero(is_seen & np.isfinite(boxes_xyxy).all(axis=1))
+    boxes = np.round(clip_boxes(boxes_xyxy[seen].astype(np.float64), size)).astype(int)
     colours = [class_colour(index) for index in class_index[seen].tolist()]
-    for box, colour in zip(boxes, colours, strict=True):
+    for box, colour in zip(boxes[::-1].tolist(), colours[::-1], strict=True):
         _draw_outline(drawn, box, line_width or default_line_width(size), colour)
     letters = default_font_size(size)
     if label_height(letters) > MAX_LABEL_HEIGHT * size[0]:
@@ -74,10 +74,8 @@ def draw_boxes(
         label_image(labels[index], letters, colour, size[1]) if labels[index] else NO_LABEL
         for index, colour in zip(seen.tolist(), colours, strict=True)
     ]
-    sizes = [image.shape[:2] for image in images]
-    # The most important one, which is drawn last, chooses first.
-    places = place_labels(np.array(boxes[::-1]).reshape(-1, 4), sizes[::-1], size)[::-1]
-    for (left, top), label in zip(places, images, strict=True):
+    places = place_labels(boxes, [label.shape[:2] for label in images], size)
+    for (left, top), label in zip(places[::-1], images[::-1], strict=True):
         height, width = label.shape[:2]
         drawn[top : top + height, left : left + width] = label
     return drawn

@@ -49,6 +49,7 @@ REFUSED = [
     ("train", "--compile --rect", "--rect with --compile: each shape would be recompiled"),
     ("train", "--quad", "double --img"),
     ("train", "--cfg M --remap-classes", "--remap-classes reuses classes of --weights"),
+    ("train", "--cfg M --storage F", "--storage is the file of a search; add --evolve"),
     ("train", "--fraction 0", "--fraction 0; accepted: a number above 0"),
     ("val", "", "--weights is required"),
     ("val", "--weights W --conf 2", "--conf 2"),

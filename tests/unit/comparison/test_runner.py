@@ -27,7 +27,7 @@ PARENT = (
 
 def run(tmp_path, code, timeout=60, watch=lambda: None):
     command = [sys.executable, "-c", code]
-    return run_process(command, tmp_path / "log", timeout, "cpu", (watch,))
+    return run_process(command, tmp_path / "log", timeout, "cpu", watch)
 
 
 def test_run_reports_output_exit_code_time_and_memory(tmp_path):

@@ -14,7 +14,7 @@ from duet.utils.data.image.fingerprint import duplicates, near_duplicates
 from duet.utils.data.sources.class_folders import ClassImage, similar_names
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec
 from duet.utils.data.sources.drawn_split import group_copies
-from duet.utils.data.sources.image_sources import ImageFile, ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageFile, ImageSource
 from duet.utils.data.sources.label_file import has_rows, label_file_of
 from duet.utils.data.sources.remarks import TITLES, Remarks
 from duet.utils.data.sources.splits import images_of
@@ -52,9 +52,7 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
     splits = [x for x in SPLITS if getattr(dataset, x) or (is_drawn and x == "val")]
     remarks = Remarks()
     listed = [
-        (split, image_of(image))
-        for split in splits
-        for image in images_of(dataset, split, remarks=remarks)
+        (split, image) for split in splits for image in images_of(dataset, split, remarks=remarks)
     ]
     images, faults = _inspect_all(dataset, listed, max_pixels)
     copies = list(_find_copies(images))

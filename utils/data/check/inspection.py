@@ -52,7 +52,7 @@ class Finding(NamedTuple):
 # Title and advice, in the order shown: the most harmful first.
 _PROBLEMS = {
     "leak": ("Images that are in two splits",
-        "Delete one, or list it in one split; without val, --split 0.8 draws one"),
+        "Delete one, or list it in one split; without val use --split 0.8"),
     "near_leak": ("Images that look alike, in two splits",
         "Move both to one side, as --split 0.8 does"),
     "two_classes": ("Images that are in the folders of two classes",
@@ -197,27 +197,22 @@ def read_rows(image: ImageSource, num_classes: int, size: tuple[int, int]) -> li
                 return [*_without_repeats(found), LabelRow("", "broken_label", text)]
     except BrokenLabelError as error:
         return [LabelRow("", error.kind, str(error))]
-    return list(_without_repeats(found))
+    return _without_repeats(found)
 
 
-def _without_repeats(rows: Sequence[LabelRow]) -> Iterator[LabelRow]:
-    usable = [row for row in rows if row.is_decided]
-    places = [(row.class_index, *row.box_cxcywh_norm) for row in usable]
+def _without_repeats(rows: list[LabelRow]) -> list[LabelRow]:
+    numbers = [number for number, row in enumerate(rows) if row.is_decided]
+    usable = [rows[number] for number in numbers]
 
     def outline_of(number: int) -> bytes:  # as a training keeps it
         return np.clip(usable[number].outline_norm, 0, 1).astype(np.float32).tobytes()
 
-    originals = repeats(places, outline_of)
-    same_as = {
-        row.place: usable[original].place
-        for row, original in zip(usable, originals, strict=True)
-        if usable[original] is not row
-    }
-    for row in rows:
-        if row.place in same_as:
-            text = f"the same as {same_as[row.place]}"
-            row = row._replace(kind="repeated_object", fault=text, is_decided=False)
-        yield row
+    originals = repeats([(row.class_index, *row.box_cxcywh_norm) for row in usable], outline_of)
+    for number, row, original in zip(numbers, usable, originals, strict=True):
+        if row is not usable[original]:
+            text = f"the same as {usable[original].place}"
+            rows[number] = row._replace(kind="repeated_object", fault=text, is_decided=False)
+    return rows
 
 
 def is_unlabelled(image: ImageSource) -> bool:

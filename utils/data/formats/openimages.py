@@ -8,11 +8,10 @@ import logging
 import os
 from array import array
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-
-import numpy as np
 
 from duet.utils.data.sources.formats.format import (
     NORMALISED,
@@ -43,6 +42,15 @@ def accepts(path: Path) -> bool:
     return set(COLUMNS) <= set(_columns(read_head(path, MAX_LINE_BYTES).partition(b"\n")[0]))
 
 
+@dataclass(slots=True)
+class _Rows:
+    """The rows of an image, in an array: OpenImages has 14.6 million."""
+
+    boxes: array = field(default_factory=partial(array, "d"))  # class number, corners
+    num_crowds: int = 0
+    broken: str = ""  # why the image cannot be used
+
+
 def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     """Read the rows of the images that are there; memory is bounded by the kept rows.
 
@@ -54,64 +62,45 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
     files: defaultdict[bytes, list[Path]] = defaultdict(list)
     for path in sorted(filter(listed_in(folder.image_list, images), images.paths)):
         files[os.fsencode(path.stem)].append(path)
-    rows = _Rows({stem: index for index, stem in enumerate(files)})
-    rows.read(folder.annotations)
-    if absent := len(files) - len(rows.known):
+    rows, codes = _rows_of(folder.annotations, files)
+    if absent := len(files) - len(rows):
         notes.left_out["images without a row"] = absent
-    names = _class_names(rows.labels, _names(folder.annotations))
-    order = np.argsort(np.array(rows.image, np.int64), kind="stable")
-    bounds = np.searchsorted(np.array(rows.image, np.int64)[order], np.arange(len(files) + 1))
-    label, boxes = np.array(rows.label, np.int64), np.array(rows.boxes).reshape(-1, 4)
-    paths = list(files.values())
-    for index in sorted(rows.known):
-        candidates, (num_crowds, broken) = paths[index], rows.known[index]
-        if len(candidates) > 1:
-            broken = ambiguous(candidates)
+    names = _class_names(codes, _names(folder.annotations))
+    for stem in filter(rows.__contains__, files):
+        own, candidates = rows[stem], files[stem]
+        broken = own.broken if len(candidates) == 1 else ambiguous(candidates)
         image = ImageLabels(candidates[0], NORMALISED, broken=broken)
-        image.left_out = ["crowds"] * num_crowds
-        own = order[bounds[index] : bounds[index + 1]]
-        for number, box in zip(label[own].tolist(), boxes[own].tolist(), strict=True):
-            image.add(names[number], box)
+        image.left_out = ["crowds"] * own.num_crowds
+        for number, *box in zip(*[iter(own.boxes)] * 5, strict=True):
+            image.add(names[int(number)], (box[0], box[1], box[2], box[3]))
         yield image
 
 
-class _Rows:
-    """The rows of the images that are there, in arrays: OpenImages has 14.6 million."""
-
-    def __init__(self, index_of: Mapping[bytes, int]) -> None:
-        self._index_of = index_of
-        self.labels: dict[bytes, int] = {}  # the codes of classes
-        self.image, self.label, self.boxes = array("q"), array("q"), array("d")
-        # By image: crowds, and why it cannot be used.
-        self.known: defaultdict[int, list] = defaultdict(lambda: [0, ""])
-
-    def read(self, path: Path) -> None:
-        with open_regular(path) as file:
-            columns = _columns(file.readline(MAX_LINE_BYTES))
-            image_id, label, *box = map(columns.index, COLUMNS)
-            group = columns.index(GROUP) if GROUP in columns else None
-            lines = iter(partial(file.readline, MAX_LINE_BYTES), b"")
-            for number, line in enumerate(lines, start=2):
-                fields = line.split(b",")
-                if len(fields) <= image_id:
-                    continue  # a blank line
-                index = self._index_of.get(fields[image_id].strip(_AROUND))
-                if index is None:
+def _rows_of(path: Path, stems: Collection[bytes]) -> tuple[dict[bytes, _Rows], dict[bytes, int]]:
+    """Return the rows of the images of these names, and the number of each class's code."""
+    found: defaultdict[bytes, _Rows] = defaultdict(_Rows)
+    codes: dict[bytes, int] = {}
+    with open_regular(path) as file:
+        columns = _columns(file.readline(MAX_LINE_BYTES))
+        image_id, label, *box = map(columns.index, COLUMNS)
+        group = columns.index(GROUP) if GROUP in columns else None
+        for number, line in enumerate(iter(partial(file.readline, MAX_LINE_BYTES), b""), start=2):
+            fields = line.split(b",")  # a blank line has one
+            if len(fields) <= image_id or (stem := fields[image_id].strip(_AROUND)) not in stems:
+                continue
+            own, fields = found[stem], [text.strip(_AROUND) for text in fields]
+            try:
+                if group is not None and fields[group] in (b"1", b"true", b"True"):
+                    own.num_crowds += 1
                     continue
-                known, fields = self.known[index], [field.strip(_AROUND) for field in fields]
-                try:
-                    if group is not None and fields[group] in (b"1", b"true", b"True"):
-                        known[0] += 1
-                        continue
-                    coordinates = [float(fields[column]) for column in box]
-                    code = fields[label]
-                except (IndexError, ValueError):
-                    text = line.decode("utf-8", "replace").strip()
-                    known[1] = known[1] or f"line {number}: no box in {text[:120]!r}"
-                    continue
-                self.image.append(index)
-                self.label.append(self.labels.setdefault(code, len(self.labels)))
-                self.boxes.extend(coordinates)
+                coordinates = [float(fields[column]) for column in box]
+                number_of_class = codes.setdefault(fields[label], len(codes))
+            except (IndexError, ValueError):
+                shown = line.decode("utf-8", "replace").strip()[:120]
+                own.broken = own.broken or f"line {number}: no box in {shown!r}"
+                continue
+            own.boxes.extend([number_of_class, *coordinates])
+    return found, codes
 
 
 def _columns(line: bytes) -> list[str]:

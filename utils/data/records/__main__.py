@@ -10,7 +10,7 @@ from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.records.record_images import RecordImage
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.dataset_yaml import SPLITS, DatasetSpec, dataset_yaml_text
-from duet.utils.data.sources.image_sources import ImageSource
+from duet.utils.data.sources.image_sources import ImageFile, ImageSource
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.splits import images_of, scan_samples
 from duet.utils.errors import DatasetError
@@ -51,9 +51,7 @@ def main() -> None:
     flags.run(flags)
 
 
-def load_images(
-    flags: argparse.Namespace,
-) -> tuple[DatasetSpec, dict[str, list[Path | ImageSource]]]:
+def load_images(flags: argparse.Namespace) -> tuple[DatasetSpec, dict[str, list[ImageSource]]]:
     """Return a dataset and the images of the splits of --splits, by default all that it names."""
     refuse_existing(flags.out)
     named = load_dataset(flags.data, splits=())
@@ -82,7 +80,7 @@ def pack(flags: argparse.Namespace) -> None:
         if left_out := len(listed) - len(report.samples):
             log.warning("%s: %d of %s left out", split, left_out, count(len(listed), "image"))
         samples[split] = report.samples
-        annotated |= {x.path for x in listed if not isinstance(x, Path)}
+        annotated |= {x.path for x in listed if not isinstance(x, ImageFile)}
     path = flags.out / f"{dataset.name}.yaml"
     pack_samples(samples, names, path, flags.file_mib * MIB, annotated, dataset.merge)
     for split, packed in samples.items():

@@ -11,7 +11,6 @@ import logging
 import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
@@ -24,7 +23,7 @@ from duet.utils.data.image.fingerprint import (
     join_equal,
     near_duplicates,
 )
-from duet.utils.data.sources.image_sources import ImageSource, image_of
+from duet.utils.data.sources.image_sources import ImageSource
 from duet.utils.data.sources.samples import read_image_bytes
 from duet.utils.data.sources.scan import Memory, require_same_names, scan_shards
 from duet.utils.errors import DatasetError, UserError
@@ -43,10 +42,10 @@ log = logging.getLogger("data")
 
 
 def drawn_part(
-    images: Sequence[Path | ImageSource], train_part: float | str, split: str, world: World
-) -> list[Path | ImageSource]:
+    images: Sequence[ImageSource], train_part: float | str, split: str, world: World
+) -> list[ImageSource]:
     """Return the images that were drawn for training, or the rest, for validation."""
-    names = [image_of(image).path.name for image in images]
+    names = [image.path.name for image in images]
     groups = group_copies(names, read_fingerprints(images, world))
     is_train = draw_training(names, groups, train_part)
     drawn = [images[index] for index in np.flatnonzero(is_train == (split == "train")).tolist()]
@@ -119,15 +118,12 @@ def place_of(name: str) -> float:
     return int.from_bytes(digest[:6], "big") / _UNIT
 
 
-def read_fingerprints(
-    images: Sequence[Path | ImageSource], world: World = ALONE
-) -> list[Fingerprint]:
+def read_fingerprints(images: Sequence[ImageSource], world: World = ALONE) -> list[Fingerprint]:
     """Return the fingerprint of each image, on all ranks; none for an unreadable file.
 
     They are cached until a file changes. DatasetError: the ranks have different images.
     """
-    sources = list(map(image_of, images))
-    require_same_names([image.path.name for image in sources], world)
+    require_same_names([image.path.name for image in images], world)
 
     def state(image: ImageSource, now_ns: int) -> bytes | None:
         place = image.place
@@ -138,15 +134,15 @@ def read_fingerprints(
         return {"rows": np.array(found, np.uint64).reshape(-1, 2).view(np.int64)}
 
     def read_all() -> Arrays:
-        return scan_shards(WORK, sources, read_fingerprint, join, world, _MOST_THREADS)
+        return scan_shards(WORK, images, read_fingerprint, join, world, _MOST_THREADS)
 
     def is_old(kept: Arrays) -> bool:
         unknown = np.flatnonzero(kept["rows"][:, 1] == UNKNOWN).tolist()
-        return any(read_fingerprint(sources[index]).look != UNKNOWN for index in unknown)
+        return any(read_fingerprint(images[index]).look != UNKNOWN for index in unknown)
 
-    folders = {os.path.abspath(image.path.parent) for image in sources}
+    folders = {os.path.abspath(image.path.parent) for image in images}
     memory = Memory.of("fingerprints", *sorted(folders))
-    kept = memory.recall(sources, state, is_old, read_all, world)
+    kept = memory.recall(images, state, is_old, read_all, world)
     return [Fingerprint(*row) for row in kept["rows"].view(np.uint64).tolist()]
 
 
@@ -158,12 +154,12 @@ def read_fingerprint(image: ImageSource) -> Fingerprint:
     return read_as(image.path, partial(fingerprint_of, content, MOST_DECODED))
 
 
-def choose_part(images: Sequence[Path | ImageSource], fraction: float) -> list[Path | ImageSource]:
+def choose_part(images: Sequence[ImageSource], fraction: float) -> list[ImageSource]:
     """Return about this fraction of the images, in their order: the lowest hashes.
 
     An image is chosen by the name of its file alone. UserError: no image is left.
     """
-    chosen = [image for image in images if place_of(image_of(image).path.name) < fraction]
+    chosen = [image for image in images if place_of(image.path.name) < fraction]
     if not chosen:
         raise UserError(
             f"--fraction {fraction:g}: none of {count(len(images), 'image')} is left; use a larger "

@@ -106,11 +106,6 @@ class ImageFile(ImageSource):
         return read_label_bytes(Path(self.labels_at))
 
 
-def image_of(source: Path | ImageSource) -> ImageSource:
-    """Return an image source; a path becomes an `ImageFile`."""
-    return ImageFile(source) if isinstance(source, Path) else source
-
-
 class Records(NamedTuple):
     """How a kind of file with many images is read."""
 
@@ -126,11 +121,11 @@ def records_of(path: Path) -> Records:
 
 def list_images(
     entries: Sequence[Path], root: Path | None = None, remarks: Remarks | None = None
-) -> list[Path | ImageSource]:
+) -> list[ImageSource]:
     """Return the images of folders (sorted, with subfolders), of list files and of record files.
 
     Lines of a list start where `start_of` says. `splits.scan_samples` finds out whether a file can
-    be read. An image stands for itself.
+    be read. A file that is an image stands for itself.
 
     Args:
         root: the dataset's folder.
@@ -141,12 +136,9 @@ def list_images(
     return [image for entry in entries for image in _images_of(entry, root, remarks)]
 
 
-def _images_of(
-    entry: Path, root: Path | None, remarks: Remarks | None
-) -> Sequence[Path | ImageSource]:
-    images: Sequence[Path | ImageSource]
+def _images_of(entry: Path, root: Path | None, remarks: Remarks | None) -> Sequence[ImageSource]:
     if entry.suffix.lower() in IMAGE_SUFFIXES and entry.is_file():
-        return [entry]
+        return [ImageFile(entry)]
     if record_files := _record_files(entry):
         if image := next(search_files(entry), None):
             raise DatasetError(
@@ -155,7 +147,8 @@ def _images_of(
             )
         images = [x for path in record_files for x in records_of(path).images(path)]
     else:
-        images = sorted_images(entry, remarks) if entry.is_dir() else _read_list(entry, root)
+        paths = sorted_images(entry, remarks) if entry.is_dir() else _read_list(entry, root)
+        images = list(map(ImageFile, paths))
     if not images:
         raise DatasetError(no_images_text(entry))
     return images

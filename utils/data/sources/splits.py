@@ -8,7 +8,6 @@ import logging
 import os
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +19,7 @@ from duet.utils.data.sources.class_folders import ClassFolders, class_images
 from duet.utils.data.sources.dataset_yaml import DatasetSpec
 from duet.utils.data.sources.drawn_split import choose_part, drawn_part
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.image_sources import ImageSource, image_of, list_images
+from duet.utils.data.sources.image_sources import ImageSource, list_images
 from duet.utils.data.sources.label_file import REPEATED, ZERO_AREA, BrokenLabelError, Labels
 from duet.utils.data.sources.remarks import Remark, Remarks, first_lines
 from duet.utils.data.sources.samples import Places, SampleTable, encode_paths
@@ -83,7 +82,7 @@ def load_split(
 
 def images_of(
     dataset: DatasetSpec, split: str, world: World = ALONE, remarks: Remarks | None = None
-) -> list[Path | ImageSource]:
+) -> list[ImageSource]:
     """Return the images of a split, in the order in which they are numbered.
 
     All ranks call it: drawing a split takes them all.
@@ -94,7 +93,7 @@ def images_of(
     """
     pool = "train" if dataset.train_part is not None and split == "val" else split
     remarks = Remarks() if remarks is None else remarks
-    images: list[Path | ImageSource] = []
+    images: list[ImageSource] = []
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
             annotations = dataset.annotations.pop(entry, None) or read_annotations(entry)
@@ -167,7 +166,7 @@ def _remarks_of(text: np.ndarray) -> list[Remark]:
 
 
 def scan_samples(
-    images: Sequence[Path | ImageSource],
+    images: Sequence[ImageSource],
     num_classes: int,
     max_pixels: int = MAX_PIXELS,
     world: World = ALONE,
@@ -191,25 +190,24 @@ def scan_samples(
     images.
     """
     if world.process.world_size > 1:
-        require_same_names([image_of(image).path.name for image in images], world)
+        require_same_names([image.path.name for image in images], world)
 
-    def scan_one(image: Path | ImageSource) -> _Scanned:
-        return _scan_one(image_of(image), num_classes, max_pixels)
+    scan_one = partial(_scan_one, num_classes=num_classes, max_pixels=max_pixels)
 
     def scan_all() -> Arrays:
         return scan_shards(work, images, scan_one, _arrays_of, world)
-
-    def state(image: Path | ImageSource, now_ns: int) -> bytes | None:
-        return image_of(image).state(now_ns)
 
     def is_old(kept: Arrays) -> bool:
         left_out = np.flatnonzero(kept["sizes"][:, 0] == 0).tolist()
         return any(scan_one(images[index])[1] is not None for index in left_out)
 
-    kept = None if memory is None else memory.recall(images, state, is_old, scan_all, world)
-    report = _report(images, kept or scan_all())
+    def state(image: ImageSource, now_ns: int) -> bytes | None:
+        return image.state(now_ns)
+
+    found = memory.recall(images, state, is_old, scan_all, world) if memory else scan_all()
+    report = _report(images, found)
     if needs_objects and not len(report.samples.class_index):
-        first = image_of(images[0])
+        first = images[0]
         remarks = sorted(report.remarks, key=lambda one: one.kind != "near_label")
         raise DatasetError(
             f"no labelled object in {count(len(report.samples), 'usable image')}; the "
@@ -220,14 +218,14 @@ def scan_samples(
     return report
 
 
-def _report(images: Sequence[Path | ImageSource], found: Arrays) -> ScanReport:
+def _report(images: Sequence[ImageSource], found: Arrays) -> ScanReport:
     """Return the report of these images; raise DatasetError when none is usable."""
     remarks, sizes = _remarks_of(found["remarks"]), found["sizes"]
     usable = np.flatnonzero(sizes[:, 0])
     if not len(usable):
         text = f"0 of {count(len(images), 'image')} usable:"
         raise DatasetError("\n".join([text, *first_lines(remarks, _SHOWN_PROBLEMS)]))
-    sources = [image_of(images[index]) for index in usable.tolist()]
+    sources = [images[index] for index in usable.tolist()]
     polygons = Polygons(found["points"], starts_of(found["num_points"]))
     samples = SampleTable(
         encode_paths([source.path for source in sources]),

@@ -17,6 +17,7 @@ from duet.utils.data.image.header import (
     recognise,
 )
 from duet.utils.data.image.letterbox import reduced_size
+from duet.utils.data.sources.image_sources import ImageFile
 from duet.utils.data.sources.splits import scan_samples
 from duet.utils.detect.media.image_file import decode_image
 from duet.utils.errors import BrokenSourceError, DatasetError
@@ -151,7 +152,7 @@ def test_folder_scan_accepts_all_image_suffixes(tmp_path):
     paths += [tmp_path / f"b{suffix.upper()}" for suffix in IMAGE_SUFFIXES]
     for path in paths:
         path.write_bytes(encoded(PHOTO, "GIF"))
-    assert len(scan_samples(paths, 1, needs_objects=False).samples) == 28
+    assert len(scan_samples(list(map(ImageFile, paths)), 1, needs_objects=False).samples) == 28
 
 
 # PHOTO as a phone stores it that is held upright: to be turned by a quarter, as EXIF says too.
@@ -200,14 +201,14 @@ def test_missing_heic_decoder_is_reported_with_its_command(monkeypatch, tmp_path
     path.write_bytes(HEIC)
     command = f"a HEIC image needs pi_heif; install it: {install_command('pi_heif')}"
     with pytest.raises(DatasetError) as none_usable:
-        scan_samples([path], 1)
+        scan_samples([ImageFile(path)], 1)
     with pytest.raises(BrokenSourceError) as undetected:
         decode_image(HEIC, MAX_PIXELS)
     assert f"{path}: left out: {command}" in str(none_usable.value)
     assert str(undetected.value) == command
     other = tmp_path / "a.png"
     other.write_bytes(encoded(PHOTO, "PNG"))
-    report = scan_samples([path, other], 1, needs_objects=False)
+    report = scan_samples([ImageFile(path), ImageFile(other)], 1, needs_objects=False)
     assert len(report.samples) == 1 and report.problems == [f"{path}: left out: {command}"]
 
 

@@ -46,6 +46,10 @@ def error_of(path: Path, **arguments: object) -> str:
     return str(caught.value)
 
 
+def paths_of(entries, *arguments, **options):
+    return [image.path for image in list_images(entries, *arguments, **options)]
+
+
 def test_folders_are_searched_recursively_in_path_order(dataset, monkeypatch):
     spec = load_dataset(write_yaml(dataset / "cells.yaml", names=["cell", "platelet"], nc=2))
     assert (spec.name, spec.class_names, spec.test) == ("cells", ("cell", "platelet"), ())
@@ -54,10 +58,10 @@ def test_folders_are_searched_recursively_in_path_order(dataset, monkeypatch):
     names = ["a/z.jpg", "a b/y.PNG", "a-b/x.webp", "a.jpg.d/.hidden/w.bmp", "a.ppm", "b.jpg",
              "größe 图 🐈.jpg", "sub/a.PNG"]  # fmt: skip
     touch(train, *names, ".jpg", "b/jpg", "a/z.jpg.part")
-    assert list_images(spec.train) == [train / name for name in names]
-    assert list_images(spec.val) == [dataset / "images/val/c.jpeg"]
+    assert paths_of(spec.train) == [train / name for name in names]
+    assert paths_of(spec.val) == [dataset / "images/val/c.jpeg"]
     monkeypatch.chdir(dataset)
-    found = list(map(str, list_images([Path("images/train")])))
+    found = list(map(str, paths_of([Path("images/train")])))
     assert found == [f"images/train/{name}" for name in names]
 
 
@@ -122,8 +126,8 @@ def test_entries_list_images_without_hidden_files_or_loops(dataset):
     (dataset / "images/train/loop").symlink_to(dataset / "images")
     keys = {"train": ["images/val/c.jpeg", "images/train/b.jpg"], "val": "images/train"}
     spec = load_dataset(write_yaml(dataset / "cells.yaml", **keys))
-    assert [path.name for path in list_images(spec.train)] == ["c.jpeg", "b.jpg"]
-    names = {path.name for path in list_images(spec.val)}
+    assert [path.name for path in paths_of(spec.train)] == ["c.jpeg", "b.jpg"]
+    names = {path.name for path in paths_of(spec.val)}
     assert "b.jpg" in names and "c.jpeg" not in names
 
 
@@ -136,7 +140,7 @@ def test_linked_folders_are_read_once_and_loops_end(dataset):
     (train / "gone").symlink_to(dataset / "nowhere")
     (train / "itself").symlink_to(train / "itself")
     remarks = Remarks("train")
-    found = list_images([train], remarks=remarks)
+    found = paths_of([train], remarks=remarks)
     names = [path.relative_to(train).as_posix() for path in found]
     assert names == ["a/site/x.jpg", "a/site/y.jpg", "b.jpg", "sub/a.PNG"]
     assert remarks.numbers == {"dead_link": 2, "of_macos": 2}
@@ -147,7 +151,7 @@ def test_roboflow_paths_beside_the_yaml_are_found(dataset):
     keys = {"train": "../train/images", "val": "../valid/images", "test": "../test/images"}
     path = write_yaml(dataset / "data.yaml", path=None, names=["a"], nc=1, **keys)
     spec = load_dataset(path)
-    assert list_images([*spec.train, *spec.val]) == [
+    assert paths_of([*spec.train, *spec.val]) == [
         dataset / "train/images/x.jpg",
         dataset / "valid/images/y.jpg",
     ]
@@ -159,7 +163,7 @@ def test_roboflow_paths_beside_the_yaml_are_found(dataset):
 @pytest.mark.parametrize("key", ["valid", "validation"])
 def test_validation_split_has_alternative_names(dataset, key):
     spec = load_dataset(write_yaml(dataset / "cells.yaml", val=None, **{key: "images/val"}))
-    assert [path.name for path in list_images(spec.val)] == ["c.jpeg"]
+    assert [path.name for path in paths_of(spec.val)] == ["c.jpeg"]
     assert f"key '{key}'" in error_of(
         write_yaml(dataset / "cells.yaml", val=None, **{key: "absent"})
     )
@@ -170,7 +174,7 @@ def test_validation_split_has_alternative_names(dataset, key):
 )
 def test_backslashes_in_yaml_paths_are_accepted(dataset, folder):
     spec = load_dataset(write_yaml(dataset / "cells.yaml", path=".\\", train=folder))
-    assert [path.name for path in list_images(spec.train)] == ["b.jpg", "a.PNG"]
+    assert [path.name for path in paths_of(spec.train)] == ["b.jpg", "a.PNG"]
 
 
 def write_list(dataset, lines, encoding="utf-8", place="splits/a/train.txt"):
@@ -203,7 +207,7 @@ LISTS = [
 @pytest.mark.parametrize(("place", "encoding", "lines", "expected"), LISTS)
 def test_images_of_a_list_are_found(dataset, place, encoding, lines, expected):
     touch(dataset, "images/train/细胞.jpg")
-    found = list_images([write_list(dataset, lines, encoding, place)], dataset)
+    found = paths_of([write_list(dataset, lines, encoding, place)], dataset)
     assert list(map(os.path.normpath, found)) == [str(dataset / name) for name in expected]
 
 
@@ -315,7 +319,7 @@ def test_list_file_may_name_non_utf_8_files(dataset):
     name = b"images/val/caf\xe9\xc2\x85.jpg"
     Path(os.fsdecode(os.fsencode(dataset) + b"/" + name)).touch()
     (dataset / "some.txt").write_bytes(b"\xef\xbb\xbf./" + name + b"\r\nimages/val/c.jpeg\n\n")
-    found = list_images(load_dataset(write_yaml(dataset / "cells.yaml", val="some.txt")).val)
+    found = paths_of(load_dataset(write_yaml(dataset / "cells.yaml", val="some.txt")).val)
     assert [path.is_file() for path in found] == [True, True]
 
 

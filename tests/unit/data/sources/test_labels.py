@@ -45,14 +45,14 @@ def add_image(folder: Path, name: str, labels: str | None = "0 0.5 0.5 0.25 0.5\
 def scan_with_good_one(folder: Path, path: Path):
     """Scan a path together with a usable one; return the samples and problems of the former."""
     good = add_image(folder, "good.png")
-    report = scan_samples([good, path], num_classes=3)
+    report = scan_samples([ImageFile(good), ImageFile(path)], num_classes=3)
     assert report.samples[0].image_path == good
     return report.samples[1:], report.problems
 
 
 def test_image_sizes_and_label_boxes_are_read(tmp_path):
     path = add_image(tmp_path, "a.jpg", "2 0.5 0.25 0.125 0.5\n0 0.1 0.2 0.2 0.4\n")
-    (sample,) = scan_samples([path], num_classes=3).samples
+    (sample,) = scan_samples([ImageFile(path)], num_classes=3).samples
     assert (sample.height, sample.width) == (30, 40)
     assert sample.class_index.tolist() == [2, 0]
     assert sample.class_index.dtype == np.int64
@@ -65,17 +65,17 @@ def test_labels_beside_images_are_read_without_label_folder(tmp_path):
     image = add_image(tmp_path, "train/a.jpg", None)
     beside = image.with_suffix(".txt")
     beside.write_text("1 0.5 0.5 0.5 0.5\n")
-    (sample,) = scan_samples([image], num_classes=2).samples
+    (sample,) = scan_samples([ImageFile(image)], num_classes=2).samples
     assert sample.class_index.tolist() == [1]
     beside.write_text("5 0.5 0.5 0.5 0.5\n")
     with pytest.raises(DatasetError, match=f"{re.escape(str(beside))}: line 1: class 5"):
-        scan_samples([image], num_classes=2)
+        scan_samples([ImageFile(image)], num_classes=2)
     other = label_path(image)
     other.parent.mkdir(parents=True)
     with pytest.raises(DatasetError, match="no labelled object in"):
-        scan_samples([image], num_classes=2)  # a background, with some text beside it
+        scan_samples([ImageFile(image)], num_classes=2)  # a background, with some text beside it
     other.write_text("0 0.5 0.5 0.5 0.5\n")
-    (sample,) = scan_samples([image], num_classes=2).samples
+    (sample,) = scan_samples([ImageFile(image)], num_classes=2).samples
     assert sample.class_index.tolist() == [0]
 
 
@@ -229,7 +229,7 @@ def test_broken_images_are_reported_with_the_reason(tmp_path):
 def test_dataset_without_usable_images_is_an_error(tmp_path):
     paths = [add_image(tmp_path, f"{i}.png", "7 0.5 0.5 0.1 0.1") for i in range(7)]
     with pytest.raises(DatasetError, match="0 of 7 images usable:") as caught:
-        scan_samples(paths, num_classes=3)
+        scan_samples(list(map(ImageFile, paths)), num_classes=3)
     assert str(paths[0]) in str(caught.value)
     assert "... and 2 more" in str(caught.value)
 
@@ -237,11 +237,11 @@ def test_dataset_without_usable_images_is_an_error(tmp_path):
 def test_dataset_without_objects_names_the_label_path(tmp_path):
     path = add_image(tmp_path, "a.png", None)
     with pytest.raises(DatasetError, match="labelled object") as caught:
-        scan_samples([path], num_classes=3)
+        scan_samples([ImageFile(path)], num_classes=3)
     assert str(tmp_path / "labels/a.txt") in str(caught.value)
     broken = add_image(tmp_path, "b.png", "0 0.5 0.5 0,1 0.1")
     with pytest.raises(DatasetError, match="in 1 usable image; .*b.png: left out: .*b.txt: line 1"):
-        scan_samples([path, broken], num_classes=3)
+        scan_samples([ImageFile(path), ImageFile(broken)], num_classes=3)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import numpy as np
 
 from duet.utils.data.loading.batches import TrainRecipe, ValRecipe
 from duet.utils.data.loading.loader import TrainLoader, ValLoader
-from duet.utils.data.sources.image_sources import list_images
+from duet.utils.data.sources.image_sources import ImageFile, list_images
 from duet.utils.data.sources.label_file import label_path
 from duet.utils.data.sources.splits import scan_samples
 from duet.utils.detect.config import DetectConfig
@@ -76,7 +76,7 @@ def test_list_file_names_any_file_without_line_ends(tmp_path):
     lines = [os.fsencode(path.relative_to(tmp_path)) for path in paths]
     for end in (b"\n", b"\r\n"):
         (tmp_path / "list.txt").write_bytes(b"\xef\xbb\xbf" + end.join(lines) + end)
-        assert list_images([tmp_path / "list.txt"]) == paths
+        assert list_images([tmp_path / "list.txt"]) == list(map(ImageFile, paths))
 
 
 def test_detect_reads_and_writes_oddly_named_files(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from duet.utils.data.sources.dataset import load_dataset
-from duet.utils.data.sources.image_sources import image_of, list_images
+from duet.utils.data.sources.image_sources import list_images
 from duet.utils.data.sources.remarks import Remarks
 from duet.utils.data.sources.splits import images_of
 from duet.utils.errors import UserError
@@ -42,7 +42,7 @@ def names_in(folder: Path, **arguments) -> dict[str, list[str]]:
     """Return the images of each split, relative to the folder."""
     spec = load_dataset(folder, **arguments)
     return {
-        split: [str(path.relative_to(folder)) for path in list_images(getattr(spec, split))]
+        split: [str(image.path.relative_to(folder)) for image in list_images(getattr(spec, split))]
         for split in ("train", "val", "test")
         if getattr(spec, split)
     }
@@ -116,7 +116,7 @@ def test_flat_voc_folder_is_recognised_and_split(tmp_path, folder):
         pixels = np.random.default_rng(number).integers(0, 256, (16, 16, 3), np.uint8)
         Image.fromarray(pixels).save(tmp_path / "images" / f"{name}.png")
     dataset = load_dataset(tmp_path)
-    parts = [{image_of(each).path.name for each in images_of(dataset, x)} for x in ("train", "val")]
+    parts = [{image.path.name for image in images_of(dataset, x)} for x in ("train", "val")]
     assert dataset.class_names == ("fruit",) and len(parts[0]) > len(parts[1]) > 0
     assert parts[0].isdisjoint(parts[1]) and len(parts[0] | parts[1]) == 20
 

@@ -19,7 +19,7 @@ from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.drawn_split import read_fingerprints
 from duet.utils.data.sources.formats import coco
 from duet.utils.data.sources.formats.format import AnnotatedFolder
-from duet.utils.data.sources.image_sources import list_images
+from duet.utils.data.sources.image_sources import ImageFile, list_images
 from duet.utils.data.sources.scan import Memory
 from duet.utils.data.sources.splits import load_split, scan_samples
 from duet.utils.errors import DatasetError
@@ -111,7 +111,7 @@ def test_log_names_100_faults_and_counts_all(data, caplog):
 def test_state_of_a_labelled_image_takes_four_stats(tmp_path, monkeypatch):
     """Of the folder and file of labels, then the times of image and labels."""
     touch(tmp_path, "images/a.jpg", "labels/a.txt")
-    image, asked, stat = image_sources.ImageFile(tmp_path / "images/a.jpg"), [], os.stat
+    image, asked, stat = ImageFile(tmp_path / "images/a.jpg"), [], os.stat
     monkeypatch.setattr(os, "stat", lambda path, **options: asked.append(path) or stat(path))
     assert image.state(2**62) is not None
     assert len(asked) <= 4
@@ -174,7 +174,7 @@ def test_any_change_triggers_a_full_rescan(data, read, change):
     read.clear()
     found = scan(data)
     images = list_images([data.parent / "images"])
-    assert sorted(read) == sorted(image.name for image in images)
+    assert sorted(read) == sorted(image.path.name for image in images)
     assert_same_samples(found, scan_samples(images, 3).samples)
 
 
@@ -239,7 +239,7 @@ def test_ranks_scan_shards_and_share_a_cached_result(data, read, world_size):
     for found in run_rank_threads(world_size, scan_rank):
         assert found.problems == expected.problems
         assert_same_samples(found.samples, expected.samples)
-    assert sorted(read) == sorted(path.name for path in images)
+    assert sorted(read) == sorted(image.path.name for image in images)
     expected = scan(data)
     read.clear()
     for found in run_rank_threads(world_size, lambda world: scan(data, world=world)):
@@ -263,13 +263,13 @@ def test_all_ranks_scan_when_one_machine_lacks_the_cache(data, read, monkeypatch
         ),
     ):
         assert_same_samples(found.samples, expected.samples)
-    assert sorted(read) == sorted([*(path.name for path in images), *LEFT_OUT])
+    assert sorted(read) == sorted([*(image.path.name for image in images), *LEFT_OUT])
 
 
 @pytest.mark.parametrize("chosen", [slice(0, 2), slice(4, 6)])  # none usable; none with an object
 def test_all_ranks_refuse_with_the_single_process_error(data, chosen):
-    images = [data.parent / "images" / name for name in LEFT_OUT]
-    images += [data.parent / f"images/größe {number}.png" for number in (0, 2, 3, 4)]
+    names = [*LEFT_OUT, *(f"größe {number}.png" for number in (0, 2, 3, 4))]
+    images = [ImageFile(data.parent / "images" / name) for name in names]
     errors = []
     for _ in range(2):
         with pytest.raises(DatasetError) as caught:
@@ -321,18 +321,19 @@ def write_noise(path, seed):
 def test_fingerprints_are_cached_until_a_file_changes(tmp_path, fingerprinted):
     paths = [write_noise(tmp_path / f"{number}.png", number) for number in range(6)]
     (tmp_path / "flat.jpg").write_bytes(b"\xff\xd8\xff\xe0")
-    flat = [tmp_path / "flat.jpg"]
-    first = run_rank_threads(3, lambda world: read_fingerprints([*paths, *flat], world))
+    images = list(map(ImageFile, paths))
+    flat = ImageFile(tmp_path / "flat.jpg")
+    first = run_rank_threads(3, lambda world: read_fingerprints([*images, flat], world))
     assert first[0] == first[1] == first[2] and len(fingerprinted) == 7
     fingerprinted.clear()
-    assert read_fingerprints([*paths, *flat]) == first[0] and fingerprinted == ["flat.jpg"]
+    assert read_fingerprints([*images, flat]) == first[0] and fingerprinted == ["flat.jpg"]
     write_noise(paths[2], 9)
     fingerprinted.clear()
-    changed = read_fingerprints(paths)
+    changed = read_fingerprints(images)
     assert sorted(fingerprinted) == [f"{number}.png" for number in range(6)]
     assert [one == other for one, other in zip(first[0], changed, strict=False)].count(False) == 1
     fingerprinted.clear()
-    assert read_fingerprints(paths) == changed and not fingerprinted
+    assert read_fingerprints(images) == changed and not fingerprinted
 
 
 def test_recently_written_files_are_read_again(data, read, fingerprinted, monkeypatch):

@@ -16,7 +16,7 @@ from duet.utils.data.records.packing import pack_samples
 from duet.utils.data.sources import drawn_split
 from duet.utils.data.sources.dataset import load_dataset
 from duet.utils.data.sources.drawn_split import choose_part, draw_training, group_copies
-from duet.utils.data.sources.image_sources import list_images
+from duet.utils.data.sources.image_sources import ImageFile, list_images
 from duet.utils.data.sources.splits import images_of, load_split
 from duet.utils.errors import DatasetError, UserError
 from tests.rank_threads import run_rank_threads
@@ -126,7 +126,7 @@ def data(tmp_path_factory):
 
 
 def names_of(images):
-    return [getattr(image, "path", image).name for image in images]
+    return [image.path.name for image in images]
 
 
 def test_dataset_without_val_is_split_in_two(data, caplog):
@@ -146,7 +146,7 @@ def test_fraction_is_independent_of_the_split():
     train = [
         name for name, mine in zip(NAMES, draw(NAMES, unlike(len(NAMES)), 0.8), strict=True) if mine
     ]
-    half = choose_part([Path(name) for name in train], 0.5)
+    half = choose_part([ImageFile(Path(name)) for name in train], 0.5)
     assert abs(len(half) / len(train) - 0.5) < 5 * np.sqrt(0.25 / len(train))
 
 
@@ -173,11 +173,11 @@ def test_unreadable_images_still_get_a_side(tmp_path):
     (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere")
     (tmp_path / "empty.jpg").write_bytes(b"")
     (tmp_path / "cut.jpg").write_bytes(b"\xff\xd8\xff\xe0")
-    paths = sorted(tmp_path.iterdir())
-    prints = drawn_split.read_fingerprints(paths)
+    images = [ImageFile(path) for path in sorted(tmp_path.iterdir())]
+    prints = drawn_split.read_fingerprints(images)
     assert [x.look for x in prints] == [0, 0, 0]
-    assert prints[paths.index(tmp_path / "gone.jpg")].content == 0
-    assert group_copies(names_of(paths), prints).tolist() == [0, 1, 2]
+    assert prints[images.index(ImageFile(tmp_path / "gone.jpg"))].content == 0
+    assert group_copies(names_of(images), prints).tolist() == [0, 1, 2]
 
 
 def test_dataset_with_val_is_not_split(tmp_path):
@@ -187,7 +187,7 @@ def test_dataset_with_val_is_not_split(tmp_path):
         load_dataset(path, train_part=0.8)
 
 
-PATHS = [Path(f"folder/{number:06}.jpg") for number in range(4000)]
+IMAGES = [ImageFile(Path(f"folder/{number:06}.jpg")) for number in range(4000)]
 
 
 @pytest.fixture(scope="module")
@@ -197,20 +197,20 @@ def small_data(tmp_path_factory):
 
 def test_fraction_keeps_about_that_share_in_order():
     for fraction in (0.05, 0.3, 0.9):
-        chosen = choose_part(PATHS, fraction)
+        chosen = choose_part(IMAGES, fraction)
         # Five standard deviations of a binomial.
-        allowed = 5 * np.sqrt(len(PATHS) * fraction * (1 - fraction))
-        assert abs(len(chosen) - fraction * len(PATHS)) < allowed
-        assert list(chosen) == sorted(chosen)
-    assert choose_part(PATHS, 1.0) == PATHS
+        allowed = 5 * np.sqrt(len(IMAGES) * fraction * (1 - fraction))
+        assert abs(len(chosen) - fraction * len(IMAGES)) < allowed
+        assert names_of(chosen) == sorted(names_of(chosen))
+    assert choose_part(IMAGES, 1.0) == IMAGES
 
 
 def test_image_choice_is_independent_of_other_images():
-    chosen = set(choose_part(PATHS, 0.4))
-    assert set(choose_part(PATHS[::3], 0.4)) == chosen & set(PATHS[::3])
-    moved = [Path("elsewhere", path.name) for path in PATHS]
-    assert {path.name for path in choose_part(moved, 0.4)} == {path.name for path in chosen}
-    assert chosen < set(choose_part(PATHS, 0.5))
+    chosen = set(choose_part(IMAGES, 0.4))
+    assert set(choose_part(IMAGES[::3], 0.4)) == chosen & set(IMAGES[::3])
+    moved = [ImageFile(Path("elsewhere", image.path.name)) for image in IMAGES]
+    assert set(names_of(choose_part(moved, 0.4))) == set(names_of(chosen))
+    assert chosen < set(choose_part(IMAGES, 0.5))
 
 
 def test_image_choice_is_independent_of_the_locale():
@@ -231,14 +231,15 @@ def test_image_choice_is_independent_of_the_locale():
 
 def test_fraction_that_leaves_no_image_is_refused():
     with pytest.raises(UserError, match="--fraction 1e-09: none of 5 images is left; use a larger"):
-        choose_part(PATHS[:5], 1e-9)
+        choose_part(IMAGES[:5], 1e-9)
 
 
 def test_fraction_of_a_split_is_read_on_request(small_data):
     dataset = load_dataset(small_data)
-    whole = [sample.image_path for sample in load_split(dataset, "train")]
+    whole = list_images(dataset.train)
     part = [sample.image_path for sample in load_split(dataset, "train", fraction=0.5)]
-    assert part == choose_part(whole, 0.5) and 0 < len(part) < len(whole)
+    assert part == [image.path for image in choose_part(whole, 0.5)]
+    assert 0 < len(part) < len(whole)
 
 
 def test_single_class_keeps_a_lone_name_and_merges_labels(small_data):

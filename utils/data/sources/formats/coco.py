@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -57,27 +57,19 @@ def find(path: Path) -> Splits:
     if not path.is_dir():
         if not accepts(path):
             return {}
-        above = path.parent.parent if path.parent.name == "annotations" else path.parent
-        places = [path.parent, path.parent / "images", *_folders_of(above, _tag_of(path))]
-        return {"": [AnnotatedFolder(NAME, path, _image_folder(path, places) or path.parent)]}
-    found: dict[str, list[AnnotatedFolder]] = {}
+        return {"": [AnnotatedFolder(NAME, path, _image_folder(path) or path.parent)]}
+    found: defaultdict[str, list[AnnotatedFolder]] = defaultdict(list)
     for folder in (*split_folders(path), path):
         if accepts(file := folder / ROBOFLOW):
             split = "" if folder == path else split_of(folder.name)
-            found.setdefault(split, []).append(AnnotatedFolder(NAME, file, folder))
-    return found or _public_layout(path)
-
-
-def _public_layout(root: Path) -> dict[str, list[AnnotatedFolder]]:
-    """Return the splits whose files are called as COCO's are, and whose images are there."""
-    found: dict[str, list[AnnotatedFolder]] = {}
-    for file in sorted([*root.glob("annotations/*.json"), *root.glob("*.json")]):
+            found[split].append(AnnotatedFolder(NAME, file, folder))
+    if found:
+        return found
+    for file in sorted([*path.glob("annotations/*.json"), *path.glob("*.json")]):
         tag = _tag_of(file)
-        if not (split_of(tag) or tag == UNDIVIDED) or not accepts(file):
-            continue
-        folder = _image_folder(file, _folders_of(root, tag))
-        if folder is not None:
-            found.setdefault(split_of(tag), []).append(AnnotatedFolder(NAME, file, folder))
+        is_named = split_of(tag) or tag == UNDIVIDED
+        if is_named and accepts(file) and (images := _image_folder(file)):
+            found[split_of(tag)].append(AnnotatedFolder(NAME, file, images))
     return found
 
 
@@ -86,20 +78,19 @@ def _tag_of(file: Path) -> str:
     return file.stem.removeprefix("instances_")
 
 
-def _folders_of(root: Path, tag: str) -> list[Path]:
-    """Return where the images of a file of this tag may lie, the likeliest first."""
-    names = dict.fromkeys([tag, tag.rstrip("0123456789"), *SPLIT_NAMES.get(split_of(tag), ())])
-    places = [place for name in names for place in (root / name, root / "images" / name)]
-    return [*places, *(place / "images" for place in places), root / "images", root]
-
-
-def _image_folder(file: Path, folders: Sequence[Path]) -> Path | None:
+def _image_folder(file: Path) -> Path | None:
     """Return the first folder in which most of a file's first images are; None without any."""
-    found = islice(_NAME.finditer(read_head(file, _STARTS[1])), _MOST_PROBED)
+    matches = islice(_NAME.finditer(read_head(file, _STARTS[1])), _MOST_PROBED)
     try:
-        names = [parts_of(parse_json(name[1])) for name in found]
+        names = [parts_of(parse_json(match[1])) for match in matches]
     except ValueError:  # reported by its reader
         return None
+    tag = _tag_of(file)
+    root = file.parent.parent if file.parent.name == "annotations" else file.parent
+    tags = dict.fromkeys([tag, tag.rstrip("0123456789"), *SPLIT_NAMES.get(split_of(tag), ())])
+    own = [root / top / name for name in tags for top in ("", "images")]
+    inner = [place / "images" for place in (*own, root, file.parent)]
+    folders = [*own, *inner, root, file.parent]
     counts = [_best_skip(folder, names)[1] for folder in folders]
     return folders[counts.index(max(counts))] if any(counts) else None
 
