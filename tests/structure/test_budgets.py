@@ -10,21 +10,21 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # Of each room, a folder directly below models/ or utils/; what lies flat there is "models" and
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
-    "backend": 6609,
+    "backend": 6590,
     "duet": 427,
     "models": 591,
     "models/blocks": 881,
     "models/detect": 1054,
     "models/evaluation": 922,
-    "models/export": 1501,
+    "models/export": 1449,
     "models/heads": 2564,
     "models/inference": 710,
     "models/training": 2792,
-    "scripts": 1173,
+    "scripts": 1171,
     "utils": 1008,
     "utils/cli": 1358,
-    "utils/comparison": 1263,
-    "utils/data": 11238,
+    "utils/comparison": 1247,
+    "utils/data": 11198,
     "utils/detect": 2038,
     "utils/evaluation": 1753,
     "utils/evolution": 410,
@@ -32,7 +32,7 @@ BUDGETS = {
     "utils/files": 1111,
     "utils/geometry": 339,
     "utils/processes": 1177,
-    "utils/report": 1440,
+    "utils/report": 1438,
     "utils/serve": 862,
     "utils/setup": 364,
     "utils/state": 845,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54915, "benchmarks": 2669}
+OTHERS = {"tests": 54922, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:
