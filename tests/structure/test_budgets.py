@@ -11,7 +11,7 @@ PRODUCT = ("backend", "duet", "models", "utils")
 # "utils". "scripts" are those at the top and the __main__ of every folder.
 BUDGETS = {
     "backend": 6590,
-    "duet": 427,
+    "duet": 425,
     "models": 591,
     "models/blocks": 881,
     "models/detect": 1054,
@@ -31,7 +31,7 @@ BUDGETS = {
     "utils/export": 1663,
     "utils/files": 1111,
     "utils/geometry": 339,
-    "utils/processes": 1177,
+    "utils/processes": 1183,
     "utils/report": 1438,
     "utils/serve": 862,
     "utils/setup": 364,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54922, "benchmarks": 2669}
+OTHERS = {"tests": 54950, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:
