@@ -71,8 +71,8 @@ def read(folder: AnnotatedFolder, notes: FileNotes) -> Iterator[ImageLabels]:
         broken = own.broken if len(candidates) == 1 else ambiguous(candidates)
         image = ImageLabels(candidates[0], NORMALISED, broken=broken)
         image.left_out = ["crowds"] * own.num_crowds
-        for number, *box in zip(*[iter(own.boxes)] * 5, strict=True):
-            image.add(names[int(number)], (box[0], box[1], box[2], box[3]))
+        for number, left, top, right, bottom in zip(*[iter(own.boxes)] * 5, strict=True):
+            image.add(names[int(number)], (left, top, right, bottom))
         yield image
 
 
@@ -88,13 +88,13 @@ def _rows_of(path: Path, stems: Collection[bytes]) -> tuple[dict[bytes, _Rows], 
             fields = line.split(b",")  # a blank line has one
             if len(fields) <= image_id or (stem := fields[image_id].strip(_AROUND)) not in stems:
                 continue
-            own, fields = found[stem], [text.strip(_AROUND) for text in fields]
+            own = found[stem]
             try:
-                if group is not None and fields[group] in (b"1", b"true", b"True"):
+                if group is not None and fields[group].strip(_AROUND) in (b"1", b"true", b"True"):
                     own.num_crowds += 1
                     continue
-                coordinates = [float(fields[column]) for column in box]
-                number_of_class = codes.setdefault(fields[label], len(codes))
+                coordinates = [float(fields[column].strip(_AROUND)) for column in box]
+                number_of_class = codes.setdefault(fields[label].strip(_AROUND), len(codes))
             except (IndexError, ValueError):
                 shown = line.decode("utf-8", "replace").strip()[:120]
                 own.broken = own.broken or f"line {number}: no box in {shown!r}"
