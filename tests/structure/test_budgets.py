@@ -22,9 +22,9 @@ BUDGETS = {
     "models/training": 2792,
     "scripts": 1171,
     "utils": 1008,
-    "utils/cli": 1358,
+    "utils/cli": 1366,
     "utils/comparison": 1247,
-    "utils/data": 11198,
+    "utils/data": 11204,
     "utils/detect": 2038,
     "utils/evaluation": 1753,
     "utils/evolution": 410,
@@ -42,7 +42,7 @@ BUDGETS = {
 LONGEST_SCRIPT = 110
 PLACES_OF_YOLOV5 = ("segment", "classify")  # scripts that start ours
 PRODUCT_FILES = 364
-OTHERS = {"tests": 54950, "benchmarks": 2669}
+OTHERS = {"tests": 54971, "benchmarks": 2669}
 
 
 def room_of(path: Path) -> str:

@@ -1,10 +1,16 @@
 """Flags of the public YOLOv5, old and new, that do not exist here, with their replacements."""
 
+import argparse
+import logging
+from collections.abc import Mapping
+
 # Accepted with a log line, because their effect is the default; values: number of arguments.
 ACCEPTED = {
     "--data": 1, "--dnn": 0, "--grid": 0, "--inplace": 0, "--linear-lr": 0, "--ndjson-file": 0,
     "--retina-masks": 0, "--save-img": 0, "--simplify": 0, "--verbose": 0,
 }  # fmt: skip
+
+log = logging.getLogger("flags")
 
 VALUE = "VALUE"  # in a replacement: stands for the given value
 
@@ -74,3 +80,24 @@ EXPORT = {
     "--verbose": "changes nothing: differences are always shown",
     "--cache": "leave it out; nothing is cached between exports",
 }
+
+
+class _Accepted(argparse.Action):
+    """A flag without effect: logs the reason once, however often it is parsed."""
+
+    def __call__(
+        self, parser: object, namespace: object, values: object, option: str | None = None
+    ) -> None:
+        if self.const is not None:
+            log.info("%s %s", option, self.const)
+        self.const = None
+
+
+def accept_without_effect(parser: argparse.ArgumentParser, absent: Mapping[str, str]) -> None:
+    """Add those of the absent flags that are accepted; each logs its replacement."""
+    for name in ACCEPTED.keys() & absent.keys():
+        spellings = {name, "--" + name[2:].replace("-", "_")}
+        parser.add_argument(
+            *spellings, action=_Accepted, const=absent[name], nargs=ACCEPTED[name],
+            dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS,
+        )  # fmt: skip

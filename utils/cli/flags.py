@@ -7,7 +7,6 @@
 import argparse
 import dataclasses
 import difflib
-import logging
 import math
 import re
 import sys
@@ -17,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn, Protocol
 
-from duet.utils.cli.absent_flags import ACCEPTED, VALUE
+from duet.utils.cli.absent_flags import VALUE, accept_without_effect
 from duet.utils.errors import UserError
 from duet.utils.optional import load_wings
 from duet.utils.processes.start import program as program_name
@@ -49,8 +48,6 @@ SETTINGS = {
 }
 
 _NAMED = re.compile(r"^argument ([^\s/:]+)\S*: ")  # argparse's beginning of a message
-
-log = logging.getLogger("flags")
 
 Check = Callable[[str, Any], None]  # called with name and value; raises UserError
 FlagValues = Mapping[str, Any]  # by name of the field, or of the flag
@@ -366,17 +363,6 @@ def from_one(text: str) -> int:
     return int(text)
 
 
-class _Accepted(argparse.Action):
-    """A flag without effect: logs the reason once, however often it is parsed."""
-
-    def __call__(
-        self, parser: object, namespace: object, values: object, option: str | None = None
-    ) -> None:
-        if self.const is not None:
-            log.info("%s %s", option, self.const)
-        self.const = None
-
-
 class _Help(argparse.HelpFormatter):
     """Help with defaults in command-line form; empty defaults are omitted."""
 
@@ -400,17 +386,12 @@ def new_parser(
 
     Args:
         program: the command as a user types it.
-        absent: replacements for public flags that do not exist, by name with hyphens; those in
-            `ACCEPTED` are accepted without effect.
+        absent: replacements for public flags that do not exist, by name with hyphens; some
+            are accepted without effect.
     """
     started = program_name()
     program = started if started.startswith("duet ") else program
     parser = _Parser(prog=program, description=description)
     parser.absent = absent or {}
-    for name in ACCEPTED.keys() & parser.absent.keys():
-        spellings = {name, "--" + name[2:].replace("-", "_")}
-        parser.add_argument(
-            *spellings, action=_Accepted, const=parser.absent[name], nargs=ACCEPTED[name],
-            dest=argparse.SUPPRESS, default=argparse.SUPPRESS, help=argparse.SUPPRESS,
-        )  # fmt: skip
+    accept_without_effect(parser, parser.absent)
     return parser

@@ -208,7 +208,7 @@ def foreign_metadata(
 
 
 def _value(name: str, text: str | bytes) -> Any:
-    try:  # protobuf gives bytes where a text is no UTF-8
+    try:  # protobuf gives bytes where a text is not UTF-8
         return parse_yaml(text.encode() if isinstance(text, str) else text, texts_in=())
     except ValueError as error:
         raise UserError(f"its metadata has {name} {brief(text)}: {error}") from error

@@ -69,7 +69,7 @@ class OpenVinoRuntime:
             if len(model.inputs) != 1:
                 raise UserError(f"it has {len(model.inputs)} inputs; a detector has one")
             if (kind := model.input().get_element_type()).is_dynamic():
-                raise UserError("it takes numbers of any type; export it with export.py")
+                raise UserError("its input has a dynamic element type; export it with export.py")
             self._type = np.dtype(kind.to_dtype())
             self._request = core.compile_model(model, "CPU", settings).create_infer_request()
         except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message

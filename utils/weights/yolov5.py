@@ -114,10 +114,10 @@ def read_yolov5(contents: Contents, path: str) -> Checkpoint:
 
 
 def _number_in(holder: object, name: str, kind: type, least: int, most: int) -> Any:
-    """Return a number of a dict; None for another kind or beyond the limits, or without a dict."""
+    """Return a number from a dict; None if its type or value is wrong, or there is no dict."""
     value: Any = holder.get(name) if isinstance(holder, dict) else None
-    is_like = type(value) is kind
-    return value if is_like and least <= value <= most else None
+    has_type = type(value) is kind  # a bool is no int here
+    return value if has_type and least <= value <= most else None
 
 
 def _named_tensors(found: Document, contents: Contents) -> dict[str, StoredArray]:

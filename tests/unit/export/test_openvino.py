@@ -108,7 +108,7 @@ def saved(folder: Path, taken: str = "f32", inputs: int = 1) -> Path:
 @pytest.mark.parametrize(
     ("taken", "inputs", "message"),
     [
-        ("dynamic", 1, "it takes numbers of any type; export it with export.py"),
+        ("dynamic", 1, "its input has a dynamic element type; export it with export.py"),
         ("f32", 2, "it has 2 inputs; a detector has one"),
         ("i64", 1, "it takes numbers of type int64, which is not its metadata's floats"),
     ],

@@ -75,7 +75,7 @@ def check_dataset(dataset: DatasetSpec, max_pixels: int = MAX_PIXELS) -> Check:
 def _inspect_all(
     dataset: DatasetSpec, listed: Sequence[tuple[str, ImageSource]], max_pixels: int
 ) -> tuple[list[CheckedImage], list[Finding]]:
-    """Look at each image with its labels; listed: its split and place."""
+    """Inspect each image with its labels; listed: the split and source of each."""
     num_classes, images, findings = len(dataset.names_in_labels), [], []
     with (
         Progress(len(listed), "checking", "images") as shown,
@@ -158,7 +158,7 @@ def _find_in_classes(images: Sequence[CheckedImage], dataset: DatasetSpec) -> It
 def _find_doubtful_names(numbers: Mapping[str, int], labelled: str) -> Iterator[Finding]:
     """Yield classes with nearly equal names, and those named by a number among others.
 
-    numbers: of what is labelled, by class.
+    numbers: of objects, or of images in class folders, by class name.
     """
     for names in similar_names(tuple(numbers)):
         main, *others = sorted(names, key=lambda name: -numbers[name])

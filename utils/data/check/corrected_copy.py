@@ -152,5 +152,7 @@ def _line(row: LabelRow) -> str:
     if right <= left or bottom <= top:
         return ""
     numbers = outline if len(outline) else xyxy_to_cxcywh(np.array([left, top, right, bottom]))
-    end = ".0" if len(outline) and outline[-1] == 1 else ""  # behind a box, 1 reads as a track id
-    return " ".join([str(row.class_index), *(f"{number:.9g}" for number in numbers)]) + end + "\n"
+    words = [str(row.class_index), *(f"{number:.9g}" for number in numbers)]
+    if len(outline) and words[-1] == "1":  # behind a box, it reads as a track id
+        words[-1] = "1.0"
+    return " ".join(words) + "\n"

@@ -46,8 +46,8 @@ def main() -> None:
                 say(fetch(item, flags.out))
     except OSError as error:
         busy = isinstance(error, BlockingIOError)
-        reason = "another process fetches into it; wait until it ends"
-        reason = reason if busy else f"{os_fault(error)}; choose another folder"
+        fault = f"{os_fault(error)}; choose another folder"
+        reason = "another process fetches into it; wait until it ends" if busy else fault
         raise UserError(f"--out {flags.out}: cannot be written: {reason}") from error
     then = found.then.replace(OUT, f"{flags.out}/")
     say(f"{count(len(items), 'file')} there", *then.splitlines())

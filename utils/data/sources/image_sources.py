@@ -93,14 +93,16 @@ class ImageFile(ImageSource):
     def state(self, now_ns: int) -> bytes | None:
         labels = self.labels_at
         other = "" if os.path.exists(labels) else overlooked_labels(self.path.as_posix())
-        return state_of_files((str(self.path), labels, *filter(None, [other])), now_ns)
+        return state_of_files(tuple(filter(None, (str(self.path), labels, other))), now_ns)
 
     def remarks(self, num_objects: int) -> list[Remark]:
-        overlooked = "" if num_objects else overlooked_labels(self.path.as_posix())
-        text = f"{overlooked}: is not read; call it {self.labels_at}"
-        if len({unicodedata.normalize("NFC", x) for x in (overlooked, self.labels_at)}) == 1:
-            text += ", of which the letters are composed otherwise (Unicode NFC, NFD)"
-        return [Remark("near_label", text)] if overlooked else []
+        if num_objects or not (overlooked := overlooked_labels(self.path.as_posix())):
+            return []
+        labels = self.labels_at
+        text = f"{overlooked}: is not read; call it {labels}"
+        if unicodedata.normalize("NFC", overlooked) == unicodedata.normalize("NFC", labels):
+            text += ", which is in another Unicode normalization form (NFC, NFD)"
+        return [Remark("near_label", text)]
 
     def label_bytes(self) -> bytes | None:
         return read_label_bytes(Path(self.labels_at))

@@ -70,8 +70,8 @@ def label_file_of(image_path: str) -> str:
 def overlooked_labels(image_path: str) -> str:
     """Return a file with an image's labels that is not read, if no other is; else "".
 
-    Its suffix is upper case or keeps the image's, its name has another form of Unicode, or it lies
-    beside the image while there is a folder of labels.
+    Its suffix is upper case or keeps the image's, its name is in another Unicode normalization
+    form, or it lies beside the image while there is a folder of labels.
     """
     name = label_file_of(image_path)
     if os.path.exists(name):

@@ -96,7 +96,9 @@ def images_of(
     images: list[ImageSource] = []
     for entry in getattr(dataset, pool):
         if isinstance(entry, AnnotatedFolder):
-            annotations = dataset.annotations.pop(entry, None) or read_annotations(entry)
+            annotations = dataset.annotations.pop(entry, None)
+            if annotations is None:
+                annotations = read_annotations(entry)
             if not len(annotations):
                 place = entry.image_list or entry.images
                 raise DatasetError(

@@ -72,9 +72,10 @@ def test_objects_are_clipped_dropped_or_kept_unchanged(copied):
     assert labels["background"] == "" and "unlabelled" not in labels
 
 
-def test_a_triangle_that_ends_at_the_lower_edge_is_no_box_with_a_track_id(tmp_path):
+@pytest.mark.parametrize("end", ["1.00005", "0.99999999995"])
+def test_triangle_ending_at_the_lower_edge_is_no_tracked_box(tmp_path, end):
     """Its first four numbers would be a box within the image, the last two a score and an id."""
-    triangle = "0 0.3 0.4 0.1 0.6 0.2 1.00005\n"
+    triangle = f"0 0.3 0.4 0.1 0.6 0.2 {end}\n"
     data = write_dataset(tmp_path / "old", {"a.jpg": triangle, "b.jpg": GOOD}, YAML)
     write_corrected(check_dataset(load_dataset(data, splits=("train",))), tmp_path / "new")
     labels = parse_labels((tmp_path / "new/labels/train/a.txt").read_bytes(), num_classes=2)

@@ -1,5 +1,6 @@
 """Which folders and files each format is recognised by, and which image each annotation is of."""
 
+import dataclasses
 import json
 import os
 from pathlib import Path
@@ -174,6 +175,16 @@ def test_annotations_are_read_once_for_names_and_images(tmp_path):
         (image,) = list_split(dataset, "train")
         assert image.annotations.broken == (expected,)
     assert [len(one) for one in dataset.annotations.values()] == [1]  # of val
+
+
+def test_annotations_without_an_image_are_read_once_too(tmp_path):
+    touch(tmp_path, "train/a.jpg")
+    write(tmp_path / "train/a.xml", BOX)
+    dataset = load_dataset(tmp_path, splits=("train",))
+    (entry,) = dataset.train
+    dataset.annotations[entry] = dataclasses.replace(dataset.annotations[entry], paths=())
+    with pytest.raises(DatasetError, match="has no images"):
+        list_split(dataset, "train")
 
 
 def test_only_annotations_of_requested_splits_are_kept(tmp_path):

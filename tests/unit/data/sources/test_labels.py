@@ -177,7 +177,7 @@ def test_label_file_in_another_unicode_form_is_reported(tmp_path):
     (sample,), (problem,) = scan_with_good_one(tmp_path, path)
     assert not len(sample.class_index)
     assert problem.startswith(f"{label}: is not read; call it {label_path(path)}")
-    assert problem.endswith(", of which the letters are composed otherwise (Unicode NFC, NFD)")
+    assert problem.endswith(", which is in another Unicode normalization form (NFC, NFD)")
 
 
 def test_unicode_twin_labels_belong_to_their_own_image(tmp_path):

@@ -1,6 +1,7 @@
 """Learning rates, momentum and accumulation of every batch; the EMA; how float16 scales losses."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -112,6 +113,11 @@ def model():
     detector = Detector(read_model_yaml("models/yolov5n.yaml", 1))
     detector.initialize(0)
     return detector
+
+
+def test_default_ema_decay_is_the_public_ramp():
+    assert decay_after(1) == pytest.approx(0.9999 * (1 - math.exp(-1 / 2000)))
+    assert decay_after(100_000) == pytest.approx(0.9999)
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.5])
